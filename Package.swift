@@ -1,0 +1,86 @@
+// swift-tools-version: 6.1
+
+import Foundation
+import PackageDescription
+
+// libdeflate computes adler32 many times faster than zlib, but does not exist everywhere. It is used by default only
+// where its header is found, so that a plain `swift build` needs zlib alone. `--disable-default-traits` turns it off.
+let includeFolders = ["/usr/include", "/usr/local/include", "/opt/homebrew/include", "/opt/local/include"]
+let libdeflateIsInstalled = includeFolders.contains {
+    FileManager.default.fileExists(atPath: "\($0)/libdeflate.h")
+}
+
+let package = Package(
+    name: "hhsocket",
+    platforms: [.macOS(.v13), .iOS(.v16)],
+    products: [
+        .library(name: "HHSocket", targets: ["HHSocket"]),
+        .library(name: "HHSocketRPC", targets: ["HHSocketRPC"]),
+        .library(name: "HHSocketServer", targets: ["HHSocketServer"]),
+        // Not called `hhsocket`: beside the module HHSocket its build folder would clash on file systems that ignore
+        // case. `make install` installs it under that name.
+        .executable(name: "hhsocket-cli", targets: ["HHSocketCLI"]),
+    ],
+    traits: [
+        .default(enabledTraits: libdeflateIsInstalled ? ["FastChecksum"] : []),
+        .trait(name: "FastChecksum", description: "Compute adler32 with libdeflate instead of zlib."),
+    ],
+    dependencies: [
+        .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
+        .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
+    ],
+    targets: [
+        // Ground: system libraries.
+        .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
+        .systemLibrary(
+            name: "CDeflate",
+            pkgConfig: "libdeflate",
+            providers: [.apt(["libdeflate-dev"]), .brew(["libdeflate"])]
+        ),
+
+        // Floor 2: one long-lived connection.
+        .target(
+            name: "HHSocket",
+            dependencies: [
+                "CZlib",
+                .target(name: "CDeflate", condition: .when(platforms: [.linux, .macOS], traits: ["FastChecksum"])),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
+        // Floor 3: calls over it.
+        .target(
+            name: "HHSocketRPC",
+            dependencies: ["HHSocket", .product(name: "NIOCore", package: "swift-nio")]
+        ),
+        // Floor 4: the other end.
+        .target(
+            name: "HHSocketServer",
+            dependencies: [
+                "HHSocket",
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
+        // Floor 5: the terminal.
+        .executableTarget(
+            name: "HHSocketCLI",
+            dependencies: [
+                "HHSocketRPC",
+                "HHSocketServer",
+                .product(name: "ArgumentParser", package: "swift-argument-parser"),
+                .product(name: "Crypto", package: "swift-crypto"),
+            ]
+        ),
+
+        .testTarget(
+            name: "HHSocketTests",
+            dependencies: ["HHSocket", .product(name: "NIOPosix", package: "swift-nio")]
+        ),
+        .testTarget(name: "HHSocketRPCTests", dependencies: ["HHSocketRPC", "HHSocketServer"]),
+        .testTarget(name: "HHSocketServerTests", dependencies: ["HHSocketServer"]),
+        .testTarget(name: "HHSocketCLITests", dependencies: ["HHSocketCLI"]),
+    ],
+    swiftLanguageModes: [.v6]
+)

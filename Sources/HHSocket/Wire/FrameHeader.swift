@@ -1,0 +1,60 @@
+/// The words before a payload.
+@usableFromInline
+struct FrameHeader: Equatable, Sendable {
+    @usableFromInline var type: UInt32
+    @usableFromInline var serial: UInt32
+    @usableFromInline var status: Status
+    /// The payload's length in bytes.
+    @usableFromInline var length: UInt32
+
+    @inlinable
+    init(type: UInt32, serial: UInt32, status: Status, length: UInt32) {
+        self.type = type
+        self.serial = serial
+        self.status = status
+        self.length = length
+    }
+
+    /// Reads a header from the first `direction.headerLength` bytes, which must exist.
+    @inlinable
+    init(_ bytes: UnsafeRawBufferPointer, direction: FrameDirection) {
+        self.type = bytes.bigEndianWord(at: 0)
+        self.serial = bytes.bigEndianWord(at: 4)
+        switch direction {
+        case .request:
+            self.status = .ok
+            self.length = bytes.bigEndianWord(at: 8)
+        case .response:
+            self.status = Status(rawValue: bytes.bigEndianWord(at: 8))
+            self.length = bytes.bigEndianWord(at: 12)
+        }
+    }
+
+    /// Writes the header over the first `direction.headerLength` bytes, which must exist.
+    @inlinable
+    func write(to bytes: UnsafeMutableRawBufferPointer, direction: FrameDirection) {
+        bytes.storeBigEndian(self.type, at: 0)
+        bytes.storeBigEndian(self.serial, at: 4)
+        switch direction {
+        case .request:
+            bytes.storeBigEndian(self.length, at: 8)
+        case .response:
+            bytes.storeBigEndian(self.status.rawValue, at: 8)
+            bytes.storeBigEndian(self.length, at: 12)
+        }
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    @inlinable
+    func bigEndianWord(at offset: Int) -> UInt32 {
+        UInt32(bigEndian: self.loadUnaligned(fromByteOffset: offset, as: UInt32.self))
+    }
+}
+
+extension UnsafeMutableRawBufferPointer {
+    @inlinable
+    func storeBigEndian(_ word: UInt32, at offset: Int) {
+        self.storeBytes(of: word.bigEndian, toByteOffset: offset, as: UInt32.self)
+    }
+}

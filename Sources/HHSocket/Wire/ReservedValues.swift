@@ -1,0 +1,25 @@
+/// The `type` words that mean something to the framework itself.
+public enum FrameType {
+    /// A ping or its answer; which of the two, ``Frame/status`` and the serial tell.
+    public static let heartbeat: UInt32 = 0
+    /// Client to server: stop working on the request with this serial. Never answered.
+    public static let cancel: UInt32 = 2
+    /// Types the framework keeps for itself, whatever the serial.
+    public static let control: ClosedRange<UInt32> = 0...15
+    /// Types an application may use. The three bits above are flags.
+    public static let application: ClosedRange<UInt32> = 16...0x1FFF_FFFF
+}
+
+/// The `serial` words that mean something to the framework itself.
+public enum FrameSerial {
+    /// The client's own ping.
+    public static let clientPing: UInt32 = 0
+    /// A push from the server, which answers no request.
+    public static let push: UInt32 = 1
+    /// The ping of our server. Other servers may use any reserved serial.
+    public static let serverPing: UInt32 = 5
+    /// Serials that no request carries.
+    public static let reserved: ClosedRange<UInt32> = 0...49
+    /// The first serial of a request, and the one counting wraps to.
+    public static let firstRequest: UInt32 = 50
+}

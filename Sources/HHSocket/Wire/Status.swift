@@ -1,0 +1,38 @@
+/// What a response says of its request: the `status` word of a response or push frame.
+///
+/// Anything but ``ok`` is an error; a status that is not listed here is an error too, never success.
+public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+    public let rawValue: UInt32
+
+    @inlinable
+    public init(rawValue: UInt32) {
+        self.rawValue = rawValue
+    }
+
+    /// A server's ping carries no verdict.
+    public static let ping = Status(rawValue: 0)
+    public static let ok = Status(rawValue: 200)
+    /// More answers to the same request follow. To a unary call this is an error.
+    public static let partial = Status(rawValue: 206)
+    public static let serverLostConnection = Status(rawValue: 300)
+    public static let illegalLength = Status(rawValue: 301)
+    /// The server's check of the request's checksum failed.
+    public static let lostPacket = Status(rawValue: 302)
+    public static let illegalFormat = Status(rawValue: 303)
+    public static let notModified = Status(rawValue: 304)
+    /// The server has no handler for the type; the request was not executed.
+    public static let undefinedType = Status(rawValue: 401)
+    public static let protobufFailed = Status(rawValue: 402)
+    public static let database = Status(rawValue: 403)
+    public static let unknown = Status(rawValue: 404)
+    public static let noPermission = Status(rawValue: 405)
+    public static let deadlineExceeded = Status(rawValue: 408)
+    public static let cancelledByServer = Status(rawValue: 409)
+    public static let emptyProtobuf = Status(rawValue: 456)
+    /// The server refused the request for load; it was not executed.
+    public static let overloaded = Status(rawValue: 503)
+    /// The server is shutting down; the request was not executed.
+    public static let draining = Status(rawValue: 504)
+
+    public var description: String { String(self.rawValue) }
+}

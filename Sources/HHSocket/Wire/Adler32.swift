@@ -44,6 +44,7 @@ public enum Adler32 {
     /// The checksum by zlib, which every platform has: the reference for the other implementation.
     static func zlib(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
         // adler32_z takes a size_t, adler32 only 32 bits.
-        UInt32(truncatingIfNeeded: adler32_z(uLong(self.seed), bytes.bindMemory(to: UInt8.self).baseAddress, bytes.count))
+        let start = bytes.bindMemory(to: UInt8.self).baseAddress
+        return UInt32(truncatingIfNeeded: adler32_z(uLong(self.seed), start, bytes.count))
     }
 }

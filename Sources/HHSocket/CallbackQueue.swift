@@ -18,6 +18,14 @@ public struct CallbackQueue: Sendable {
     /// holds up every other call. For callbacks that only pass things on.
     public static var socketThread: CallbackQueue { CallbackQueue(target: .socketThread) }
 
+    /// Runs `body` where callbacks run; on the calling thread if that is the socket thread.
+    package func run(_ body: @escaping @Sendable () -> Void) {
+        switch self.target {
+        case .queue(let queue): queue.async(execute: body)
+        case .socketThread: body()
+        }
+    }
+
     /// The main queue on Apple platforms, a private serial queue elsewhere.
     public static var `default`: CallbackQueue {
         #if canImport(Darwin)

@@ -130,7 +130,7 @@ struct DispatchTable<Call> {
     /// because all are busy, and is out of the table.
     mutating func nextWaiting() -> (removedOrSent: Removed, key: DispatchKey)? {
         while self.link == .ready, let key = self.waiting.popFirst() {
-            guard let call = self.call(of: key) else { continue }
+            guard let call = self.call(for: key) else { continue }
             self.waitingCount -= 1
             guard let serial = self.takeSerial() else {
                 self.release(key.index)
@@ -144,7 +144,7 @@ struct DispatchTable<Call> {
 
     /// The frame of this call could not leave yet.
     mutating func queued(_ key: DispatchKey) {
-        if self.call(of: key) != nil { self.entries[Int(key.index)].phase = .queued }
+        if self.call(for: key) != nil { self.entries[Int(key.index)].phase = .queued }
     }
 
     /// A queued frame is about to leave. False if its call is gone and it should not.
@@ -174,7 +174,7 @@ struct DispatchTable<Call> {
 
     /// Takes a call out before it is answered.
     mutating func remove(_ key: DispatchKey) -> Removed? {
-        guard self.call(of: key) != nil else { return nil }
+        guard self.call(for: key) != nil else { return nil }
         return self.take(key.index, leavingTombstone: true)
     }
 
@@ -187,13 +187,12 @@ struct DispatchTable<Call> {
         return nil
     }
 
-    /// When ``expire(now:)`` is worth calling next.
-    mutating func nextDeadline() -> NIODeadline? {
-        while let first = self.deadlines.first {
-            if self.call(of: first.key) != nil { return first.deadline }
-            self.deadlines.removeFirst()
-        }
-        return nil
+    /// When ``expire(now:)`` is worth calling next; the call it is for may be gone.
+    var earliestDeadline: NIODeadline? { self.deadlines.first?.deadline }
+
+    /// Makes ``earliestDeadline`` that of a call that is still here.
+    mutating func dropStaleDeadlines() {
+        while let first = self.deadlines.first, self.call(for: first.key) == nil { self.deadlines.removeFirst() }
     }
 
     func firstKey(where predicate: (Call) -> Bool) -> DispatchKey? {
@@ -225,7 +224,7 @@ struct DispatchTable<Call> {
         self.tombstones.removeAll()
     }
 
-    /// The connection is gone: every call in flight, in the order they were made.
+    /// The connection is gone: every call in flight.
     mutating func linkWasLost() -> [Removed] {
         self.link = .offline
         return self.removeAll { $0 != .waiting }
@@ -276,7 +275,7 @@ struct DispatchTable<Call> {
         self.inFlightCount += 1
     }
 
-    private func call(of key: DispatchKey) -> Call? {
+    func call(for key: DispatchKey) -> Call? {
         let entry = self.entries[Int(key.index)]
         return entry.generation == key.generation ? entry.call : nil
     }

@@ -19,7 +19,7 @@ public final class SocketTask: Sendable {
 
     /// Who is told of the result, once.
     enum Completion: Sendable {
-        case none
+        case nobody
         case handler(@Sendable (Result<SocketResponse, SocketError>) -> Void)
         case continuation(CheckedContinuation<Result<SocketResponse, SocketError>, Never>)
     }
@@ -100,7 +100,7 @@ public final class SocketTask: Sendable {
         // The client is gone, and with it the thread and the table that complete tasks.
         guard let completion = self.finish(.failure(ClientCore.released)) else { return }
         switch completion {
-        case .none: break
+        case .nobody: break
         case .continuation(let continuation): continuation.resume(returning: .failure(ClientCore.released))
         case .handler: self.client.callBackAfterInvalidation(self)
         }
@@ -128,7 +128,7 @@ public final class SocketTask: Sendable {
             snapshot.result = result
             if case .success = result { snapshot.bytesSent = self.originalRequest.body.readableBytes }
             if case .continuation = snapshot.completion {
-                defer { snapshot.completion = .none }
+                defer { snapshot.completion = .nobody }
                 return snapshot.completion
             }
             return snapshot.completion
@@ -153,7 +153,7 @@ extension SocketTask: SubmittedWork {
 extension SocketTask: CallbackWork {
     package func callBack() {
         let (completion, result) = self.snapshot.withLockedValue { snapshot in
-            defer { snapshot.completion = .none }
+            defer { snapshot.completion = .nobody }
             return (snapshot.completion, snapshot.result)
         }
         if case .handler(let handler) = completion, let result { handler(result) }

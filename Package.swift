@@ -86,7 +86,14 @@ let package = Package(
             name: "HHSocketTests",
             dependencies: ["HHSocket", .product(name: "NIOPosix", package: "swift-nio")]
         ),
-        .testTarget(name: "HHSocketRPCTests", dependencies: ["HHSocketRPC", "HHSocketServer"]),
+        .testTarget(
+            name: "HHSocketRPCTests",
+            dependencies: [
+                "HHSocketRPC",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
         .testTarget(name: "HHSocketServerTests", dependencies: ["HHSocketServer"]),
         .testTarget(name: "HHSocketCLITests", dependencies: ["HHSocketCLI"]),
     ],

@@ -1,3 +1,4 @@
+import Foundation
 import NIOCore
 import Testing
 
@@ -153,6 +154,19 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
         let stream = golden.flatMap(\.bytes)
         let setup = DecoderSetup(direction: direction, use: use, copyLimit: FrameDecoder.defaultCopyLimit)
         #expect(setup.decode([stream[...]]).frames == golden.map(\.frame))
+    }
+
+    /// A reader who writes a server from the description may rely on its examples.
+    @Test func theFramesInTheProtocolsDescriptionAreGolden() throws {
+        let package = (0..<4).reduce(URL(fileURLWithPath: #filePath)) { url, _ in url.deletingLastPathComponent() }
+        let page = try String(contentsOf: package.appendingPathComponent("Docs/Protocol.md"), encoding: .utf8)
+        let examples = page.components(separatedBy: "\n").filter { line in
+            line.count >= 32 && line.allSatisfy { $0 == " " || $0.isHexDigit }
+        }
+        #expect(examples.count >= 10)
+        for example in examples {
+            #expect(GoldenFrame.all.contains { $0.hex == example }, "\(example)")
+        }
     }
 
     @Test func headersHaveTheLengthsOfTheProtocol() {

@@ -4,11 +4,11 @@ import NIOPosix
 
 /// A peer that does what a test tells it, in frames or in raw bytes, on a port of its own. It knows no rules, and lives as
 /// long as the tests run.
-final class RawServer: Sendable {
+package final class RawServer: Sendable {
     /// One accepted connection.
-    struct Connection: Sendable {
+    package struct Connection: Sendable {
         /// The requests that come, until the client closes. One stream: a second loop goes on where the first stopped.
-        let requests: AsyncThrowingStream<Frame, any Error>
+        package let requests: AsyncThrowingStream<Frame, any Error>
         private let outbound: NIOAsyncChannelOutboundWriter<ByteBuffer>
 
         fileprivate init(
@@ -35,32 +35,32 @@ final class RawServer: Sendable {
             }
         }
 
-        func send(_ frames: Frame...) async throws {
+        package func send(_ frames: Frame...) async throws {
             try await self.send(frames)
         }
 
-        func send(_ frames: [Frame]) async throws {
+        package func send(_ frames: [Frame]) async throws {
             var bytes = ByteBuffer()
             for frame in frames { FrameEncoder(direction: .response).encode(frame, into: &bytes) }
             try await self.outbound.write(bytes)
         }
 
-        func sendRaw(_ bytes: ByteBuffer) async throws {
+        package func sendRaw(_ bytes: ByteBuffer) async throws {
             try await self.outbound.write(bytes)
         }
 
         /// Answers every request with its own payload.
-        func echo() async throws {
+        package func echo() async throws {
             for try await request in self.requests where request.type >= 16 {
                 try await self.send(request.echo)
             }
         }
     }
 
-    let endpoint: Endpoint
+    package let endpoint: Endpoint
 
     /// - Parameter serve: Run for each connection, numbered from 0; the connection is closed when it returns.
-    init(port: Int = 0, serve: @escaping @Sendable (Connection, Int) async throws -> Void) async throws {
+    package init(port: Int = 0, serve: @escaping @Sendable (Connection, Int) async throws -> Void) async throws {
         let server = try await ServerBootstrap(group: .singletonMultiThreadedEventLoopGroup)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .bind(host: "127.0.0.1", port: port) { channel in
@@ -88,7 +88,7 @@ final class RawServer: Sendable {
     }
 
     /// A port where nothing listens.
-    static func unusedEndpoint() async throws -> Endpoint {
+    package static func unusedEndpoint() async throws -> Endpoint {
         let channel = try await ServerBootstrap(group: .singletonMultiThreadedEventLoopGroup)
             .bind(host: "127.0.0.1", port: 0).get()
         let port = channel.localAddress?.port ?? 0
@@ -99,5 +99,5 @@ final class RawServer: Sendable {
 
 extension Frame {
     /// The answer with the same payload.
-    var echo: Frame { Frame(type: self.type, serial: self.serial, status: .ok, payload: self.payload) }
+    package var echo: Frame { Frame(type: self.type, serial: self.serial, status: .ok, payload: self.payload) }
 }

@@ -9,12 +9,15 @@ package final class RawServer: Sendable {
     package struct Connection: Sendable {
         /// The requests that come, until the client closes. One stream: a second loop goes on where the first stopped.
         package let requests: AsyncThrowingStream<Frame, any Error>
+        private let channel: any Channel
         private let outbound: NIOAsyncChannelOutboundWriter<ByteBuffer>
 
         fileprivate init(
             inbound: NIOAsyncChannelInboundStream<ByteBuffer>,
-            outbound: NIOAsyncChannelOutboundWriter<ByteBuffer>
+            outbound: NIOAsyncChannelOutboundWriter<ByteBuffer>,
+            channel: any Channel
         ) {
+            self.channel = channel
             self.outbound = outbound
             self.requests = AsyncThrowingStream { continuation in
                 let reader = Task {
@@ -49,6 +52,12 @@ package final class RawServer: Sendable {
             try await self.outbound.write(bytes)
         }
 
+        /// Reads no more, and neither answers nor closes.
+        package func stopReading() async throws {
+            try await self.channel.setOption(.autoRead, value: false).get()
+            try await Task.sleep(for: .seconds(3_600))
+        }
+
         /// Answers every request with its own payload.
         package func echo() async throws {
             for try await request in self.requests where request.type >= 16 {
@@ -57,11 +66,14 @@ package final class RawServer: Sendable {
         }
     }
 
+    /// Where every such server runs.
+    package static var group: MultiThreadedEventLoopGroup { .singletonMultiThreadedEventLoopGroup }
+
     package let endpoint: Endpoint
 
     /// - Parameter serve: Run for each connection, numbered from 0; the connection is closed when it returns.
     package init(port: Int = 0, serve: @escaping @Sendable (Connection, Int) async throws -> Void) async throws {
-        let server = try await ServerBootstrap(group: .singletonMultiThreadedEventLoopGroup)
+        let server = try await ServerBootstrap(group: Self.group)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .bind(host: "127.0.0.1", port: port) { channel in
                 channel.eventLoop.makeCompletedFuture {
@@ -78,7 +90,10 @@ package final class RawServer: Sendable {
                         number += 1
                         group.addTask {
                             try? await connection.executeThenClose { inbound, outbound in
-                                try await serve(Connection(inbound: inbound, outbound: outbound), current)
+                                try await serve(
+                                    Connection(inbound: inbound, outbound: outbound, channel: connection.channel),
+                                    current
+                                )
                             }
                         }
                     }
@@ -89,7 +104,7 @@ package final class RawServer: Sendable {
 
     /// A port where nothing listens.
     package static func unusedEndpoint() async throws -> Endpoint {
-        let channel = try await ServerBootstrap(group: .singletonMultiThreadedEventLoopGroup)
+        let channel = try await ServerBootstrap(group: Self.group)
             .bind(host: "127.0.0.1", port: 0).get()
         let port = channel.localAddress?.port ?? 0
         try await channel.close()

@@ -59,6 +59,7 @@ let package = Package(
             name: "HHSocketServer",
             dependencies: [
                 "HHSocket",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ]
@@ -79,7 +80,15 @@ let package = Package(
             dependencies: ["HHSocket", .product(name: "NIOPosix", package: "swift-nio")]
         ),
         .testTarget(name: "HHSocketRPCTests", dependencies: ["HHSocketRPC", "HHSocketServer"]),
-        .testTarget(name: "HHSocketServerTests", dependencies: ["HHSocketServer"]),
+        .testTarget(
+            name: "HHSocketServerTests",
+            dependencies: [
+                "HHSocketServer",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
         .testTarget(name: "HHSocketCLITests", dependencies: ["HHSocketCLI"]),
     ],
     swiftLanguageModes: [.v6]

@@ -27,6 +27,7 @@ let package = Package(
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
     ],
@@ -45,6 +46,8 @@ let package = Package(
             dependencies: [
                 "CZlib",
                 .target(name: "CDeflate", condition: .when(platforms: [.linux, .macOS], traits: ["FastChecksum"])),
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ]
@@ -52,7 +55,12 @@ let package = Package(
         // Floor 3: calls over it.
         .target(
             name: "HHSocketRPC",
-            dependencies: ["HHSocket", .product(name: "NIOCore", package: "swift-nio")]
+            dependencies: [
+                "HHSocket",
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ]
         ),
         // Floor 4: the other end.
         .target(

@@ -20,7 +20,7 @@ public struct SocketError: Error, Sendable {
             case connectionRefused, connectTimeout, hostNotFound, connectFailed
             case checksumMismatch, frameTooLarge, protocolViolation
             case tooManyInFlight, queueFull
-            case invalidConfiguration
+            case invalidArgument
             case bindFailed
         }
 
@@ -117,8 +117,8 @@ public struct SocketError: Error, Sendable {
         public static let tooManyInFlight = Self(named: .tooManyInFlight)
         /// As many calls as allowed are waiting for a connection.
         public static let queueFull = Self(named: .queueFull)
-        /// A setting cannot work.
-        public static let invalidConfiguration = Self(named: .invalidConfiguration)
+        /// A setting or a request cannot work; see the message.
+        public static let invalidArgument = Self(named: .invalidArgument)
         /// A server cannot listen on its address.
         public static let bindFailed = Self(named: .bindFailed)
 

@@ -70,7 +70,7 @@ public final class SocketServer: Sendable {
     /// Listens; returns once connections are accepted.
     ///
     /// - Throws: ``HHSocket/SocketError`` that names host and port: `bindFailed` when the address is taken, not allowed or
-    ///   not this machine's, `hostNotFound` when the host name has no address, `invalidConfiguration` when a setting
+    ///   not this machine's, `hostNotFound` when the host name has no address, `invalidArgument` when a setting
     ///   cannot work or the server has been started before.
     public func start() async throws {
         try self.checkConfiguration()
@@ -81,7 +81,7 @@ public final class SocketServer: Sendable {
         }
         guard mayStart else {
             throw SocketError(
-                .invalidConfiguration,
+                .invalidArgument,
                 message: "a server can be started once; make another one",
                 endpoint: self.wantedAddress
             )
@@ -120,7 +120,7 @@ public final class SocketServer: Sendable {
     ///
     /// - Parameter gracePeriod: How long requests in flight may take; zero closes everything at once.
     public func shutdown(gracePeriod: Duration = .seconds(5)) async {
-        let grace = TimeAmount(clamping: gracePeriod)
+        let grace = TimeAmount(gracePeriod)
         let stopping: Task<Void, Never>? = self.state.withLockedValue { state in
             switch state {
             case .idle, .starting, .stopped:
@@ -265,7 +265,7 @@ public final class SocketServer: Sendable {
 
     private func checkConfiguration() throws {
         func fail(_ message: String) -> SocketError {
-            SocketError(.invalidConfiguration, message: message, endpoint: self.wantedAddress)
+            SocketError(.invalidArgument, message: message, endpoint: self.wantedAddress)
         }
         guard (0...65_535).contains(self.configuration.port) else {
             throw fail("cannot listen on \(self.wantedAddress): a port is a number from 0 to 65535")

@@ -648,11 +648,11 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 
     @Test(arguments: [-1, 65_536, .max])
     func impossiblePortIsRefused(port: Int) async throws {
-        #expect(await self.startError(.init(port: port))?.code == .invalidConfiguration)
+        #expect(await self.startError(.init(port: port))?.code == .invalidArgument)
     }
 
     @Test func impossibleLimitIsRefused() async throws {
-        #expect(await self.startError(.init(maximumInFlightPerConnection: 0))?.code == .invalidConfiguration)
+        #expect(await self.startError(.init(maximumInFlightPerConnection: 0))?.code == .invalidArgument)
     }
 
     @Test func serverCanBeStartedOnce() async throws {

@@ -20,8 +20,8 @@ package struct HeartbeatMonitor: Sendable {
     private var unanswered: Unanswered?
 
     package init(_ policy: HeartbeatPolicy, now: NIODeadline) {
-        self.interval = max(.milliseconds(1), TimeAmount(clamping: policy.interval))
-        self.replyTimeout = max(.milliseconds(1), TimeAmount(clamping: policy.replyTimeout))
+        self.interval = max(.milliseconds(1), TimeAmount(policy.interval))
+        self.replyTimeout = max(.milliseconds(1), TimeAmount(policy.replyTimeout))
         self.misses = max(0, policy.misses)
         self.lastSent = now
         self.lastReceived = now
@@ -54,6 +54,12 @@ package struct HeartbeatMonitor: Sendable {
         } else {
             min(self.lastSent, self.lastReceived).advanced(clamping: self.interval)
         }
+    }
+
+    /// When to call ``tick(now:)`` next, if it is not to be asked again before: an answer to a ping may make another one
+    /// due sooner than that ping's timeout.
+    package func nextTick(now: NIODeadline) -> NIODeadline {
+        min(self.nextDeadline, now.advanced(clamping: self.interval))
     }
 
     package mutating func tick(now: NIODeadline) -> Action? {

@@ -1,0 +1,37 @@
+import Dispatch
+
+/// Where delegate callbacks and completion handlers run.
+public struct CallbackQueue: Sendable {
+    package enum Target: Sendable {
+        case queue(DispatchQueue)
+        case socketThread
+    }
+
+    package var target: Target
+
+    /// Callbacks run on `queue`, in order if it is serial. What one read brings is handed over in one block.
+    public static func queue(_ queue: DispatchQueue) -> CallbackQueue {
+        CallbackQueue(target: .queue(queue))
+    }
+
+    /// Callbacks run on the thread that owns the connection: the least delay, but a callback that takes long, or blocks,
+    /// holds up every other call. For callbacks that only pass things on.
+    public static var socketThread: CallbackQueue { CallbackQueue(target: .socketThread) }
+
+    /// Runs `body` where callbacks run; on the calling thread if that is the socket thread.
+    package func run(_ body: @escaping @Sendable () -> Void) {
+        switch self.target {
+        case .queue(let queue): queue.async(execute: body)
+        case .socketThread: body()
+        }
+    }
+
+    /// The main queue on Apple platforms, a private serial queue elsewhere.
+    public static var `default`: CallbackQueue {
+        #if canImport(Darwin)
+        .queue(.main)
+        #else
+        .queue(DispatchQueue(label: "HHSocket callbacks"))
+        #endif
+    }
+}

@@ -1,0 +1,17 @@
+import NIOCore
+
+extension NIODeadline {
+    /// This moment and `span` more, or the distant future where that cannot be expressed.
+    package func advanced(clamping span: TimeAmount) -> NIODeadline {
+        let (_, overflow) = Int64(clamping: self.uptimeNanoseconds).addingReportingOverflow(span.nanoseconds)
+        return overflow ? .distantFuture : self + max(.zero, span)
+    }
+}
+
+extension Duration {
+    /// The span in seconds.
+    package var inSeconds: Double {
+        let (seconds, attoseconds) = self.components
+        return Double(seconds) + Double(attoseconds) / 1e18
+    }
+}

@@ -1,0 +1,142 @@
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// One long connection to one of several servers, owned by a thread of its own: it connects, reconnects with jitter,
+/// keeps the connection alive, and carries frames.
+///
+/// Use it alone to speak in frames. For calls with answers use `SocketClient` of HHSocketRPC, which is built on it.
+///
+/// All methods may be called from any thread and return at once. When the last reference goes the connection is closed
+/// and the thread ends.
+public final class Socket: Sendable {
+    private let core: SocketCore
+    private let bridge: DelegateBridge
+
+    public init(configuration: SocketConfiguration) {
+        self.core = SocketCore(configuration: configuration)
+        self.bridge = DelegateBridge(core: self.core)
+        self.core.setConsumer(self.bridge)
+        self.bridge.setSocket(self)
+    }
+
+    deinit {
+        self.core.invalidate()
+    }
+
+    /// Told what happens; held weakly.
+    public var delegate: (any SocketDelegate)? {
+        get { self.bridge.delegate }
+        set { self.bridge.delegate = newValue }
+    }
+
+    /// What the socket is doing now.
+    public var state: SocketState { self.core.state }
+
+    /// What happens from now on. Each call makes a stream of its own, which keeps the latest 256 events for its reader
+    /// and ends with the socket.
+    public var events: AsyncStream<SocketEvent> { self.bridge.streams.makeStream() }
+
+    /// Connects, and reconnects whenever the connection is lost, until ``disconnect()``. While waiting to reconnect it
+    /// tries at once; connected or connecting already it does nothing.
+    public func connect() {
+        self.core.submit(.closure { [core] in core.connect() })
+    }
+
+    /// Closes the connection, after what was sent has left (within a second), and stays closed until ``connect()``.
+    public func disconnect() {
+        self.core.submit(.closure { [core] in core.disconnect() })
+    }
+
+    /// Leaves the present server for the next best one.
+    public func switchServer() {
+        self.core.submit(.closure { [core] in core.switchServer(to: nil) })
+    }
+
+    /// Leaves the present server for `endpoint`, which is added to the list if it is new.
+    public func switchServer(to endpoint: Endpoint) {
+        self.core.submit(.closure { [core] in core.switchServer(to: endpoint) })
+    }
+
+    /// Sends a frame, and returns once it is on its way or queued behind a peer that does not read.
+    ///
+    /// - Throws: ``SocketError`` with code `notConnected`, `frameTooLarge` or `queueFull`; the frame was not sent.
+    public func send(_ frame: Frame) async throws(SocketError) {
+        let result: Result<Void, SocketError> = await withCheckedContinuation { continuation in
+            // Never refused: only the end of this object, which is still in use here, closes the queue.
+            self.core.submit(
+                .closure { [core] in
+                    do throws(SocketError) {
+                        _ = try core.send(frame)
+                        continuation.resume(returning: .success(()))
+                    } catch {
+                        continuation.resume(returning: .failure(error))
+                    }
+                }
+            )
+        }
+        try result.get()
+    }
+}
+
+/// Turns what the core says into delegate callbacks and events.
+private final class DelegateBridge: FrameConsumer, Sendable {
+    private struct State {
+        weak var socket: Socket?
+        weak var delegate: (any SocketDelegate)?
+    }
+
+    let streams = EventStreams()
+    private let state = NIOLockedValueBox(State())
+    // The core holds the bridge until it is invalidated.
+    private unowned let core: SocketCore
+
+    init(core: SocketCore) {
+        self.core = core
+    }
+
+    func setSocket(_ socket: Socket) {
+        self.state.withLockedValue { $0.socket = socket }
+    }
+
+    var delegate: (any SocketDelegate)? {
+        get { self.state.withLockedValue { $0.delegate } }
+        set { self.state.withLockedValue { $0.delegate = newValue } }
+    }
+
+    private func tell(_ body: @escaping @Sendable (any SocketDelegate, Socket) -> Void) {
+        let (delegate, socket) = self.state.withLockedValue { ($0.delegate, $0.socket) }
+        guard let delegate, let socket else { return }
+        self.core.callBack(.closure { body(delegate, socket) })
+    }
+
+    func received(_ frame: Frame) {
+        self.tell { $0.socket($1, didReceive: frame) }
+    }
+
+    func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch) {
+        self.tell { $0.socket($1, didReceiveCorrupt: frame) }
+    }
+
+    func happened(_ event: SocketEvent) {
+        self.streams.yield(event)
+        switch event {
+        case .connected(let endpoint): self.tell { $0.socket($1, didConnectTo: endpoint) }
+        case .connectFailed(let error): self.tell { $0.socket($1, didFailToConnectWith: error) }
+        case .disconnected(let error): self.tell { $0.socket($1, didDisconnectWith: error) }
+        case .gaveUp(let error): self.tell { $0.socket($1, didGiveUpWith: error) }
+        case .closed: self.tell { $0.socketDidClose($1) }
+        case .connecting, .waiting: break
+        }
+    }
+
+    func socketWasInvalidated() {
+        self.streams.finish()
+    }
+
+    func connectionIsReady(_ endpoint: Endpoint) {}
+    func connectionWasLost(_ error: SocketError) {}
+    func connectionIsOffline(_ error: SocketError) {}
+    func connectionIsBeingMade() {}
+    func frameWillLeave(type: UInt32, serial: UInt32) -> Bool { true }
+    func frameProgressed(type: UInt32, serial: UInt32, payloadBytes: Int) {}
+}

@@ -1,0 +1,28 @@
+import NIOCore
+
+/// How a ``Socket`` connects, stays connected and is bounded.
+public struct SocketConfiguration: Sendable {
+    /// The servers to choose from; equals are tried in this order.
+    public var servers: [Endpoint]
+    /// How long one attempt may take, name resolution included. 10 s by default.
+    public var connectTimeout: Duration = .seconds(10)
+    /// The waits between rounds of attempts.
+    public var backoff = Backoff()
+    /// When to ping and when to take the server for dead; nil never pings. A server's pings are answered either way.
+    public var heartbeat: HeartbeatPolicy? = HeartbeatPolicy()
+    /// The largest payload received or sent, in bytes. 16 MiB by default.
+    public var maximumPayloadLength = Frame.defaultMaximumPayloadLength
+    /// How many bytes of frames may wait while the peer does not read; a frame beyond fails with
+    /// ``SocketError/Code/queueFull``. One frame may always wait. 64 MiB by default.
+    public var maximumQueuedBytes = 64 << 20
+    /// The connection is lost when bytes wait and none of them leaves for this long. 30 s by default.
+    public var writeStallTimeout: Duration = .seconds(30)
+    /// Where delegate callbacks and completion handlers run.
+    public var callbackQueue: CallbackQueue = .default
+    /// The event loops to take one from. By default each socket has a thread of its own, which ends with it.
+    public var eventLoopGroup: (any EventLoopGroup)?
+
+    public init(servers: [Endpoint]) {
+        self.servers = servers
+    }
+}

@@ -1,0 +1,27 @@
+/// Told what happens to a ``Socket``, on the configuration's callback queue. Every method is optional.
+public protocol SocketDelegate: AnyObject, Sendable {
+    /// The connection is ready; frames may be sent.
+    func socket(_ socket: Socket, didConnectTo endpoint: Endpoint)
+    /// An attempt failed; the next server is tried, or a wait begins.
+    func socket(_ socket: Socket, didFailToConnectWith error: SocketError)
+    /// A ready connection was lost or left for another server; the next attempt comes by itself.
+    func socket(_ socket: Socket, didDisconnectWith error: SocketError)
+    /// No server could be reached within the allowed rounds, and attempts have stopped. The error is the last one.
+    func socket(_ socket: Socket, didGiveUpWith error: SocketError)
+    /// ``Socket/disconnect()`` was called.
+    func socketDidClose(_ socket: Socket)
+    /// A response or a push came. Heartbeats are answered by the socket itself.
+    func socket(_ socket: Socket, didReceive frame: Frame)
+    /// A frame came whose checksum is wrong; its payload must not be used.
+    func socket(_ socket: Socket, didReceiveCorrupt frame: Frame)
+}
+
+extension SocketDelegate {
+    public func socket(_ socket: Socket, didConnectTo endpoint: Endpoint) {}
+    public func socket(_ socket: Socket, didFailToConnectWith error: SocketError) {}
+    public func socket(_ socket: Socket, didDisconnectWith error: SocketError) {}
+    public func socket(_ socket: Socket, didGiveUpWith error: SocketError) {}
+    public func socketDidClose(_ socket: Socket) {}
+    public func socket(_ socket: Socket, didReceive frame: Frame) {}
+    public func socket(_ socket: Socket, didReceiveCorrupt frame: Frame) {}
+}

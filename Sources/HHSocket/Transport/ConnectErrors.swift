@@ -1,0 +1,60 @@
+import NIOCore
+import NIOPosix
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
+extension SocketError {
+    /// What NIO says of a failed attempt, told apart.
+    static func connecting(to endpoint: Endpoint, failedWith error: any Error, timeout: Duration) -> SocketError {
+        let (code, reason) = self.classify(error, timeout: timeout)
+        return SocketError(
+            code,
+            message: "cannot connect to \(endpoint): \(reason)",
+            underlying: error,
+            endpoint: endpoint
+        )
+    }
+
+    private static func classify(_ error: any Error, timeout: Duration) -> (Code, String) {
+        switch error {
+        case ChannelError.connectTimeout:
+            return (.connectTimeout, "no answer within \(timeout); the host may be down or behind a firewall")
+        case let error as IOError:
+            return self.classify(error)
+        case let error as NIOConnectionError:
+            // Several addresses may have been tried; a refusal says more than a missing route.
+            let causes = error.connectionErrors.map { self.classify($0.error, timeout: timeout) }
+            if let refusal = causes.first(where: { $0.0 == .connectionRefused }) { return refusal }
+            if let cause = causes.last { return cause }
+            if let cause = error.dnsAError ?? error.dnsAAAAError {
+                return (.hostNotFound, "the name \(error.host) has no address (\(cause)); check its spelling and the DNS")
+            }
+            return (.connectFailed, "no address of \(error.host) could be tried")
+        case is SocketAddressError:
+            return (.hostNotFound, "the host has no usable address (\(error)); check its spelling and the DNS")
+        default:
+            return (.connectFailed, "\(error)")
+        }
+    }
+
+    private static func classify(_ error: IOError) -> (Code, String) {
+        switch error.errnoCode {
+        case ECONNREFUSED:
+            (.connectionRefused, "connection refused; nothing listens on this port")
+        case ENETUNREACH, EHOSTUNREACH, ENETDOWN, EHOSTDOWN, EADDRNOTAVAIL:
+            (.networkUnreachable, "the network cannot reach it (\(error))")
+        case ETIMEDOUT:
+            (.connectTimeout, "no answer before the system gave up; the host may be down or behind a firewall")
+        default:
+            (.connectFailed, "\(error)")
+        }
+    }
+}

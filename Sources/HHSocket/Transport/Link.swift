@@ -1,0 +1,332 @@
+import NIOCore
+
+/// One established connection: bytes to frames, frames to bytes, and the heartbeat. Lives on the socket thread.
+///
+/// What a turn of the loop sends is gathered and leaves in one system call, by ``flush()``.
+final class Link: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    /// Whom the link tells. All on the socket thread.
+    protocol Owner: AnyObject {
+        func linkReceived(_ frame: Frame, on link: Link)
+        func linkReceived(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on link: Link)
+        /// The read's frames have all been handed over.
+        func linkFinishedReading(_ link: Link)
+        func linkFrameWillLeave(type: UInt32, serial: UInt32) -> Bool
+        func linkProgressed(type: UInt32, serial: UInt32, payloadBytes: Int)
+        /// The connection ended without our doing. Called once, and not after ``Link/close()``.
+        func linkEnded(_ link: Link, _ error: SocketError)
+    }
+
+    /// Payloads over this leave in slices and are not copied. Smaller ones are gathered into one buffer.
+    static let sliceLength = 64 << 10
+    /// How long a closing connection may take to send what is queued and to see the peer's end.
+    static let lingerTime = TimeAmount.seconds(1)
+
+    /// A payload that is leaving slice by slice.
+    private struct Outgoing {
+        var frame: Frame
+        var sent = 0
+    }
+
+    private enum Phase { case open, closing, ended }
+
+    let attempt: AttemptID
+    let endpoint: Endpoint
+    private let configuration: SocketConfiguration
+    private weak var owner: (any Owner)?
+    private let encoder = FrameEncoder(direction: .request)
+    private var decoder: FrameDecoder
+    private var context: ChannelHandlerContext?
+    private var phase = Phase.open
+    private var gathered = ByteBuffer()
+    /// Whether anything was written to the channel since the last flush.
+    private var needsFlush = false
+    private var queue = FrameQueue()
+    private var outgoing: Outgoing?
+    private var heartbeat: HeartbeatMonitor?
+    private var timer: Scheduled<Void>?
+    /// Set while bytes wait for the peer to read: when one of them left last.
+    private var blockedSince: NIODeadline?
+    private var closedPromise: EventLoopPromise<Void>?
+
+    init(
+        attempt: AttemptID,
+        endpoint: Endpoint,
+        configuration: SocketConfiguration,
+        owner: any Owner
+    ) {
+        self.attempt = attempt
+        self.endpoint = endpoint
+        self.configuration = configuration
+        self.owner = owner
+        self.decoder = FrameDecoder(
+            direction: .response,
+            maximumPayloadLength: configuration.maximumPayloadLength
+        )
+    }
+
+    // MARK: Sending
+
+    /// What became of a frame that was given to ``send(_:)``.
+    enum SendResult {
+        /// It leaves with the next flush.
+        case leaving
+        /// It waits for the peer to read.
+        case queued
+        /// Too much waits already, or the connection is closing.
+        case refused
+    }
+
+    func send(_ frame: Frame) -> SendResult {
+        guard self.phase == .open, let context = self.context else { return .refused }
+        if self.outgoing == nil, self.queue.isEmpty, context.channel.isWritable {
+            self.begin(frame, context)
+            if self.gathered.readableBytes >= Self.sliceLength { self.writeGathered(context) }
+            return .leaving
+        }
+        guard self.queue.append(frame, limit: self.configuration.maximumQueuedBytes) else { return .refused }
+        return .queued
+    }
+
+    /// Hands everything gathered to the kernel, as far as the peer's window goes.
+    func flush() {
+        guard let context = self.context, self.phase != .ended else { return }
+        repeat {
+            self.pump(context)
+            self.writeGathered(context)
+            guard self.needsFlush else { return self.noteBlocked(context) }
+            self.needsFlush = false
+            self.heartbeat?.bytesSent(now: .now())
+            context.flush()
+        } while context.channel.isWritable && !(self.queue.isEmpty && self.outgoing == nil)
+        self.noteBlocked(context)
+    }
+
+    /// Moves waiting frames and slices into the channel while it takes them.
+    private func pump(_ context: ChannelHandlerContext) {
+        while context.channel.isWritable {
+            if self.outgoing != nil {
+                self.writeSlice(context)
+            } else if let frame = self.queue.popFirst() {
+                guard self.owner?.linkFrameWillLeave(type: frame.type, serial: frame.serial) ?? true else { continue }
+                self.begin(frame, context)
+                if self.gathered.readableBytes >= Self.sliceLength { self.writeGathered(context) }
+            } else {
+                return
+            }
+        }
+    }
+
+    private func begin(_ frame: Frame, _ context: ChannelHandlerContext) {
+        if self.gathered.capacity == 0 { self.gathered = context.channel.allocator.buffer(capacity: 4 << 10) }
+        if frame.payload.readableBytes <= Self.sliceLength {
+            self.encoder.encode(frame, into: &self.gathered)
+        } else {
+            self.encoder.encodeHeader(of: frame, into: &self.gathered)
+            self.outgoing = Outgoing(frame: frame)
+        }
+    }
+
+    private func writeSlice(_ context: ChannelHandlerContext) {
+        guard var outgoing = self.outgoing else { return }
+        let payload = outgoing.frame.payload
+        let length = min(Self.sliceLength, payload.readableBytes - outgoing.sent)
+        if let slice = payload.getSlice(at: payload.readerIndex + outgoing.sent, length: length), length > 0 {
+            self.writeGathered(context)
+            context.write(self.wrapOutboundOut(slice), promise: nil)
+            self.needsFlush = true
+            outgoing.sent += length
+        }
+        if outgoing.sent == payload.readableBytes {
+            self.encoder.encodeTrailer(of: outgoing.frame, into: &self.gathered)
+            self.outgoing = nil
+        } else {
+            self.outgoing = outgoing
+        }
+        self.owner?.linkProgressed(
+            type: outgoing.frame.type,
+            serial: outgoing.frame.serial,
+            payloadBytes: outgoing.sent
+        )
+    }
+
+    private func writeGathered(_ context: ChannelHandlerContext) {
+        guard self.gathered.readableBytes > 0 else { return }
+        context.write(self.wrapOutboundOut(self.gathered), promise: nil)
+        self.gathered = ByteBuffer()
+        self.needsFlush = true
+    }
+
+    private func noteBlocked(_ context: ChannelHandlerContext) {
+        if context.channel.isWritable {
+            self.blockedSince = nil
+        } else if self.blockedSince == nil {
+            self.blockedSince = .now()
+            self.armTimer(context)
+        }
+    }
+
+    // MARK: Closing
+
+    /// Ends the connection by choice: what is queued leaves first, for a second at most, and nothing more is read.
+    /// The future completes when the channel is gone.
+    @discardableResult
+    func close() -> EventLoopFuture<Void>? {
+        if let promise = self.closedPromise { return promise.futureResult }
+        guard let context = self.context, self.phase != .ended else { return nil }
+        let promise = context.eventLoop.makePromise(of: Void.self)
+        self.closedPromise = promise
+        self.phase = .closing
+        self.timer?.cancel()
+        self.flush()
+        // Half-closing lets the peer read everything before it sees the end; closing at once could reset the
+        // connection and take back what it has not read yet. The peer's own end then closes the channel.
+        let channel = context.channel
+        if self.queue.isEmpty && self.outgoing == nil { context.close(mode: .output, promise: nil) }
+        context.eventLoop.scheduleTask(in: Self.lingerTime) { channel.close(promise: nil) }
+        return promise.futureResult
+    }
+
+    private func end(_ error: SocketError, _ context: ChannelHandlerContext) {
+        let wasOpen = self.phase == .open
+        self.finish()
+        context.close(promise: nil)
+        if wasOpen { self.owner?.linkEnded(self, error) }
+    }
+
+    private func finish() {
+        self.phase = .ended
+        self.timer?.cancel()
+        self.timer = nil
+        self.queue = FrameQueue()
+        self.outgoing = nil
+    }
+
+    // MARK: Timer
+
+    private func armTimer(_ context: ChannelHandlerContext) {
+        guard self.phase == .open else { return }
+        var deadline = NIODeadline.distantFuture
+        if let heartbeat = self.heartbeat { deadline = heartbeat.nextTick(now: .now()) }
+        if let blockedSince = self.blockedSince {
+            deadline = min(deadline, blockedSince.advanced(clamping: TimeAmount(self.configuration.writeStallTimeout)))
+        }
+        self.timer?.cancel()
+        guard deadline < .distantFuture else { return }
+        self.timer = context.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { self.timerFired() }
+    }
+
+    private func timerFired() {
+        guard let context = self.context, self.phase == .open else { return }
+        let now = NIODeadline.now()
+        if let blockedSince = self.blockedSince {
+            let stall = TimeAmount(self.configuration.writeStallTimeout)
+            guard now < blockedSince.advanced(clamping: stall) else {
+                return self.end(self.lost("the server took no byte for \(Duration(now - blockedSince))"), context)
+            }
+            self.heartbeat?.writeIsBlocked(now: now)
+        }
+        switch self.heartbeat?.tick(now: now) {
+        case .ping:
+            _ = self.send(Frame(type: FrameType.heartbeat, serial: FrameSerial.clientPing))
+            self.flush()
+        case .peerIsDead(let silence):
+            return self.end(self.lost("the server answered no heartbeat, silent for \(Duration(silence))"), context)
+        case nil:
+            break
+        }
+        self.armTimer(context)
+    }
+
+    private func lost(
+        _ reason: String,
+        underlying: (any Error)? = nil,
+        _ code: SocketError.Code = .connectionLost
+    ) -> SocketError {
+        SocketError(
+            code,
+            message: "the connection to \(self.endpoint) was lost: \(reason)",
+            underlying: underlying,
+            endpoint: self.endpoint,
+            delivery: .sentUnknown
+        )
+    }
+
+    // MARK: Channel events
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.context = nil
+        self.closedPromise?.succeed()
+    }
+
+    /// Called once the connection has won: from now on time counts.
+    func start() {
+        guard let context = self.context else { return }
+        if let policy = self.configuration.heartbeat { self.heartbeat = HeartbeatMonitor(policy, now: .now()) }
+        self.armTimer(context)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard self.phase == .open else { return }
+        self.heartbeat?.bytesReceived(now: .now())
+        self.decoder.append(self.unwrapInboundIn(data))
+        do throws(FrameError) {
+            while self.phase == .open, let output = try self.decoder.next() {
+                switch output {
+                case .frame(let frame):
+                    self.received(frame)
+                case .corrupt(let frame, let mismatch):
+                    self.owner?.linkReceived(corrupt: frame, mismatch, on: self)
+                }
+            }
+        } catch {
+            self.end(self.lost("\(error)", underlying: error, .protocolViolation), context)
+        }
+    }
+
+    private func received(_ frame: Frame) {
+        guard FrameType.control.contains(frame.type) else {
+            self.owner?.linkReceived(frame, on: self)
+            return
+        }
+        // Only a server's ping carries status 0; everything else of type 0 answers a ping of ours. A refused answer
+        // means that the server does not read: the write-stall timeout deals with that.
+        if frame.type == FrameType.heartbeat, frame.status == .ping, FrameSerial.reserved.contains(frame.serial) {
+            _ = self.send(Frame(type: FrameType.heartbeat, serial: frame.serial))
+        }
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        if self.phase == .open { self.owner?.linkFinishedReading(self) }
+        self.flush()
+    }
+
+    func channelWritabilityChanged(context: ChannelHandlerContext) {
+        self.blockedSince = nil
+        self.flush()
+        if self.phase == .closing, self.queue.isEmpty, self.outgoing == nil {
+            context.close(mode: .output, promise: nil)
+        }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        self.end(self.lost("\(error)", underlying: error), context)
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        let wasOpen = self.phase == .open
+        let unfinished = self.decoder.bufferedBytes
+        self.finish()
+        if wasOpen {
+            let rest = unfinished > 0 ? " in the middle of a frame, after \(unfinished) bytes of it" : ""
+            self.owner?.linkEnded(self, self.lost("the server closed it\(rest)"))
+        }
+        context.fireChannelInactive()
+    }
+}

@@ -1,0 +1,409 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// A client's calls and pushes on the socket thread: performs what ``DispatchTable`` decides.
+final class ClientCore: FrameConsumer, @unchecked Sendable {
+    // Proof of Sendable: `socket`, `streams` and `shared` never change or are locked; every other property is touched
+    // on the socket thread alone.
+    let socket: SocketCore
+    let streams = EventStreams()
+    private let shared = NIOLockedValueBox(Shared())
+
+    private var table: DispatchTable<SocketTask>
+    private var pushes = PushRouter()
+    private var deadlineTimer: Scheduled<Void>?
+    private var deadlineTimerFires = NIODeadline.distantFuture
+    private var isInvalidated = false
+    /// Where frames come from while the connection is ready.
+    private var endpoint = Endpoint(host: "", port: 0)
+
+    /// What other threads see.
+    private struct Shared {
+        weak var client: SocketClient?
+        weak var delegate: (any SocketClientDelegate)?
+        var statistics = ClientStatistics()
+        var lastSubscription = 0
+    }
+
+    init(configuration: SocketClient.Configuration) {
+        self.socket = SocketCore(configuration: configuration.socket)
+        self.table = DispatchTable(
+            maximumInFlight: configuration.maximumInFlight,
+            maximumWaiting: configuration.maximumWaiting,
+            maximumTombstones: configuration.maximumTombstones
+        )
+        self.socket.setConsumer(self)
+    }
+
+    // MARK: Any thread
+
+    static var released: SocketError {
+        SocketError(.cancelled, message: "the client was released before the call completed")
+    }
+
+    func submit(_ submission: Submission) -> Bool { self.socket.submit(submission) }
+
+    func setClient(_ client: SocketClient) {
+        self.shared.withLockedValue { $0.client = client }
+    }
+
+    var delegate: (any SocketClientDelegate)? {
+        get { self.shared.withLockedValue { $0.delegate } }
+        set { self.shared.withLockedValue { $0.delegate = newValue } }
+    }
+
+    var statistics: ClientStatistics { self.shared.withLockedValue { $0.statistics } }
+
+    private func count(_ counter: WritableKeyPath<ClientStatistics, Int>, by amount: Int = 1) {
+        self.shared.withLockedValue { $0.statistics[keyPath: counter] += amount }
+    }
+
+    /// Has a task's handler run where handlers run, when the socket thread has ended.
+    func callBackAfterInvalidation(_ task: SocketTask) {
+        self.socket.configuration.callbackQueue.run { task.callBack() }
+    }
+
+    // MARK: Calls
+
+    func start(_ task: SocketTask) {
+        // Cancelled meanwhile: the cancellation is submitted too, and completes it.
+        guard task.state == .running else { return }
+        guard !self.isInvalidated else { return self.complete(task, .failure(Self.released)) }
+        let request = task.originalRequest
+        guard FrameType.application.contains(request.type) else {
+            let error = SocketError(
+                .invalidArgument,
+                message: "type \(request.type) is reserved; a request's type is 16 to \(FrameType.application.upperBound)"
+            )
+            return self.complete(task, .failure(error))
+        }
+        let deadline = self.socket.now.advanced(clamping: TimeAmount(request.timeout))
+        switch self.table.submit(task, deadline: deadline) {
+        case .send(let key, let serial):
+            self.send(task, key, serial)
+        case .wait(let key):
+            task.key = key
+        case .refuse(.offline):
+            self.complete(task, .failure(self.socket.notConnected()))
+            self.socket.pullForward()
+        case .refuse(let refusal):
+            self.complete(task, .failure(self.refused(refusal)))
+        }
+        self.armDeadlineTimer()
+    }
+
+    private func send(_ task: SocketTask, _ key: DispatchKey, _ serial: UInt32) {
+        task.key = key
+        let request = task.originalRequest
+        do throws(SocketError) {
+            let isLeaving = try self.socket.send(Frame(type: request.type, serial: serial, payload: request.body))
+            if !isLeaving { self.table.queued(key) }
+        } catch {
+            self.table.queued(key)
+            if self.table.remove(key) != nil { self.complete(task, .failure(error)) }
+        }
+    }
+
+    func cancel(_ task: SocketTask) {
+        var error = SocketError(
+            .cancelled,
+            message: "the call of type \(task.originalRequest.type) was cancelled",
+            endpoint: self.socket.currentEndpoint
+        )
+        if let key = task.key, let removed = self.table.remove(key) {
+            error.serial = removed.serial
+            error.delivery = removed.phase == .sent ? .sentUnknown : .notSent
+            self.tellServer(of: removed)
+        }
+        // A task that is in no table was never started, or is complete, and then this does nothing.
+        self.complete(task, .failure(error))
+    }
+
+    func cancelAll() {
+        for key in self.table.keys {
+            if let task = self.table.call(for: key) { task.cancel() }
+        }
+    }
+
+    func cancelTask(withIdentifier identifier: Int) {
+        guard let key = self.table.firstKey(where: { $0.taskIdentifier == identifier }) else { return }
+        self.table.call(for: key)?.cancel()
+    }
+
+    /// The server should stop working on a call that nobody waits for any more.
+    private func tellServer(of removed: DispatchTable<SocketTask>.Removed) {
+        guard removed.phase == .sent, let serial = removed.serial else { return }
+        // If this cannot leave the connection is gone or does not move, and the server will notice that.
+        _ = try? self.socket.send(Frame(type: FrameType.cancel, serial: serial))
+    }
+
+    private func complete(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
+        task.key = nil
+        switch task.finish(result) {
+        case nil, .nobody: break
+        case .handler: self.socket.callBack(.work(task))
+        case .continuation(let continuation): continuation.resume(returning: result)
+        }
+    }
+
+    private func refused(_ refusal: DispatchTable<SocketTask>.Refusal) -> SocketError {
+        switch refusal {
+        case .offline:
+            self.socket.notConnected()
+        case .tooManyInFlight:
+            SocketError(
+                .tooManyInFlight,
+                message: """
+                    \(self.table.inFlightCount) calls to \(self.place) are in flight already (maximumInFlight); wait for \
+                    some to complete
+                    """,
+                endpoint: self.socket.currentEndpoint
+            )
+        case .queueFull:
+            SocketError(
+                .queueFull,
+                message: "\(self.table.waitingCount) calls wait for a connection to \(self.place) already (maximumWaiting)",
+                endpoint: self.socket.currentEndpoint
+            )
+        }
+    }
+
+    private var place: String { self.socket.currentEndpoint.map { "\($0)" } ?? "the server" }
+
+    // MARK: Deadlines
+
+    /// One timer for all calls: set to the earliest deadline, and never moved when that call completes in time.
+    private func armDeadlineTimer() {
+        guard let deadline = self.table.earliestDeadline, deadline < self.deadlineTimerFires else { return }
+        self.deadlineTimer?.cancel()
+        self.deadlineTimerFires = deadline
+        self.deadlineTimer = self.socket.eventLoop.scheduleTask(deadline: deadline) { [weak self] in
+            self?.deadlineTimerFired()
+        }
+    }
+
+    private func deadlineTimerFired() {
+        self.deadlineTimer = nil
+        self.deadlineTimerFires = .distantFuture
+        self.socket.turn {
+            while let expired = self.table.expire(now: self.socket.now) {
+                self.tellServer(of: expired)
+                self.complete(expired.call, .failure(self.timedOut(expired)))
+            }
+            self.table.dropStaleDeadlines()
+            self.armDeadlineTimer()
+        }
+    }
+
+    private func timedOut(_ expired: DispatchTable<SocketTask>.Removed) -> SocketError {
+        let request = expired.call.originalRequest
+        let last = self.socket.lastError
+        let what =
+            switch expired.phase {
+            case .waiting: "no connection to \(self.place)"
+            case .queued: "\(self.place) did not read"
+            case .sent: "no answer from \(self.place)"
+            }
+        let serial = expired.serial.map { ", serial \($0)" } ?? ""
+        let cause = last.map { "; the last connect error: \($0.message)" } ?? ""
+        return SocketError(
+            .timeout,
+            message: "\(what) within \(request.timeout) (type \(request.type)\(serial))\(cause)",
+            underlying: last,
+            endpoint: self.socket.currentEndpoint ?? last?.endpoint,
+            serial: expired.serial,
+            delivery: expired.phase == .sent ? .sentUnknown : .notSent
+        )
+    }
+
+    // MARK: Frames
+
+    func received(_ frame: Frame) {
+        guard frame.serial != FrameSerial.push else { return self.receivedPush(frame) }
+        switch frame.status {
+        case .ok:
+            self.receive(frame.serial) { _ in
+                .success(
+                    SocketResponse(
+                        type: frame.type,
+                        serial: frame.serial,
+                        status: frame.status,
+                        body: frame.payload,
+                        endpoint: self.endpoint
+                    )
+                )
+            }
+        case .partial:
+            self.receive(frame.serial, isFinal: false) { task in
+                self.tellServer(of: .init(call: task, phase: .sent, serial: frame.serial))
+                return .failure(
+                    self.failed(
+                        SocketError.Code(frame.status),
+                        "\(self.endpoint) answered with a part of a stream (status 206), but this call expects one answer",
+                        frame
+                    )
+                )
+            }
+        default:
+            self.receive(frame.serial) { task in
+                let code = SocketError.Code(frame.status)
+                let name = code.serverStatus == nil ? " (\(code))" : ", which is not a status known here"
+                return .failure(
+                    self.failed(
+                        code,
+                        "\(self.endpoint) answered type \(task.originalRequest.type), serial \(frame.serial), with status "
+                            + "\(frame.status)\(name)",
+                        frame
+                    )
+                )
+            }
+        }
+    }
+
+    func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch) {
+        self.count(\.checksumFailures)
+        guard frame.serial != FrameSerial.push else { return }
+        self.receive(frame.serial) { task in
+            var error = self.failed(
+                .checksumMismatch,
+                """
+                the answer of \(self.endpoint) to serial \(frame.serial) came with checksum \
+                \(mismatch.received) where its \(frame.payload.readableBytes) bytes amount to \(mismatch.computed)
+                """,
+                frame
+            )
+            // What the server said is not known.
+            error.delivery = .sentUnknown
+            error.body = nil
+            return .failure(error)
+        }
+    }
+
+    private func failed(_ code: SocketError.Code, _ message: String, _ frame: Frame) -> SocketError {
+        SocketError(
+            code,
+            message: message,
+            endpoint: self.endpoint,
+            serial: frame.serial,
+            delivery: .answered,
+            body: frame.payload
+        )
+    }
+
+    private func receive(
+        _ serial: UInt32,
+        isFinal: Bool = true,
+        _ result: (SocketTask) -> Result<SocketResponse, SocketError>
+    ) {
+        switch self.table.receive(serial: serial, isFinal: isFinal) {
+        case .answer(let task): self.complete(task, result(task))
+        case .late: self.count(\.lateResponses)
+        case .duplicate: self.count(\.duplicateResponses)
+        case .unknown: self.count(\.unknownResponses)
+        }
+    }
+
+    func frameWillLeave(type: UInt32, serial: UInt32) -> Bool {
+        FrameType.control.contains(type) || self.table.willLeave(serial: serial)
+    }
+
+    func frameProgressed(type: UInt32, serial: UInt32, payloadBytes: Int) {
+        guard FrameType.application.contains(type) else { return }
+        self.table.call(withSerial: serial)?.progressed(bytesSent: payloadBytes)
+    }
+
+    // MARK: Pushes
+
+    /// Any thread.
+    func subscribe(
+        type: UInt32?,
+        bufferingPolicy: AsyncStream<SocketPush>.Continuation.BufferingPolicy
+    ) -> AsyncStream<SocketPush> {
+        let (stream, continuation) = AsyncStream.makeStream(of: SocketPush.self, bufferingPolicy: bufferingPolicy)
+        let id = self.shared.withLockedValue { shared in
+            shared.lastSubscription += 1
+            return shared.lastSubscription
+        }
+        continuation.onTermination = { [weak self] _ in
+            guard let self else { return }
+            self.socket.submit(.closure { self.pushes.remove(id: id) })
+        }
+        let isAlive = self.socket.submit(
+            .closure {
+                if self.isInvalidated {
+                    continuation.finish()
+                } else {
+                    self.pushes.add(id: id, type: type, continuation)
+                }
+            }
+        )
+        if !isAlive { continuation.finish() }
+        return stream
+    }
+
+    private func receivedPush(_ frame: Frame) {
+        self.count(\.pushes)
+        let push = SocketPush(type: frame.type, status: frame.status, body: frame.payload, endpoint: self.endpoint)
+        let (isClaimed, dropped) = self.pushes.route(push)
+        if dropped > 0 { self.count(\.droppedPushes, by: dropped) }
+        if !isClaimed { self.tell { $0.client($1, didReceive: push) } }
+    }
+
+    // MARK: The connection
+
+    func connectionIsBeingMade() {
+        self.table.linkIsConnecting()
+    }
+
+    func connectionIsReady(_ endpoint: Endpoint) {
+        self.endpoint = endpoint
+        self.table.linkIsReady()
+        while let (next, key) = self.table.nextWaiting() {
+            if let serial = next.serial {
+                self.send(next.call, key, serial)
+            } else {
+                self.complete(next.call, .failure(self.refused(.tooManyInFlight)))
+            }
+        }
+    }
+
+    func connectionWasLost(_ error: SocketError) {
+        for lost in self.table.linkWasLost() {
+            var error = error
+            error.serial = lost.serial
+            error.delivery = lost.phase == .sent ? .sentUnknown : .notSent
+            self.complete(lost.call, .failure(error))
+        }
+    }
+
+    func connectionIsOffline(_ error: SocketError) {
+        for waiting in self.table.linkIsOffline() {
+            var error = error
+            error.delivery = .notSent
+            self.complete(waiting.call, .failure(error))
+        }
+    }
+
+    func happened(_ event: SocketEvent) {
+        self.streams.yield(event)
+        self.tell { $0.client($1, didReceive: event) }
+    }
+
+    func socketWasInvalidated() {
+        self.isInvalidated = true
+        self.deadlineTimer?.cancel()
+        for key in self.table.keys {
+            guard let removed = self.table.remove(key) else { continue }
+            self.complete(removed.call, .failure(Self.released))
+        }
+        self.pushes.finish()
+        self.streams.finish()
+    }
+
+    private func tell(_ body: @escaping @Sendable (any SocketClientDelegate, SocketClient) -> Void) {
+        let (delegate, client) = self.shared.withLockedValue { ($0.delegate, $0.client) }
+        guard let delegate, let client else { return }
+        self.socket.callBack(.closure { body(delegate, client) })
+    }
+}

@@ -1,0 +1,15 @@
+/// What a client has met that no single call tells of. Counted from its beginning.
+public struct ClientStatistics: Sendable, Hashable {
+    /// Answers to calls that had timed out or been cancelled; dropped.
+    public var lateResponses = 0
+    /// Further answers to calls that had been answered; dropped.
+    public var duplicateResponses = 0
+    /// Answers to serials that were never sent; dropped.
+    public var unknownResponses = 0
+    /// Frames with a wrong checksum.
+    public var checksumFailures = 0
+    /// Pushes that came.
+    public var pushes = 0
+    /// Pushes that a slow reader lost.
+    public var droppedPushes = 0
+}

@@ -1,0 +1,336 @@
+import DequeModule
+import HHSocket
+import NIOCore
+
+/// Names one call in a ``DispatchTable``. It names nothing once that call is gone.
+struct DispatchKey: Hashable, Sendable {
+    fileprivate var index: UInt32
+    fileprivate var generation: UInt32
+}
+
+/// Every call between its start and its completion, and the only thing that can complete one: what is taken out of the
+/// table completes, and it can be taken out only once.
+///
+/// Decides which calls leave, wait or fail, which answer belongs to which call, and which deadlines have passed. It has
+/// no clock and no I/O. `Call` is whatever stands for a call; tests use numbers.
+struct DispatchTable<Call> {
+    /// Whether calls can leave now.
+    enum LinkState: Sendable {
+        case offline, connecting, ready
+    }
+
+    /// How far a call got.
+    enum Phase: Sendable {
+        /// For a connection; no serial yet.
+        case waiting
+        /// Behind a peer that does not read; none of it has left.
+        case queued
+        /// Bytes have left.
+        case sent
+    }
+
+    /// What to do with a new call.
+    enum Submission {
+        case send(DispatchKey, serial: UInt32)
+        case wait(DispatchKey)
+        /// The call is not in the table.
+        case refuse(Refusal)
+    }
+
+    enum Refusal: Hashable, Sendable {
+        case offline, tooManyInFlight, queueFull
+    }
+
+    /// What an answer is.
+    enum Reception {
+        case answer(Call)
+        /// Its call timed out or was cancelled before.
+        case late
+        /// Its call was answered before.
+        case duplicate
+        /// No call had this serial.
+        case unknown
+    }
+
+    /// A call taken out of the table.
+    struct Removed {
+        var call: Call
+        var phase: Phase
+        /// The serial it was given, if any.
+        var serial: UInt32?
+    }
+
+    private struct Entry {
+        var call: Call?
+        var deadline = NIODeadline.distantFuture
+        var serial: UInt32 = 0
+        var generation: UInt32 = 0
+        var phase = Phase.waiting
+    }
+
+    /// The value that marks a tombstone in `serials`.
+    private static var tombstone: UInt32 { .max }
+
+    private let serialRange: ClosedRange<UInt32>
+    private let maximumInFlight: Int
+    private let maximumWaiting: Int
+    private let maximumTombstones: Int
+
+    private(set) var link = LinkState.offline
+    private var entries: [Entry] = []
+    private var free: [UInt32] = []
+    /// Serials in flight, to entries, or to `tombstone`.
+    private var serials = SerialMap()
+    /// Oldest first. May name serials whose late answer has come since.
+    private var tombstones: Deque<UInt32> = []
+    private var nextSerial: UInt32
+    private var hasWrapped = false
+    private var deadlines = DeadlineHeap()
+    private var waiting: Deque<DispatchKey> = []
+    private(set) var waitingCount = 0
+    private(set) var inFlightCount = 0
+
+    init(
+        serialRange: ClosedRange<UInt32> = FrameSerial.firstRequest...UInt32.max,
+        maximumInFlight: Int,
+        maximumWaiting: Int,
+        maximumTombstones: Int
+    ) {
+        self.serialRange = serialRange
+        self.maximumInFlight = maximumInFlight
+        self.maximumWaiting = maximumWaiting
+        self.maximumTombstones = maximumTombstones
+        self.nextSerial = serialRange.lowerBound
+    }
+
+    /// Calls in the table.
+    var count: Int { self.waitingCount + self.inFlightCount }
+
+    // MARK: Calls
+
+    mutating func submit(_ call: Call, deadline: NIODeadline) -> Submission {
+        switch self.link {
+        case .offline:
+            return .refuse(.offline)
+        case .connecting:
+            guard self.waitingCount < self.maximumWaiting else { return .refuse(.queueFull) }
+            let key = self.insert(call, deadline)
+            self.waiting.append(key)
+            self.waitingCount += 1
+            return .wait(key)
+        case .ready:
+            guard let serial = self.takeSerial() else { return .refuse(.tooManyInFlight) }
+            let key = self.insert(call, deadline)
+            self.join(key, serial)
+            return .send(key, serial: serial)
+        }
+    }
+
+    /// The next call that waited for the connection, now that there is one. It has been given a serial, or it has none
+    /// because all are busy, and is out of the table.
+    mutating func nextWaiting() -> (removedOrSent: Removed, key: DispatchKey)? {
+        while self.link == .ready, let key = self.waiting.popFirst() {
+            guard let call = self.call(for: key) else { continue }
+            self.waitingCount -= 1
+            guard let serial = self.takeSerial() else {
+                self.release(key.index)
+                return (Removed(call: call, phase: .waiting, serial: nil), key)
+            }
+            self.join(key, serial)
+            return (Removed(call: call, phase: .sent, serial: serial), key)
+        }
+        return nil
+    }
+
+    /// The frame of this call could not leave yet.
+    mutating func queued(_ key: DispatchKey) {
+        if self.call(for: key) != nil { self.entries[Int(key.index)].phase = .queued }
+    }
+
+    /// A queued frame is about to leave. False if its call is gone and it should not.
+    mutating func willLeave(serial: UInt32) -> Bool {
+        guard let index = self.serials[serial], index != Self.tombstone else { return false }
+        self.entries[Int(index)].phase = .sent
+        return true
+    }
+
+    func call(withSerial serial: UInt32) -> Call? {
+        guard let index = self.serials[serial], index != Self.tombstone else { return nil }
+        return self.entries[Int(index)].call
+    }
+
+    /// - Parameter isFinal: Whether the server will send nothing more for this serial, so far as it does what it should.
+    mutating func receive(serial: UInt32, isFinal: Bool = true) -> Reception {
+        guard let index = self.serials[serial] else {
+            return self.wasIssued(serial) ? .duplicate : .unknown
+        }
+        guard index != Self.tombstone else {
+            if isFinal { self.serials.remove(serial) }
+            return .late
+        }
+        guard let removed = self.take(index, leavingTombstone: !isFinal) else { return .unknown }
+        return .answer(removed.call)
+    }
+
+    /// Takes a call out before it is answered.
+    mutating func remove(_ key: DispatchKey) -> Removed? {
+        guard self.call(for: key) != nil else { return nil }
+        return self.take(key.index, leavingTombstone: true)
+    }
+
+    /// The next call whose deadline has passed.
+    mutating func expire(now: NIODeadline) -> Removed? {
+        while let first = self.deadlines.first, first.deadline <= now {
+            self.deadlines.removeFirst()
+            if let removed = self.remove(first.key) { return removed }
+        }
+        return nil
+    }
+
+    /// When ``expire(now:)`` is worth calling next; the call it is for may be gone.
+    var earliestDeadline: NIODeadline? { self.deadlines.first?.deadline }
+
+    /// Makes ``earliestDeadline`` that of a call that is still here.
+    mutating func dropStaleDeadlines() {
+        while let first = self.deadlines.first, self.call(for: first.key) == nil { self.deadlines.removeFirst() }
+    }
+
+    func firstKey(where predicate: (Call) -> Bool) -> DispatchKey? {
+        for (index, entry) in self.entries.enumerated() {
+            if let call = entry.call, predicate(call) {
+                return DispatchKey(index: UInt32(index), generation: entry.generation)
+            }
+        }
+        return nil
+    }
+
+    /// The keys of every call in the table.
+    var keys: [DispatchKey] {
+        self.entries.enumerated().compactMap { index, entry in
+            entry.call == nil ? nil : DispatchKey(index: UInt32(index), generation: entry.generation)
+        }
+    }
+
+    // MARK: The link
+
+    mutating func linkIsConnecting() {
+        if self.link == .offline { self.link = .connecting }
+    }
+
+    mutating func linkIsReady() {
+        self.link = .ready
+        // A new connection brings no answers to the old one's calls.
+        for serial in self.tombstones where self.serials[serial] == Self.tombstone { self.serials.remove(serial) }
+        self.tombstones.removeAll()
+    }
+
+    /// The connection is gone: every call in flight.
+    mutating func linkWasLost() -> [Removed] {
+        self.link = .offline
+        return self.removeAll { $0 != .waiting }
+    }
+
+    /// No attempt is in progress: every call that waits.
+    mutating func linkIsOffline() -> [Removed] {
+        self.link = .offline
+        return self.removeAll { $0 == .waiting }
+    }
+
+    private mutating func removeAll(where predicate: (Phase) -> Bool) -> [Removed] {
+        self.keys.filter { predicate(self.entries[Int($0.index)].phase) }
+            .compactMap { self.take($0.index, leavingTombstone: false) }
+    }
+
+    // MARK: Pieces
+
+    private mutating func insert(_ call: Call, _ deadline: NIODeadline) -> DispatchKey {
+        let index: UInt32
+        if let reused = self.free.popLast() {
+            index = reused
+        } else {
+            index = UInt32(self.entries.count)
+            self.entries.append(Entry())
+        }
+        self.entries[Int(index)].call = call
+        self.entries[Int(index)].deadline = deadline
+        self.entries[Int(index)].phase = .waiting
+        let key = DispatchKey(index: index, generation: self.entries[Int(index)].generation)
+        if deadline < .distantFuture { self.addDeadline(deadline, key) }
+        return key
+    }
+
+    private mutating func addDeadline(_ deadline: NIODeadline, _ key: DispatchKey) {
+        // Swept when most are stale, so that the cost per call is constant.
+        if self.deadlines.count > 2 * self.count + 64 {
+            let entries = self.entries
+            self.deadlines.sweep { entries[Int($0.index)].generation == $0.generation }
+        }
+        self.deadlines.insert(DeadlineHeap.Element(deadline: deadline, key: key))
+    }
+
+    private mutating func join(_ key: DispatchKey, _ serial: UInt32) {
+        self.entries[Int(key.index)].serial = serial
+        self.entries[Int(key.index)].phase = .sent
+        self.serials.set(serial, key.index)
+        self.inFlightCount += 1
+    }
+
+    func call(for key: DispatchKey) -> Call? {
+        let entry = self.entries[Int(key.index)]
+        return entry.generation == key.generation ? entry.call : nil
+    }
+
+    private mutating func take(_ index: UInt32, leavingTombstone: Bool) -> Removed? {
+        let entry = self.entries[Int(index)]
+        guard let call = entry.call else { return nil }
+        self.release(index)
+        guard entry.serial != 0 else {
+            self.waitingCount -= 1
+            return Removed(call: call, phase: entry.phase, serial: nil)
+        }
+        self.inFlightCount -= 1
+        if leavingTombstone, entry.phase == .sent, self.maximumTombstones > 0 {
+            self.bury(entry.serial)
+        } else {
+            self.serials.remove(entry.serial)
+        }
+        return Removed(call: call, phase: entry.phase, serial: entry.serial)
+    }
+
+    private mutating func release(_ index: UInt32) {
+        self.entries[Int(index)].call = nil
+        self.entries[Int(index)].serial = 0
+        self.entries[Int(index)].generation &+= 1
+        self.free.append(index)
+    }
+
+    private mutating func bury(_ serial: UInt32) {
+        self.serials.set(serial, Self.tombstone)
+        self.tombstones.append(serial)
+        while self.tombstones.count > self.maximumTombstones, let oldest = self.tombstones.popFirst() {
+            if self.serials[oldest] == Self.tombstone { self.serials.remove(oldest) }
+        }
+    }
+
+    /// The next serial that is neither in flight nor a tombstone.
+    private mutating func takeSerial() -> UInt32? {
+        let space = Int(self.serialRange.upperBound - self.serialRange.lowerBound) + 1
+        guard self.inFlightCount < self.maximumInFlight, self.serials.count < space else { return nil }
+        var serial = self.nextSerial
+        while self.serials.contains(serial) { serial = self.following(serial) }
+        self.nextSerial = self.following(serial)
+        return serial
+    }
+
+    private mutating func following(_ serial: UInt32) -> UInt32 {
+        guard serial < self.serialRange.upperBound else {
+            self.hasWrapped = true
+            return self.serialRange.lowerBound
+        }
+        return serial + 1
+    }
+
+    private func wasIssued(_ serial: UInt32) -> Bool {
+        self.serialRange.contains(serial) && (self.hasWrapped || serial < self.nextSerial)
+    }
+}

@@ -1,0 +1,168 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// Calls over one long connection, the way `URLSession` makes them over many short ones.
+///
+/// ```swift
+/// let client = SocketClient(configuration: .init(servers: [.init(host: "im1.example.com", port: 7000)]))
+/// client.connect()
+/// let response = try await client.data(for: SocketRequest(type: 101, body: data))
+/// ```
+///
+/// All methods may be called from any thread and return at once. When the last reference goes, calls in flight complete
+/// with `cancelled`, the connection is closed and its thread ends.
+public final class SocketClient: Sendable {
+    private let core: ClientCore
+    private let lastIdentifier = NIOLockedValueBox(0)
+
+    public init(configuration: Configuration) {
+        self.core = ClientCore(configuration: configuration)
+        self.core.setClient(self)
+    }
+
+    deinit {
+        self.core.socket.invalidate()
+    }
+
+    // MARK: Calls
+
+    /// Makes a task for `request`, suspended.
+    ///
+    /// - Parameter completionHandler: Called exactly once after ``SocketTask/resume()`` or ``SocketTask/cancel()``, on
+    ///   the configuration's callback queue, with the answer if its status is 200 and with an error otherwise.
+    public func dataTask(
+        with request: SocketRequest,
+        completionHandler: @escaping @Sendable (Result<SocketResponse, SocketError>) -> Void
+    ) -> SocketTask {
+        self.makeTask(request, .handler(completionHandler))
+    }
+
+    /// Makes a task for `request`, suspended, whose answer nobody is told of.
+    public func dataTask(with request: SocketRequest) -> SocketTask {
+        self.makeTask(request, .nobody)
+    }
+
+    /// Makes a call and waits for its answer. Cancelling the Swift task cancels the call.
+    ///
+    /// - Throws: ``SocketError``: what went wrong here, or the server's answer if its status is not 200.
+    public func data(for request: SocketRequest) async throws(SocketError) -> SocketResponse {
+        let task = self.makeTask(request, .nobody)
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                if task.attach(continuation) {
+                    task.resume()
+                } else if let result = task.result {
+                    // Cancelled before it began.
+                    continuation.resume(returning: result)
+                }
+            }
+        } onCancel: {
+            task.cancel()
+        }
+        return try result.get()
+    }
+
+    /// Makes a task for `request`, resumes it, and returns its identifier, for ``cancelTask(withIdentifier:)``.
+    @discardableResult
+    public func dispatch(
+        _ request: SocketRequest,
+        completionHandler: (@Sendable (Result<SocketResponse, SocketError>) -> Void)? = nil
+    ) -> Int {
+        let task = self.makeTask(request, completionHandler.map { .handler($0) } ?? .nobody)
+        task.resume()
+        return task.taskIdentifier
+    }
+
+    /// Cancels every call that was resumed before and has not completed.
+    public func cancelAllTasks() {
+        self.core.socket.submit(.closure { [core] in core.cancelAll() })
+    }
+
+    /// Cancels one call. Does nothing if it has completed.
+    public func cancelTask(withIdentifier identifier: Int) {
+        self.core.socket.submit(.closure { [core] in core.cancelTask(withIdentifier: identifier) })
+    }
+
+    private func makeTask(_ request: SocketRequest, _ completion: SocketTask.Completion) -> SocketTask {
+        let identifier = self.lastIdentifier.withLockedValue { identifier in
+            identifier += 1
+            return identifier
+        }
+        return SocketTask(identifier: identifier, request: request, client: self.core, completion: completion)
+    }
+
+    // MARK: Pushes
+
+    /// The pushes of one type, from now on. Each call makes a stream of its own, and each gets every push.
+    ///
+    /// - Parameters:
+    ///   - type: The push's type.
+    ///   - bufferingPolicy: What a reader who is slow loses: by default the oldest once 1,024 wait.
+    public func pushes(
+        ofType type: UInt32,
+        bufferingPolicy: AsyncStream<SocketPush>.Continuation.BufferingPolicy = .bufferingNewest(1_024)
+    ) -> AsyncStream<SocketPush> {
+        self.core.subscribe(type: type, bufferingPolicy: bufferingPolicy)
+    }
+
+    /// The pushes of every type, from now on, as ``pushes(ofType:bufferingPolicy:)``.
+    public func pushes(
+        bufferingPolicy: AsyncStream<SocketPush>.Continuation.BufferingPolicy = .bufferingNewest(1_024)
+    ) -> AsyncStream<SocketPush> {
+        self.core.subscribe(type: nil, bufferingPolicy: bufferingPolicy)
+    }
+
+    // MARK: The connection
+
+    /// Connects, and reconnects whenever the connection is lost, until ``disconnect()``. While waiting to reconnect it
+    /// tries at once; connected or connecting already it does nothing.
+    public func connect() {
+        self.core.socket.submit(.closure { [core] in core.socket.connect() })
+    }
+
+    /// Closes the connection, after what was sent has left (within a second), and stays closed until ``connect()``.
+    /// Calls in flight complete with `cancelled`.
+    public func disconnect() {
+        self.core.socket.submit(.closure { [core] in core.socket.disconnect() })
+    }
+
+    /// The same as ``disconnect()``; returns when the connection is closed, after a second at most.
+    public func close() async {
+        await withCheckedContinuation { continuation in
+            let isAlive = self.core.socket.submit(
+                .closure { [core] in
+                    core.socket.disconnect()
+                    core.socket.drained().whenComplete { _ in continuation.resume() }
+                }
+            )
+            if !isAlive { continuation.resume() }
+        }
+    }
+
+    /// Leaves the present server for the next best one. Calls in flight fail with `connectionLost`.
+    public func switchServer() {
+        self.core.socket.submit(.closure { [core] in core.socket.switchServer(to: nil) })
+    }
+
+    /// Leaves the present server for `endpoint`, which is added to the list if it is new.
+    public func switchServer(to endpoint: Endpoint) {
+        self.core.socket.submit(.closure { [core] in core.socket.switchServer(to: endpoint) })
+    }
+
+    /// What the connection is doing now.
+    public var state: SocketState { self.core.socket.state }
+
+    /// What happens to the connection from now on. Each call makes a stream of its own, which keeps the latest 256 events
+    /// for its reader and ends with the client.
+    public var events: AsyncStream<SocketEvent> { self.core.streams.makeStream() }
+
+    /// Told what no call tells; held weakly.
+    public var delegate: (any SocketClientDelegate)? {
+        get { self.core.delegate }
+        set { self.core.delegate = newValue }
+    }
+
+    /// What has been met so far.
+    public var statistics: ClientStatistics { self.core.statistics }
+}

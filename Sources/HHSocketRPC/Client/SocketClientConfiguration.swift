@@ -1,0 +1,20 @@
+import HHSocket
+
+extension SocketClient {
+    /// How a client connects and calls.
+    public struct Configuration: Sendable {
+        /// The connection below.
+        public var socket: SocketConfiguration
+        /// Calls in flight at most; more fail with `tooManyInFlight`. 1,000,000 by default.
+        public var maximumInFlight = 1_000_000
+        /// Calls that wait for a connection attempt in progress at most; more fail with `queueFull`. 10,000 by default.
+        public var maximumWaiting = 10_000
+        /// How many serials of timed-out and cancelled calls are remembered, so that late answers are known as such.
+        /// 4,096 by default.
+        public var maximumTombstones = 4_096
+
+        public init(servers: [Endpoint]) {
+            self.socket = SocketConfiguration(servers: servers)
+        }
+    }
+}

@@ -1,0 +1,15 @@
+import HHSocket
+import NIOCore
+
+/// Something the server sent without being asked.
+public struct SocketPush: Sendable, Hashable {
+    public var type: UInt32
+    public var status: Status
+    /// The payload.
+    public var body: ByteBuffer
+    /// The server that sent it.
+    public var endpoint: Endpoint
+
+    /// The payload as text; bytes that are not UTF-8 are replaced.
+    public var string: String { String(buffer: self.body) }
+}

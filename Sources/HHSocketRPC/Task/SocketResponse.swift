@@ -1,0 +1,27 @@
+import HHSocket
+import NIOCore
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A server's answer with status 200. Answers with another status are errors.
+public struct SocketResponse: Sendable, Hashable {
+    /// The request's type, as the server repeated it.
+    public var type: UInt32
+    /// The serial that joined the answer to its request.
+    public var serial: UInt32
+    public var status: Status
+    /// The payload.
+    public var body: ByteBuffer
+    /// The server that answered.
+    public var endpoint: Endpoint
+
+    /// The payload as `Data`.
+    public var data: Data { Data(self.body.readableBytesView) }
+
+    /// The payload as text; bytes that are not UTF-8 are replaced.
+    public var string: String { String(buffer: self.body) }
+}

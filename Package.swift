@@ -67,6 +67,7 @@ let package = Package(
             name: "HHSocketServer",
             dependencies: [
                 "HHSocket",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ]
@@ -109,7 +110,15 @@ let package = Package(
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
             ]
         ),
-        .testTarget(name: "HHSocketServerTests", dependencies: ["HHSocketServer"]),
+        .testTarget(
+            name: "HHSocketServerTests",
+            dependencies: [
+                "HHSocketServer",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
         .testTarget(name: "HHSocketCLITests", dependencies: ["HHSocketCLI"]),
     ],
     swiftLanguageModes: [.v6]

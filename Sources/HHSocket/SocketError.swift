@@ -21,6 +21,7 @@ public struct SocketError: Error, Sendable {
             case checksumMismatch, frameTooLarge, protocolViolation
             case tooManyInFlight, queueFull
             case invalidArgument
+            case bindFailed
         }
 
         fileprivate var base: Base
@@ -118,6 +119,8 @@ public struct SocketError: Error, Sendable {
         public static let queueFull = Self(named: .queueFull)
         /// A setting or a request cannot work; see the message.
         public static let invalidArgument = Self(named: .invalidArgument)
+        /// A server cannot listen on its address.
+        public static let bindFailed = Self(named: .bindFailed)
 
         /// The status behind a code that has no name of its own.
         public var serverStatus: Status? {

@@ -1,0 +1,62 @@
+import Crypto
+import HHSocket
+import HHSocketServer
+import NIOCore
+
+/// The requests that `hhsocket serve` answers.
+enum BuiltIn {
+    /// Answered with its own payload.
+    static let echo: UInt32 = 1000
+    /// Sleeps for the payload's decimal milliseconds, then answers with the payload.
+    static let sleep: UInt32 = 1001
+    /// Answered with the status that the payload names in decimal, and no payload.
+    static let status: UInt32 = 1002
+    /// Answered with the payload's SHA-256 in hex.
+    static let sha256: UInt32 = 1003
+
+    /// An hour. A longer sleep is cut to this, so that no request stays in memory for ever.
+    static let longestSleep = 3_600_000
+
+    static var router: Router {
+        var router = Router()
+        router.handleSynchronously(self.echo) { request, _ in request.body }
+        router.handle(self.sleep) { request, _ in
+            guard let milliseconds = Self.decimal(request.body, limit: Self.longestSleep) else {
+                throw StatusError(.illegalFormat)
+            }
+            try await Task.sleep(for: .milliseconds(milliseconds))
+            return request.body
+        }
+        router.handleSynchronously(self.status) { request, _ in
+            // One more than fits, so that a number that is too large is not taken for the largest.
+            guard let number = Self.decimal(request.body, limit: Int(UInt32.max) + 1),
+                let status = UInt32(exactly: number)
+            else { throw StatusError(.illegalFormat) }
+            throw StatusError(Status(rawValue: status))
+        }
+        // In a task: hashing the largest payload takes longer than an event loop should be kept.
+        router.handle(self.sha256) { request, _ in ByteBuffer(string: Self.sha256Hex(of: request.body)) }
+        return router
+    }
+
+    static func sha256Hex(of bytes: ByteBuffer) -> String {
+        var hash = SHA256()
+        bytes.withUnsafeReadableBytes { hash.update(bufferPointer: $0) }
+        let digits = Array("0123456789abcdef".utf8)
+        return String(
+            decoding: hash.finalize().flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] },
+            as: UTF8.self
+        )
+    }
+
+    /// The number written in decimal digits, `limit` at most; nil if `bytes` are anything else.
+    static func decimal(_ bytes: ByteBuffer, limit: Int) -> Int? {
+        guard bytes.readableBytes > 0 else { return nil }
+        var number = 0
+        for byte in bytes.readableBytesView {
+            guard (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte) else { return nil }
+            number = min(number * 10 + Int(byte - UInt8(ascii: "0")), limit)
+        }
+        return number
+    }
+}

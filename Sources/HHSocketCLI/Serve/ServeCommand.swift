@@ -1,0 +1,148 @@
+import ArgumentParser
+import HHSocket
+import HHSocketServer
+import NIOCore
+
+struct ServeCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "serve",
+        abstract: "Serve a few built-in requests.",
+        discussion: """
+            Types: 1000 echoes the payload; 1001 sleeps for the payload's decimal milliseconds (an hour at most), then \
+            echoes it; 1002 answers with the status that the payload names in decimal; 1003 answers with the payload's \
+            SHA-256 in hex. A payload that 1001 or 1002 cannot read is answered with status 303.
+
+            The first line on stdout comes once connections are accepted; nothing else is printed there. SIGINT and \
+            SIGTERM let requests in flight finish, for 5 s at most; a second one ends at once.
+            """
+    )
+
+    /// How long a signal lets requests in flight go on.
+    static let grace = Duration.seconds(5)
+
+    @Option(help: "The address to listen on.")
+    var host = "127.0.0.1"
+
+    @Option(help: "The port to listen on; 0 picks a free one.")
+    var port = 7000
+
+    @Option(help: ArgumentHelp("Push TEXT to every client again and again.", valueName: "type:text"))
+    var push: PushText?
+
+    @Option(help: ArgumentHelp("How often to push. (default: 1)", valueName: "seconds"))
+    var pushEvery: Seconds?
+
+    @Option(help: ArgumentHelp("Ping after so long a silence; without it nobody is pinged.", valueName: "seconds"))
+    var ping: Seconds?
+
+    @Option(
+        help: ArgumentHelp(
+            "The first line: %h is the host, %p the port, %% a percent sign. (default: listening on HOST:PORT)",
+            valueName: "format"
+        )
+    )
+    var announce: String?
+
+    func validate() throws {
+        guard (0...65_535).contains(self.port) else {
+            throw ValidationError("--port is a number from 0 to 65535, not \(self.port).")
+        }
+        guard self.pushEvery == nil || self.push != nil else {
+            throw ValidationError("--push-every says how often to push; --push TYPE:TEXT says what.")
+        }
+    }
+
+    func run() async throws {
+        Signals.ignoreBrokenPipes()
+        let signals = Signals()
+        let server = SocketServer(
+            configuration: .init(
+                host: self.host,
+                port: self.port,
+                heartbeat: self.ping.map { HeartbeatPolicy(interval: $0.duration) }
+            ),
+            router: BuiltIn.router
+        )
+        do {
+            try await server.start()
+        } catch let error as SocketError {
+            StandardError.line("error: \(error)")
+            throw ExitCode.failure
+        }
+        // Whoever started this may not read on; serving goes on all the same.
+        try? StandardOutput.write(self.announcement(of: server.address) + "\n")
+
+        let pushing = Task { [push, pushEvery] in
+            guard let push else { return }
+            while !Task.isCancelled {
+                try await Task.sleep(for: pushEvery?.duration ?? .seconds(1))
+                await server.push(type: push.type, body: push.body)
+            }
+        }
+        var signalled = signals.stream.makeAsyncIterator()
+        _ = await signalled.next()
+        let ended = Task {
+            await server.shutdown(gracePeriod: Self.grace)
+        }
+        let secondSignal = Task { [stream = signals.stream] in
+            for await _ in stream { await server.shutdown(gracePeriod: .zero) }
+        }
+        await ended.value
+        secondSignal.cancel()
+        pushing.cancel()
+    }
+
+    private func announcement(of address: Endpoint?) -> String {
+        let address = address ?? Endpoint(host: self.host, port: self.port)
+        guard let format = self.announce else { return "listening on \(address)" }
+        return Self.announcement(format, address)
+    }
+
+    static func announcement(_ format: String, _ address: Endpoint) -> String {
+        var result = ""
+        var rest = Substring(format)
+        while let percent = rest.firstIndex(of: "%") {
+            result += rest[..<percent]
+            rest = rest[rest.index(after: percent)...]
+            switch rest.first {
+            case "h": result += address.host
+            case "p": result += String(address.port)
+            case "%": result += "%"
+            default:
+                result += "%"
+                continue
+            }
+            rest.removeFirst()
+        }
+        return result + rest
+    }
+}
+
+/// What `--push` pushes.
+struct PushText: ExpressibleByArgument, Sendable {
+    var type: UInt32
+    var body: ByteBuffer
+
+    init?(argument: String) {
+        guard let colon = argument.firstIndex(of: ":"),
+            let type = UInt32(argument[..<colon]), FrameType.application.contains(type)
+        else { return nil }
+        self.type = type
+        self.body = ByteBuffer(string: String(argument[argument.index(after: colon)...]))
+    }
+}
+
+/// A positive number of seconds, fractions allowed.
+struct Seconds: ExpressibleByArgument, Sendable {
+    var duration: Duration
+
+    init(_ duration: Duration) {
+        self.duration = duration
+    }
+
+    init?(argument: String) {
+        // Up to 31 years: what is beyond is a slip, and what is far beyond could not be added to the clock.
+        guard let seconds = Double(argument), seconds >= 0.001, seconds <= 1e9 else { return nil }
+        self.duration = .seconds(seconds)
+    }
+}

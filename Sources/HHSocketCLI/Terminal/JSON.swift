@@ -1,0 +1,70 @@
+import Foundation
+import NIOCore
+
+/// One JSON object on one line, its members in the order given.
+struct JSONLine {
+    private var members: [String] = []
+
+    mutating func add(_ name: String, _ value: some BinaryInteger) {
+        self.members.append("\(Self.quoted(name)):\(value)")
+    }
+
+    /// - Parameter digits: Digits after the point. A number that is not finite becomes null.
+    mutating func add(_ name: String, _ value: Double, digits: Int) {
+        let text = value.isFinite ? String(format: "%.\(digits)f", value) : "null"
+        self.members.append("\(Self.quoted(name)):\(text)")
+    }
+
+    mutating func add(_ name: String, _ value: String) {
+        self.members.append("\(Self.quoted(name)):\(Self.quoted(value))")
+    }
+
+    /// `body` as text where the bytes are UTF-8, else `bodyBase64`.
+    mutating func addBody(_ bytes: ByteBuffer) {
+        if let text = bytes.validUTF8 {
+            self.add("body", text)
+        } else {
+            self.add("bodyBase64", bytes.base64)
+        }
+    }
+
+    /// The object and a newline.
+    var line: String { "{\(self.members.joined(separator: ","))}\n" }
+
+    static func quoted(_ text: String) -> String {
+        var result = "\""
+        for scalar in text.unicodeScalars {
+            switch scalar {
+            case "\"": result += "\\\""
+            case "\\": result += "\\\\"
+            case "\n": result += "\\n"
+            case "\r": result += "\\r"
+            case "\t": result += "\\t"
+            case _ where scalar.isLineBreaking: result += String(format: "\\u%04x", scalar.value)
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+        return result + "\""
+    }
+}
+
+extension Unicode.Scalar {
+    /// A control character, or one that some programs take for the end of a line. All of them have four hex digits.
+    var isLineBreaking: Bool {
+        switch self.value {
+        case 0..<0x20, 0x7F..<0xA0, 0x2028, 0x2029: true
+        default: false
+        }
+    }
+}
+
+extension ByteBuffer {
+    /// The bytes as text, if they are UTF-8.
+    var validUTF8: String? {
+        let text = String(decoding: self.readableBytesView, as: UTF8.self)
+        // What is not UTF-8 has been replaced by bytes that were not there.
+        return text.utf8.elementsEqual(self.readableBytesView) ? text : nil
+    }
+
+    var base64: String { Data(self.readableBytesView).base64EncodedString() }
+}

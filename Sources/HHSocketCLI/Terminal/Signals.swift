@@ -1,0 +1,38 @@
+import Dispatch
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// SIGINT and SIGTERM as a stream, for as long as this lives; they no longer end the process.
+final class Signals {
+    /// Each signal as it comes.
+    let stream: AsyncStream<CInt>
+    private let sources: [any DispatchSourceSignal]
+
+    init() {
+        let (stream, continuation) = AsyncStream.makeStream(of: CInt.self)
+        self.stream = stream
+        self.sources = [SIGINT, SIGTERM].map { number in
+            // A source only watches: without this the signal would still do what it does by default.
+            signal(number, SIG_IGN)
+            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+            source.setEventHandler { continuation.yield(number) }
+            source.resume()
+            return source
+        }
+    }
+
+    deinit {
+        for source in self.sources { source.cancel() }
+    }
+
+    /// A reader of our output that leaves is told by `write`, not by a signal that ends the process.
+    static func ignoreBrokenPipes() {
+        signal(SIGPIPE, SIG_IGN)
+    }
+}

@@ -1,0 +1,55 @@
+import Foundation
+import NIOCore
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// Standard output without a buffer of our own: what is written has left.
+enum StandardOutput {
+    /// Nobody reads any more (EPIPE), or the output failed in another way.
+    struct Closed: Error {}
+
+    static func write(_ text: String) throws(Closed) {
+        try self.write(ByteBuffer(string: text))
+    }
+
+    static func write(_ bytes: ByteBuffer) throws(Closed) {
+        let isComplete = bytes.withUnsafeReadableBytes { writeAll($0, to: STDOUT_FILENO) }
+        if !isComplete { throw Closed() }
+    }
+}
+
+/// Standard error: for people. A failure to write is ignored.
+enum StandardError {
+    static var isTerminal: Bool { isatty(STDERR_FILENO) == 1 }
+
+    static func write(_ text: String) {
+        _ = ByteBuffer(string: text).withUnsafeReadableBytes { writeAll($0, to: STDERR_FILENO) }
+    }
+
+    static func line(_ text: String) {
+        self.write(text + "\n")
+    }
+}
+
+private func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: CInt) -> Bool {
+    var rest = bytes
+    while let start = rest.baseAddress, !rest.isEmpty {
+        let count = write(descriptor, start, rest.count)
+        if count > 0 {
+            rest = UnsafeRawBufferPointer(rebasing: rest[count...])
+        } else if errno == EAGAIN || errno == EWOULDBLOCK {
+            // Somebody made the descriptor non-blocking: wait until it takes more.
+            var waiting = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
+            _ = poll(&waiting, 1, -1)
+        } else if errno != EINTR {
+            return false
+        }
+    }
+    return true
+}

@@ -1,0 +1,50 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// Carries the results of handlers from their tasks to the connection's event loop, waking it once per burst.
+final class CompletionQueue: Sendable {
+    struct Completion: Sendable {
+        var answer: Frame
+        /// Which run of a handler it comes from.
+        var run: UInt64
+    }
+
+    private struct State {
+        var waiting: [Completion] = []
+        var wake: (@Sendable () -> Void)?
+    }
+
+    private let eventLoop: any EventLoop
+    private let state = NIOLockedValueBox(State())
+
+    init(eventLoop: any EventLoop) {
+        self.eventLoop = eventLoop
+    }
+
+    /// From now on `wake` is run on the event loop when there is something to take.
+    func open(wake: @escaping @Sendable () -> Void) {
+        self.state.withLockedValue { $0.wake = wake }
+    }
+
+    /// What comes from now on is dropped.
+    func close() {
+        self.state.withLockedValue { $0 = State() }
+    }
+
+    func append(_ completion: Completion) {
+        self.state.withLockedValue { state in
+            guard let wake = state.wake else { return }
+            state.waiting.append(completion)
+            // Inside the lock, so that the event loop is never given anything after `close()`: it may be gone by then.
+            if state.waiting.count == 1 { self.eventLoop.execute(wake) }
+        }
+    }
+
+    func takeAll() -> [Completion] {
+        self.state.withLockedValue { state in
+            defer { state.waiting = [] }
+            return state.waiting
+        }
+    }
+}

@@ -1,0 +1,199 @@
+import HHSocket
+
+/// Decides, for one connection, which answer belongs to which frame, and knows what is in flight. Does no I/O.
+///
+/// `Work` is whatever stops a running handler: a task in the server, a string in the tests.
+///
+/// Three kinds of wrong are kept apart. A frame the protocol forbids but whose end is known (reserved serial, duplicate
+/// serial, wrong checksum) is answered and forgotten. Bytes whose frames' ends are in doubt close the connection. A legal
+/// race (a cancel that comes too late, the result of a handler that was stopped) is dropped.
+struct ServerSessionMachine<Work> {
+    /// How the router would handle a frame's type.
+    enum Handling: Hashable {
+        case none
+        case synchronous
+        case asynchronous
+    }
+
+    /// Names one run of a handler. A serial does not: it may be used again while a cancelled handler still runs.
+    typealias RunID = UInt64
+
+    enum Action {
+        /// Answer with this status, the frame's own type and serial, and no payload.
+        case answer(Status)
+        /// Run the synchronous handler and answer.
+        case runSynchronously
+        /// Start the handler, then tell ``started(_:serial:run:)``, in the same turn of the event loop.
+        case start(RunID)
+        /// Stop this handler; nothing is answered.
+        case stop(Work)
+        /// The stream cannot be trusted any more: close the connection.
+        case close
+        case ignore
+    }
+
+    /// What to do with a handler's result.
+    enum ResultAction: Hashable {
+        case send
+        /// Nobody waits for it any more.
+        case drop
+    }
+
+    private struct Slot {
+        var run: RunID
+        var work: Work?
+    }
+
+    private let maximumInFlight: Int
+    private var slots: [UInt32: Slot] = [:]
+    /// Handlers that were stopped and have not returned yet. Their serials are free again, they themselves are not gone:
+    /// without a bound a client could pile them up with requests and cancels in turn.
+    private var stopped = 0
+    private var lastRun: RunID = 0
+    private var outstandingPings = 0
+    private var previousWasCorrupt = false
+    private(set) var isDraining = false
+    private(set) var inputIsClosed = false
+    private(set) var isClosed = false
+    /// What has been counted since this was last taken.
+    var statistics = ServerStatistics()
+
+    init(maximumInFlight: Int) {
+        self.maximumInFlight = maximumInFlight
+    }
+
+    /// Requests whose handler runs and whose answer is awaited.
+    var inFlight: Int { self.slots.count }
+
+    /// Whether nothing is left to be done here, once every answer has been flushed.
+    var isFinished: Bool { (self.isDraining || self.inputIsClosed) && self.slots.isEmpty }
+
+    // MARK: From the wire
+
+    mutating func received(type: UInt32, serial: UInt32, isCorrupt: Bool = false, handling: Handling) -> Action {
+        guard !self.isClosed else { return .ignore }
+        if self.previousWasCorrupt {
+            // A length was taken on trust. A type that no client can mean says that the trust was misplaced.
+            self.previousWasCorrupt = false
+            guard type <= FrameType.application.upperBound else {
+                self.statistics.protocolErrors += 1
+                return .close
+            }
+        }
+        if isCorrupt { return self.receivedCorrupt(type: type, serial: serial) }
+        if FrameType.control.contains(type) { return self.receivedControl(type: type, serial: serial) }
+
+        self.statistics.requests += 1
+        guard !FrameSerial.reserved.contains(serial), self.slots.isEmpty || self.slots[serial] == nil else {
+            self.statistics.illegalRequests += 1
+            return .answer(.illegalFormat)
+        }
+        guard !self.isDraining else {
+            self.statistics.refusedWhileDraining += 1
+            return .answer(.draining)
+        }
+        switch handling {
+        case .none:
+            self.statistics.unknownTypes += 1
+            return .answer(.undefinedType)
+        case .synchronous:
+            return .runSynchronously
+        case .asynchronous:
+            guard self.slots.count < self.maximumInFlight, self.stopped < self.maximumInFlight else {
+                self.statistics.overloads += 1
+                return .answer(.overloaded)
+            }
+            self.lastRun += 1
+            self.slots[serial] = Slot(run: self.lastRun)
+            return .start(self.lastRun)
+        }
+    }
+
+    private mutating func receivedCorrupt(type: UInt32, serial: UInt32) -> Action {
+        self.previousWasCorrupt = true
+        self.statistics.badChecksums += 1
+        // Control frames other than a heartbeat are never answered; nor is what seems to answer our ping.
+        guard FrameType.control.contains(type) else { return .answer(.lostPacket) }
+        guard type == FrameType.heartbeat, !self.isAnswerToPing(serial) else { return .ignore }
+        return .answer(.lostPacket)
+    }
+
+    private mutating func receivedControl(type: UInt32, serial: UInt32) -> Action {
+        switch type {
+        case FrameType.heartbeat:
+            if self.isAnswerToPing(serial) {
+                self.outstandingPings -= 1
+                return .ignore
+            }
+            self.statistics.heartbeatsAnswered += 1
+            return .answer(.ok)
+        case FrameType.cancel:
+            guard let slot = self.slots.removeValue(forKey: serial) else {
+                self.statistics.ignoredControlFrames += 1
+                return .ignore
+            }
+            self.stopped += 1
+            self.statistics.cancelledRequests += 1
+            return slot.work.map { .stop($0) } ?? .ignore
+        default:
+            self.statistics.ignoredControlFrames += 1
+            return .ignore
+        }
+    }
+
+    private func isAnswerToPing(_ serial: UInt32) -> Bool {
+        self.outstandingPings > 0 && serial == FrameSerial.serverPing
+    }
+
+    /// The bytes can no longer be told apart into frames.
+    mutating func lostFraming() {
+        self.statistics.protocolErrors += 1
+    }
+
+    /// The client will send nothing more, but may still read.
+    mutating func closedInput() {
+        self.inputIsClosed = true
+    }
+
+    // MARK: From the handlers
+
+    mutating func started(_ work: Work, serial: UInt32, run: RunID) {
+        guard self.slots[serial]?.run == run else { return }
+        self.slots[serial]?.work = work
+    }
+
+    /// A handler returned or threw.
+    mutating func finished(serial: UInt32, run: RunID) -> ResultAction {
+        guard self.slots[serial]?.run == run else {
+            self.stopped -= 1
+            return .drop
+        }
+        self.slots[serial] = nil
+        return .send
+    }
+
+    // MARK: From this side
+
+    /// A ping is about to leave, with the serial ``HHSocket/FrameSerial/serverPing``.
+    mutating func pinged() {
+        self.outstandingPings += 1
+        self.statistics.pingsSent += 1
+    }
+
+    /// From now on requests are refused; those in flight are finished.
+    mutating func drain() {
+        self.isDraining = true
+    }
+
+    /// The connection is over. What is to be stopped.
+    mutating func close() -> [Work] {
+        self.isClosed = true
+        defer {
+            self.stopped += self.slots.count
+            self.slots = [:]
+        }
+        return self.slots.values.compactMap(\.work)
+    }
+}
+
+extension ServerSessionMachine.Action: Equatable where Work: Equatable {}

@@ -1,0 +1,311 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// A server for the standard frame: it accepts connections, hands requests to a ``Router`` and pushes to its clients.
+///
+/// ```swift
+/// var router = Router()
+/// router.handle(101) { request, context in ByteBuffer(string: "hello") }
+/// let server = SocketServer(configuration: .init(port: 7000), router: router)
+/// try await server.start()
+/// await server.push(type: 2001, body: ByteBuffer(string: "news"))
+/// try await server.shutdown(gracePeriod: .seconds(5))
+/// ```
+/// A client may stay idle for as long as it likes. One that does not read its answers is not read from either, until it
+/// does. Heartbeats are answered; a wrong checksum is answered with status 302 and an unknown type with 401, and the
+/// connection stays. A length over the limit closes it.
+public final class SocketServer: Sendable {
+    private struct Running {
+        var listener: any Channel
+        var address: Endpoint?
+        var loops: [ServerLoop]
+        var ownGroup: MultiThreadedEventLoopGroup?
+
+        func kill() {
+            for loop in self.loops { loop.kill() }
+        }
+    }
+
+    private enum State {
+        case idle
+        case starting
+        case running(Running)
+        case stopping(Running, finished: Task<Void, Never>)
+        case stopped(ServerStatistics)
+    }
+
+    /// What the server was made with.
+    public let configuration: Configuration
+    private let router: Router
+    private let state = NIOLockedValueBox(State.idle)
+
+    /// - Parameters:
+    ///   - configuration: Where to listen, and the limits.
+    ///   - router: Which code answers which request.
+    public init(configuration: Configuration = Configuration(), router: Router) {
+        self.configuration = configuration
+        self.router = router
+    }
+
+    deinit {
+        // Nobody can shut it down any more.
+        guard case .running(let running) = self.state.withLockedValue({ $0 }) else { return }
+        running.listener.close(promise: nil)
+        running.kill()
+        running.ownGroup?.shutdownGracefully { _ in }
+    }
+
+    // MARK: Life
+
+    /// Listens; returns once connections are accepted.
+    ///
+    /// - Throws: ``HHSocket/SocketError`` that names host and port: `bindFailed` when the address is taken, not allowed or
+    ///   not this machine's, `hostNotFound` when the host name has no address, `invalidArgument` when a setting
+    ///   cannot work or the server has been started before.
+    public func start() async throws {
+        try self.checkConfiguration()
+        let mayStart = self.state.withLockedValue { state in
+            guard case .idle = state else { return false }
+            state = .starting
+            return true
+        }
+        guard mayStart else {
+            throw SocketError(
+                .invalidArgument,
+                message: "a server can be started once; make another one",
+                endpoint: self.wantedAddress
+            )
+        }
+
+        let ownGroup: MultiThreadedEventLoopGroup?
+        let group: any EventLoopGroup
+        if let given = self.configuration.eventLoopGroup {
+            (ownGroup, group) = (nil, given)
+        } else {
+            let made = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
+            (ownGroup, group) = (made, made)
+        }
+        let connectionIDs = NIOLockedValueBox<UInt64>(0)
+        let loops = group.makeIterator().map { ServerLoop(eventLoop: $0, connectionIDs: connectionIDs) }
+        do {
+            let listener = try await self.listen(on: group, loops: loops)
+            let address = listener.localAddress.flatMap { address in
+                address.port.map { Endpoint(host: address.ipAddress ?? self.configuration.host, port: $0) }
+            }
+            self.state.withLockedValue {
+                $0 = .running(Running(listener: listener, address: address, loops: loops, ownGroup: ownGroup))
+            }
+        } catch {
+            self.state.withLockedValue { $0 = .idle }
+            try? await ownGroup?.shutdownGracefully()
+            throw self.listenError(error)
+        }
+    }
+
+    /// Stops accepting, finishes what is in flight, closes every connection, and returns when all of that is done.
+    ///
+    /// A connection closes as soon as nothing is in flight on it; a request that arrives meanwhile is answered
+    /// ``HHSocket/Status/draining`` (504). What is still running when the grace is over is cancelled and its connection
+    /// closed. Calling it again shortens the grace; a server that does not run is left alone.
+    ///
+    /// - Parameter gracePeriod: How long requests in flight may take; zero closes everything at once.
+    public func shutdown(gracePeriod: Duration = .seconds(5)) async {
+        let grace = TimeAmount(gracePeriod)
+        let stopping: Task<Void, Never>? = self.state.withLockedValue { state in
+            switch state {
+            case .idle, .starting, .stopped:
+                return nil
+            case .stopping(_, let finished):
+                return finished
+            case .running(let running):
+                let finished = Task { await self.finish(running) }
+                state = .stopping(running, finished: finished)
+                return finished
+            }
+        }
+        guard let finished = stopping else { return }
+        if grace <= .nanoseconds(0) {
+            self.kill()
+            await finished.value
+        } else {
+            let killer = Task {
+                try await Task.sleep(nanoseconds: UInt64(grace.nanoseconds))
+                self.kill()
+            }
+            await finished.value
+            killer.cancel()
+        }
+    }
+
+    /// Closes every connection at once, unless that is over.
+    private func kill() {
+        // Submitted under the lock: once the server has stopped, the event loops may be gone.
+        self.state.withLockedValue { state in
+            if case .stopping(let running, _) = state { running.kill() }
+        }
+    }
+
+    private func finish(_ running: Running) async {
+        try? await running.listener.close()
+        for drained in running.loops.map({ $0.drain() }) { try? await drained.get() }
+        let statistics = Self.total(running.loops)
+        self.state.withLockedValue { $0 = .stopped(statistics) }
+        try? await running.ownGroup?.shutdownGracefully()
+    }
+
+    // MARK: What it is doing
+
+    /// Where it listens, with the port it was given; nil unless it runs.
+    public var address: Endpoint? {
+        if case .running(let running) = self.state.withLockedValue({ $0 }) { running.address } else { nil }
+    }
+
+    /// The connections open now.
+    public var connectionCount: Int {
+        self.loops.reduce(0) { $0 + $1.connectionCount }
+    }
+
+    /// What it has done since it started.
+    public var statistics: ServerStatistics {
+        switch self.state.withLockedValue({ $0 }) {
+        case .idle, .starting: ServerStatistics()
+        case .running(let running), .stopping(let running, _): Self.total(running.loops)
+        case .stopped(let statistics): statistics
+        }
+    }
+
+    private var loops: [ServerLoop] {
+        switch self.state.withLockedValue({ $0 }) {
+        case .running(let running), .stopping(let running, _): running.loops
+        case .idle, .starting, .stopped: []
+        }
+    }
+
+    private static func total(_ loops: [ServerLoop]) -> ServerStatistics {
+        loops.reduce(into: ServerStatistics()) { $0 += $1.statistics }
+    }
+
+    // MARK: Pushes
+
+    /// Sends a push (serial 1, status 200) to every connection.
+    ///
+    /// The frame is encoded once. A client that reads so slowly that ``Configuration/maximumPendingWriteBytes`` wait for
+    /// it does not get it; ``ServerStatistics/pushesDropped`` counts that.
+    ///
+    /// - Returns: How many connections it was handed to.
+    /// - Precondition: `type` is in ``HHSocket/FrameType/application`` (16 to 0x1FFFFFFF).
+    @discardableResult
+    public func push(type: UInt32, body: ByteBuffer) async -> Int {
+        precondition(FrameType.application.contains(type), "type \(type) belongs to the protocol")
+        var frame = ByteBuffer()
+        FrameEncoder(direction: .response).encode(
+            Frame(type: type, serial: FrameSerial.push, payload: body),
+            into: &frame
+        )
+        let bytes = frame
+        // Submitted under the lock: once it stops, the event loops may be gone.
+        let counts = self.state.withLockedValue { state -> [EventLoopFuture<Int>] in
+            guard case .running(let running) = state else { return [] }
+            return running.loops.map { $0.push(bytes) }
+        }
+        var total = 0
+        for count in counts { total += (try? await count.get()) ?? 0 }
+        return total
+    }
+
+    // MARK: Listening
+
+    private func listen(on group: any EventLoopGroup, loops: [ServerLoop]) async throws -> any Channel {
+        let configuration = self.configuration
+        let router = self.router
+        let limits = ServerSession.Limits(
+            maximumPayloadLength: configuration.maximumPayloadLength,
+            maximumInFlight: configuration.maximumInFlightPerConnection,
+            maximumPendingWriteBytes: configuration.maximumPendingWriteBytes,
+            heartbeat: configuration.heartbeat
+        )
+        let loopsByID = Dictionary(uniqueKeysWithValues: loops.map { (ObjectIdentifier($0.eventLoop), $0) })
+        return try await ServerBootstrap(group: group)
+            .serverChannelOption(.backlog, value: 4096)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
+            .childChannelOption(.writeBufferWaterMark, value: .init(low: 256 << 10, high: 1 << 20))
+            .childChannelOption(
+                .recvAllocator,
+                value: AdaptiveRecvByteBufferAllocator(minimum: 2048, initial: 2048, maximum: 256 << 10)
+            )
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    guard let loop = loopsByID[ObjectIdentifier(channel.eventLoop)] else {
+                        throw ChannelError.operationUnsupported
+                    }
+                    try channel.pipeline.syncOperations.addHandler(
+                        ServerSession(loop: loop, router: router, limits: limits)
+                    )
+                }
+            }
+            .bind(host: configuration.host, port: configuration.port)
+            .get()
+    }
+
+    private var wantedAddress: Endpoint {
+        Endpoint(host: self.configuration.host, port: self.configuration.port)
+    }
+
+    private func checkConfiguration() throws {
+        func fail(_ message: String) -> SocketError {
+            SocketError(.invalidArgument, message: message, endpoint: self.wantedAddress)
+        }
+        guard (0...65_535).contains(self.configuration.port) else {
+            throw fail("cannot listen on \(self.wantedAddress): a port is a number from 0 to 65535")
+        }
+        guard self.configuration.maximumInFlightPerConnection > 0 else {
+            throw fail("maximumInFlightPerConnection must be above 0")
+        }
+    }
+
+    private func listenError(_ error: any Error) -> SocketError {
+        let place = self.wantedAddress
+        switch error {
+        case let error as IOError:
+            let advice =
+                switch error.errnoCode {
+                case EADDRINUSE: "address already in use; another server listens there, choose another port"
+                case EACCES: "permission denied; ports below 1024 belong to the superuser"
+                case EADDRNOTAVAIL: "this machine has no such address"
+                default: String(describing: error)
+                }
+            return SocketError(
+                .bindFailed,
+                message: "cannot listen on \(place): \(advice)",
+                underlying: error,
+                endpoint: place
+            )
+        case is SocketAddressError.UnknownHost:
+            return SocketError(
+                .hostNotFound,
+                message: "cannot listen on \(place): the host has no address",
+                underlying: error,
+                endpoint: place
+            )
+        default:
+            return SocketError(
+                .bindFailed,
+                message: "cannot listen on \(place): \(error)",
+                underlying: error,
+                endpoint: place
+            )
+        }
+    }
+}

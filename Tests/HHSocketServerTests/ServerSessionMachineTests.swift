@@ -1,0 +1,186 @@
+import HHSocket
+import Testing
+
+@testable import HHSocketServer
+
+@Suite struct ServerSessionMachineTests {
+    typealias Machine = ServerSessionMachine<String>
+
+    var machine = Machine(maximumInFlight: 3)
+
+    /// Starts a handler whose work has the name given.
+    mutating func start(_ work: String, serial: UInt32) throws -> Machine.RunID {
+        guard case .start(let run) = self.machine.received(type: 100, serial: serial, handling: .asynchronous) else {
+            throw Unexpected()
+        }
+        self.machine.started(work, serial: serial, run: run)
+        return run
+    }
+
+    struct Unexpected: Error {}
+
+    // MARK: Requests
+
+    @Test mutating func requestsGoToTheirHandler() throws {
+        #expect(machine.received(type: 100, serial: 50, handling: .synchronous) == .runSynchronously)
+        #expect(machine.inFlight == 0)
+        let run = try start("a", serial: 50)
+        #expect(machine.inFlight == 1)
+        #expect(machine.finished(serial: 50, run: run) == .send)
+        #expect(machine.inFlight == 0)
+        #expect(machine.statistics.requests == 2)
+    }
+
+    @Test(arguments: [16, 0x1FFF_FFFF, 0x2000_0000, 0x8000_0064, .max] as [UInt32])
+    mutating func unknownTypeIsAnsweredUndefinedType(type: UInt32) {
+        #expect(machine.received(type: type, serial: 50, handling: .none) == .answer(.undefinedType))
+        #expect(machine.statistics.unknownTypes == 1)
+    }
+
+    @Test(arguments: [0, 1, 5, 49] as [UInt32])
+    mutating func reservedSerialIsAnsweredIllegalFormat(serial: UInt32) {
+        #expect(machine.received(type: 100, serial: serial, handling: .synchronous) == .answer(.illegalFormat))
+        #expect(machine.received(type: 100, serial: serial, handling: .asynchronous) == .answer(.illegalFormat))
+        #expect(machine.statistics.illegalRequests == 2)
+        #expect(machine.inFlight == 0)
+    }
+
+    @Test mutating func duplicateSerialIsAnsweredIllegalFormatAndTheFirstGoesOn() throws {
+        let run = try start("a", serial: 50)
+        #expect(machine.received(type: 100, serial: 50, handling: .asynchronous) == .answer(.illegalFormat))
+        #expect(machine.received(type: 101, serial: 50, handling: .synchronous) == .answer(.illegalFormat))
+        #expect(machine.finished(serial: 50, run: run) == .send)
+        #expect(machine.received(type: 101, serial: 50, handling: .synchronous) == .runSynchronously)
+    }
+
+    @Test mutating func overTheLimitIsAnsweredOverloaded() throws {
+        let first = try start("a", serial: 50)
+        _ = try start("b", serial: 51)
+        _ = try start("c", serial: 52)
+        #expect(machine.received(type: 100, serial: 53, handling: .asynchronous) == .answer(.overloaded))
+        #expect(machine.received(type: 101, serial: 53, handling: .synchronous) == .runSynchronously)
+        #expect(machine.finished(serial: 50, run: first) == .send)
+        _ = try start("d", serial: 53)
+        #expect(machine.statistics.overloads == 1)
+    }
+
+    // MARK: Checksums
+
+    @Test mutating func wrongChecksumIsAnsweredLostPacketAndTheConnectionStays() {
+        let action = machine.received(type: 100, serial: 50, isCorrupt: true, handling: .synchronous)
+        #expect(action == .answer(.lostPacket))
+        #expect(machine.received(type: 100, serial: 50, handling: .synchronous) == .runSynchronously)
+        #expect(machine.statistics.badChecksums == 1)
+        #expect(machine.statistics.requests == 1)
+    }
+
+    @Test mutating func nonsenseAfterAWrongChecksumCloses() {
+        _ = machine.received(type: 100, serial: 50, isCorrupt: true, handling: .synchronous)
+        #expect(machine.received(type: 0x8000_0064, serial: 51, handling: .none) == .close)
+        #expect(machine.statistics.protocolErrors == 1)
+    }
+
+    @Test(arguments: [1, 2, 3, 15] as [UInt32])
+    mutating func controlFramesWithAWrongChecksumAreNotAnswered(type: UInt32) throws {
+        _ = try start("a", serial: 50)
+        #expect(machine.received(type: type, serial: 50, isCorrupt: true, handling: .none) == .ignore)
+        #expect(machine.inFlight == 1)
+    }
+
+    // MARK: Heartbeats
+
+    @Test(arguments: [0, 5, 49, 50, .max] as [UInt32])
+    mutating func heartbeatIsAnswered(serial: UInt32) {
+        #expect(machine.received(type: 0, serial: serial, handling: .none) == .answer(.ok))
+        #expect(machine.statistics.heartbeatsAnswered == 1)
+    }
+
+    @Test mutating func answerToOurPingIsNotAnswered() {
+        machine.pinged()
+        machine.pinged()
+        #expect(machine.received(type: 0, serial: 0, handling: .none) == .answer(.ok))
+        #expect(machine.received(type: 0, serial: 5, handling: .none) == .ignore)
+        #expect(machine.received(type: 0, serial: 5, isCorrupt: true, handling: .none) == .ignore)
+        #expect(machine.received(type: 0, serial: 5, handling: .none) == .ignore)
+        #expect(machine.received(type: 0, serial: 5, handling: .none) == .answer(.ok))
+        #expect(machine.statistics.pingsSent == 2)
+    }
+
+    @Test(arguments: [1, 3, 4, 5, 6, 7, 8, 15] as [UInt32])
+    mutating func otherControlFramesAreIgnored(type: UInt32) {
+        #expect(machine.received(type: type, serial: 50, handling: .none) == .ignore)
+        #expect(machine.statistics.ignoredControlFrames == 1)
+        #expect(machine.statistics.requests == 0)
+    }
+
+    // MARK: Cancel
+
+    @Test mutating func cancelStopsTheHandlerAndItsResultIsDropped() throws {
+        let run = try start("a", serial: 50)
+        #expect(machine.received(type: 2, serial: 50, handling: .none) == .stop("a"))
+        #expect(machine.inFlight == 0)
+        #expect(machine.finished(serial: 50, run: run) == .drop)
+        #expect(machine.statistics.cancelledRequests == 1)
+    }
+
+    @Test mutating func cancelThatComesTooLateIsIgnored() throws {
+        let run = try start("a", serial: 50)
+        #expect(machine.finished(serial: 50, run: run) == .send)
+        #expect(machine.received(type: 2, serial: 50, handling: .none) == .ignore)
+        #expect(machine.received(type: 2, serial: 0, handling: .none) == .ignore)
+        #expect(machine.statistics.ignoredControlFrames == 2)
+    }
+
+    @Test mutating func resultOfAStoppedHandlerDoesNotAnswerItsSuccessorWithTheSameSerial() throws {
+        let first = try start("a", serial: 50)
+        #expect(machine.received(type: 2, serial: 50, handling: .none) == .stop("a"))
+        let second = try start("b", serial: 50)
+        #expect(machine.finished(serial: 50, run: first) == .drop)
+        #expect(machine.inFlight == 1)
+        #expect(machine.finished(serial: 50, run: second) == .send)
+    }
+
+    @Test mutating func handlersThatIgnoreCancellationCannotPileUp() throws {
+        var runs: [Machine.RunID] = []
+        for _ in 0..<3 {
+            runs.append(try start("a", serial: 50))
+            #expect(machine.received(type: 2, serial: 50, handling: .none) == .stop("a"))
+        }
+        #expect(machine.received(type: 100, serial: 50, handling: .asynchronous) == .answer(.overloaded))
+        #expect(machine.finished(serial: 50, run: runs[0]) == .drop)
+        _ = try start("b", serial: 50)
+    }
+
+    // MARK: The end
+
+    @Test mutating func drainingRefusesNewRequestsAndFinishesOldOnes() throws {
+        let run = try start("a", serial: 50)
+        #expect(!machine.isFinished)
+        machine.drain()
+        #expect(!machine.isFinished)
+        #expect(machine.received(type: 100, serial: 51, handling: .asynchronous) == .answer(.draining))
+        #expect(machine.received(type: 100, serial: 51, handling: .synchronous) == .answer(.draining))
+        #expect(machine.received(type: 100, serial: 51, handling: .none) == .answer(.draining))
+        #expect(machine.received(type: 0, serial: 0, handling: .none) == .answer(.ok))
+        #expect(machine.finished(serial: 50, run: run) == .send)
+        #expect(machine.isFinished)
+        #expect(machine.statistics.refusedWhileDraining == 3)
+    }
+
+    @Test mutating func closedInputFinishesOnceEverythingIsAnswered() throws {
+        let run = try start("a", serial: 50)
+        machine.closedInput()
+        #expect(!machine.isFinished)
+        #expect(machine.finished(serial: 50, run: run) == .send)
+        #expect(machine.isFinished)
+    }
+
+    @Test mutating func closingStopsWhatIsInFlight() throws {
+        let run = try start("a", serial: 50)
+        _ = try start("b", serial: 51)
+        #expect(machine.close().sorted() == ["a", "b"])
+        #expect(machine.close() == [])
+        #expect(machine.finished(serial: 50, run: run) == .drop)
+        #expect(machine.received(type: 100, serial: 52, handling: .synchronous) == .ignore)
+    }
+}

@@ -1,0 +1,664 @@
+import HHSocket
+import NIOCore
+import NIOPosix
+import Testing
+
+@testable import HHSocketServer
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// Types of the routers below.
+private enum Call {
+    static let echo: UInt32 = 100
+    static let echoInTask: UInt32 = 101
+    static let hang: UInt32 = 102
+    static let status: UInt32 = 103
+    static let fail: UInt32 = 104
+}
+
+private struct Secret: Error, CustomStringConvertible {
+    var description: String { "the password is swordfish" }
+}
+
+private func makeRouter() -> Router {
+    var router = Router()
+    router.handleSynchronously(Call.echo) { request, _ in request.body }
+    router.handle(Call.echoInTask) { request, _ in request.body }
+    router.handle(Call.hang) { _, _ in
+        try await Task.sleep(for: .seconds(3600))
+        return ByteBuffer()
+    }
+    router.handle(Call.status) { request, _ in
+        throw StatusError(Status(rawValue: 777), body: ByteBuffer(string: "because"))
+    }
+    router.handleSynchronously(Call.fail) { _, _ in throw Secret() }
+    return router
+}
+
+private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ body: String = "") -> Frame {
+    Frame(type: type, serial: serial, status: status, payload: ByteBuffer(string: body))
+}
+
+@Suite(.timeLimit(.minutes(3))) struct SocketServerAnswerTests {
+    @Test func answersByteForByteAsTheProtocolSays() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            // type 100, serial 50, 3 bytes "abc", adler32 0x024D0127
+            try await client.send([
+                0, 0, 0, 100, 0, 0, 0, 50, 0, 0, 0, 3, 0x61, 0x62, 0x63, 0x02, 0x4D, 0x01, 0x27,
+            ])
+            _ = try await client.frame()
+            #expect(
+                try await client.rawBytes() == [
+                    0, 0, 0, 100, 0, 0, 0, 50, 0, 0, 0, 200, 0, 0, 0, 3, 0x61, 0x62, 0x63, 0x02, 0x4D, 0x01, 0x27,
+                ]
+            )
+        }
+    }
+
+    @Test(arguments: [Call.echo, Call.echoInTask], [0, 1, 512, 513, 16_384, 16_385, 70_000, 3 << 20])
+    func bodiesOfEverySizeComeBackIntact(type: UInt32, size: Int) async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            let body = ByteBuffer(bytes: (0..<size).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) })
+            try await client.send(request(type, 50, body))
+            try await client.send(request(type, 51, body))
+            for frame in try await client.frames(2).sorted(by: { $0.serial < $1.serial }) {
+                #expect(frame.status == .ok)
+                #expect(frame.payload == body)
+            }
+        }
+    }
+
+    @Test func bytesMayComeOneByOne() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            var bytes = request(Call.echo, 50, "one")
+            bytes.writeImmutableBuffer(request(Call.echoInTask, 51, "two"))
+            for byte in bytes.readableBytesView { try await client.send([byte]) }
+            #expect(try await client.frame() == answer(Call.echo, 50, .ok, "one"))
+            #expect(try await client.frame() == answer(Call.echoInTask, 51, .ok, "two"))
+        }
+    }
+
+    @Test func gluedRequestsAreAllAnswered() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            var bytes = ByteBuffer()
+            for serial in 50..<5050 as Range<UInt32> {
+                bytes.writeImmutableBuffer(request(Call.echo, serial, "s\(serial)"))
+                bytes.writeImmutableBuffer(request(Call.echoInTask, serial + 10_000, "a\(serial)"))
+            }
+            try await client.send(bytes)
+            var synchronous: [UInt32] = []
+            var asynchronous: Set<UInt32> = []
+            for frame in try await client.frames(10_000) {
+                #expect(frame.status == .ok)
+                if frame.type == Call.echo {
+                    #expect(frame.payload == ByteBuffer(string: "s\(frame.serial)"))
+                    synchronous.append(frame.serial)
+                } else {
+                    #expect(frame.payload == ByteBuffer(string: "a\(frame.serial - 10_000)"))
+                    asynchronous.insert(frame.serial)
+                }
+            }
+            #expect(synchronous == Array(50..<5050))
+            #expect(asynchronous == Set(10_050..<15_050))
+            #expect(server.statistics.requests == 10_000)
+        }
+    }
+
+    @Test func unknownTypeIsAnsweredAndTheConnectionStays() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            try await client.send(request(9999, 50, "?"))
+            #expect(try await client.frame() == answer(9999, 50, .undefinedType))
+            try await client.send(request(Call.echo, 51, "still here"))
+            #expect(try await client.frame() == answer(Call.echo, 51, .ok, "still here"))
+            #expect(server.statistics.unknownTypes == 1)
+        }
+    }
+
+    @Test func badChecksumIsAnsweredAndTheConnectionStays() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            try await client.send(request(Call.echo, 50, "broken", checksum: 12345))
+            #expect(try await client.frame() == answer(Call.echo, 50, .lostPacket))
+            try await client.send(request(Call.echo, 50, "whole"))
+            #expect(try await client.frame() == answer(Call.echo, 50, .ok, "whole"))
+            #expect(server.statistics.badChecksums == 1)
+        }
+    }
+
+    @Test func illegalLengthIsAnsweredAndCloses() async throws {
+        try await withServer(.init(maximumPayloadLength: 1000), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            try await client.send(request(Call.echo, 50, ByteBuffer(repeating: 7, count: 1000)))
+            #expect(try await client.frame().status == .ok)
+            var bytes = request(Call.echo, 51, "before")
+            bytes.writeImmutableBuffer(request(Call.echo, 52, ByteBuffer(repeating: 7, count: 1001)))
+            bytes.writeImmutableBuffer(request(Call.echo, 53, "after"))
+            try await client.send(bytes)
+            #expect(try await client.frame() == answer(Call.echo, 51, .ok, "before"))
+            #expect(try await client.frame() == answer(Call.echo, 52, .illegalLength))
+            try await client.ended()
+            await #expect(throws: RawClient.Ended.self) { try await client.frame() }
+            client.close()
+            try await until { server.connectionCount == 0 }
+            #expect(server.statistics.protocolErrors == 1)
+        }
+    }
+
+    @Test func clientThatStaysAfterAProtocolErrorIsClosedAllTheSame() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            try await client.send([UInt8](repeating: 0xFF, count: 12))
+            try await client.ended()
+            try await until { server.connectionCount == 0 }
+            client.close()
+        }
+    }
+
+    @Test func garbageHarmsNobodyElse() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let honest = try await RawClient.connect(to: server.address)
+            var random = SystemRandomNumberGenerator()
+            for round in 0..<20 as Range<UInt32> {
+                let hostile = try await RawClient.connect(to: server.address)
+                // The reset that it may get is as it should be.
+                try? await hostile.send((0..<10_000).map { _ in UInt8.random(in: 0...255, using: &random) })
+                try await honest.send(request(Call.echo, 50 + round, "x"))
+                #expect(try await honest.frame() == answer(Call.echo, 50 + round, .ok, "x"))
+                hostile.close()
+            }
+            try await until { server.connectionCount == 1 }
+        }
+    }
+
+    @Test func reservedAndDuplicateSerialsAreAnsweredIllegalFormat() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            try await client.send(request(Call.echo, 49, "reserved"))
+            #expect(try await client.frame() == answer(Call.echo, 49, .illegalFormat))
+            try await client.send(request(Call.hang, 50))
+            try await client.send(request(Call.echo, 50, "duplicate"))
+            #expect(try await client.frame() == answer(Call.echo, 50, .illegalFormat))
+            try await client.send(request(Call.echo, 51, "fine"))
+            #expect(try await client.frame() == answer(Call.echo, 51, .ok, "fine"))
+            #expect(server.statistics.illegalRequests == 2)
+        }
+    }
+
+    @Test func tooManyInFlightAreAnsweredOverloaded() async throws {
+        try await withServer(.init(maximumInFlightPerConnection: 2), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            for serial in 50..<53 as Range<UInt32> { try await client.send(request(Call.hang, serial)) }
+            #expect(try await client.frame() == answer(Call.hang, 52, .overloaded))
+            #expect(server.statistics.overloads == 1)
+        }
+    }
+
+    @Test func handlersChooseTheStatusAndLeakNothingElse() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            try await client.send(request(Call.status, 50))
+            #expect(try await client.frame() == answer(Call.status, 50, Status(rawValue: 777), "because"))
+            try await client.send(request(Call.fail, 51))
+            #expect(try await client.frame() == answer(Call.fail, 51, .unknown))
+        }
+    }
+
+    @Test func contextTellsConnectionsApart() async throws {
+        var router = Router()
+        router.handleSynchronously(100) { _, context in
+            ByteBuffer(string: "\(context.connectionID) \(context.remoteAddress?.port ?? 0)")
+        }
+        try await withServer(.init(), router) { server in
+            var seen: Set<ByteBuffer> = []
+            for _ in 0..<3 {
+                let client = try await RawClient.connect(to: server.address)
+                try await client.send(request(100, 50))
+                let body = try await client.frame().payload
+                #expect(String(buffer: body).hasSuffix(" \(client.channel.localAddress?.port ?? -1)"))
+                seen.insert(body)
+            }
+            #expect(seen.count == 3)
+        }
+    }
+
+    @Test func manyConnectionsAtOnce() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            try await withThrowingTaskGroup { group in
+                for number in 0..<200 as Range<UInt32> {
+                    group.addTask {
+                        let client = try await RawClient.connect(to: server.address)
+                        for serial in 50..<70 as Range<UInt32> {
+                            let type = serial.isMultiple(of: 2) ? Call.echo : Call.echoInTask
+                            try await client.send(request(type, serial, "\(number)/\(serial)"))
+                            #expect(try await client.frame() == answer(type, serial, .ok, "\(number)/\(serial)"))
+                        }
+                        client.close()
+                    }
+                }
+                try await group.waitForAll()
+            }
+            #expect(server.statistics.connectionsAccepted == 200)
+            #expect(server.statistics.requests == 4000)
+            try await until { server.connectionCount == 0 }
+        }
+    }
+
+    #if os(Linux) || os(macOS)
+    @Test func reservedTypesCannotBeRegistered() async {
+        await #expect(processExitsWith: .failure) {
+            var router = Router()
+            router.handleSynchronously(15) { request, _ in request.body }
+        }
+        await #expect(processExitsWith: .failure) {
+            var router = Router()
+            router.handle(0x2000_0000) { request, _ in request.body }
+        }
+    }
+    #endif
+}
+
+@Suite(.timeLimit(.minutes(3))) struct SocketServerControlTests {
+    @Test func heartbeatsAreAnswered() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            for serial in [0, 5, 77] as [UInt32] {
+                try await client.send(request(FrameType.heartbeat, serial))
+                #expect(try await client.frame() == answer(FrameType.heartbeat, serial))
+            }
+            #expect(server.statistics.heartbeatsAnswered == 3)
+            #expect(server.statistics.pingsSent == 0)
+        }
+    }
+
+    @Test func pingsAndDoesNotAnswerTheirAnswers() async throws {
+        let policy = HeartbeatPolicy(interval: .milliseconds(50), replyTimeout: .seconds(20))
+        try await withServer(.init(heartbeat: policy), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            for _ in 0..<3 {
+                #expect(try await client.frame() == answer(FrameType.heartbeat, FrameSerial.serverPing, .ping))
+                try await client.send(request(FrameType.heartbeat, FrameSerial.serverPing))
+            }
+            try await client.send(request(Call.echo, 50))
+            var frame = try await client.frame()
+            while frame.status == .ping { frame = try await client.frame() }
+            #expect(frame == answer(Call.echo, 50))
+            #expect(server.statistics.heartbeatsAnswered == 0)
+        }
+    }
+
+    @Test func clientThatAnswersNoPingIsClosed() async throws {
+        let policy = HeartbeatPolicy(interval: .milliseconds(20), replyTimeout: .milliseconds(20), misses: 1)
+        try await withServer(.init(heartbeat: policy), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            try await client.ended()
+            #expect(server.statistics.pingsSent == 2)
+            #expect(server.statistics.deadPeers == 1)
+        }
+    }
+
+    @Test func otherControlFramesAreIgnored() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            for type in [1] + Array(3...15) as [UInt32] { try await client.send(request(type, 50, "?")) }
+            try await client.send(request(Call.echo, 50))
+            #expect(try await client.frame() == answer(Call.echo, 50))
+            #expect(server.statistics.ignoredControlFrames == 14)
+        }
+    }
+
+    @Test func cancelStopsTheHandlerWithoutAnAnswer() async throws {
+        let started = Signal()
+        let cancelled = Signal()
+        var router = makeRouter()
+        router.handle(200) { _, _ in
+            try await withTaskCancellationHandler {
+                started.fire()
+                try await Task.sleep(for: .seconds(3600))
+            } onCancel: {
+                cancelled.fire()
+            }
+            return ByteBuffer(string: "late")
+        }
+        try await withServer(.init(), router) { server in
+            let client = try await RawClient.connect(to: server.address)
+            try await client.send(request(200, 50))
+            try await started.wait()
+            try await client.send(request(FrameType.cancel, 50, "undo it"))
+            try await cancelled.wait()
+            // The serial is free again, and nothing is said about the cancelled one.
+            try await client.send(request(Call.echo, 50, "again"))
+            #expect(try await client.frame() == answer(Call.echo, 50, .ok, "again"))
+            #expect(server.statistics.cancelledRequests == 1)
+        }
+    }
+
+    @Test func answerOfAHandlerThatIgnoresCancellationIsDropped() async throws {
+        let started = Signal()
+        let cancelled = Signal()
+        let returned = Signal()
+        var router = makeRouter()
+        router.handle(200) { _, _ in
+            defer { returned.fire() }
+            started.fire()
+            await withCheckedContinuation { continuation in
+                Task {
+                    try? await cancelled.wait()
+                    continuation.resume()
+                }
+            }
+            return ByteBuffer(string: "late")
+        }
+        try await withServer(.init(), router) { server in
+            let client = try await RawClient.connect(to: server.address)
+            try await client.send(request(200, 50))
+            try await started.wait()
+            try await client.send(request(FrameType.cancel, 50))
+            try await client.send(request(Call.hang, 50))
+            try await client.send(request(Call.echo, 51))
+            #expect(try await client.frame() == answer(Call.echo, 51))
+            cancelled.fire()
+            try await returned.wait()
+            for serial in 60..<70 as Range<UInt32> {
+                try await client.send(request(Call.echoInTask, serial))
+                #expect(try await client.frame() == answer(Call.echoInTask, serial))
+            }
+        }
+    }
+
+    @Test func disconnectCancelsWhatIsInFlight() async throws {
+        let started = Signal()
+        let cancelled = Signal()
+        var router = Router()
+        router.handle(200) { _, _ in
+            await withTaskCancellationHandler {
+                started.fire()
+                try? await Task.sleep(for: .seconds(3600))
+            } onCancel: {
+                cancelled.fire()
+            }
+            return ByteBuffer()
+        }
+        try await withServer(.init(), router) { server in
+            let client = try await RawClient.connect(to: server.address)
+            try await client.send(request(200, 50))
+            try await started.wait()
+            // A reset, because a plain close could mean that the client only stopped sending.
+            try await (client.channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0)).get()
+            client.close()
+            try await cancelled.wait()
+            try await until { server.connectionCount == 0 }
+        }
+    }
+
+    @Test func halfClosedClientStillGetsItsAnswers() async throws {
+        let release = Signal()
+        var router = makeRouter()
+        router.handle(200) { request, _ in
+            try await release.wait()
+            return request.body
+        }
+        try await withServer(.init(), router) { server in
+            let client = try await RawClient.connect(to: server.address)
+            let large = ByteBuffer(repeating: 3, count: 5 << 20)
+            try await client.send(request(200, 50, "slow"))
+            try await client.send(request(Call.echo, 51, large))
+            try await client.halfClose()
+            #expect(try await client.frame().payload == large)
+            release.fire()
+            #expect(try await client.frame() == answer(200, 50, .ok, "slow"))
+            try await client.ended()
+            try await until { server.connectionCount == 0 }
+        }
+    }
+
+    @Test func halfClosedClientWithNothingInFlightIsClosed() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            try await client.halfClose()
+            try await client.ended()
+            try await until { server.connectionCount == 0 }
+        }
+    }
+}
+
+@Suite(.timeLimit(.minutes(3))) struct SocketServerFlowTests {
+    @Test func clientThatDoesNotReadIsNotReadFrom() async throws {
+        let calls = Counter()
+        let body = ByteBuffer(repeating: 1, count: 1 << 20)
+        var router = Router()
+        router.handleSynchronously(100) { _, _ in
+            calls.increment()
+            return body
+        }
+        try await withServer(.init(), router) { server in
+            let client = try await RawClient.connect(to: server.address, reads: false)
+            let count = 300
+            var bytes = ByteBuffer()
+            for serial in 0..<UInt32(count) { bytes.writeImmutableBuffer(request(100, 50 + serial)) }
+            try await client.send(bytes)
+            try await client.halfClose()
+            try await until { calls.value > 0 }
+            try await client.startReading()
+            for received in 0..<count {
+                let frame = try await client.frame()
+                #expect(frame.serial == 50 + UInt32(received))
+                #expect(frame.payload.readableBytes == 1 << 20)
+                // What the kernels' buffers hold, and what the client has read and not been asked for.
+                if received == 0 { #expect(calls.value < 60) }
+            }
+            try await client.ended()
+            #expect(calls.value == count)
+        }
+    }
+
+    @Test func pushesReachEveryConnection() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            #expect(await server.push(type: 2001, body: ByteBuffer(string: "nobody")) == 0)
+            var clients: [RawClient] = []
+            for _ in 0..<10 { clients.append(try await RawClient.connect(to: server.address)) }
+            try await until { server.connectionCount == 10 }
+            #expect(await server.push(type: 2001, body: ByteBuffer(string: "news")) == 10)
+            for client in clients {
+                #expect(try await client.frame() == answer(2001, FrameSerial.push, .ok, "news"))
+            }
+            #expect(server.statistics.pushesSent == 10)
+        }
+    }
+
+    @Test func pushesToASlowReaderAreDroppedBeyondTheLimit() async throws {
+        try await withServer(.init(maximumPendingWriteBytes: 100_000), makeRouter()) { server in
+            let slow = try await RawClient.connect(to: server.address, reads: false)
+            let quick = try await RawClient.connect(to: server.address)
+            try await until { server.connectionCount == 2 }
+            let body = ByteBuffer(repeating: 1, count: 1 << 20)
+            var sent = 0
+            while await server.push(type: 2001, body: body) == 2 {
+                sent += 1
+                #expect(try await quick.frame().payload == body)
+                guard sent < 1000 else { break }
+            }
+            #expect(server.statistics.pushesDropped == 1)
+            #expect(try await quick.frame().payload == body)
+            try await slow.startReading()
+            for _ in 0..<sent { #expect(try await slow.frame().payload == body) }
+        }
+    }
+
+    @Test func callsAndPushesMix() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let client = try await RawClient.connect(to: server.address)
+            try await until { server.connectionCount == 1 }
+            for serial in 50..<150 as Range<UInt32> {
+                try await client.send(request(Call.echoInTask, serial, "call"))
+                await server.push(type: 2001, body: ByteBuffer(string: "push"))
+                let frames = try await client.frames(2)
+                #expect(Set(frames) == [answer(Call.echoInTask, serial, .ok, "call"), answer(2001, 1, .ok, "push")])
+            }
+        }
+    }
+}
+
+@Suite(.timeLimit(.minutes(3))) struct SocketServerLifeTests {
+    @Test func shutdownFinishesWhatIsInFlightAndRefusesTheRest() async throws {
+        let started = Signal()
+        let release = Signal()
+        var router = makeRouter()
+        router.handle(200) { request, _ in
+            started.fire()
+            try await release.wait()
+            return request.body
+        }
+        let server = SocketServer(router: router)
+        try await server.start()
+        let address = server.address
+        let busy = try await RawClient.connect(to: address)
+        let idle = try await RawClient.connect(to: address)
+        try await busy.send(request(200, 50, "slow"))
+        try await started.wait()
+        try await until { server.connectionCount == 2 }
+        async let shutdown: Void = server.shutdown(gracePeriod: .seconds(60))
+        try await idle.ended()
+        try await busy.send(request(Call.echo, 51))
+        #expect(try await busy.frame() == answer(Call.echo, 51, .draining))
+        await #expect(throws: (any Error).self) { try await RawClient.connect(to: address) }
+        release.fire()
+        #expect(try await busy.frame() == answer(200, 50, .ok, "slow"))
+        try await busy.ended()
+        idle.close()
+        busy.close()
+        await shutdown
+        #expect(server.connectionCount == 0)
+        #expect(server.address == nil)
+        #expect(server.statistics.refusedWhileDraining == 1)
+        #expect(server.statistics.requests == 2)
+    }
+
+    @Test func shutdownCancelsWhatOutlivesTheGrace() async throws {
+        let started = Signal()
+        let cancelled = Signal()
+        var router = Router()
+        router.handle(200) { _, _ in
+            await withTaskCancellationHandler {
+                started.fire()
+                try? await Task.sleep(for: .seconds(3600))
+            } onCancel: {
+                cancelled.fire()
+            }
+            return ByteBuffer()
+        }
+        let server = SocketServer(router: router)
+        try await server.start()
+        let client = try await RawClient.connect(to: server.address)
+        try await client.send(request(200, 50))
+        try await started.wait()
+        await server.shutdown(gracePeriod: .milliseconds(50))
+        try await cancelled.wait()
+        try await client.ended()
+    }
+
+    @Test func secondShutdownShortensTheGrace() async throws {
+        let server = SocketServer(router: makeRouter())
+        try await server.start()
+        let client = try await RawClient.connect(to: server.address)
+        try await client.send(request(Call.hang, 50))
+        try await client.send(request(Call.echo, 51))
+        _ = try await client.frame()
+        async let slow: Void = server.shutdown(gracePeriod: .seconds(3600))
+        try await until { server.address == nil }
+        await server.shutdown(gracePeriod: .zero)
+        await slow
+        try await client.ended()
+    }
+
+    @Test func shutdownOfAServerThatDoesNotRunReturns() async {
+        let server = SocketServer(router: Router())
+        await server.shutdown()
+        #expect(await server.push(type: 2001, body: ByteBuffer()) == 0)
+        #expect(server.statistics == ServerStatistics())
+    }
+
+    @Test func releasedServerClosesItsConnections() async throws {
+        var server: SocketServer? = SocketServer(router: makeRouter())
+        try await server?.start()
+        let client = try await RawClient.connect(to: server?.address)
+        try await client.send(request(Call.echo, 50))
+        _ = try await client.frame()
+        server = nil
+        try await client.ended()
+    }
+
+    @Test func serversMayShareEventLoops() async throws {
+        let group = MultiThreadedEventLoopGroup.singleton
+        try await withServer(.init(eventLoopGroup: group), makeRouter()) { first in
+            try await withServer(.init(eventLoopGroup: group), makeRouter()) { second in
+                for server in [first, second] {
+                    let client = try await RawClient.connect(to: server.address)
+                    try await client.send(request(Call.echo, 50))
+                    #expect(try await client.frame() == answer(Call.echo, 50))
+                }
+            }
+        }
+    }
+
+    // MARK: Failing to start
+
+    private func startError(_ configuration: SocketServer.Configuration) async -> SocketError? {
+        let server = SocketServer(configuration: configuration, router: Router())
+        do {
+            try await server.start()
+            await server.shutdown(gracePeriod: .zero)
+            return nil
+        } catch {
+            return error as? SocketError
+        }
+    }
+
+    @Test func takenPortIsNamed() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let port = try #require(server.address?.port)
+            let error = try #require(await self.startError(.init(port: port)))
+            #expect(error.code == .bindFailed)
+            #expect(error.endpoint == Endpoint(host: "127.0.0.1", port: port))
+            #expect(error.message.contains("127.0.0.1:\(port)"))
+        }
+    }
+
+    @Test func foreignAddressIsNamed() async throws {
+        let error = try #require(await self.startError(.init(host: "192.0.2.1", port: 7000)))
+        #expect(error.code == .bindFailed)
+        #expect(error.message.contains("192.0.2.1:7000"))
+    }
+
+    @Test func unknownHostIsNamed() async throws {
+        let error = try #require(await self.startError(.init(host: "no-such-host.invalid", port: 7000)))
+        #expect(error.code == .hostNotFound)
+        #expect(error.message.contains("no-such-host.invalid:7000"))
+    }
+
+    @Test(arguments: [-1, 65_536, .max])
+    func impossiblePortIsRefused(port: Int) async throws {
+        #expect(await self.startError(.init(port: port))?.code == .invalidArgument)
+    }
+
+    @Test func impossibleLimitIsRefused() async throws {
+        #expect(await self.startError(.init(maximumInFlightPerConnection: 0))?.code == .invalidArgument)
+    }
+
+    @Test func serverCanBeStartedOnce() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            await #expect(throws: SocketError.self) { try await server.start() }
+            #expect(server.address != nil)
+        }
+    }
+}

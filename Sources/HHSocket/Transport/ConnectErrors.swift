@@ -35,7 +35,7 @@ extension SocketError {
             if let refusal = causes.first(where: { $0.0 == .connectionRefused }) { return refusal }
             if let cause = causes.last { return cause }
             if let cause = error.dnsAError ?? error.dnsAAAAError {
-                return (.hostNotFound, "the name \(error.host) has no address (\(cause)); check its spelling and the DNS")
+                return (.hostNotFound, "the name has no address (\(cause)); check its spelling and the DNS")
             }
             return (.connectFailed, "no address of \(error.host) could be tried")
         case is SocketAddressError:

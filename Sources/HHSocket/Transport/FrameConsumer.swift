@@ -14,7 +14,7 @@ package protocol FrameConsumer: AnyObject {
     func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch)
     /// A frame that had to wait is about to leave. False drops it, because nobody wants it any more.
     func frameWillLeave(type: UInt32, serial: UInt32) -> Bool
-    /// So many bytes of the frame's payload have been handed to the kernel. Only for payloads that leave in slices.
+    /// So many bytes of the frame's payload have left the queue. Only for payloads that leave in slices.
     func frameProgressed(type: UInt32, serial: UInt32, payloadBytes: Int)
     func happened(_ event: SocketEvent)
     /// The socket is gone for good: complete what there is.

@@ -43,6 +43,7 @@ final class Link: ChannelInboundHandler {
     private var gathered = ByteBuffer()
     /// Whether anything was written to the channel since the last flush.
     private var needsFlush = false
+    private var isFlushing = false
     private var queue = FrameQueue()
     private var outgoing: Outgoing?
     private var heartbeat: HeartbeatMonitor?
@@ -92,7 +93,10 @@ final class Link: ChannelInboundHandler {
 
     /// Hands everything gathered to the kernel, as far as the peer's window goes.
     func flush() {
-        guard let context = self.context, self.phase != .ended else { return }
+        // Writing and flushing change the channel's writability, which leads back here.
+        guard let context = self.context, self.phase != .ended, !self.isFlushing else { return }
+        self.isFlushing = true
+        defer { self.isFlushing = false }
         repeat {
             self.pump(context)
             self.writeGathered(context)
@@ -308,6 +312,7 @@ final class Link: ChannelInboundHandler {
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
+        guard context.channel.isWritable else { return }
         self.blockedSince = nil
         self.flush()
         if self.phase == .closing, self.queue.isEmpty, self.outgoing == nil {

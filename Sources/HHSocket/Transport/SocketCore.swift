@@ -128,11 +128,11 @@ package final class SocketCore: @unchecked Sendable {
     /// Why nothing can be sent now.
     package func notConnected() -> SocketError {
         let last = self.machine.lastError
-        let where_ = (last?.endpoint ?? self.configuration.servers.first).map { " to \($0)" } ?? ""
+        let place = (last?.endpoint ?? self.configuration.servers.first).map { " to \($0)" } ?? ""
         let why = last.map { "; the last failure: \($0.message)" } ?? "; call connect() first"
         return SocketError(
             .notConnected,
-            message: "there is no connection\(where_)\(why)",
+            message: "there is no connection\(place)\(why)",
             underlying: last,
             endpoint: last?.endpoint ?? self.configuration.servers.first
         )

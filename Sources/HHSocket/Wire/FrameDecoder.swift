@@ -91,9 +91,10 @@ public struct FrameDecoder: Sendable {
 
     // MARK: Owned frames
 
-    /// Hands over the bytes of a read.
+    /// Hands over the bytes of a read. Once the stream has made no sense, they are dropped.
     @inlinable
     public mutating func append(_ bytes: ByteBuffer) {
+        guard self.failure == nil else { return }
         if self.input.readableBytes == 0 {
             self.input = bytes
         } else {

@@ -74,7 +74,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         guard FrameType.application.contains(request.type) else {
             let error = SocketError(
                 .invalidArgument,
-                message: "type \(request.type) is reserved; a request's type is 16 to \(FrameType.application.upperBound)"
+                message: "type \(request.type) is reserved; use one from 16 to \(FrameType.application.upperBound)"
             )
             return self.complete(task, .failure(error))
         }
@@ -121,14 +121,16 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     }
 
     func cancelAll() {
-        for key in self.table.keys {
-            if let task = self.table.call(for: key) { task.cancel() }
-        }
+        for key in self.table.keys { self.cancel(key) }
     }
 
     func cancelTask(withIdentifier identifier: Int) {
-        guard let key = self.table.firstKey(where: { $0.taskIdentifier == identifier }) else { return }
-        self.table.call(for: key)?.cancel()
+        if let key = self.table.firstKey(where: { $0.taskIdentifier == identifier }) { self.cancel(key) }
+    }
+
+    private func cancel(_ key: DispatchKey) {
+        guard let task = self.table.call(for: key), task.beginCancelling() else { return }
+        self.cancel(task)
     }
 
     /// The server should stop working on a call that nobody waits for any more.
@@ -163,7 +165,9 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         case .queueFull:
             SocketError(
                 .queueFull,
-                message: "\(self.table.waitingCount) calls wait for a connection to \(self.place) already (maximumWaiting)",
+                message: """
+                    \(self.table.waitingCount) calls wait for a connection to \(self.place) already (maximumWaiting)
+                    """,
                 endpoint: self.socket.currentEndpoint
             )
         }

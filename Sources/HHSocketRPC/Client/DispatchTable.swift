@@ -187,6 +187,9 @@ struct DispatchTable<Call> {
         return nil
     }
 
+    /// Deadlines held, stale ones included.
+    var deadlineCount: Int { self.deadlines.count }
+
     /// When ``expire(now:)`` is worth calling next; the call it is for may be gone.
     var earliestDeadline: NIODeadline? { self.deadlines.first?.deadline }
 

@@ -13,7 +13,7 @@ import NIOCore
 /// All methods may be called from any thread and return at once. When the last reference goes, calls in flight complete
 /// with `cancelled`, the connection is closed and its thread ends.
 public final class SocketClient: Sendable {
-    private let core: ClientCore
+    let core: ClientCore
     private let lastIdentifier = NIOLockedValueBox(0)
 
     public init(configuration: Configuration) {

@@ -63,8 +63,8 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// How many bytes of the body have been handed to the kernel. A body of up to 64 KiB is counted whole, when it is
-    /// answered.
+    /// How many bytes of the body have left the queue; up to 256 KiB of them may not have reached the network yet. A body
+    /// of up to 64 KiB is counted whole, when it is answered.
     public var countOfBytesSent: Int { self.snapshot.withLockedValue { $0.bytesSent } }
 
     /// The length of the body in bytes.
@@ -83,15 +83,19 @@ public final class SocketTask: Sendable {
     /// Gives the call up: the server is told, the connection stays. Returns at once, with the state `canceling`; the
     /// completion follows.
     public func cancel() {
-        let cancels = self.snapshot.withLockedValue { snapshot in
+        if self.beginCancelling() { self.submit(.cancel) }
+    }
+
+    // MARK: For ClientCore
+
+    /// - Returns: Whether the task was not being cancelled, or complete, before.
+    func beginCancelling() -> Bool {
+        self.snapshot.withLockedValue { snapshot in
             guard snapshot.state == .suspended || snapshot.state == .running else { return false }
             snapshot.state = .canceling
             return true
         }
-        if cancels { self.submit(.cancel) }
     }
-
-    // MARK: For ClientCore
 
     private enum Operation: UInt8 { case start, cancel }
 

@@ -1,0 +1,49 @@
+# `make` or `make help` lists what there is to do.
+
+PREFIX ?= /usr/local
+DESTDIR ?=
+# More options for every swift build and test, e.g. SWIFTFLAGS="--disable-default-traits".
+SWIFTFLAGS ?=
+
+# SwiftPM remembers what a manifest came to by the manifest's text and the environment. Ours also looks for libdeflate,
+# so where libdeflate is goes into the environment: else SwiftPM would not notice that it came or went. Not `:=`, for
+# this is looked up anew when the dependencies have been installed.
+export LIBDEFLATE_HEADER = $(shell ls /usr/include/libdeflate.h /usr/local/include/libdeflate.h \
+	/opt/homebrew/include/libdeflate.h /opt/local/include/libdeflate.h 2>/dev/null)
+
+FORMATTED = Package.swift Sources Tests Benchmarks/Package.swift Benchmarks/Benchmarks
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench install lint format dependencies clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: dependencies ## build the command line tool and let it show what the framework does, over real TCP
+	@echo 'Building hhsocket-cli; the first time takes some minutes.' >&2
+	@swift build $(SWIFTFLAGS) --quiet --product hhsocket-cli
+	@"$$(swift build $(SWIFTFLAGS) --show-bin-path)/hhsocket-cli" demo
+
+test: dependencies ## build and run every test
+	swift test $(SWIFTFLAGS)
+
+bench: dependencies ## measure the framework
+	swift package --package-path Benchmarks benchmark --no-progress
+
+install: dependencies ## install the command hhsocket into PREFIX/bin (PREFIX is /usr/local)
+	swift build $(SWIFTFLAGS) -c release --product hhsocket-cli
+	install -d "$(DESTDIR)$(PREFIX)/bin"
+	install -m 755 "$$(swift build $(SWIFTFLAGS) -c release --show-bin-path)/hhsocket-cli" \
+		"$(DESTDIR)$(PREFIX)/bin/hhsocket"
+
+lint: ## check the format of the sources
+	swift format lint --strict --parallel --recursive $(FORMATTED)
+
+format: ## format the sources
+	swift format --in-place --parallel --recursive $(FORMATTED)
+
+dependencies: ## install the system libraries that are missing
+	@sh Scripts/install-dependencies
+
+clean: ## remove everything built
+	rm -rf .build .build-* Benchmarks/.build

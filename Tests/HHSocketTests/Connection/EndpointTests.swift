@@ -1,0 +1,22 @@
+import Testing
+
+@testable import HHSocket
+
+@Suite struct EndpointTests {
+    @Test(arguments: [
+        ("127.0.0.1:7000", "127.0.0.1", 7000), ("im1.example.com:1", "im1.example.com", 1),
+        ("[::1]:65535", "::1", 65_535), ("localhost:40000", "localhost", 40_000),
+    ])
+    func readsHostAndPort(text: String, host: String, port: Int) {
+        #expect(Endpoint(text) == Endpoint(host: host, port: port))
+        #expect(Endpoint(text)?.description == text)
+    }
+
+    @Test(arguments: [
+        "", ":", "host", "host:", ":7000", "host:0", "host:65536", "host:-1", "host:+1", "host:7a", "host: 7",
+        "::1:7000", "[]:7000", "host:99999999999999999999",
+    ])
+    func refusesWhatIsNoEndpoint(text: String) {
+        #expect(Endpoint(text) == nil)
+    }
+}

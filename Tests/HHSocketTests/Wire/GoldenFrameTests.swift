@@ -1,0 +1,193 @@
+import Foundation
+import NIOCore
+import Testing
+
+@testable import HHSocket
+
+/// A frame and its bytes, written by hand from the protocol's description and not by the encoder.
+struct GoldenFrame: CustomTestStringConvertible, Sendable {
+    var name: String
+    var direction: FrameDirection
+    var frame: Frame
+    var hex: String
+
+    var testDescription: String { self.name }
+    var bytes: [UInt8] { HHSocketTests.bytes(hex: self.hex) }
+
+    static let all: [GoldenFrame] = [
+        // type, serial, length, payload, adler32
+        GoldenFrame(
+            name: "a request",
+            direction: .request,
+            frame: Frame(type: 1000, serial: 50, payload: ByteBuffer(string: "hello")),
+            hex: "000003E8 00000032 00000005 68656C6C6F 062C0215"
+        ),
+        GoldenFrame(
+            name: "a request with the checksum everyone knows",
+            direction: .request,
+            frame: Frame(type: 101, serial: 51, payload: ByteBuffer(string: "Wikipedia")),
+            hex: "00000065 00000033 00000009 57696B697065646961 11E60398"
+        ),
+        GoldenFrame(
+            name: "a request without payload, whose trailer is 1",
+            direction: .request,
+            frame: Frame(type: 16, serial: 0xFFFF_FFFF),
+            hex: "00000010 FFFFFFFF 00000000 00000001"
+        ),
+        GoldenFrame(
+            name: "a request of the largest type, whose payload is one zero byte",
+            direction: .request,
+            frame: Frame(type: 0x1FFF_FFFF, serial: 0x0102_0304, payload: ByteBuffer(bytes: [0])),
+            hex: "1FFFFFFF 01020304 00000001 00 00010001"
+        ),
+        GoldenFrame(
+            name: "the client's ping",
+            direction: .request,
+            frame: Frame(type: FrameType.heartbeat, serial: FrameSerial.clientPing),
+            hex: "00000000 00000000 00000000 00000001"
+        ),
+        GoldenFrame(
+            name: "the client's answer to the server's ping",
+            direction: .request,
+            frame: Frame(type: FrameType.heartbeat, serial: FrameSerial.serverPing),
+            hex: "00000000 00000005 00000000 00000001"
+        ),
+        GoldenFrame(
+            name: "the cancelling of request 50",
+            direction: .request,
+            frame: Frame(type: FrameType.cancel, serial: 50),
+            hex: "00000002 00000032 00000000 00000001"
+        ),
+        GoldenFrame(
+            name: "the cancelling of request 50, with a payload for the application",
+            direction: .request,
+            frame: Frame(type: FrameType.cancel, serial: 50, payload: ByteBuffer(string: "abc")),
+            hex: "00000002 00000032 00000003 616263 024D0127"
+        ),
+
+        // type, serial, status, length, payload, adler32
+        GoldenFrame(
+            name: "a response",
+            direction: .response,
+            frame: Frame(type: 1000, serial: 50, status: .ok, payload: ByteBuffer(string: "hello")),
+            hex: "000003E8 00000032 000000C8 00000005 68656C6C6F 062C0215"
+        ),
+        GoldenFrame(
+            name: "a response without payload, whose trailer is 1",
+            direction: .response,
+            frame: Frame(type: 1000, serial: 50, status: .ok),
+            hex: "000003E8 00000032 000000C8 00000000 00000001"
+        ),
+        GoldenFrame(
+            name: "the answer to a type that the server does not know",
+            direction: .response,
+            frame: Frame(type: 999, serial: 52, status: .undefinedType),
+            hex: "000003E7 00000034 00000191 00000000 00000001"
+        ),
+        GoldenFrame(
+            name: "the answer to a request whose checksum was wrong",
+            direction: .response,
+            frame: Frame(type: 1000, serial: 53, status: .lostPacket),
+            hex: "000003E8 00000035 0000012E 00000000 00000001"
+        ),
+        GoldenFrame(
+            name: "a response with a status nobody listed",
+            direction: .response,
+            frame: Frame(
+                type: 1000,
+                serial: 54,
+                status: Status(rawValue: 0x8000_0001),
+                payload: ByteBuffer(string: "a")
+            ),
+            hex: "000003E8 00000036 80000001 00000001 61 00620062"
+        ),
+        GoldenFrame(
+            name: "a push",
+            direction: .response,
+            frame: Frame(type: 2001, serial: FrameSerial.push, status: .ok, payload: ByteBuffer(string: "hi")),
+            hex: "000007D1 00000001 000000C8 00000002 6869 013B00D2"
+        ),
+        GoldenFrame(
+            name: "the server's ping",
+            direction: .response,
+            frame: Frame(type: FrameType.heartbeat, serial: FrameSerial.serverPing, status: .ping),
+            hex: "00000000 00000005 00000000 00000000 00000001"
+        ),
+        GoldenFrame(
+            name: "the server's answer to the client's ping",
+            direction: .response,
+            frame: Frame(type: FrameType.heartbeat, serial: FrameSerial.clientPing, status: .ok),
+            hex: "00000000 00000000 000000C8 00000000 00000001"
+        ),
+    ]
+}
+
+@Suite struct GoldenFrameTests {
+    @Test(arguments: GoldenFrame.all)
+    func encoderWritesTheGoldenBytes(_ golden: GoldenFrame) {
+        let encoder = FrameEncoder(direction: golden.direction)
+        var buffer = ByteBuffer()
+        encoder.encode(golden.frame, into: &buffer)
+        #expect(Array(buffer.readableBytesView) == golden.bytes)
+        #expect(encoder.encodedLength(payloadLength: golden.frame.payload.readableBytes) == golden.bytes.count)
+    }
+
+    @Test(arguments: GoldenFrame.all)
+    func encoderWritesTheGoldenBytesPieceByPiece(_ golden: GoldenFrame) {
+        let encoder = FrameEncoder(direction: golden.direction)
+        var buffer = ByteBuffer()
+        encoder.encodeHeader(of: golden.frame, into: &buffer)
+        buffer.writeImmutableBuffer(golden.frame.payload)
+        encoder.encodeTrailer(of: golden.frame, into: &buffer)
+        #expect(Array(buffer.readableBytesView) == golden.bytes)
+    }
+
+    @Test(arguments: GoldenFrame.all, DecoderUse.allCases)
+    func decoderReadsTheGoldenBytes(_ golden: GoldenFrame, use: DecoderUse) {
+        let setup = DecoderSetup(direction: golden.direction, use: use, copyLimit: FrameDecoder.defaultCopyLimit)
+        #expect(setup.decode([golden.bytes[...]]) == Decoded(outputs: [.frame(golden.frame)]))
+    }
+
+    @Test(arguments: [FrameDirection.request, .response], DecoderUse.allCases)
+    func decoderReadsAllTheGoldenBytesOfOneRead(direction: FrameDirection, use: DecoderUse) {
+        let golden = GoldenFrame.all.filter { $0.direction == direction }
+        let stream = golden.flatMap(\.bytes)
+        let setup = DecoderSetup(direction: direction, use: use, copyLimit: FrameDecoder.defaultCopyLimit)
+        #expect(setup.decode([stream[...]]).frames == golden.map(\.frame))
+    }
+
+    /// A reader who writes a server from the description may rely on its examples.
+    @Test func theFramesInTheProtocolsDescriptionAreGolden() throws {
+        let package = (0..<4).reduce(URL(fileURLWithPath: #filePath)) { url, _ in url.deletingLastPathComponent() }
+        let page = try String(contentsOf: package.appendingPathComponent("Docs/Protocol.md"), encoding: .utf8)
+        let examples = page.components(separatedBy: "\n").filter { line in
+            line.count >= 32 && line.allSatisfy { $0 == " " || $0.isHexDigit }
+        }
+        #expect(examples.count >= 10)
+        for example in examples {
+            #expect(GoldenFrame.all.contains { $0.hex == example }, "\(example)")
+        }
+    }
+
+    @Test func headersHaveTheLengthsOfTheProtocol() {
+        #expect(FrameDirection.request.headerLength == 12)
+        #expect(FrameDirection.response.headerLength == 16)
+        #expect(Frame.trailerLength == 4)
+        #expect(Frame.defaultMaximumPayloadLength == 16 * 1024 * 1024)
+    }
+
+    @Test(
+        arguments: [
+            (Status.ping, 0), (.ok, 200), (.partial, 206),
+            (.serverLostConnection, 300), (.illegalLength, 301), (.lostPacket, 302), (.illegalFormat, 303),
+            (.notModified, 304),
+            (.undefinedType, 401), (.protobufFailed, 402), (.database, 403), (.unknown, 404), (.noPermission, 405),
+            (.deadlineExceeded, 408), (.cancelledByServer, 409), (.emptyProtobuf, 456),
+            (.overloaded, 503), (.draining, 504),
+        ] as [(Status, UInt32)]
+    )
+    func statusesHaveTheNumbersOfTheProtocol(status: Status, number: UInt32) {
+        #expect(status.rawValue == number)
+        #expect(status.description == "\(number)")
+    }
+}

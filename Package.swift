@@ -85,16 +85,31 @@ let package = Package(
             ]
         ),
 
+        // What several test targets need.
+        .target(
+            name: "TestSupport",
+            dependencies: [
+                "HHSocket",
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ],
+            path: "Tests/TestSupport"
+        ),
         .testTarget(
             name: "HHSocketTests",
-            dependencies: ["HHSocket", .product(name: "NIOPosix", package: "swift-nio")]
+            dependencies: [
+                "HHSocket",
+                "TestSupport",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ]
         ),
         .testTarget(
             name: "HHSocketRPCTests",
             dependencies: [
                 "HHSocketRPC",
+                "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
-                .product(name: "NIOPosix", package: "swift-nio"),
             ]
         ),
         .testTarget(

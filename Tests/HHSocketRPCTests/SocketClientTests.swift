@@ -2,6 +2,7 @@ import Dispatch
 import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocketRPC

@@ -7,7 +7,8 @@ import NIOCore
 /// decoder.append(bytes)
 /// while let output = try decoder.next() { … }
 /// ```
-/// or, where a frame need not outlive the call, borrow them with ``decode(_:_:)``, which allocates nothing.
+/// or, where a frame need not outlive the call, borrow them with ``decode(_:_:)``, which allocates nothing. Stay with one
+/// of the two until all frames of a read are out.
 ///
 /// A half-received frame is kept in a buffer that grows with the bytes that have come, never with the length announced.
 /// A wrong checksum spoils that frame alone, the length being assumed intact.

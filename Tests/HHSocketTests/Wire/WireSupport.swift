@@ -1,4 +1,5 @@
 import NIOCore
+import TestSupport
 
 @testable import HHSocket
 
@@ -17,31 +18,6 @@ func bytes(hex text: String) -> [UInt8] {
     }
     precondition(high == nil, "an odd number of digits")
     return bytes
-}
-
-/// A small generator with a seed, so that a failure can be repeated (SplitMix64).
-struct SeededGenerator: RandomNumberGenerator {
-    private var state: UInt64
-
-    init(seed: UInt64) { self.state = seed }
-
-    mutating func next() -> UInt64 {
-        self.state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = self.state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
-
-    mutating func bytes(_ count: Int) -> [UInt8] {
-        var result: [UInt8] = []
-        result.reserveCapacity(count + 8)
-        while result.count < count {
-            withUnsafeBytes(of: self.next()) { result.append(contentsOf: $0) }
-        }
-        result.removeLast(result.count - count)
-        return result
-    }
 }
 
 /// The two ways to use a decoder.

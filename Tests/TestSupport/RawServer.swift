@@ -4,17 +4,20 @@ import NIOPosix
 
 /// A peer that does what a test tells it, in frames or in raw bytes, on a port of its own. It knows no rules, and lives as
 /// long as the tests run.
-final class RawServer: Sendable {
+package final class RawServer: Sendable {
     /// One accepted connection.
-    struct Connection: Sendable {
+    package struct Connection: Sendable {
         /// The requests that come, until the client closes. One stream: a second loop goes on where the first stopped.
-        let requests: AsyncThrowingStream<Frame, any Error>
+        package let requests: AsyncThrowingStream<Frame, any Error>
+        private let channel: any Channel
         private let outbound: NIOAsyncChannelOutboundWriter<ByteBuffer>
 
         fileprivate init(
             inbound: NIOAsyncChannelInboundStream<ByteBuffer>,
-            outbound: NIOAsyncChannelOutboundWriter<ByteBuffer>
+            outbound: NIOAsyncChannelOutboundWriter<ByteBuffer>,
+            channel: any Channel
         ) {
+            self.channel = channel
             self.outbound = outbound
             self.requests = AsyncThrowingStream { continuation in
                 let reader = Task {
@@ -35,33 +38,42 @@ final class RawServer: Sendable {
             }
         }
 
-        func send(_ frames: Frame...) async throws {
+        package func send(_ frames: Frame...) async throws {
             try await self.send(frames)
         }
 
-        func send(_ frames: [Frame]) async throws {
+        package func send(_ frames: [Frame]) async throws {
             var bytes = ByteBuffer()
             for frame in frames { FrameEncoder(direction: .response).encode(frame, into: &bytes) }
             try await self.outbound.write(bytes)
         }
 
-        func sendRaw(_ bytes: ByteBuffer) async throws {
+        package func sendRaw(_ bytes: ByteBuffer) async throws {
             try await self.outbound.write(bytes)
         }
 
+        /// Reads no more, and neither answers nor closes.
+        package func stopReading() async throws {
+            try await self.channel.setOption(.autoRead, value: false).get()
+            try await Task.sleep(for: .seconds(3_600))
+        }
+
         /// Answers every request with its own payload.
-        func echo() async throws {
+        package func echo() async throws {
             for try await request in self.requests where request.type >= 16 {
                 try await self.send(request.echo)
             }
         }
     }
 
-    let endpoint: Endpoint
+    /// Where every such server runs.
+    package static var group: MultiThreadedEventLoopGroup { .singletonMultiThreadedEventLoopGroup }
+
+    package let endpoint: Endpoint
 
     /// - Parameter serve: Run for each connection, numbered from 0; the connection is closed when it returns.
-    init(port: Int = 0, serve: @escaping @Sendable (Connection, Int) async throws -> Void) async throws {
-        let server = try await ServerBootstrap(group: .singletonMultiThreadedEventLoopGroup)
+    package init(port: Int = 0, serve: @escaping @Sendable (Connection, Int) async throws -> Void) async throws {
+        let server = try await ServerBootstrap(group: Self.group)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .bind(host: "127.0.0.1", port: port) { channel in
                 channel.eventLoop.makeCompletedFuture {
@@ -78,7 +90,10 @@ final class RawServer: Sendable {
                         number += 1
                         group.addTask {
                             try? await connection.executeThenClose { inbound, outbound in
-                                try await serve(Connection(inbound: inbound, outbound: outbound), current)
+                                try await serve(
+                                    Connection(inbound: inbound, outbound: outbound, channel: connection.channel),
+                                    current
+                                )
                             }
                         }
                     }
@@ -88,8 +103,8 @@ final class RawServer: Sendable {
     }
 
     /// A port where nothing listens.
-    static func unusedEndpoint() async throws -> Endpoint {
-        let channel = try await ServerBootstrap(group: .singletonMultiThreadedEventLoopGroup)
+    package static func unusedEndpoint() async throws -> Endpoint {
+        let channel = try await ServerBootstrap(group: Self.group)
             .bind(host: "127.0.0.1", port: 0).get()
         let port = channel.localAddress?.port ?? 0
         try await channel.close()
@@ -99,5 +114,5 @@ final class RawServer: Sendable {
 
 extension Frame {
     /// The answer with the same payload.
-    var echo: Frame { Frame(type: self.type, serial: self.serial, status: .ok, payload: self.payload) }
+    package var echo: Frame { Frame(type: self.type, serial: self.serial, status: .ok, payload: self.payload) }
 }

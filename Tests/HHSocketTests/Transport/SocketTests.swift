@@ -1,0 +1,177 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+@Suite struct SocketTests {
+    private func configuration(_ servers: Endpoint...) -> SocketConfiguration {
+        var configuration = SocketConfiguration(servers: servers)
+        configuration.backoff.base = .milliseconds(10)
+        return configuration
+    }
+
+    /// Writes down what it is told.
+    private final class Recorder: SocketDelegate {
+        let lines = NIOLockedValueBox<[String]>([])
+        let frames = NIOLockedValueBox<[Frame]>([])
+
+        private func record(_ line: String) { self.lines.withLockedValue { $0.append(line) } }
+
+        func socket(_ socket: Socket, didConnectTo endpoint: Endpoint) { self.record("connected") }
+        func socket(_ socket: Socket, didFailToConnectWith error: SocketError) { self.record("failed \(error.code)") }
+        func socket(_ socket: Socket, didDisconnectWith error: SocketError) { self.record("lost \(error.code)") }
+        func socket(_ socket: Socket, didGiveUpWith error: SocketError) { self.record("gave up \(error.code)") }
+        func socketDidClose(_ socket: Socket) { self.record("closed") }
+        func socket(_ socket: Socket, didReceive frame: Frame) { self.frames.withLockedValue { $0.append(frame) } }
+        func socket(_ socket: Socket, didReceiveCorrupt frame: Frame) { self.record("corrupt \(frame.serial)") }
+    }
+
+    @Test func framesGoBothWaysAndTheDelegateIsToldInOrder() async throws {
+        let server = try await RawServer { connection, _ in
+            for try await request in connection.requests {
+                var bytes = ByteBuffer()
+                FrameEncoder(direction: .response).encode(request.echo, into: &bytes)
+                FrameEncoder(direction: .response).encode(request.echo, into: &bytes)
+                bytes.setInteger(UInt8(0xFF), at: bytes.writerIndex - 1)
+                try await connection.sendRaw(bytes)
+            }
+        }
+        let socket = Socket(configuration: self.configuration(server.endpoint))
+        let recorder = Recorder()
+        socket.delegate = recorder
+        let events = socket.events
+        socket.connect()
+        _ = try await first(of: events, "the connection") { if case .connected = $0 { true } else { false } }
+        #expect(socket.state.description == "ready, \(server.endpoint)")
+        let frame = Frame(type: 16, serial: 77, payload: ByteBuffer(string: "raw"))
+        try await socket.send(frame)
+        try await eventually("the echo") { recorder.frames.withLockedValue { $0 } == [frame] }
+        try await eventually("the corrupt one") { recorder.lines.withLockedValue { $0.contains("corrupt 77") } }
+        socket.disconnect()
+        try await eventually("the end") {
+            recorder.lines.withLockedValue { $0 } == ["connected", "corrupt 77", "closed"]
+        }
+        #expect(socket.state.description == "closed")
+    }
+
+    @Test func sendingWithoutAConnectionFailsAtOnce() async throws {
+        let socket = Socket(configuration: self.configuration(Endpoint(host: "127.0.0.1", port: 1)))
+        let error = await #expect(throws: SocketError.self) { try await socket.send(Frame(type: 16, serial: 50)) }
+        #expect(error?.code == .notConnected)
+        #expect(error?.delivery == .notSent)
+    }
+
+    @Test func attemptsStopAfterTheAllowedRoundsAndTheDelegateLearnsIt() async throws {
+        let endpoint = try await RawServer.unusedEndpoint()
+        var configuration = self.configuration(endpoint)
+        configuration.backoff.maximumRounds = 3
+        let socket = Socket(configuration: configuration)
+        let recorder = Recorder()
+        socket.delegate = recorder
+        socket.connect()
+        try await eventually("giving up") {
+            recorder.lines.withLockedValue { $0.last == "gave up connectionRefused" }
+        }
+        #expect(recorder.lines.withLockedValue { $0.filter { $0 == "failed connectionRefused" }.count } == 3)
+        #expect(socket.state.description == "closed")
+    }
+
+    @Test func connectionThatIsLostComesBackAndOneThatIsClosedDoesNot() async throws {
+        let server = try await RawServer { connection, number in
+            if number < 3 { return }
+            for try await _ in connection.requests {}
+        }
+        let socket = Socket(configuration: self.configuration(server.endpoint))
+        let events = socket.events
+        socket.connect()
+        for _ in 0..<3 {
+            _ = try await first(of: events, "a loss") { if case .disconnected = $0 { true } else { false } }
+        }
+        _ = try await first(of: events, "the fourth") { if case .connected = $0 { true } else { false } }
+        socket.disconnect()
+        let next = try await first(of: events, "an event")
+        guard case .closed = next else {
+            Issue.record("\(next) after disconnect()")
+            return
+        }
+    }
+
+    @Test func peerThatDoesNotReadIsLeftAfterTheStallTimeoutAndTheQueueIsBounded() async throws {
+        let (connections, accepted) = AsyncStream.makeStream(of: Int.self)
+        let server = try await RawServer { connection, number in
+            accepted.yield(number)
+            if number > 0 {
+                for try await _ in connection.requests {}
+            } else {
+                try await connection.stopReading()
+            }
+        }
+        var configuration = self.configuration(server.endpoint)
+        configuration.writeStallTimeout = .milliseconds(300)
+        configuration.maximumQueuedBytes = 4 << 20
+        let socket = Socket(configuration: configuration)
+        let events = socket.events
+        socket.connect()
+        _ = try await first(of: connections, "the connection")
+        let payload = ByteBuffer(repeating: 7, count: 1 << 20)
+        var refused: SocketError?
+        for serial in 50..<200 as Range<UInt32> {
+            do throws(SocketError) {
+                try await socket.send(Frame(type: 16, serial: serial, payload: payload))
+            } catch {
+                refused = error
+                break
+            }
+        }
+        #expect(refused?.code == .queueFull || refused?.code == .notConnected)
+        let event = try await first(of: events, "the loss") { if case .disconnected = $0 { true } else { false } }
+        guard case .disconnected(let error) = event else { return }
+        #expect(error.code == .connectionLost)
+        _ = try await first(of: connections, "a new connection") { $0 == 1 }
+    }
+
+    @Test func socketThatIsReleasedClosesItsConnectionAndItsEventsEnd() async throws {
+        let (ends, ended) = AsyncStream.makeStream(of: Void.self)
+        let server = try await RawServer { connection, _ in
+            for try await _ in connection.requests {}
+            ended.yield()
+        }
+        let events: AsyncStream<SocketEvent>
+        do {
+            let socket = Socket(configuration: self.configuration(server.endpoint))
+            events = socket.events
+            socket.connect()
+            _ = try await first(of: events, "the connection") { if case .connected = $0 { true } else { false } }
+        }
+        _ = try await first(of: ends, "the end of the connection")
+        try await withDeadline("the end of the events") { for await _ in events {} }
+    }
+
+    @Test func manySocketsShareALentGroup() async throws {
+        let server = try await RawServer { connection, _ in try await connection.echo() }
+        var configuration = self.configuration(server.endpoint)
+        configuration.eventLoopGroup = RawServer.group
+        let sockets = (0..<20).map { _ in Socket(configuration: configuration) }
+        for socket in sockets { socket.connect() }
+        for socket in sockets {
+            try await eventually("ready") { if case .ready = socket.state { true } else { false } }
+        }
+    }
+
+    @Test func connectAndDisconnectInQuickSuccessionEndWhereTheLastSaid() async throws {
+        let server = try await RawServer { connection, _ in for try await _ in connection.requests {} }
+        let socket = Socket(configuration: self.configuration(server.endpoint))
+        for _ in 0..<200 {
+            socket.connect()
+            socket.disconnect()
+        }
+        socket.connect()
+        try await eventually("ready") { if case .ready = socket.state { true } else { false } }
+        for _ in 0..<200 {
+            socket.connect()
+            socket.disconnect()
+        }
+        try await eventually("closed") { if case .closed = socket.state { true } else { false } }
+    }
+}

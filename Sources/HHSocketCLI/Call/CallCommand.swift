@@ -71,15 +71,13 @@ struct CallCommand: AsyncParsableCommand {
         let payload = try self.payload()
         let signals = Signals()
         var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
+        if let timeout = self.timeout { configuration.timeout = timeout.duration }
         configuration.maximumInFlight = max(configuration.maximumInFlight, self.inFlight)
         configuration.maximumWaiting = max(configuration.maximumWaiting, self.inFlight)
         let calls = CallSequence(
             client: SocketClient(configuration: configuration),
-            request: SocketRequest(
-                type: self.type.number,
-                body: payload,
-                timeout: self.timeout?.duration ?? SocketRequest.defaultTimeout
-            ),
+            request: SocketRequest(type: self.type.number, body: payload),
+            timeout: configuration.timeout,
             count: self.count,
             inFlight: self.inFlight
         )

@@ -624,7 +624,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
             await server.shutdown(gracePeriod: .zero)
             return nil
         } catch {
-            return error as? SocketError
+            return error
         }
     }
 

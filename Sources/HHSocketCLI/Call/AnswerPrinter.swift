@@ -20,7 +20,7 @@ struct AnswerPrinter {
                 outcome.duration
             )
         case .failure(let error):
-            StandardError.line("error: \(error.code): \(error.message.inOneLine)")
+            StandardError.line("error: \(Self.code(of: error)): \(error.message.inOneLine)")
             // An answer all the same, if one came.
             guard error.delivery == .answered, let body = error.body, let status = error.code.status else { return }
             try self.print(
@@ -32,6 +32,13 @@ struct AnswerPrinter {
                 outcome.duration
             )
         }
+    }
+
+    /// A call that was made a moment after the attempt had failed says only that there is no connection; why is what an
+    /// operator needs.
+    private static func code(of error: SocketError) -> SocketError.Code {
+        guard error.code == .notConnected, let cause = error.underlying as? SocketError else { return error.code }
+        return cause.code
     }
 
     private func print(

@@ -20,15 +20,18 @@ final class CallSequence: Sendable {
 
     private let client: SocketClient
     private let request: SocketRequest
+    /// How long each call may take, and so how long it may wait for a connection.
+    private let timeout: Duration
     private let count: Int
     private let inFlight: Int
     private let state = NIOLockedValueBox(State())
     private let outcomes: AsyncStream<CallOutcome>
     private let continuation: AsyncStream<CallOutcome>.Continuation
 
-    init(client: SocketClient, request: SocketRequest, count: Int, inFlight: Int) {
+    init(client: SocketClient, request: SocketRequest, timeout: Duration, count: Int, inFlight: Int) {
         self.client = client
         self.request = request
+        self.timeout = timeout
         self.count = count
         self.inFlight = inFlight
         (self.outcomes, self.continuation) = AsyncStream.makeStream()
@@ -106,7 +109,7 @@ final class CallSequence: Sendable {
         }
         // The connection was lost: wait for the reconnect, which comes after a random moment for the server's sake.
         let events = self.client.events
-        let waiting = Task { [client, request] in
+        let waiting = Task { [client, timeout] in
             await withTaskGroup(of: Void.self) { group in
                 group.addTask {
                     guard case .waiting = client.state else { return }
@@ -117,7 +120,7 @@ final class CallSequence: Sendable {
                         }
                     }
                 }
-                group.addTask { try? await Task.sleep(for: request.timeout) }
+                group.addTask { try? await Task.sleep(for: timeout) }
                 await group.next()
                 group.cancelAll()
             }

@@ -36,6 +36,7 @@ struct ServeCommand: AsyncParsableCommand {
     var ping: Seconds?
 
     @Option(
+        parsing: .unconditional,
         help: ArgumentHelp(
             "The first line: %h is the host, %p the port, %% a percent sign. (default: listening on HOST:PORT)",
             valueName: "format"
@@ -65,7 +66,7 @@ struct ServeCommand: AsyncParsableCommand {
         )
         do {
             try await server.start()
-        } catch let error as SocketError {
+        } catch {
             StandardError.line("error: \(error)")
             throw ExitCode.failure
         }

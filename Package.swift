@@ -90,6 +90,7 @@ let package = Package(
             name: "TestSupport",
             dependencies: [
                 "HHSocket",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
@@ -127,10 +128,20 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketCLI",
+                "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ]
+        ),
+        // Programs in other languages, with the executable.
+        .testTarget(
+            name: "InteropTests",
+            dependencies: [
+                "HHSocketCLI",
+                "TestSupport",
+            ],
+            path: "Tests/Interop"
         ),
     ],
     swiftLanguageModes: [.v6]

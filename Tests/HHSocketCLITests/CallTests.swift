@@ -1,6 +1,7 @@
 import Foundation
 import HHSocket
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocketCLI
@@ -231,7 +232,7 @@ import Testing
     @Test func readerThatLeavesEndsItQuietly() async throws {
         try await withServe { address, _ in
             let script = """
-                "\(Command.executable.path)" call \(address) --type 1000 --body xxxxxxxxxx --repeat 1000000 --in-flight 100 \
+                "\(Command.hhsocket.path)" call \(address) --type 1000 --body xxxxxxxxxx --repeat 1000000 --in-flight 100 \
                 | head -c 5
                 """
             let shell = Process()

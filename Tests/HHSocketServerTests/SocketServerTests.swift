@@ -45,7 +45,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     Frame(type: type, serial: serial, status: status, payload: ByteBuffer(string: body))
 }
 
-@Suite(.timeLimit(.minutes(3))) struct SocketServerAnswerTests {
+@Suite(.timeLimit(.minutes(5))) struct SocketServerAnswerTests {
     @Test func answersByteForByteAsTheProtocolSays() async throws {
         try await withServer(.init(), makeRouter()) { server in
             let client = try await RawClient.connect(to: server.address)
@@ -268,7 +268,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     #endif
 }
 
-@Suite(.timeLimit(.minutes(3))) struct SocketServerControlTests {
+@Suite(.timeLimit(.minutes(5))) struct SocketServerControlTests {
     @Test func heartbeatsAreAnswered() async throws {
         try await withServer(.init(), makeRouter()) { server in
             let client = try await RawClient.connect(to: server.address)
@@ -432,7 +432,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     }
 }
 
-@Suite(.timeLimit(.minutes(3))) struct SocketServerFlowTests {
+@Suite(.timeLimit(.minutes(5))) struct SocketServerFlowTests {
     @Test func clientThatDoesNotReadIsNotReadFrom() async throws {
         let calls = Counter()
         let body = ByteBuffer(repeating: 1, count: 1 << 20)
@@ -513,7 +513,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     }
 }
 
-@Suite(.timeLimit(.minutes(3))) struct SocketServerLifeTests {
+@Suite(.timeLimit(.minutes(5))) struct SocketServerLifeTests {
     @Test func shutdownFinishesWhatIsInFlightAndRefusesTheRest() async throws {
         let started = Signal()
         let release = Signal()

@@ -30,7 +30,10 @@ import Testing
         try bytes.write(to: file)
         defer { try? FileManager.default.removeItem(at: file) }
         try await withServe { address, _ in
-            let fromStdin = try await Command.run(["call", address, "--type", "1000", "--body-file", "-"], input: bytes)
+            let fromStdin = try await Command.run(
+                ["call", address, "--type", "1000", "--body-file", "-"],
+                input: bytes
+            )
             #expect(fromStdin.exitCode == 0)
             #expect(fromStdin.output == bytes)
             let fromFile = try await Command.run(["call", address, "--type", "1000", "--body-file", file.path])

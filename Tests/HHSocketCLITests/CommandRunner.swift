@@ -42,8 +42,7 @@ final class Command: Sendable {
         var exitCode: Int32?
     }
 
-    // Proof of `nonisolated(unsafe)`: used by `init`, and later to read the process's number alone, which stays.
-    private nonisolated(unsafe) let process: Process
+    private let process: Process
     private let state: NIOLockedValueBox<State>
 
     /// The executable, which SwiftPM puts beside the tests.
@@ -76,10 +75,14 @@ final class Command: Sendable {
         self.process = process
         self.state = state
         // Threads of their own: the tests' few may all be waiting for what is read here.
-        Self.drain(stdout.fileHandleForReading) { data in state.withLockedValue { $0.output += data } } end: {
+        Self.drain(stdout.fileHandleForReading) { data in
+            state.withLockedValue { $0.output += data }
+        } end: {
             state.withLockedValue { $0.openPipes -= 1 }
         }
-        Self.drain(stderr.fileHandleForReading) { data in state.withLockedValue { $0.errors += data } } end: {
+        Self.drain(stderr.fileHandleForReading) { data in
+            state.withLockedValue { $0.errors += data }
+        } end: {
             state.withLockedValue { $0.openPipes -= 1 }
         }
         let writing = stdin.fileHandleForWriting
@@ -95,7 +98,7 @@ final class Command: Sendable {
         end: @escaping @Sendable () -> Void
     ) {
         Thread.detachNewThread {
-            while let data = try? handle.read(upToCount: 1 << 16), !data.isEmpty { take(data) }
+            while case let data = handle.availableData, !data.isEmpty { take(data) }
             end()
         }
     }

@@ -6,6 +6,14 @@ import Testing
 
 @testable import HHSocketCLI
 
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
 @Suite(.timeLimit(.minutes(3))) struct ServeTests {
     @Test func firstLineNamesTheAddress() async throws {
         try await withServe { address, server in
@@ -24,7 +32,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ("%h:%p", "::1:7000"), ("%%h", "%h"), ("%", "%"), ("a%", "a%"), ("%p%p", "70007000"), ("%q%h", "%q::1"), ("", ""),
+        ("%h:%p", "::1:7000"), ("%%h", "%h"), ("%", "%"), ("a%", "a%"), ("%p%p", "70007000"), ("%q%h", "%q::1"),
+        ("", ""),
     ])
     func announcement(format: String, line: String) {
         #expect(ServeCommand.announcement(format, Endpoint(host: "::1", port: 7000)) == line)
@@ -32,21 +41,21 @@ import Testing
 
     @Test func builtInTypes() async throws {
         try await withServe { address, _ in
-            func call(_ type: String, _ body: String) async throws -> (Int32, String) {
+            func expect(_ type: String, _ body: String, _ answer: String) async throws {
                 let outcome = try await Command.run(["call", address, "--type", type, "--body", body])
-                return (outcome.exitCode, outcome.text)
+                #expect(outcome.exitCode == 0)
+                #expect(outcome.text == answer)
             }
-            #expect(try await call("1000", "echo this") == (0, "echo this"))
-            #expect(try await call("1001", "5") == (0, "5"))
-            #expect(try await call("1002", "200") == (0, ""))
-            #expect(
-                try await call("1003", "abc")
-                    == (0, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
-            )
+            try await expect("1000", "echo this", "echo this")
+            try await expect("1001", "5", "5")
+            try await expect("1002", "200", "")
+            try await expect("1003", "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
         }
     }
 
-    @Test(arguments: [("1001", "x"), ("1001", ""), ("1001", "-1"), ("1001", " 5"), ("1002", "4294967296"), ("1002", "")])
+    @Test(arguments: [
+        ("1001", "x"), ("1001", ""), ("1001", "-1"), ("1001", " 5"), ("1002", "4294967296"), ("1002", ""),
+    ])
     func unreadablePayloadIsIllegalFormat(type: String, body: String) async throws {
         try await withServe { address, _ in
             let outcome = try await Command.run(["call", address, "--type", type, "--body", body])
@@ -62,73 +71,61 @@ import Testing
         #expect(BuiltIn.decimal(ByteBuffer(string: "1e3"), limit: 100) == nil)
     }
 
-    @Test func signalLetsARequestInFlightFinish() async throws {
+    /// A server in whose hands a request is.
+    private func serverWithARequestInFlight(sleeping: String) async throws -> (String, Command, RawConnection) {
         let server = try Command(["serve", "--port", "0"])
-        let address = try #require(try await server.lines().first?.split(separator: " ").last)
-        let call = try Command(["call", "\(address)", "--type", "1001", "--body", "700", "--json"])
-        // Another client's answer comes after the first one's request was taken, since it is asked later.
-        try await connections(to: "\(address)", atLeast: 1)
-        server.signal(SIGTERM)
-        let ended = try await server.outcome()
-        let answered = try await call.outcome()
-        #expect(ended.exitCode == 0)
-        #expect(ended.errors == "")
-        #expect(answered.exitCode == 0)
+        let address = try #require(try await server.lines().first?.split(separator: " ").last.map(String.init))
+        let client = try await RawConnection(to: address)
+        try await client.begin(1001, 50, sleeping)
+        return (address, server, client)
     }
 
-    /// Returns when so many connections to `address` are established, and their requests are likely to be in.
-    private func connections(to address: String, atLeast count: Int) async throws {
-        // Twenty calls, one after the other: the other client's request was sent in the meantime.
-        let outcome = try await Command.run(["call", address, "--type", "1000", "--repeat", "20"])
+    @Test func signalLetsARequestInFlightFinish() async throws {
+        let (_, server, client) = try await self.serverWithARequestInFlight(sleeping: "500")
+        server.signal(SIGTERM)
+        let answer = try await client.bytes(23)
+        #expect(answer.prefix(16) == [0, 0, 3, 0xE9, 0, 0, 0, 50, 0, 0, 0, 200, 0, 0, 0, 3])
+        #expect(answer.dropFirst(16).prefix(3) == [0x35, 0x30, 0x30])
+        let outcome = try await server.outcome()
         #expect(outcome.exitCode == 0)
+        #expect(outcome.lines.count == 1)
+        #expect(outcome.errors == "")
     }
 
     @Test func drainsForFiveSecondsAtMost() async throws {
-        let server = try Command(["serve", "--port", "0"])
-        let address = try #require(try await server.lines().first?.split(separator: " ").last)
-        let call = try Command(["call", "\(address)", "--type", "1001", "--body", "60000", "--timeout", "60"])
-        try await connections(to: "\(address)", atLeast: 1)
+        let (_, server, _) = try await self.serverWithARequestInFlight(sleeping: "60000")
         let start = ContinuousClock.now
         server.signal(SIGTERM)
         #expect(try await server.outcome().exitCode == 0)
-        #expect(ContinuousClock.now - start < .seconds(15))
-        let outcome = try await call.outcome()
-        #expect(outcome.exitCode == 1)
-        #expect(outcome.errors.hasPrefix("error: connectionLost: "))
+        let duration = ContinuousClock.now - start
+        #expect(duration >= .seconds(4.9))
+        #expect(duration < .seconds(15))
     }
 
     @Test func secondSignalEndsAtOnce() async throws {
-        let server = try Command(["serve", "--port", "0"])
-        let address = try #require(try await server.lines().first?.split(separator: " ").last)
-        let call = try Command(["call", "\(address)", "--type", "1001", "--body", "60000", "--timeout", "60"])
-        try await connections(to: "\(address)", atLeast: 1)
+        let (address, server, client) = try await self.serverWithARequestInFlight(sleeping: "60000")
         let start = ContinuousClock.now
         server.signal(SIGTERM)
-        // It has stopped accepting: the signal was taken.
-        _ = try await value {
-            try await Command.run(["call", "\(address)", "--type", "1000"]).exitCode == 1 ? true : nil
-        }
+        // The first one was taken: nothing is accepted any more.
+        _ = try await value { (try? await RawConnection(to: address)).map { _ in nil } ?? true }
         server.signal(SIGINT)
         #expect(try await server.outcome().exitCode == 0)
         #expect(ContinuousClock.now - start < .seconds(4.5))
-        _ = try await call.outcome()
+        #expect(try await client.bytes(1, within: .zero) == [])
     }
 
     @Test func pingsOnlyWhenAskedTo() async throws {
-        func pings(_ arguments: [String]) async throws -> [UInt8] {
+        let ping: [UInt8] = [0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+        func received(_ arguments: [String]) async throws -> [UInt8] {
             try await withServe(arguments) { address, _ in
-                let endpoint = try #require(Endpoint(address))
-                return try await RawConnection.bytes(from: endpoint, sending: heartbeat, count: 20 + 20, patience: 1)
+                let client = try await RawConnection(to: address)
+                try await client.send(RawConnection.heartbeat)
+                return try await client.bytes(40, within: arguments.isEmpty ? .seconds(1) : .seconds(30))
             }
         }
-        let answer: [UInt8] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 200, 0, 0, 0, 0, 0, 0, 0, 1]
-        let ping: [UInt8] = [0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
-        #expect(try await pings([]) == answer)
-        #expect(try await pings(["--ping", "0.05"]) == answer + ping)
+        #expect(try await received([]) == RawConnection.heartbeatAnswer)
+        #expect(try await received(["--ping", "0.5"]) == RawConnection.heartbeatAnswer + ping)
     }
-
-    /// A client's heartbeat.
-    private let heartbeat: [UInt8] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
 
     @Test func takenPortIsAnErrorThatNamesIt() async throws {
         try await withServe { address, _ in
@@ -142,7 +139,8 @@ import Testing
     }
 
     @Test(arguments: [
-        ["serve", "--port", "65536"], ["serve", "--port", "-1"], ["serve", "--port", "x"], ["serve", "--push", "15:text"],
+        ["serve", "--port", "65536"], ["serve", "--port", "-1"], ["serve", "--port", "x"],
+        ["serve", "--push", "15:text"],
         ["serve", "--push", "text"], ["serve", "--push-every", "1"], ["serve", "--ping", "0"], ["serve", "more"],
         ["serve", "--push", "2001:x", "--push-every", "-1"], ["unknown"], ["call"], ["listen"],
     ])

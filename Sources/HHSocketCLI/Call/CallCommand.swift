@@ -21,10 +21,14 @@ struct CallCommand: AsyncParsableCommand {
     @Option(help: "The request's type: 16 to 536870911.")
     var type: ApplicationType
 
-    @Option(help: ArgumentHelp("The payload. Without it and --body-file the payload is empty.", valueName: "text"))
+    // Unconditional: a payload may begin with a dash.
+    @Option(
+        parsing: .unconditional,
+        help: ArgumentHelp("The payload. Without it and --body-file the payload is empty.", valueName: "text")
+    )
     var body: String?
 
-    @Option(help: ArgumentHelp("A file with the payload; - is stdin.", valueName: "file"))
+    @Option(parsing: .unconditional, help: ArgumentHelp("A file with the payload; - is stdin.", valueName: "file"))
     var bodyFile: String?
 
     @Option(help: ArgumentHelp("How long each call may take. (default: 8)", valueName: "seconds"))

@@ -36,6 +36,7 @@ struct ServeCommand: AsyncParsableCommand {
     var ping: Seconds?
 
     @Option(
+        parsing: .unconditional,
         help: ArgumentHelp(
             "The first line: %h is the host, %p the port, %% a percent sign. (default: listening on HOST:PORT)",
             valueName: "format"

@@ -129,7 +129,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     private static func hex(_ bytes: [UInt8]) -> String {
         let digits = Array("0123456789ABCDEF".utf8)
         // A long constant is told apart by its beginning.
-        let text = String(decoding: bytes.prefix(16).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
-        return bytes.count > 16 ? text + "…" : text
+        let shown = bytes.prefix(16).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
+        return String(decoding: shown, as: UTF8.self) + (bytes.count > 16 ? "…" : "")
     }
 }

@@ -96,7 +96,10 @@ extension KeyedDecodingContainer<AnyKey> {
         guard let words = try self.optional(key, as: [Word].self)?.map(\.value) else { return nil }
         guard words.count == 2, words[0] <= words[1] else {
             throw DecodingError.dataCorrupted(
-                .init(codingPath: self.codingPath, debugDescription: "\(key) is [first, last], the first not over the last")
+                .init(
+                    codingPath: self.codingPath,
+                    debugDescription: "\(key) is [first, last], the first no larger"
+                )
             )
         }
         return words[0]...words[1]

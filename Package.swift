@@ -141,7 +141,8 @@ let package = Package(
                 "HHSocketCLI",
                 "TestSupport",
             ],
-            path: "Tests/Interop"
+            path: "Tests/Interop",
+            exclude: ["peer.py"]
         ),
     ],
     swiftLanguageModes: [.v6]

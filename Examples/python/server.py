@@ -79,9 +79,12 @@ class Session:
         except (OSError, EOFError, asyncio.TimeoutError):
             pass  # The client has gone, perhaps in the middle of a frame.
         finally:
-            for task in self.in_flight.values():
-                task.cancel()
-            self.writer.close()
+            self.end()
+
+    def end(self):
+        for task in self.in_flight.values():
+            task.cancel()
+        self.writer.close()
 
     async def discard(self):
         while await self.reader.read(1 << 16):
@@ -166,7 +169,7 @@ class Server:
         if running:
             await asyncio.wait(running, timeout=GRACE)
         for session in self.sessions:
-            session.writer.close()
+            session.end()
         while self.sessions:  # Each has still to write what it has to say.
             await asyncio.sleep(0.01)
 

@@ -74,7 +74,7 @@ package final class Command: Sendable {
         process.terminationHandler = { process in
             state.withLockedValue { $0.exitCode = process.terminationStatus }
         }
-        try process.run()
+        try Self.withoutBlockedSignals { try process.run() }
         self.process = process
         self.state = state
         // Threads of their own: the tests' few may all be waiting for what is read here.
@@ -93,6 +93,17 @@ package final class Command: Sendable {
             try? writing.write(contentsOf: input)
             try? writing.close()
         }
+    }
+
+    /// A process inherits the blocked signals of the thread that starts it, and threads of the concurrency runtime block
+    /// all: it would never hear that it is to end.
+    private static func withoutBlockedSignals(_ body: () throws -> Void) rethrows {
+        var none = sigset_t()
+        var blocked = sigset_t()
+        sigemptyset(&none)
+        pthread_sigmask(SIG_SETMASK, &none, &blocked)
+        defer { pthread_sigmask(SIG_SETMASK, &blocked, nil) }
+        try body()
     }
 
     private static func drain(

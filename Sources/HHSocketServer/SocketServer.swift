@@ -72,7 +72,7 @@ public final class SocketServer: Sendable {
     /// - Throws: ``HHSocket/SocketError`` that names host and port: `bindFailed` when the address is taken, not allowed or
     ///   not this machine's, `hostNotFound` when the host name has no address, `invalidArgument` when a setting
     ///   cannot work or the server has been started before.
-    public func start() async throws {
+    public func start() async throws(SocketError) {
         try self.checkConfiguration()
         let mayStart = self.state.withLockedValue { state in
             guard case .idle = state else { return false }
@@ -273,7 +273,7 @@ public final class SocketServer: Sendable {
         Endpoint(host: self.configuration.host, port: self.configuration.port)
     }
 
-    private func checkConfiguration() throws {
+    private func checkConfiguration() throws(SocketError) {
         func fail(_ message: String) -> SocketError {
             SocketError(.invalidArgument, message: message, endpoint: self.wantedAddress)
         }

@@ -123,10 +123,11 @@ let package = Package(
             ]
         ),
         // They run the executable, which depending on it builds.
-        // Client and server together.
+        // Client and server together, and the executable with programs in other languages.
         .testTarget(
             name: "InteropTests",
             dependencies: [
+                "HHSocketCLI",
                 "HHSocketRPC",
                 "HHSocketServer",
                 "TestSupport",
@@ -134,7 +135,8 @@ let package = Package(
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
-            path: "Tests/Interop"
+            path: "Tests/Interop",
+            exclude: ["peer.py"]
         ),
         .testTarget(
             name: "HHSocketCLITests",
@@ -146,16 +148,6 @@ let package = Package(
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ]
-        ),
-        // Programs in other languages, with the executable.
-        .testTarget(
-            name: "InteropTests",
-            dependencies: [
-                "HHSocketCLI",
-                "TestSupport",
-            ],
-            path: "Tests/Interop",
-            exclude: ["peer.py"]
         ),
     ],
     swiftLanguageModes: [.v6]

@@ -245,19 +245,9 @@ import Testing
                 "\(Command.hhsocket.path)" call \(address) --type 1000 --body xxxxxxxxxx --repeat 1000000 --in-flight 100 \
                 | head -c 5
                 """
-            let shell = Process()
-            shell.executableURL = URL(fileURLWithPath: "/bin/sh")
-            shell.arguments = ["-c", script]
-            let stdout = Pipe()
-            let stderr = Pipe()
-            shell.standardOutput = stdout
-            shell.standardError = stderr
-            let (ended, continuation) = AsyncStream.makeStream(of: Void.self)
-            shell.terminationHandler = { _ in continuation.finish() }
-            try shell.run()
-            for await _ in ended {}
-            #expect(stdout.fileHandleForReading.readDataToEndOfFile() == Data("xxxxx".utf8))
-            #expect(stderr.fileHandleForReading.readDataToEndOfFile() == Data())
+            let outcome = try await Command.run(["-c", script], of: URL(fileURLWithPath: "/bin/sh"))
+            #expect(outcome.text == "xxxxx")
+            #expect(outcome.errors == "")
         }
     }
 

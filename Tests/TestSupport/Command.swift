@@ -45,7 +45,7 @@ package final class Command: Sendable {
         var exitCode: Int32?
     }
 
-    private let process: Process
+    private let process: pid_t
     private let state: NIOLockedValueBox<State>
 
     /// The executable, which SwiftPM puts beside the tests.
@@ -61,64 +61,117 @@ package final class Command: Sendable {
 
     /// Starts it.
     package init(_ arguments: [String], of executable: URL = Command.hhsocket, input: Data = Data()) throws {
-        let process = Process()
-        process.executableURL = executable
-        process.arguments = arguments
         let state = NIOLockedValueBox(State())
-        let stdin = Pipe()
-        let stdout = Pipe()
-        let stderr = Pipe()
-        process.standardInput = stdin
-        process.standardOutput = stdout
-        process.standardError = stderr
-        process.terminationHandler = { process in
-            state.withLockedValue { $0.exitCode = process.terminationStatus }
-        }
-        try Self.withoutBlockedSignals { try process.run() }
+        let (process, stdin, stdout, stderr) = try Self.spawn([executable.path] + arguments)
         self.process = process
         self.state = state
         // Threads of their own: the tests' few may all be waiting for what is read here.
-        Self.drain(stdout.fileHandleForReading) { data in
+        Self.drain(stdout) { data in
             state.withLockedValue { $0.output += data }
         } end: {
             state.withLockedValue { $0.openPipes -= 1 }
         }
-        Self.drain(stderr.fileHandleForReading) { data in
+        Self.drain(stderr) { data in
             state.withLockedValue { $0.errors += data }
         } end: {
             state.withLockedValue { $0.openPipes -= 1 }
         }
-        let writing = stdin.fileHandleForWriting
         Thread.detachNewThread {
-            try? writing.write(contentsOf: input)
-            try? writing.close()
+            input.withUnsafeBytes { bytes in
+                var rest = bytes
+                while let start = rest.baseAddress, !rest.isEmpty {
+                    let count = write(stdin, start, rest.count)
+                    guard count > 0 || errno == EINTR else { break }
+                    rest = UnsafeRawBufferPointer(rebasing: rest[max(0, count)...])
+                }
+            }
+            close(stdin)
+        }
+        Thread.detachNewThread {
+            var status: CInt = 0
+            while waitpid(process, &status, 0) == -1, errno == EINTR {}
+            // As a shell has it: of a signal it is the number and 128.
+            let exitCode = status & 0x7F == 0 ? status >> 8 & 0xFF : 128 + status & 0x7F
+            state.withLockedValue { $0.exitCode = exitCode }
         }
     }
 
-    /// A process inherits the blocked signals of the thread that starts it, and threads of the concurrency runtime block
-    /// all: it would never hear that it is to end.
-    private static func withoutBlockedSignals(_ body: () throws -> Void) rethrows {
-        var none = sigset_t()
-        var blocked = sigset_t()
-        sigemptyset(&none)
-        pthread_sigmask(SIG_SETMASK, &none, &blocked)
-        defer { pthread_sigmask(SIG_SETMASK, &blocked, nil) }
-        try body()
+    /// Not Foundation's `Process`: its child inherits the blocked signals of the thread that starts it, which may be all of
+    /// them, so that it would never hear that it is to end; and with more than a thousand descriptors open, as tests may
+    /// have, it reads beyond a buffer.
+    private static func spawn(
+        _ arguments: [String]
+    ) throws -> (process: pid_t, stdin: CInt, stdout: CInt, stderr: CInt) {
+        ignoreBrokenPipes()
+        var pipes: [[CInt]] = []
+        for _ in 0..<3 {
+            var ends: [CInt] = [-1, -1]
+            guard pipe(&ends) == 0 else { throw Unexpected(description: "no pipe: \(errno)") }
+            pipes.append(ends)
+        }
+        #if canImport(Darwin)
+        var actions: posix_spawn_file_actions_t?
+        var attributes: posix_spawnattr_t?
+        #else
+        var actions = posix_spawn_file_actions_t()
+        var attributes = posix_spawnattr_t()
+        #endif
+        posix_spawn_file_actions_init(&actions)
+        defer { posix_spawn_file_actions_destroy(&actions) }
+        posix_spawn_file_actions_adddup2(&actions, pipes[0][0], STDIN_FILENO)
+        posix_spawn_file_actions_adddup2(&actions, pipes[1][1], STDOUT_FILENO)
+        posix_spawn_file_actions_adddup2(&actions, pipes[2][1], STDERR_FILENO)
+        // The sockets of other tests are not for it: a port that is closed here would still be open there.
+        #if !canImport(Darwin)
+        for descriptor in STDERR_FILENO + 1..<min(getdtablesize(), 1 << 14) {
+            posix_spawn_file_actions_addclose(&actions, descriptor)
+        }
+        #endif
+        posix_spawnattr_init(&attributes)
+        defer { posix_spawnattr_destroy(&attributes) }
+        var signals = sigset_t()
+        sigemptyset(&signals)
+        posix_spawnattr_setsigmask(&attributes, &signals)
+        for number in [SIGPIPE, SIGINT, SIGTERM] { sigaddset(&signals, number) }
+        posix_spawnattr_setsigdefault(&attributes, &signals)
+        #if canImport(Darwin)
+        let flags = CInt(POSIX_SPAWN_SETSIGMASK) | CInt(POSIX_SPAWN_SETSIGDEF) | CInt(POSIX_SPAWN_CLOEXEC_DEFAULT)
+        #else
+        let flags = CInt(POSIX_SPAWN_SETSIGMASK) | CInt(POSIX_SPAWN_SETSIGDEF)
+        #endif
+        posix_spawnattr_setflags(&attributes, Int16(flags))
+
+        var process = pid_t()
+        var argv = arguments.map { strdup($0) } + [nil]
+        var environment = ProcessInfo.processInfo.environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
+        defer { for text in argv + environment { free(text) } }
+        let result = posix_spawn(&process, arguments[0], &actions, &attributes, &argv, &environment)
+        for end in [pipes[0][0], pipes[1][1], pipes[2][1]] { close(end) }
+        guard result == 0 else {
+            for end in [pipes[0][1], pipes[1][0], pipes[2][0]] { close(end) }
+            throw Unexpected(description: "\(arguments[0]) cannot be run: error \(result)")
+        }
+        return (process, pipes[0][1], pipes[1][0], pipes[2][0])
     }
 
     private static func drain(
-        _ handle: FileHandle,
+        _ descriptor: CInt,
         _ take: @escaping @Sendable (Data) -> Void,
         end: @escaping @Sendable () -> Void
     ) {
         Thread.detachNewThread {
-            while case let data = handle.availableData, !data.isEmpty { take(data) }
+            var buffer = [UInt8](repeating: 0, count: 1 << 16)
+            while true {
+                let count = read(descriptor, &buffer, buffer.count)
+                if count > 0 { take(Data(buffer[..<count])) } else if count == 0 || errno != EINTR { break }
+            }
+            close(descriptor)
             end()
         }
     }
 
     deinit {
-        if self.process.isRunning { kill(self.process.processIdentifier, SIGKILL) }
+        self.signal(SIGKILL)
     }
 
     /// What it has printed so far.
@@ -126,7 +179,8 @@ package final class Command: Sendable {
     package var errors: String { self.state.withLockedValue { String(decoding: $0.errors, as: UTF8.self) } }
 
     package func signal(_ number: CInt) {
-        kill(self.process.processIdentifier, number)
+        // Not once it has been waited for: the number may be another's by then.
+        self.state.withLockedValue { if $0.exitCode == nil { kill(self.process, number) } }
     }
 
     /// Returns when it has ended.
@@ -166,6 +220,10 @@ package final class Command: Sendable {
             return lines.count >= count ? lines.prefix(count).map(String.init) : nil
         }
     }
+}
+
+private func ignoreBrokenPipes() {
+    signal(SIGPIPE, SIG_IGN)
 }
 
 /// Asks until there is a value.

@@ -123,7 +123,10 @@ package final class Command: Sendable {
         posix_spawn_file_actions_adddup2(&actions, pipes[2][1], STDERR_FILENO)
         // The sockets of other tests are not for it: a port that is closed here would still be open there.
         #if !canImport(Darwin)
-        for descriptor in STDERR_FILENO + 1..<min(getdtablesize(), 1 << 14) {
+        let descriptors = STDERR_FILENO + 1..<min(getdtablesize(), 1 << 16)
+        let highest = descriptors.last { fcntl($0, F_GETFD) != -1 } ?? STDERR_FILENO
+        // Some more, for those that are opened in this moment.
+        for descriptor in descriptors.prefix(while: { $0 < highest + 64 }) {
             posix_spawn_file_actions_addclose(&actions, descriptor)
         }
         #endif

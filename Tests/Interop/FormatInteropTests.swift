@@ -75,6 +75,7 @@ import Testing
         let address = try #require(server.address)
         var clientConfiguration = SocketClient.Configuration(servers: [address])
         clientConfiguration.socket.wireFormat = format
+        clientConfiguration.timeout = patience
         configureClient(&clientConfiguration)
         let client = SocketClient(configuration: clientConfiguration)
         client.connect()
@@ -117,9 +118,11 @@ import Testing
     @Test(arguments: formats)
     func anErrorIsToldWhereThereIsAStatusAndNeverPassesForSuccess(format: WireFormat) async throws {
         try await self.withPair(format) { client, server in
-            let request = SocketRequest(type: Self.fail, body: "why", timeout: .milliseconds(300))
+            // Where there will be no answer, waiting for it need not take long.
+            let timeout: Duration = format.hasStatus ? patience : .milliseconds(300)
+            let request = SocketRequest(type: Self.fail, body: "why", timeout: timeout)
             let error = await #expect(throws: SocketError.self) { try await client.data(for: request) }
-            let unknown = SocketRequest(type: 999, timeout: .milliseconds(300))
+            let unknown = SocketRequest(type: 999, timeout: timeout)
             let other = await #expect(throws: SocketError.self) { try await client.data(for: unknown) }
             if format.hasStatus {
                 #expect(error?.code == .noPermission)
@@ -176,7 +179,7 @@ import Testing
         try await self.withPair(
             format,
             configureClient: {
-                $0.socket.heartbeat = HeartbeatPolicy(interval: .milliseconds(20), replyTimeout: .milliseconds(2_000))
+                $0.socket.heartbeat = HeartbeatPolicy(interval: .milliseconds(20), replyTimeout: .seconds(60))
             }
         ) { client, server in
             let watcher = Task { for await event in client.events { seen.yield(event) } }
@@ -199,7 +202,7 @@ import Testing
 
     @Test(arguments: formats)
     func theServerPingsWhereItShould(format: WireFormat) async throws {
-        let policy = HeartbeatPolicy(interval: .milliseconds(20), replyTimeout: .milliseconds(2_000))
+        let policy = HeartbeatPolicy(interval: .milliseconds(20), replyTimeout: .seconds(60))
         guard format.serverPing != nil else {
             let server = SocketServer(configuration: .init(wireFormat: format, heartbeat: policy), router: Self.router)
             let error = await #expect(throws: SocketError.self) { try await server.start() }

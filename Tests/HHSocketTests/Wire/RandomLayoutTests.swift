@@ -40,16 +40,16 @@ import Testing
         )
     }
 
-    @Test(arguments: 0..<8)
+    @Test(arguments: 0..<20)
     func whatIsEncodedIsDecodedAtEverySplit(part: Int) throws {
-        for seed in UInt64(part * 25)..<UInt64(part * 25 + 25) {
+        for seed in UInt64(part * 10)..<UInt64(part * 10 + 10) {
             var random = SeededGenerator(seed: 1_000 + seed)
             let layout = Self.randomLayout(&random)
             let format = try WireFormat(layout)
             #expect(try WireFormat(json: format.json.utf8) == format)
             for direction in [FrameDirection.request, .response] {
                 let frames = randomFrames(
-                    payloadLengths: [0, Int.random(in: 0...40, using: &random), 5],
+                    payloadLengths: [0, Int.random(in: 0...20, using: &random), 3],
                     direction: direction,
                     seed: seed,
                     format: format
@@ -64,6 +64,8 @@ import Testing
                 for setup in DecoderSetup.all(format, direction) {
                     #expect(setup.decode([stream[...]]) == expected, "seed \(seed)")
                     #expect(setup.decodeOneByOne(stream) == expected, "seed \(seed)")
+                    // The others differ in what is copied alone.
+                    guard setup.copyLimit == FrameDecoder.defaultCopyLimit else { continue }
                     for cut in 0...stream.count {
                         let decoded = setup.decode([stream[..<cut], stream[cut...]])
                         guard decoded != expected else { continue }

@@ -34,9 +34,10 @@ struct FrameInspector {
             self.offset = offset
             self.corruptFrames = corruptFrames
         }
+        let (direction, hasChecksum) = (self.direction, self.format.layout.checksum != nil)
         do throws(FrameError) {
             try self.decoder.decode(bytes) { frame in
-                print(self.line(for: frame, at: offset))
+                print(Self.line(for: frame, direction, hasChecksum: hasChecksum, at: offset))
                 offset += frame.frameLength
                 if frame.mismatch != nil { corruptFrames += 1 }
             }
@@ -49,20 +50,27 @@ struct FrameInspector {
     func finish() throws(Nonsense) {
         let rest = self.decoder.bufferedBytes
         guard rest == 0 else {
-            throw Nonsense(offset: self.offset, reason: "the stream ends in the middle of a frame, \(rest) bytes into it")
+            throw Nonsense(
+                offset: self.offset,
+                reason: "the stream ends in the middle of a frame, \(rest) bytes into it"
+            )
         }
     }
 
-    private func line(for frame: FrameDecoder.View, at offset: Int) -> String {
-        let status = self.direction == .response ? "\(frame.status)" : "-"
+    private static func line(
+        for frame: FrameDecoder.View,
+        _ direction: FrameDirection,
+        hasChecksum: Bool,
+        at offset: Int
+    ) -> String {
+        let status = direction == .response ? "\(frame.status)" : "-"
         let checksum =
-            switch (self.format.layout.checksum, frame.mismatch) {
-            case (nil, _): "none"
-            case (_, nil): "right"
-            case (_, let mismatch?): "wrong (received \(mismatch.received), computed \(mismatch.computed))"
+            switch frame.mismatch {
+            case let mismatch?: "wrong (received \(mismatch.received), computed \(mismatch.computed))"
+            case nil: hasChecksum ? "right" : "none"
             }
         return """
-            \(self.direction)  offset \(offset)  type \(frame.type)  serial \(frame.serial)  status \(status)  \
+            \(direction)  offset \(offset)  type \(frame.type)  serial \(frame.serial)  status \(status)  \
             length \(frame.payload.count)  checksum \(checksum)
 
             """

@@ -27,7 +27,10 @@ import Testing
                 requests.append(request)
                 if requests.count == count { break }
             }
-            for request in requests.shuffled() { try await connection.send(request.echo) }
+            let answers = requests.shuffled().map(\.echo)
+            for start in stride(from: 0, to: count, by: 500) {
+                try await connection.send(Array(answers[start..<min(start + 500, count)]))
+            }
             for try await _ in connection.requests {}
         }
         let client = SocketClient.connecting(to: server.endpoint)
@@ -37,7 +40,7 @@ import Testing
             await withCheckedContinuation { continuation in
                 for number in 0..<count {
                     let body = "call \(number)"
-                    client.dispatch(SocketRequest(type: 101, body: body, timeout: .seconds(60))) { result in
+                    client.dispatch(SocketRequest(type: 101, body: body, timeout: patience)) { result in
                         if (try? result.get().string) != body { wrong.withLockedValue { $0 += 1 } }
                         let number = completed.withLockedValue { completed in
                             completed += 1
@@ -438,7 +441,7 @@ import Testing
         guard case .disconnected(let error) = event else { return }
         #expect(error.code == .connectionLost)
         #expect(error.message.contains("heartbeat"))
-        for _ in 0..<2 { #expect(try await first(of: pings, "a ping") == 0) }
+        #expect(try await first(of: pings, "a ping") == 0)
         _ = try await first(of: pings, "a ping on a new connection") { $0 > 0 }
     }
 

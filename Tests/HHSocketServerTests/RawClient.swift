@@ -124,7 +124,7 @@ final class RawClient: Sendable {
         try await self.channel.setOption(.autoRead, value: true).get()
     }
 
-    func output(within time: TimeAmount = .seconds(20)) async throws -> FrameDecoder.Output {
+    func output(within time: TimeAmount = .seconds(120)) async throws -> FrameDecoder.Output {
         let inbox = self.inbox
         guard let output = try await self.channel.eventLoop.flatSubmit({ inbox.value.next(within: time) }).get() else {
             throw Ended()
@@ -133,7 +133,7 @@ final class RawClient: Sendable {
     }
 
     /// The next frame; its checksum was right.
-    func frame(within time: TimeAmount = .seconds(20)) async throws -> Frame {
+    func frame(within time: TimeAmount = .seconds(120)) async throws -> Frame {
         guard case .frame(let frame) = try await self.output(within: time) else { throw Ended() }
         return frame
     }
@@ -145,7 +145,7 @@ final class RawClient: Sendable {
     }
 
     /// Returns when the server has closed its direction.
-    func ended(within time: TimeAmount = .seconds(20)) async throws {
+    func ended(within time: TimeAmount = .seconds(120)) async throws {
         let inbox = self.inbox
         try await self.channel.eventLoop.flatSubmit { inbox.value.ended(within: time) }.get()
     }
@@ -191,7 +191,7 @@ final class Signal: Sendable {
 
     func fire() { self.continuation.finish() }
 
-    func wait(within time: Duration = .seconds(20)) async throws {
+    func wait(within time: Duration = .seconds(120)) async throws {
         try await withThrowingTaskGroup { group in
             group.addTask { for await _ in self.stream {} }
             group.addTask {
@@ -220,7 +220,7 @@ final class Counter: Sendable {
 }
 
 /// Returns once `condition` holds.
-func until(within time: Duration = .seconds(20), _ condition: @Sendable () async throws -> Bool) async throws {
+func until(within time: Duration = .seconds(120), _ condition: @Sendable () async throws -> Bool) async throws {
     let deadline = ContinuousClock.now + time
     while try await !condition() {
         guard ContinuousClock.now < deadline else { throw RawClient.TimedOut() }

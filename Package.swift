@@ -17,6 +17,7 @@ let package = Package(
         .library(name: "HHSocket", targets: ["HHSocket"]),
         .library(name: "HHSocketRPC", targets: ["HHSocketRPC"]),
         .library(name: "HHSocketServer", targets: ["HHSocketServer"]),
+        .library(name: "HHSocketTesting", targets: ["HHSocketTesting"]),
         // Not called `hhsocket`: beside the module HHSocket its build folder would clash on file systems that ignore
         // case. `make install` installs it under that name.
         .executable(name: "hhsocket-cli", targets: ["HHSocketCLI"]),
@@ -67,6 +68,17 @@ let package = Package(
             name: "HHSocketServer",
             dependencies: [
                 "HHSocket",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
+        // Floor 4 too: peers that do what a test tells them.
+        .target(
+            name: "HHSocketTesting",
+            dependencies: [
+                "HHSocket",
+                .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),

@@ -1,0 +1,159 @@
+import HHSocket
+import NIOCore
+
+extension HostileClient {
+    /// A whole attack on a server, the same each time it is run. Cases may be added.
+    ///
+    /// ```swift
+    /// @Test(arguments: HostileClient.Attack.allCases)
+    /// func honestClientsAreUnharmed(attack: HostileClient.Attack) async throws {
+    ///     let attackers = try await attack.run(against: endpoint, type: 101)
+    ///     // The attackers are still connected: look at the server, make honest calls …
+    ///     _ = attackers
+    /// }
+    /// ```
+    public enum Attack: String, CaseIterable, Sendable, CustomStringConvertible {
+        /// Frames that end in the header or in the payload, and then nothing.
+        case halfFrames
+        /// A header that comes byte by byte and is never finished.
+        case slowHeader
+        /// A payload of which byte after byte comes, and most never.
+        case slowBody
+        /// Headers that announce up to 4 GiB.
+        case wildLengths
+        /// Requests with wrong checksums, one after the other.
+        case checksumFlood
+        /// Requests, faster than they can be answered, whose answers are not waited for.
+        case callFlood
+        /// Requests with bodies of 64 KiB, whose answers are never read, for as long as the server takes any.
+        case neverReads
+        /// Connections on which nothing happens.
+        case connectFlood
+        /// Connections that are reset in the middle of a frame.
+        case resetFlood
+        /// Requests of types that nobody handles: unused, reserved, and with flag bits set.
+        case unknownTypes
+        /// Requests with serials from 0 to 49.
+        case reservedSerials
+        /// Requests with one and the same serial.
+        case duplicateSerials
+        /// Cancels for requests that were never sent, and for such as have been answered.
+        case unknownCancels
+        /// The end of the client's direction in the middle of a frame.
+        case halfCloseInMidFrame
+        /// Random bytes.
+        case garbage
+
+        public var description: String { self.rawValue }
+
+        /// Runs the attack and returns when it is at its height.
+        ///
+        /// - Parameters:
+        ///   - endpoint: The server.
+        ///   - type: A type that the server handles, and best one whose answer is as large as the request.
+        ///   - strength: Multiplies the number of connections or frames: 1, the default, takes a second or so.
+        ///   - seed: For what is drawn at random; 0 by default.
+        /// - Returns: The attackers. Those the server did not close are still connected, as long as they are kept.
+        /// - Throws: NIO's error when one cannot connect.
+        public func run(
+            against endpoint: Endpoint,
+            type: UInt32,
+            strength: Int = 1,
+            seed: UInt64 = 0
+        ) async throws -> [HostileClient] {
+            let strength = max(1, strength)
+            // Long enough for a server that is slow, short enough for a test of one that rightly takes no more.
+            let patience = Duration.seconds(2)
+            let serials = 1_000..<(1_000 + 20_000 * UInt32(clamping: strength))
+            let large = ByteBuffer(repeating: 0x61, count: 64 << 10)
+            switch self {
+            case .halfFrames:
+                return try await self.each(of: Array(1...28), endpoint) { bytes in
+                    .request(type, serial: 50, "half a frame").cut(after: bytes)
+                }
+            case .slowHeader:
+                return try await self.each(of: Array(1...(20 * strength)), endpoint) { _ in
+                    .request(type, serial: 50, "never").cut(after: 11).dribbled()
+                }
+            case .slowBody:
+                return try await self.each(of: Array(1...(20 * strength)), endpoint) { _ in
+                    .request(type, serial: 50, ByteBuffer(repeating: 0x61, count: 200))
+                        .announcing(length: 1 << 20).cut(after: 200).dribbled()
+                }
+            case .wildLengths:
+                let lengths: [UInt32] = [.max, .max - 3, .max - 15, 1 << 31, (1 << 31) - 1, 1 << 30]
+                return try await self.each(of: lengths, endpoint) { length in
+                    .request(type, serial: 50, large).announcing(length: length)
+                }
+            case .checksumFlood:
+                return try await self.each(of: [0], endpoint) { _ in
+                    .requests(type, serials: serials, ByteBuffer(string: "wrong")).corrupted()
+                }
+            case .callFlood:
+                return try await self.each(of: [0, 1], endpoint) { _ in
+                    .requests(type, serials: serials, ByteBuffer(string: "call"))
+                }
+            case .neverReads:
+                let act = Act.requests(type, serials: 1_000..<1_016, large)
+                var clients: [HostileClient] = []
+                for _ in 0..<4 {
+                    let client = try await HostileClient(to: endpoint, reads: false)
+                    clients.append(client)
+                    // A server that takes all of it would have to keep it.
+                    for _ in 0..<(64 * strength) where await client.perform(act, within: patience) != .done { break }
+                }
+                return clients
+            case .connectFlood:
+                return try await self.each(of: Array(1...(200 * strength)), endpoint) { _ in .raw([]) }
+            case .resetFlood:
+                return try await self.each(of: Array(1...(200 * strength)), endpoint) { number in
+                    .request(type, serial: 50, "reset").cut(after: number % 20).then(.reset)
+                }
+            case .unknownTypes:
+                let client = try await HostileClient(to: endpoint)
+                for unknown in [0x1FFF_FFFF, 15, 3, 0x2000_0000, 0x8000_0065, .max] as [UInt32] {
+                    await client.perform(.requests(unknown, serials: 50..<2_000), within: patience)
+                }
+                return [client]
+            case .reservedSerials:
+                return try await self.each(of: [0], endpoint) { _ in
+                    Act.requests(type, serials: 0..<50, ByteBuffer(string: "reserved")).times(100 * strength)
+                }
+            case .duplicateSerials:
+                return try await self.each(of: [0], endpoint) { _ in
+                    Act.request(type, serial: 50, "again").times(10_000 * strength)
+                }
+            case .unknownCancels:
+                return try await self.each(of: [0], endpoint) { _ in
+                    .glued(
+                        .requests(FrameType.cancel, serials: serials),
+                        .requests(type, serials: 50..<100),
+                        .requests(FrameType.cancel, serials: 0..<100)
+                    )
+                }
+            case .halfCloseInMidFrame:
+                return try await self.each(of: Array(1...28), endpoint) { bytes in
+                    .request(type, serial: 50, "half a frame").cut(after: bytes).then(.halfClose)
+                }
+            case .garbage:
+                return try await self.each(of: Array(0..<(20 * strength)), endpoint) { number in
+                    .garbage(100_000, seed: seed &+ UInt64(number))
+                }
+            }
+        }
+
+        private func each<Element>(
+            of elements: [Element],
+            _ endpoint: Endpoint,
+            _ act: (Element) -> Act
+        ) async throws -> [HostileClient] {
+            var clients: [HostileClient] = []
+            for element in elements {
+                let client = try await HostileClient(to: endpoint)
+                clients.append(client)
+                await client.perform(act(element), within: .seconds(2))
+            }
+            return clients
+        }
+    }
+}

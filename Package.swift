@@ -90,6 +90,8 @@ let package = Package(
             dependencies: [
                 "HHSocketRPC",
                 "HHSocketServer",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Crypto", package: "swift-crypto"),
             ]
@@ -131,7 +133,17 @@ let package = Package(
                 .product(name: "NIOPosix", package: "swift-nio"),
             ]
         ),
-        .testTarget(name: "HHSocketCLITests", dependencies: ["HHSocketCLI"]),
+        // They run the executable, which depending on it builds.
+        .testTarget(
+            name: "HHSocketCLITests",
+            dependencies: [
+                "HHSocket",
+                "HHSocketCLI",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

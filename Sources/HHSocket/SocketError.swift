@@ -127,6 +127,32 @@ public struct SocketError: Error, Sendable {
             if case .server(let status) = self.base { Status(rawValue: status) } else { nil }
         }
 
+        /// The status of answers that fail with this code; nil for what is found on this side alone.
+        public var status: Status? {
+            switch self.base {
+            case .server(let status): Status(rawValue: status)
+            case .named(let name):
+                switch name {
+                case .serverLostConnection: .serverLostConnection
+                case .illegalLength: .illegalLength
+                case .lostPacket: .lostPacket
+                case .illegalFormat: .illegalFormat
+                case .notModified: .notModified
+                case .undefinedType: .undefinedType
+                case .protobufFailed: .protobufFailed
+                case .database: .database
+                case .unknown: .unknown
+                case .noPermission: .noPermission
+                case .deadlineExceeded: .deadlineExceeded
+                case .cancelledByServer: .cancelledByServer
+                case .emptyProtobuf: .emptyProtobuf
+                case .overloaded: .overloaded
+                case .draining: .draining
+                default: nil
+                }
+            }
+        }
+
         /// The code's name, such as `timeout`; an unlisted status is its number.
         public var description: String {
             switch self.base {

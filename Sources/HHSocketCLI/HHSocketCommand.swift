@@ -11,7 +11,10 @@ struct HHSocketCommand: AsyncParsableCommand {
             """,
         subcommands: [
             ServeCommand.self,
+            CallCommand.self,
+            ListenCommand.self,
             BenchCommand.self,
+            DemoCommand.self,
         ]
     )
 }

@@ -127,7 +127,10 @@ struct ParseBench {
             try pass(&sum)
             guard sum == self.expected else {
                 throw Failure(
-                    description: "\(peer) found \(sum.frames) of \(self.expected.frames) frames, or other serials or lengths"
+                    description: """
+                        \(peer) found \(sum.frames) frames of \(self.expected.frames), or not the serials and lengths \
+                        that they were made with
+                        """
                 )
             }
         }

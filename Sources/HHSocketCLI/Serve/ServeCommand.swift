@@ -36,6 +36,7 @@ struct ServeCommand: AsyncParsableCommand {
     var ping: Seconds?
 
     @Option(
+        parsing: .unconditional,
         help: ArgumentHelp(
             "The first line: %h is the host, %p the port, %% a percent sign. (default: listening on HOST:PORT)",
             valueName: "format"
@@ -115,34 +116,5 @@ struct ServeCommand: AsyncParsableCommand {
             rest.removeFirst()
         }
         return result + rest
-    }
-}
-
-/// What `--push` pushes.
-struct PushText: ExpressibleByArgument, Sendable {
-    var type: UInt32
-    var body: ByteBuffer
-
-    init?(argument: String) {
-        guard let colon = argument.firstIndex(of: ":"),
-            let type = UInt32(argument[..<colon]), FrameType.application.contains(type)
-        else { return nil }
-        self.type = type
-        self.body = ByteBuffer(string: String(argument[argument.index(after: colon)...]))
-    }
-}
-
-/// A positive number of seconds, fractions allowed.
-struct Seconds: ExpressibleByArgument, Sendable {
-    var duration: Duration
-
-    init(_ duration: Duration) {
-        self.duration = duration
-    }
-
-    init?(argument: String) {
-        // Up to 31 years: what is beyond is a slip, and what is far beyond could not be added to the clock.
-        guard let seconds = Double(argument), seconds >= 0.001, seconds <= 1e9 else { return nil }
-        self.duration = .seconds(seconds)
     }
 }

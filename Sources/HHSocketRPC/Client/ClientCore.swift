@@ -4,10 +4,11 @@ import NIOCore
 
 /// A client's calls and pushes on the socket thread: performs what ``DispatchTable`` decides.
 final class ClientCore: FrameConsumer, @unchecked Sendable {
-    // Proof of Sendable: `socket`, `streams` and `shared` never change or are locked; every other property is touched
+    // Proof of Sendable: the constants never change or are locked; every other property is touched
     // on the socket thread alone.
     let socket: SocketCore
     let streams = EventStreams()
+    private let timeout: Duration
     private let shared = NIOLockedValueBox(Shared())
 
     private var table: DispatchTable<SocketTask>
@@ -28,6 +29,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     init(configuration: SocketClient.Configuration) {
         self.socket = SocketCore(configuration: configuration.socket)
+        self.timeout = configuration.timeout
         self.table = DispatchTable(
             maximumInFlight: configuration.maximumInFlight,
             maximumWaiting: configuration.maximumWaiting,
@@ -78,7 +80,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
             )
             return self.complete(task, .failure(error))
         }
-        let deadline = self.socket.now.advanced(clamping: TimeAmount(request.timeout))
+        let deadline = self.socket.now.advanced(clamping: TimeAmount(request.timeout ?? self.timeout))
         switch self.table.submit(task, deadline: deadline) {
         case .send(let key, let serial):
             self.send(task, key, serial)
@@ -145,7 +147,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         switch task.finish(result) {
         case nil, .nobody: break
         case .handler: self.socket.callBack(.work(task))
-        case .continuation(let continuation): continuation.resume(returning: result)
+        case .continuation(let continuation): continuation.resume()
         }
     }
 
@@ -213,7 +215,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         let cause = last.map { "; the last connect error: \($0.message)" } ?? ""
         return SocketError(
             .timeout,
-            message: "\(what) within \(request.timeout) (type \(request.type)\(serial))\(cause)",
+            message: "\(what) within \(request.timeout ?? self.timeout) (type \(request.type)\(serial))\(cause)",
             underlying: last,
             endpoint: self.socket.currentEndpoint ?? last?.endpoint,
             serial: expired.serial,

@@ -48,17 +48,21 @@ public final class SocketClient: Sendable {
     /// - Throws: ``SocketError``: what went wrong here, or the server's answer if its status is not 200.
     public func data(for request: SocketRequest) async throws(SocketError) -> SocketResponse {
         let task = self.makeTask(request, .nobody)
-        let result = await withTaskCancellationHandler {
+        await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in
                 if task.attach(continuation) {
                     task.resume()
-                } else if let result = task.result {
+                } else {
                     // Cancelled before it began.
-                    continuation.resume(returning: result)
+                    continuation.resume()
                 }
             }
         } onCancel: {
             task.cancel()
+        }
+        guard let result = task.result else {
+            assertionFailure("a task's continuation is resumed once it has its result")
+            throw ClientCore.released
         }
         return try result.get()
     }

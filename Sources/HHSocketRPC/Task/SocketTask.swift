@@ -21,7 +21,8 @@ public final class SocketTask: Sendable {
     enum Completion: Sendable {
         case nobody
         case handler(@Sendable (Result<SocketResponse, SocketError>) -> Void)
-        case continuation(CheckedContinuation<Result<SocketResponse, SocketError>, Never>)
+        /// Finds the result in the task.
+        case continuation(CheckedContinuation<Void, Never>)
     }
 
     private struct Snapshot {
@@ -105,13 +106,13 @@ public final class SocketTask: Sendable {
         guard let completion = self.finish(.failure(ClientCore.released)) else { return }
         switch completion {
         case .nobody: break
-        case .continuation(let continuation): continuation.resume(returning: .failure(ClientCore.released))
+        case .continuation(let continuation): continuation.resume()
         case .handler: self.client.callBackAfterInvalidation(self)
         }
     }
 
-    /// Sets who is told. If the task has completed already, false: the caller tells it.
-    func attach(_ continuation: CheckedContinuation<Result<SocketResponse, SocketError>, Never>) -> Bool {
+    /// Sets who is told. False if the task has completed already and nobody will be.
+    func attach(_ continuation: CheckedContinuation<Void, Never>) -> Bool {
         self.snapshot.withLockedValue { snapshot in
             guard snapshot.result == nil else { return false }
             snapshot.completion = .continuation(continuation)

@@ -9,6 +9,7 @@ extension SocketClient {
         configure: (inout SocketClient.Configuration) -> Void = { _ in }
     ) -> SocketClient {
         var configuration = SocketClient.Configuration(servers: servers)
+        configuration.timeout = patience * 2
         configuration.socket.backoff.base = .milliseconds(20)
         configure(&configuration)
         let client = SocketClient(configuration: configuration)

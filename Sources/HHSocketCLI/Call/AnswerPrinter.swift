@@ -1,0 +1,62 @@
+import HHSocket
+import HHSocketRPC
+import NIOCore
+
+/// Prints what became of calls: payloads on stdout, errors on stderr.
+struct AnswerPrinter {
+    /// The request's type.
+    var type: UInt32
+    var json: Bool
+
+    func print(_ outcome: CallOutcome) throws(StandardOutput.Closed) {
+        switch outcome.result {
+        case .success(let response):
+            try self.print(
+                response.body,
+                type: response.type,
+                serial: response.serial,
+                status: response.status,
+                server: response.endpoint,
+                outcome.duration
+            )
+        case .failure(let error):
+            StandardError.line("error: \(Self.code(of: error)): \(error.message.inOneLine)")
+            // An answer all the same, if one came.
+            guard error.delivery == .answered, let body = error.body, let status = error.code.status else { return }
+            try self.print(
+                body,
+                type: self.type,
+                serial: error.serial ?? 0,
+                status: status,
+                server: error.endpoint,
+                outcome.duration
+            )
+        }
+    }
+
+    /// A call that was made a moment after the attempt had failed says only that there is no connection; why is what an
+    /// operator needs.
+    private static func code(of error: SocketError) -> SocketError.Code {
+        guard error.code == .notConnected, let cause = error.underlying as? SocketError else { return error.code }
+        return cause.code
+    }
+
+    private func print(
+        _ body: ByteBuffer,
+        type: UInt32,
+        serial: UInt32,
+        status: Status,
+        server: Endpoint?,
+        _ duration: Duration
+    ) throws(StandardOutput.Closed) {
+        guard self.json else { return try StandardOutput.write(body) }
+        var object = JSONLine()
+        object.add("serial", serial)
+        object.add("type", type)
+        object.add("status", status.rawValue)
+        object.add("ms", duration.inMilliseconds, digits: 3)
+        object.add("server", server?.description ?? "")
+        object.addBody(body)
+        try StandardOutput.write(object.line)
+    }
+}

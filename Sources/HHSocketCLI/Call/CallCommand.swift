@@ -1,0 +1,98 @@
+import ArgumentParser
+import Foundation
+import HHSocket
+import HHSocketRPC
+import NIOCore
+
+struct CallCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "call",
+        abstract: "Make calls and print their answers' payloads.",
+        discussion: """
+            Payloads are printed byte for byte, in the order in which the answers come, and nothing is put between them. \
+            A call that fails prints `error: CODE: message` on stderr, and its answer's payload if it has one; the other \
+            calls are still made. The exit code is 0 when every answer has status 200, else 1.
+            """
+    )
+
+    @Argument(help: ServerAddresses.help)
+    var servers: ServerAddresses
+
+    @Option(help: "The request's type: 16 to 536870911.")
+    var type: ApplicationType
+
+    // Unconditional: a payload may begin with a dash.
+    @Option(
+        parsing: .unconditional,
+        help: ArgumentHelp("The payload. Without it and --body-file the payload is empty.", valueName: "text")
+    )
+    var body: String?
+
+    @Option(parsing: .unconditional, help: ArgumentHelp("A file with the payload; - is stdin.", valueName: "file"))
+    var bodyFile: String?
+
+    @Option(help: ArgumentHelp("How long each call may take. (default: 8)", valueName: "seconds"))
+    var timeout: Seconds?
+
+    @Option(name: .customLong("repeat"), help: "How many calls to make.")
+    var count = 1
+
+    @Option(help: "How many calls to have in flight at once.")
+    var inFlight = 1
+
+    @Flag(help: "Print an object a line: serial, type, status, ms, server, and body or (not UTF-8) bodyBase64.")
+    var json = false
+
+    func validate() throws {
+        guard self.body == nil || self.bodyFile == nil else {
+            throw ValidationError("--body and --body-file exclude each other.")
+        }
+        guard self.count >= 1 else { throw ValidationError("--repeat is 1 or more, not \(self.count).") }
+        guard self.inFlight >= 1 else { throw ValidationError("--in-flight is 1 or more, not \(self.inFlight).") }
+    }
+
+    private func payload() throws -> ByteBuffer {
+        guard let file = self.bodyFile else { return ByteBuffer(string: self.body ?? "") }
+        do {
+            let data =
+                if file == "-" {
+                    try FileHandle.standardInput.readToEnd() ?? Data()
+                } else {
+                    try Data(contentsOf: URL(fileURLWithPath: file))
+                }
+            return ByteBuffer(bytes: data)
+        } catch {
+            throw ValidationError("Cannot read \(file == "-" ? "stdin" : file): \(error.localizedDescription)")
+        }
+    }
+
+    func run() async throws {
+        Signals.ignoreBrokenPipes()
+        let payload = try self.payload()
+        let signals = Signals()
+        var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
+        if let timeout = self.timeout { configuration.timeout = timeout.duration }
+        configuration.maximumInFlight = max(configuration.maximumInFlight, self.inFlight)
+        configuration.maximumWaiting = max(configuration.maximumWaiting, self.inFlight)
+        let calls = CallSequence(
+            client: SocketClient(configuration: configuration),
+            request: SocketRequest(type: self.type.number, body: payload),
+            timeout: configuration.timeout,
+            count: self.count,
+            inFlight: self.inFlight
+        )
+        let interruption = Task { [stream = signals.stream] in
+            var isFirst = true
+            for await _ in stream {
+                // A second signal means it.
+                guard isFirst else { Self.exit(withError: ExitCode.failure) }
+                isFirst = false
+                calls.cancel()
+            }
+        }
+        let printer = AnswerPrinter(type: self.type.number, json: self.json)
+        let everythingIsFine = await calls.run { try printer.print($0) }
+        interruption.cancel()
+        if !everythingIsFine { throw ExitCode.failure }
+    }
+}

@@ -1,0 +1,143 @@
+import HHSocket
+import HHSocketRPC
+import NIOConcurrencyHelpers
+
+/// What became of one call.
+struct CallOutcome: Sendable {
+    var result: Result<SocketResponse, SocketError>
+    /// From its start to its end.
+    var duration: Duration
+}
+
+/// Makes the same call a number of times, so many at once, on one connection.
+final class CallSequence: Sendable {
+    private struct State {
+        var running: [Int: SocketTask] = [:]
+        var isCancelled = false
+        /// Ends the wait for a connection, if there is one.
+        var waiting: Task<Void, Never>?
+    }
+
+    private let client: SocketClient
+    private let request: SocketRequest
+    /// How long each call may take, and so how long it may wait for a connection.
+    private let timeout: Duration
+    private let count: Int
+    private let inFlight: Int
+    private let state = NIOLockedValueBox(State())
+    private let outcomes: AsyncStream<CallOutcome>
+    private let continuation: AsyncStream<CallOutcome>.Continuation
+
+    init(client: SocketClient, request: SocketRequest, timeout: Duration, count: Int, inFlight: Int) {
+        self.client = client
+        self.request = request
+        self.timeout = timeout
+        self.count = count
+        self.inFlight = inFlight
+        (self.outcomes, self.continuation) = AsyncStream.makeStream()
+    }
+
+    /// Makes the calls and hands over what became of each, in the order in which they end. Returns when the last one has
+    /// ended and the connection is closed.
+    ///
+    /// - Parameter report: Throws when it is no use going on.
+    /// - Returns: Whether every call was made and answered with status 200.
+    func run(_ report: (CallOutcome) throws -> Void) async -> Bool {
+        self.client.connect()
+        var outcomes = self.outcomes.makeAsyncIterator()
+        var started = 0
+        var ended = 0
+        var succeeded = 0
+        var nobodyListens = false
+        while true {
+            while started < self.count, started - ended < self.inFlight, await self.start() { started += 1 }
+            guard ended < started, let outcome = await outcomes.next() else { break }
+            ended += 1
+            if case .success = outcome.result { succeeded += 1 }
+            guard !nobodyListens else { continue }
+            do {
+                try report(outcome)
+            } catch {
+                nobodyListens = true
+                self.cancel()
+            }
+        }
+        // Flushes: a call given up is told to the server before the process ends.
+        await self.client.close()
+        return succeeded == self.count && !nobodyListens
+    }
+
+    /// Gives up what is in flight and starts nothing more.
+    func cancel() {
+        let (running, waiting) = self.state.withLockedValue { state in
+            state.isCancelled = true
+            return (Array(state.running.values), state.waiting)
+        }
+        waiting?.cancel()
+        for task in running { task.cancel() }
+    }
+
+    /// Starts one call. False if nothing is to be started any more.
+    private func start() async -> Bool {
+        await self.waitForConnection()
+        let clock = ContinuousClock()
+        let begin = clock.now
+        let number = NIOLockedValueBox(0)
+        let task = self.client.dataTask(with: self.request) { [state, continuation] result in
+            let duration = clock.now - begin
+            state.withLockedValue { _ = $0.running.removeValue(forKey: number.withLockedValue { $0 }) }
+            continuation.yield(CallOutcome(result: result, duration: duration))
+        }
+        number.withLockedValue { $0 = task.taskIdentifier }
+        let starts = self.state.withLockedValue { state in
+            guard !state.isCancelled else { return false }
+            state.running[task.taskIdentifier] = task
+            return true
+        }
+        if starts { task.resume() }
+        return starts
+    }
+
+    /// A call made while there is no connection fails at once. That suits an app; here each call that is asked for is
+    /// given its chance.
+    private func waitForConnection() async {
+        guard case .waiting(_, let reason) = self.client.state else { return }
+        guard !Self.isConnectFailure(reason.code) else {
+            // Nobody could be reached a moment ago. This call tries again, and reports what it finds.
+            self.client.connect()
+            return
+        }
+        // The connection was lost: wait for the reconnect, which comes after a random moment for the server's sake.
+        let events = self.client.events
+        let waiting = Task { [client, timeout] in
+            await withTaskGroup(of: Void.self) { group in
+                group.addTask {
+                    guard case .waiting = client.state else { return }
+                    for await event in events {
+                        switch event {
+                        case .disconnected, .waiting: continue
+                        default: return
+                        }
+                    }
+                }
+                group.addTask { try? await Task.sleep(for: timeout) }
+                await group.next()
+                group.cancelAll()
+            }
+        }
+        let isCancelled = self.state.withLockedValue { state in
+            state.waiting = waiting
+            return state.isCancelled
+        }
+        if isCancelled { waiting.cancel() }
+        await waiting.value
+        self.state.withLockedValue { $0.waiting = nil }
+    }
+
+    private static func isConnectFailure(_ code: SocketError.Code) -> Bool {
+        switch code {
+        case .connectionRefused, .connectTimeout, .hostNotFound, .connectFailed, .networkUnreachable: true
+        default: false
+        }
+    }
+}

@@ -1,0 +1,268 @@
+import Foundation
+import HHSocket
+import HHSocketRPC
+import HHSocketServer
+import NIOCore
+
+/// Two servers and a client in one process, over real TCP: what a user would want to see before trusting it.
+struct Demo {
+    /// A step that did not do what it says.
+    struct Failure: Error {
+        var step: String
+        var reason: String
+    }
+
+    /// Why a step failed, before it is known which one it was.
+    private struct Unexpected: Error, CustomStringConvertible {
+        var description: String
+    }
+
+    private static let news: UInt32 = 2001
+    /// Nothing here takes longer, unless the machine is stuck.
+    private static let patience = Duration.seconds(20)
+
+    private let first = SocketServer(router: BuiltIn.router)
+    private let second = SocketServer(router: BuiltIn.router)
+
+    mutating func run() async throws {
+        do {
+            try await self.steps()
+        } catch {
+            await self.stop()
+            throw error
+        }
+        await self.stop()
+    }
+
+    private func stop() async {
+        await self.first.shutdown(gracePeriod: .zero)
+        await self.second.shutdown(gracePeriod: .zero)
+    }
+
+    private func steps() async throws {
+        let (a, b) = try await self.step("servers") {
+            try await self.first.start()
+            try await self.second.start()
+            guard let a = self.first.address, let b = self.second.address else {
+                throw Unexpected(description: "a server has no address")
+            }
+            return ((a, b), "listening on \(a) and \(b)")
+        }
+        let client = SocketClient(configuration: .init(servers: [a, b]))
+        let events = client.events
+        let pushes = client.pushes(ofType: Self.news)
+
+        try await self.step("connect") {
+            client.connect()
+            let endpoint = try await Self.connected(events)
+            try Self.expect(endpoint == a, "connected to \(endpoint) instead of the first server, \(a)")
+            return ((), "to the first server")
+        }
+        try await self.step("calls") {
+            try await Self.manyCalls(client)
+            return ((), "1,000 calls, 64 at a time: each answered with its own payload")
+        }
+        let body = Self.randomBytes(3 << 20)
+        try await self.step("big body") {
+            let digest = try await Self.bigBody(client, body)
+            return ((), "3 MiB sent; its SHA-256, \(digest.prefix(8))…, is the server's too")
+        }
+        try await self.step("push") {
+            try await self.push(pushes)
+            return ((), "sent by the server, received without asking")
+        }
+        try await self.step("cancel") {
+            try await self.cancelledCall(client)
+            return ((), "a call of a minute, given up; the server has stopped working on it")
+        }
+        try await self.step("timeout") {
+            try await self.timedOutCall(client)
+            return ((), "a call of a minute with a timeout of 200 ms; the server was told")
+        }
+        try await self.step("failover") {
+            try await self.failover(client, to: b)
+            return ((), "the first server killed in mid-call; the client goes on with the second")
+        }
+        try await self.step("goodbye") {
+            await client.close()
+            await self.stop()
+            return ((), "connection closed, servers stopped")
+        }
+    }
+
+    // MARK: Steps
+
+    private static func manyCalls(_ client: SocketClient) async throws {
+        try await withThrowingTaskGroup { group in
+            for worker in 0..<64 {
+                group.addTask {
+                    for number in stride(from: worker, to: 1000, by: 64) {
+                        let text = "call \(number)"
+                        let answer = try await client.data(for: SocketRequest(type: BuiltIn.echo, body: text))
+                        try Self.expect(answer.string == text, "\"\(text)\" was answered with \"\(answer.string)\"")
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+    }
+
+    private static func randomBytes(_ count: Int) -> ByteBuffer {
+        var random: UInt32 = 88_172_645
+        var bytes = ByteBuffer()
+        bytes.reserveCapacity(count + 4)
+        while bytes.readableBytes < count {
+            random ^= random << 13
+            random ^= random >> 17
+            random ^= random << 5
+            bytes.writeInteger(random)
+        }
+        return bytes.readSlice(length: count) ?? bytes
+    }
+
+    private static func bigBody(_ client: SocketClient, _ body: ByteBuffer) async throws -> String {
+        let (results, continuation) = AsyncStream.makeStream(of: Result<SocketResponse, SocketError>.self)
+        let request = SocketRequest(type: BuiltIn.sha256, body: body, timeout: self.patience)
+        let task = client.dataTask(with: request) { continuation.yield($0) }
+        let progress = ProgressBar.following(task, label: "big body")
+        task.resume()
+        var iterator = results.makeAsyncIterator()
+        let result = await iterator.next()
+        await progress?.finish()
+        guard let answer = try result?.get() else { throw Unexpected(description: "no answer") }
+        let ours = BuiltIn.sha256Hex(of: body)
+        try self.expect(answer.string == ours, "the server's SHA-256 is \(answer.string), ours \(ours)")
+        return ours
+    }
+
+    private func push(_ pushes: AsyncStream<SocketPush>) async throws {
+        let reached = await self.first.push(type: Self.news, body: ByteBuffer(string: "good news"))
+        try Self.expect(reached == 1, "handed to \(reached) connections instead of 1")
+        let push = try await Self.within(Self.patience, "no push came") {
+            var iterator = pushes.makeAsyncIterator()
+            return await iterator.next()
+        }
+        try Self.expect(push?.string == "good news", "received \"\(push?.string ?? "")\"")
+    }
+
+    private func cancelledCall(_ client: SocketClient) async throws {
+        let before = self.first.statistics
+        let (results, continuation) = AsyncStream.makeStream(of: Result<SocketResponse, SocketError>.self)
+        let request = SocketRequest(type: BuiltIn.sleep, body: "60000", timeout: Self.patience)
+        let task = client.dataTask(with: request) { continuation.yield($0) }
+        task.resume()
+        try await self.until("the request did not arrive") { $0.requests == before.requests + 1 }
+        task.cancel()
+        var iterator = results.makeAsyncIterator()
+        guard case .failure(let error)? = await iterator.next(), error.code == .cancelled else {
+            throw Unexpected(description: "it did not end as cancelled")
+        }
+        try await self.until("the server was not told") { $0.cancelledRequests == before.cancelledRequests + 1 }
+    }
+
+    private func timedOutCall(_ client: SocketClient) async throws {
+        let before = self.first.statistics
+        let error = await Self.failure {
+            try await client.data(
+                for: SocketRequest(type: BuiltIn.sleep, body: "60000", timeout: .milliseconds(200))
+            )
+        }
+        try Self.expect(error?.code == .timeout, "it ended with \(error.map(String.init(describing:)) ?? "an answer")")
+        try await self.until("the server was not told") { $0.cancelledRequests == before.cancelledRequests + 1 }
+    }
+
+    private func failover(_ client: SocketClient, to next: Endpoint) async throws {
+        let before = self.first.statistics
+        let events = client.events
+        let inFlight = Task {
+            await Self.failure {
+                try await client.data(for: SocketRequest(type: BuiltIn.sleep, body: "60000", timeout: Self.patience))
+            }
+        }
+        try await self.until("the request did not arrive") { $0.requests == before.requests + 1 }
+        await self.first.shutdown(gracePeriod: .zero)
+        let error = await inFlight.value
+        try Self.expect(
+            error?.code == .connectionLost,
+            "the call in flight ended with \(error.map(String.init(describing:)) ?? "an answer")"
+        )
+        let endpoint = try await Self.connected(events)
+        try Self.expect(endpoint == next, "reconnected to \(endpoint) instead of \(next)")
+        let answer = try await client.data(for: SocketRequest(type: BuiltIn.echo, body: "still here"))
+        try Self.expect(answer.string == "still here" && answer.endpoint == next, "answered \(answer)")
+    }
+
+    // MARK: Pieces
+
+    /// Runs one step and prints its line.
+    @discardableResult
+    private func step<Value: Sendable>(
+        _ name: String,
+        _ body: () async throws -> (Value, String)
+    ) async throws -> Value {
+        let clock = ContinuousClock()
+        let start = clock.now
+        do {
+            let (value, text) = try await body()
+            let milliseconds = String(format: "%8.1f ms", (clock.now - start).inMilliseconds)
+            let padded = name.padding(toLength: 9, withPad: " ", startingAt: 0)
+            try StandardOutput.write("\(milliseconds)  \(padded)  \(text)\n")
+            return value
+        } catch let error as StandardOutput.Closed {
+            throw error
+        } catch {
+            throw Failure(step: name, reason: "\(error)")
+        }
+    }
+
+    private static func expect(_ condition: Bool, _ otherwise: @autoclosure () -> String) throws {
+        if !condition { throw Unexpected(description: otherwise()) }
+    }
+
+    private static func failure(_ call: () async throws -> SocketResponse) async -> SocketError? {
+        do {
+            _ = try await call()
+            return nil
+        } catch {
+            return error as? SocketError
+        }
+    }
+
+    /// The server of the next connection.
+    private static func connected(_ events: AsyncStream<SocketEvent>) async throws -> Endpoint {
+        let endpoint = try await self.within(self.patience, "no connection") {
+            for await event in events {
+                if case .connected(let endpoint) = event { return endpoint }
+            }
+            return nil
+        }
+        guard let endpoint else { throw Unexpected(description: "no connection") }
+        return endpoint
+    }
+
+    /// Waits until the first server has counted something.
+    private func until(_ otherwise: String, _ condition: (ServerStatistics) -> Bool) async throws {
+        let clock = ContinuousClock()
+        let deadline = clock.now + Self.patience
+        while !condition(self.first.statistics) {
+            try Self.expect(clock.now < deadline, otherwise)
+            try await Task.sleep(for: .milliseconds(1))
+        }
+    }
+
+    private static func within<Value: Sendable>(
+        _ time: Duration,
+        _ otherwise: String,
+        _ body: @escaping @Sendable () async -> Value?
+    ) async throws -> Value? {
+        try await withThrowingTaskGroup { group in
+            group.addTask { await body() }
+            group.addTask {
+                try await Task.sleep(for: time)
+                throw Unexpected(description: otherwise)
+            }
+            defer { group.cancelAll() }
+            return try await group.next() ?? nil
+        }
+    }
+}

@@ -1,0 +1,94 @@
+import ArgumentParser
+import HHSocket
+import HHSocketRPC
+import NIOCore
+
+struct ListenCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "listen",
+        abstract: "Print pushes, a line each.",
+        discussion: """
+            A line is the push's type and its text; control characters and backslashes are escaped, and bytes that are \
+            not UTF-8 are printed as `base64:` and their Base64. It reconnects for as long as it runs; what the \
+            connection does is told on stderr.
+            """
+    )
+
+    @Argument(help: ServerAddresses.help)
+    var servers: ServerAddresses
+
+    @Option(help: "Print pushes of this type alone.")
+    var type: ApplicationType?
+
+    @Option(help: "End after so many pushes.")
+    var count: Int?
+
+    @Flag(help: "Print an object a line: type, serial, status, server, and body or (not UTF-8) bodyBase64.")
+    var json = false
+
+    func validate() throws {
+        if let count = self.count, count < 1 { throw ValidationError("--count is 1 or more, not \(count).") }
+    }
+
+    func run() async throws {
+        Signals.ignoreBrokenPipes()
+        let signals = Signals()
+        let client = SocketClient(configuration: .init(servers: self.servers.endpoints))
+        // More than any reader should be behind.
+        let buffering = AsyncStream<SocketPush>.Continuation.BufferingPolicy.bufferingNewest(1 << 16)
+        let pushes =
+            if let type = self.type {
+                client.pushes(ofType: type.number, bufferingPolicy: buffering)
+            } else {
+                client.pushes(bufferingPolicy: buffering)
+            }
+        let events = client.events
+        let telling = Task {
+            for await event in events { Self.tell(event) }
+        }
+        client.connect()
+        let printing = Task { [count, json] in
+            var printed = 0
+            for await push in pushes {
+                do {
+                    try StandardOutput.write(Self.line(for: push, json: json))
+                } catch {
+                    // Whoever read has gone.
+                    return
+                }
+                printed += 1
+                if printed == count { return }
+            }
+        }
+        let interruption = Task { [stream = signals.stream] in
+            for await _ in stream { printing.cancel() }
+        }
+        await printing.value
+        interruption.cancel()
+        telling.cancel()
+        await client.close()
+    }
+
+    static func line(for push: SocketPush, json: Bool) -> String {
+        guard json else {
+            let text = push.body.validUTF8.map(\.escaped) ?? "base64:\(push.body.base64)"
+            return "\(push.type) \(text)\n"
+        }
+        var object = JSONLine()
+        object.add("type", push.type)
+        object.add("serial", FrameSerial.push)
+        object.add("status", push.status.rawValue)
+        object.add("server", push.endpoint.description)
+        object.addBody(push.body)
+        return object.line
+    }
+
+    private static func tell(_ event: SocketEvent) {
+        switch event {
+        case .connected(let endpoint): StandardError.line("connected to \(endpoint)")
+        case .disconnected(let error), .connectFailed(let error), .gaveUp(let error):
+            StandardError.line("error: \(error.code): \(error.message.inOneLine)")
+        default: break
+        }
+    }
+}

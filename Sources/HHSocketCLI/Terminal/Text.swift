@@ -1,0 +1,33 @@
+import Foundation
+
+extension Duration {
+    var inMilliseconds: Double {
+        let (seconds, attoseconds) = self.components
+        return Double(seconds) * 1e3 + Double(attoseconds) * 1e-15
+    }
+}
+
+extension String {
+    /// The same text without anything that would end or disturb a line: control characters and backslashes are escaped
+    /// as in Swift.
+    var escaped: String {
+        var result = ""
+        for scalar in self.unicodeScalars {
+            switch scalar {
+            case "\\": result += "\\\\"
+            case "\n": result += "\\n"
+            case "\r": result += "\\r"
+            case "\t": result += "\\t"
+            case "\0": result += "\\0"
+            case _ where scalar.isLineBreaking: result += String(format: "\\u{%x}", scalar.value)
+            default: result.unicodeScalars.append(scalar)
+            }
+        }
+        return result
+    }
+
+    /// The same text, its line breaks replaced by spaces.
+    var inOneLine: String {
+        String(self.map { $0.isNewline ? " " : $0 })
+    }
+}

@@ -1,0 +1,272 @@
+import Foundation
+import HHSocket
+import NIOCore
+import Testing
+
+@testable import HHSocketCLI
+
+@Suite(.timeLimit(.minutes(3))) struct CallTests {
+    @Test func payloadAloneOnStdout() async throws {
+        try await withServe { address, _ in
+            let outcome = try await Command.run(["call", address, "--type", "1000", "--body", "hello"])
+            #expect(outcome.exitCode == 0)
+            #expect(outcome.text == "hello")
+            #expect(outcome.errors == "")
+        }
+    }
+
+    @Test func bodyIsEmptyByDefault() async throws {
+        try await withServe { address, _ in
+            let outcome = try await Command.run(["call", address, "--type", "1000"], input: Data("not me".utf8))
+            #expect(outcome.exitCode == 0)
+            #expect(outcome.output.isEmpty)
+        }
+    }
+
+    @Test func binaryPayloadsByteForByteFromStdinAndFile() async throws {
+        var bytes = Data((0..<3_000_000).map { UInt8(truncatingIfNeeded: $0 &* 7 &+ $0 >> 8) })
+        bytes.append(contentsOf: [0, 10, 13, 0xFF])
+        let file = FileManager.default.temporaryDirectory.appendingPathComponent("hhsocket-\(UUID().uuidString)")
+        try bytes.write(to: file)
+        defer { try? FileManager.default.removeItem(at: file) }
+        try await withServe { address, _ in
+            let fromStdin = try await Command.run(
+                ["call", address, "--type", "1000", "--body-file", "-"],
+                input: bytes
+            )
+            #expect(fromStdin.exitCode == 0)
+            #expect(fromStdin.output == bytes)
+            let fromFile = try await Command.run(["call", address, "--type", "1000", "--body-file", file.path])
+            #expect(fromFile.exitCode == 0)
+            #expect(fromFile.output == bytes)
+        }
+    }
+
+    @Test func repeatedCallsAreConcatenated() async throws {
+        try await withServe { address, _ in
+            let outcome = try await Command.run(
+                ["call", address, "--type", "1000", "--body", "ab", "--repeat", "1000", "--in-flight", "64"]
+            )
+            #expect(outcome.exitCode == 0)
+            #expect(outcome.text == String(repeating: "ab", count: 1000))
+        }
+    }
+
+    @Test func inFlightCallsRunAtOnce() async throws {
+        try await withServe { address, _ in
+            let start = ContinuousClock.now
+            let outcome = try await Command.run(
+                ["call", address, "--type", "1001", "--body", "1000", "--repeat", "20", "--in-flight", "20"]
+            )
+            #expect(outcome.exitCode == 0)
+            #expect(ContinuousClock.now - start < .seconds(15))
+        }
+    }
+
+    @Test func jsonObjects() async throws {
+        try await withServe { address, _ in
+            let outcome = try await Command.run(
+                ["call", address, "--type", "1000", "--body", "\"quoted\"\n\\ü\u{1}", "--repeat", "2", "--json"]
+            )
+            #expect(outcome.exitCode == 0)
+            let objects = try outcome.objects()
+            #expect(objects.count == 2)
+            for (index, object) in objects.enumerated() {
+                #expect(Set(object.keys) == ["serial", "type", "status", "ms", "server", "body"])
+                #expect(object["serial"] as? Int == 50 + index)
+                #expect(object["type"] as? Int == 1000)
+                #expect(object["status"] as? Int == 200)
+                #expect(object["server"] as? String == address)
+                #expect(object["body"] as? String == "\"quoted\"\n\\ü\u{1}")
+                #expect((object["ms"] as? Double ?? -1) > 0)
+            }
+        }
+    }
+
+    @Test func jsonOfBytesThatAreNotText() async throws {
+        try await withServe { address, _ in
+            let outcome = try await Command.run(
+                ["call", address, "--type", "1000", "--body-file", "-", "--json"],
+                input: Data([0xFF, 0x00])
+            )
+            let object = try #require(try outcome.objects().first)
+            #expect(object["body"] == nil)
+            #expect(object["bodyBase64"] as? String == "/wA=")
+        }
+    }
+
+    // MARK: Failures
+
+    @Test(arguments: [("401", "undefinedType"), ("503", "overloaded"), ("777", "777"), ("206", "206"), ("0", "0")])
+    func errorStatus(status: String, code: String) async throws {
+        try await withServe { address, _ in
+            let outcome = try await Command.run(["call", address, "--type", "1002", "--body", status])
+            #expect(outcome.exitCode == 1)
+            #expect(outcome.output.isEmpty)
+            #expect(outcome.errorLines.count == 1)
+            #expect(outcome.errors.hasPrefix("error: \(code): "))
+            #expect(outcome.errors.contains(address))
+        }
+    }
+
+    @Test func payloadOfAnErrorAnswerIsPrinted() async throws {
+        try await ScriptedPeer.run({ frame in
+            .send(ScriptedPeer.response(frame.type, frame.serial, 405, ByteBuffer(string: "members only")))
+        }) { peer in
+            let plain = try await Command.run(["call", peer.address, "--type", "100"])
+            #expect(plain.exitCode == 1)
+            #expect(plain.text == "members only")
+            #expect(plain.errors.hasPrefix("error: noPermission: "))
+            let json = try await Command.run(["call", peer.address, "--type", "100", "--json"])
+            #expect(json.exitCode == 1)
+            let object = try #require(try json.objects().first)
+            #expect(object["status"] as? Int == 405)
+            #expect(object["type"] as? Int == 100)
+            #expect(object["body"] as? String == "members only")
+            #expect(object["server"] as? String == peer.address)
+        }
+    }
+
+    @Test func otherCallsAreMadeAfterAFailure() async throws {
+        try await ScriptedPeer.run({ frame in
+            .send(ScriptedPeer.response(frame.type, frame.serial, frame.serial == 51 ? 404 : 200, frame.payload))
+        }) { peer in
+            let outcome = try await Command.run(
+                ["call", peer.address, "--type", "100", "--body", "x", "--repeat", "4"]
+            )
+            #expect(outcome.exitCode == 1)
+            #expect(outcome.text == "xxxx")
+            #expect(outcome.errorLines.count == 1)
+            #expect(outcome.errors.hasPrefix("error: unknown: "))
+        }
+    }
+
+    @Test func refusedPort() async throws {
+        let port = try await ScriptedPeer.freePort()
+        let outcome = try await Command.run(["call", "127.0.0.1:\(port)", "--type", "100", "--repeat", "3"])
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errorLines.count == 3)
+        for line in outcome.errorLines {
+            #expect(line.hasPrefix("error: connectionRefused: "))
+            #expect(line.contains("127.0.0.1:\(port)"))
+        }
+    }
+
+    @Test func nextServerIsTried() async throws {
+        let port = try await ScriptedPeer.freePort()
+        try await withServe { address, _ in
+            let outcome = try await Command.run(
+                ["call", "127.0.0.1:\(port),\(address)", "--type", "1000", "--body", "x", "--json"]
+            )
+            #expect(outcome.exitCode == 0)
+            #expect(try outcome.objects().first?["server"] as? String == address)
+        }
+    }
+
+    @Test func wrongChecksum() async throws {
+        try await ScriptedPeer.run({ frame in
+            .send(ScriptedPeer.response(frame.type, frame.serial, 200, ByteBuffer(string: "x"), checksum: 7))
+        }) { peer in
+            let outcome = try await Command.run(["call", peer.address, "--type", "100"])
+            #expect(outcome.exitCode == 1)
+            #expect(outcome.output.isEmpty)
+            #expect(outcome.errors.hasPrefix("error: checksumMismatch: "))
+            #expect(outcome.errors.contains(peer.address))
+        }
+    }
+
+    @Test func timeoutTellsTheServerBeforeItEnds() async throws {
+        try await ScriptedPeer.run({ _ in .nothing }) { peer in
+            let outcome = try await Command.run(["call", peer.address, "--type", "100", "--timeout", "0.2"])
+            #expect(outcome.exitCode == 1)
+            #expect(outcome.output.isEmpty)
+            #expect(outcome.errorLines.count == 1)
+            #expect(outcome.errors.hasPrefix("error: timeout: "))
+            #expect(outcome.errors.contains(peer.address))
+            // It has ended, so the frame is on its way.
+            let frames = try await value { peer.frames.count == 2 ? peer.frames : nil }
+            #expect(frames[1].type == FrameType.cancel)
+            #expect(frames[1].serial == frames[0].serial)
+        }
+    }
+
+    @Test(arguments: [SIGTERM, SIGINT])
+    func signalCancelsWhatIsInFlight(signal: CInt) async throws {
+        try await ScriptedPeer.run({ _ in .nothing }) { peer in
+            let call = try Command(
+                ["call", peer.address, "--type", "100", "--timeout", "60", "--repeat", "10", "--in-flight", "3"]
+            )
+            _ = try await value { peer.frames.count == 3 ? true : nil }
+            call.signal(signal)
+            let outcome = try await call.outcome()
+            #expect(outcome.exitCode == 1)
+            #expect(outcome.output.isEmpty)
+            #expect(outcome.errorLines.count == 3)
+            for line in outcome.errorLines { #expect(line.hasPrefix("error: cancelled: ")) }
+            let frames = try await value { peer.frames.count == 6 ? peer.frames : nil }
+            #expect(frames[..<3].allSatisfy { $0.type == 100 })
+            #expect(frames[3...].allSatisfy { $0.type == FrameType.cancel })
+            #expect(Set(frames[3...].map(\.serial)) == Set(frames[..<3].map(\.serial)))
+        }
+    }
+
+    @Test func callsGoOnAfterALostConnection() async throws {
+        try await ScriptedPeer.run({ frame in
+            // Serials go on counting over connections, so the third call is the one that kills.
+            frame.serial == 52
+                ? .close : .send(ScriptedPeer.response(frame.type, frame.serial, 200, frame.payload))
+        }) { peer in
+            let outcome = try await Command.run(
+                ["call", peer.address, "--type", "100", "--body", "x", "--repeat", "5"]
+            )
+            #expect(outcome.exitCode == 1)
+            #expect(outcome.errorLines.count == 1)
+            #expect(outcome.errors.hasPrefix("error: connectionLost: "))
+            #expect(outcome.text == "xxxx")
+            #expect(peer.connections == 2)
+        }
+    }
+
+    @Test func readerThatLeavesEndsItQuietly() async throws {
+        try await withServe { address, _ in
+            let script = """
+                "\(Command.executable.path)" call \(address) --type 1000 --body xxxxxxxxxx --repeat 1000000 --in-flight 100 \
+                | head -c 5
+                """
+            let shell = Process()
+            shell.executableURL = URL(fileURLWithPath: "/bin/sh")
+            shell.arguments = ["-c", script]
+            let stdout = Pipe()
+            let stderr = Pipe()
+            shell.standardOutput = stdout
+            shell.standardError = stderr
+            let (ended, continuation) = AsyncStream.makeStream(of: Void.self)
+            shell.terminationHandler = { _ in continuation.finish() }
+            try shell.run()
+            for await _ in ended {}
+            #expect(stdout.fileHandleForReading.readDataToEndOfFile() == Data("xxxxx".utf8))
+            #expect(stderr.fileHandleForReading.readDataToEndOfFile() == Data())
+        }
+    }
+
+    @Test(arguments: [
+        ["call", "127.0.0.1", "--type", "100"], ["call", "127.0.0.1:0", "--type", "100"], ["call", "127.0.0.1:1"],
+        ["call", "127.0.0.1:1,", "--type", "100"], ["call", "127.0.0.1:1", "--type", "15"],
+        ["call", "127.0.0.1:1", "--type", "536870912"], ["call", "127.0.0.1:1", "--type", "100", "--repeat", "0"],
+        ["call", "127.0.0.1:1", "--type", "100", "--in-flight", "0"],
+        ["call", "127.0.0.1:1", "--type", "100", "--timeout", "0"],
+        ["call", "127.0.0.1:1", "--type", "100", "--timeout", "nan"],
+        ["call", "127.0.0.1:1", "--type", "100", "--body", "a", "--body-file", "b"],
+        ["call", "127.0.0.1:1", "--type", "100", "--body-file", "/no/such/file"],
+        ["bench"], ["bench", "--parse", "--body", "-1"], ["bench", "--parse", "--body", "67108864"],
+        ["bench", "--parse", "--seconds", "x"], ["listen", "127.0.0.1:1", "--count", "0"],
+        ["listen", "127.0.0.1:1", "--type", "0"], ["listen", "nowhere"], ["demo", "--fast"],
+    ])
+    func wrongUsageIs64(arguments: [String]) async throws {
+        let outcome = try await Command.run(arguments)
+        #expect(outcome.exitCode == 64)
+        #expect(outcome.output.isEmpty)
+        #expect(!outcome.errors.isEmpty)
+    }
+}

@@ -1,0 +1,140 @@
+import Foundation
+import HHSocket
+import NIOCore
+import Testing
+
+@testable import HHSocketCLI
+
+private func push(_ type: UInt32, _ body: ByteBuffer) -> ByteBuffer {
+    ScriptedPeer.response(type, FrameSerial.push, 200, body)
+}
+
+private func push(_ type: UInt32, _ body: String) -> ByteBuffer {
+    push(type, ByteBuffer(string: body))
+}
+
+@Suite(.timeLimit(.minutes(3))) struct ListenTests {
+    private var greeting: ByteBuffer {
+        var bytes = push(2001, "plain, ü")
+        bytes.writeImmutableBuffer(push(2002, "two\nlines\t\\ \u{1B}[31m"))
+        bytes.writeImmutableBuffer(push(2001, ByteBuffer(bytes: [0xFF, 0x00])))
+        return bytes
+    }
+
+    @Test func onePushALine() async throws {
+        try await ScriptedPeer.run(greeting: self.greeting, { _ in .nothing }) { peer in
+            let outcome = try await Command.run(["listen", peer.address, "--count", "3"])
+            #expect(outcome.exitCode == 0)
+            #expect(outcome.text == "2001 plain, ü\n2002 two\\nlines\\t\\\\ \\u{1b}[31m\n2001 base64:/wA=\n")
+        }
+    }
+
+    @Test func oneType() async throws {
+        try await ScriptedPeer.run(greeting: self.greeting, { _ in .nothing }) { peer in
+            let outcome = try await Command.run(["listen", peer.address, "--type", "2002", "--count", "1", "--json"])
+            #expect(outcome.exitCode == 0)
+            let object = try #require(try outcome.objects().first)
+            #expect(object["type"] as? Int == 2002)
+            #expect(object["serial"] as? Int == 1)
+            #expect(object["status"] as? Int == 200)
+            #expect(object["server"] as? String == peer.address)
+            #expect(object["body"] as? String == "two\nlines\t\\ \u{1B}[31m")
+        }
+    }
+
+    @Test func linesAreFlushedAndSignalsEndItWell() async throws {
+        for signal in [SIGINT, SIGTERM] {
+            try await ScriptedPeer.run(greeting: self.greeting, { _ in .nothing }) { peer in
+                let listen = try Command(["listen", peer.address])
+                #expect(try await listen.lines(3).first == "2001 plain, ü")
+                listen.signal(signal)
+                #expect(try await listen.outcome().exitCode == 0)
+            }
+        }
+    }
+
+    @Test func keepsReconnecting() async throws {
+        let port = try await ScriptedPeer.freePort()
+        let listen = try Command(["listen", "127.0.0.1:\(port)", "--count", "2"])
+        // It has failed once, and goes on.
+        _ = try await value { listen.errors.contains("connectionRefused") ? true : nil }
+        let server = try Command(["serve", "--port", "\(port)", "--push", "2001:news", "--push-every", "0.05"])
+        let firstLine = try await listen.lines()
+        #expect(firstLine == ["2001 news"])
+        #expect(try await listen.outcome().lines == ["2001 news", "2001 news"])
+        server.signal(SIGTERM)
+        #expect(try await server.outcome().exitCode == 0)
+    }
+
+    @Test func survivesARestartOfTheServer() async throws {
+        let first = try Command(["serve", "--port", "0", "--push", "2001:first", "--push-every", "0.05"])
+        let address = try #require(try await first.lines().first?.split(separator: " ").last)
+        let port = try #require(Endpoint(address)?.port)
+        let listen = try Command(["listen", "\(address)"])
+        #expect(try await listen.lines() == ["2001 first"])
+        first.signal(SIGTERM)
+        #expect(try await first.outcome().exitCode == 0)
+        let second = try Command(["serve", "--port", "\(port)", "--push", "2001:second", "--push-every", "0.05"])
+        _ = try await value { listen.output.contains("2001 second\n") ? true : nil }
+        second.signal(SIGTERM)
+        #expect(try await second.outcome().exitCode == 0)
+        listen.signal(SIGTERM)
+        #expect(try await listen.outcome().exitCode == 0)
+    }
+}
+
+@Suite(.timeLimit(.minutes(3))) struct BenchTests {
+    @Test(arguments: [4096, 100_000])
+    func jsonLines(body: Int) async throws {
+        let outcome = try await Command.run(
+            ["bench", "--parse", "--body", "\(body)", "--seconds", "0.01", "--json"],
+            within: .seconds(120)
+        )
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.errors == "")
+        let objects = try outcome.objects()
+        #expect(objects.map { $0["peer"] as? String } == ["ours-borrowed", "ours-owned"])
+        for object in objects {
+            #expect(
+                Set(object.keys) == ["peer", "workload", "body", "frames_per_s", "gb_per_s", "seconds", "frames"]
+            )
+            #expect(object["workload"] as? String == "parse")
+            #expect(object["body"] as? Int == body)
+            let frames = try #require(object["frames"] as? Int)
+            #expect(frames.isMultiple(of: (64 << 20) / (16 + body)))
+            #expect(frames > 0)
+        }
+    }
+}
+
+@Suite(.timeLimit(.minutes(3))) struct DemoTests {
+    @Test func everyStepIsALine() async throws {
+        let outcome = try await Command.run(["demo"], within: .seconds(90))
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.errors == "")
+        let steps = outcome.lines.compactMap { $0.firstMatch(of: #/^ *[0-9.]+ ms  ([a-z ]+?)  /#)?.output.1 }
+        #expect(
+            steps == ["servers", "connect", "calls", "big body", "push", "cancel", "timeout", "failover", "goodbye"]
+        )
+    }
+}
+
+@Suite struct TextTests {
+    @Test(arguments: [
+        ("plain ü 😀", "\"plain ü 😀\""), ("\"\\\n\r\t", #""\"\\\n\r\t""#), ("\0\u{1F}\u{7F}", #""\u0000\u001f\u007f""#),
+        ("\u{2028}", #""\u2028""#), ("\r\n", #""\r\n""#), ("", "\"\""),
+    ])
+    func jsonStrings(text: String, json: String) throws {
+        #expect(JSONLine.quoted(text) == json)
+        let parsed = try JSONSerialization.jsonObject(with: Data("[\(json)]".utf8)) as? [String]
+        #expect(parsed == [text])
+    }
+
+    @Test func bytesThatAreNotUTF8AreNotText() {
+        for bytes in [[0xFF], [0xC0, 0x80], [0xED, 0xA0, 0x80], [0x61, 0xE2, 0x82]] as [[UInt8]] {
+            #expect(ByteBuffer(bytes: bytes).validUTF8 == nil)
+        }
+        #expect(ByteBuffer(string: "\u{FFFD}e\u{301}\0").validUTF8 == "\u{FFFD}e\u{301}\0")
+        #expect(ByteBuffer().validUTF8 == "")
+    }
+}

@@ -1,0 +1,162 @@
+import Foundation
+import HHSocket
+import HHSocketServer
+import NIOCore
+import Testing
+
+@testable import HHSocketCLI
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+@Suite(.timeLimit(.minutes(3))) struct ServeTests {
+    @Test func firstLineNamesTheAddress() async throws {
+        try await withServe { address, server in
+            #expect(server.output == "listening on \(address)\n")
+            let endpoint = try #require(Endpoint(address))
+            #expect(endpoint.host == "127.0.0.1")
+        }
+    }
+
+    @Test func announceFormat() async throws {
+        let server = try Command(["serve", "--port", "0", "--announce", "host=%h port=%p 100%% %x"])
+        let line = try #require(try await server.lines().first)
+        #expect(line.wholeMatch(of: /host=127\.0\.0\.1 port=[0-9]+ 100% %x/) != nil)
+        server.signal(SIGINT)
+        #expect(try await server.outcome().exitCode == 0)
+    }
+
+    @Test(arguments: [
+        ("%h:%p", "::1:7000"), ("%%h", "%h"), ("%", "%"), ("a%", "a%"), ("%p%p", "70007000"), ("%q%h", "%q::1"),
+        ("", ""),
+    ])
+    func announcement(format: String, line: String) {
+        #expect(ServeCommand.announcement(format, Endpoint(host: "::1", port: 7000)) == line)
+    }
+
+    @Test func builtInTypes() async throws {
+        try await withServe { address, _ in
+            func expect(_ type: String, _ body: String, _ answer: String) async throws {
+                let outcome = try await Command.run(["call", address, "--type", type, "--body", body])
+                #expect(outcome.exitCode == 0)
+                #expect(outcome.text == answer)
+            }
+            try await expect("1000", "echo this", "echo this")
+            try await expect("1001", "5", "5")
+            try await expect("1002", "200", "")
+            try await expect("1003", "abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad")
+        }
+    }
+
+    @Test(arguments: [
+        ("1001", "x"), ("1001", ""), ("1001", "-1"), ("1001", " 5"), ("1002", "4294967296"), ("1002", ""),
+    ])
+    func unreadablePayloadIsIllegalFormat(type: String, body: String) async throws {
+        try await withServe { address, _ in
+            let outcome = try await Command.run(["call", address, "--type", type, "--body", body])
+            #expect(outcome.exitCode == 1)
+            #expect(outcome.errors.hasPrefix("error: illegalFormat: "))
+        }
+    }
+
+    @Test func decimalNumbersAreCutToTheLimit() {
+        #expect(BuiltIn.decimal(ByteBuffer(string: "12"), limit: 100) == 12)
+        #expect(BuiltIn.decimal(ByteBuffer(string: "101"), limit: 100) == 100)
+        #expect(BuiltIn.decimal(ByteBuffer(string: String(repeating: "9", count: 100_000)), limit: 100) == 100)
+        #expect(BuiltIn.decimal(ByteBuffer(string: "1e3"), limit: 100) == nil)
+    }
+
+    /// A server in whose hands a request is.
+    private func serverWithARequestInFlight(sleeping: String) async throws -> (String, Command, RawConnection) {
+        let server = try Command(["serve", "--port", "0"])
+        let address = try #require(try await server.lines().first?.split(separator: " ").last.map(String.init))
+        let client = try await RawConnection(to: address)
+        try await client.begin(1001, 50, sleeping)
+        return (address, server, client)
+    }
+
+    @Test func signalLetsARequestInFlightFinish() async throws {
+        let (_, server, client) = try await self.serverWithARequestInFlight(sleeping: "500")
+        server.signal(SIGTERM)
+        let answer = try await client.bytes(23)
+        #expect(answer.prefix(16) == [0, 0, 3, 0xE9, 0, 0, 0, 50, 0, 0, 0, 200, 0, 0, 0, 3])
+        #expect(answer.dropFirst(16).prefix(3) == [0x35, 0x30, 0x30])
+        let outcome = try await server.outcome()
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.lines.count == 1)
+        #expect(outcome.errors == "")
+    }
+
+    @Test func drainsForFiveSecondsAtMost() async throws {
+        let (_, server, _) = try await self.serverWithARequestInFlight(sleeping: "60000")
+        let start = ContinuousClock.now
+        server.signal(SIGTERM)
+        #expect(try await server.outcome().exitCode == 0)
+        let duration = ContinuousClock.now - start
+        #expect(duration >= .seconds(4.9))
+        #expect(duration < .seconds(15))
+    }
+
+    @Test func secondSignalEndsAtOnce() async throws {
+        let (address, server, client) = try await self.serverWithARequestInFlight(sleeping: "60000")
+        let start = ContinuousClock.now
+        server.signal(SIGTERM)
+        // The first one was taken: nothing is accepted any more.
+        _ = try await value { (try? await RawConnection(to: address)).map { _ in nil } ?? true }
+        server.signal(SIGINT)
+        #expect(try await server.outcome().exitCode == 0)
+        #expect(ContinuousClock.now - start < .seconds(4.5))
+        #expect(try await client.bytes(1, within: .zero) == [])
+    }
+
+    @Test func pingsOnlyWhenAskedTo() async throws {
+        let ping: [UInt8] = [0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
+        func received(_ arguments: [String]) async throws -> [UInt8] {
+            try await withServe(arguments) { address, _ in
+                let client = try await RawConnection(to: address)
+                try await client.send(RawConnection.heartbeat)
+                return try await client.bytes(40, within: arguments.isEmpty ? .seconds(1) : .seconds(30))
+            }
+        }
+        #expect(try await received([]) == RawConnection.heartbeatAnswer)
+        #expect(try await received(["--ping", "0.5"]) == RawConnection.heartbeatAnswer + ping)
+    }
+
+    @Test func takenPortIsAnErrorThatNamesIt() async throws {
+        try await withServe { address, _ in
+            let port = try #require(Endpoint(address)?.port)
+            let outcome = try await Command.run(["serve", "--port", "\(port)"])
+            #expect(outcome.exitCode == 1)
+            #expect(outcome.output.isEmpty)
+            #expect(outcome.errors.hasPrefix("error: bindFailed: "))
+            #expect(outcome.errors.contains("127.0.0.1:\(port)"))
+        }
+    }
+
+    @Test(arguments: [
+        ["serve", "--port", "65536"], ["serve", "--port", "-1"], ["serve", "--port", "x"],
+        ["serve", "--push", "15:text"],
+        ["serve", "--push", "text"], ["serve", "--push-every", "1"], ["serve", "--ping", "0"], ["serve", "more"],
+        ["serve", "--push", "2001:x", "--push-every", "-1"], ["unknown"], ["call"], ["listen"],
+    ])
+    func wrongUsageIs64(arguments: [String]) async throws {
+        let outcome = try await Command.run(arguments)
+        #expect(outcome.exitCode == 64)
+        #expect(outcome.output.isEmpty)
+        #expect(!outcome.errors.isEmpty)
+    }
+
+    @Test func helpNamesTheCommand() async throws {
+        let outcome = try await Command.run(["--help"])
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.text.contains("USAGE: hhsocket <subcommand>"))
+        for command in ["serve", "call", "listen", "bench", "demo"] {
+            #expect(outcome.text.contains("  \(command) "))
+        }
+    }
+}

@@ -98,19 +98,22 @@ let package = Package(
         ),
 
         // What several test targets need.
-        .target(
-            name: "TestSupport",
-            dependencies: [
-                "HHSocket",
-                .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "NIOPosix", package: "swift-nio"),
-            ],
-            path: "Tests/TestSupport"
-        ),
+        .target(name: "TestSupport", path: "Tests/TestSupport"),
         .testTarget(
             name: "HHSocketTests",
             dependencies: [
                 "HHSocket",
+                "HHSocketTesting",
+                "TestSupport",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
+        .testTarget(
+            name: "HHSocketTestingTests",
+            dependencies: [
+                "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -120,6 +123,7 @@ let package = Package(
             name: "HHSocketRPCTests",
             dependencies: [
                 "HHSocketRPC",
+                "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
             ]
@@ -128,6 +132,8 @@ let package = Package(
             name: "HHSocketServerTests",
             dependencies: [
                 "HHSocketServer",
+                "HHSocketTesting",
+                "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),

@@ -143,6 +143,9 @@ extension HostileClient {
         /// Does all of them in this order.
         public static func glued(_ acts: Act...) -> Act { Act(acts.flatMap(\.steps)) }
 
+        /// Does all of them in this order, as the other one does.
+        public static func glued(_ acts: [Act]) -> Act { Act(acts.flatMap(\.steps)) }
+
         private func changingSends(_ change: (inout Sending) -> Void) -> Act {
             Act(
                 self.steps.map { step in

@@ -42,13 +42,21 @@ public final class MockServer: Sendable {
     /// A server that listens.
     ///
     /// - Parameters:
+    ///   - reaction: What to do about requests of the application's types that have no rule of their own. Status 401 by
+    ///     default; `MockServer(.echo)` is an echo server.
     ///   - port: The TCP port on 127.0.0.1; 0, the default, takes a free one.
     ///   - seed: What ``Reaction/oneOf(_:)`` and ``ReleaseOrder/shuffled`` are drawn with; 0 by default.
     ///   - clock: What delays are measured with: a ``VirtualClock`` waits for nothing but the test. The real time by
     ///     default.
     /// - Throws: NIO's error when the port is taken.
-    public init(port: Int = 0, seed: UInt64 = 0, clock: some Clock<Duration> = ContinuousClock()) async throws {
+    public init(
+        _ reaction: Reaction = .status(.undefinedType),
+        port: Int = 0,
+        seed: UInt64 = 0,
+        clock: some Clock<Duration> = ContinuousClock()
+    ) async throws {
         self.core = MockServerCore(seed: seed) { try await clock.sleep(for: $0) }
+        self.onAnyOther(reaction)
         try await self.core.start(port: port)
     }
 

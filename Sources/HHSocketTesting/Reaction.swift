@@ -229,6 +229,9 @@ extension MockServer {
             Reaction(reactions.flatMap(\.steps))
         }
 
+        /// Does all of them in this order, as the other one does.
+        public static func glued(_ reactions: [Reaction]) -> Reaction { Reaction(reactions.flatMap(\.steps)) }
+
         private func changingSends(_ change: @escaping @Sendable (inout Sending) -> Void) -> Reaction {
             Reaction(
                 self.steps.map { step in

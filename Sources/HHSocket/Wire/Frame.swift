@@ -2,12 +2,12 @@ import NIOCore
 
 /// Which way a frame travels; the two ways have different headers.
 public enum FrameDirection: Sendable, Hashable {
-    /// Client to server: `type serial length`, 12 bytes.
+    /// Client to server; in the standard format `type serial length`, 12 bytes.
     case request
-    /// Server to client: `type serial status length`, 16 bytes.
+    /// Server to client; in the standard format `type serial status length`, 16 bytes.
     case response
 
-    /// The header's length in bytes.
+    /// The length in bytes of the standard format's header.
     @inlinable
     public var headerLength: Int {
         switch self {
@@ -19,26 +19,37 @@ public enum FrameDirection: Sendable, Hashable {
 
 /// One message on the wire.
 ///
-/// All words are unsigned 32-bit big-endian. After the header come `length` bytes of payload and the payload's adler32
-/// (RFC 1950, so an empty payload's is 1).
+/// In the standard format all words are unsigned 32-bit big-endian, and after the header come `length` bytes of payload and
+/// the payload's adler32 (RFC 1950, so an empty payload's is 1). How it looks in others, a ``WireFormat`` tells.
 public struct Frame: Sendable, Hashable {
     /// What the frame is about: the name of an RPC or push, or one of ``FrameType``'s control types.
     public var type: UInt32
     /// Joins a response to its request.
     public var serial: UInt32
-    /// The verdict of a response. A request has none on the wire; here it is ``Status/ok``.
+    /// The verdict of a response. Where the wire has none, as in requests of the standard format, it is ``Status/ok``.
     public var status: Status
     public var payload: ByteBuffer
+    /// The bytes of the header's custom fields, one after another: ``WireFormat/customFields(_:over:in:)`` makes them and
+    /// ``WireFormat/header(of:in:)`` reads them. Nil in formats that have none; when such a frame is sent in one that has
+    /// some, they are the sender's default, or zero.
+    public var customFields: [UInt8]?
 
     @inlinable
-    public init(type: UInt32, serial: UInt32, status: Status = .ok, payload: ByteBuffer = ByteBuffer()) {
+    public init(
+        type: UInt32,
+        serial: UInt32,
+        status: Status = .ok,
+        payload: ByteBuffer = ByteBuffer(),
+        customFields: [UInt8]? = nil
+    ) {
         self.type = type
         self.serial = serial
         self.status = status
         self.payload = payload
+        self.customFields = customFields
     }
 
-    /// The length in bytes of the checksum after each payload.
+    /// The length in bytes of the standard format's checksum.
     public static let trailerLength = 4
     /// The largest payload accepted by default, in bytes: 16 MiB.
     public static let defaultMaximumPayloadLength = 16 << 20

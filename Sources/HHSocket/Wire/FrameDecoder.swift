@@ -11,7 +11,8 @@ import NIOCore
 /// of the two until all frames of a read are out.
 ///
 /// A half-received frame is kept in a buffer that grows with the bytes that have come, never with the length announced.
-/// A wrong checksum spoils that frame alone, the length being assumed intact.
+/// A wrong checksum spoils that frame alone, the length being assumed intact. That assumption is checked: a header that
+/// follows must make sense, and a run of wrong checksums ends the stream.
 public struct FrameDecoder: Sendable {
     /// What a stream holds.
     public enum Output: Sendable, Hashable {
@@ -22,15 +23,15 @@ public struct FrameDecoder: Sendable {
 
     /// The two checksums of a corrupt frame.
     public struct ChecksumMismatch: Sendable, Hashable {
-        /// What the frame's trailer says.
-        public var received: UInt32
+        /// What the frame's trailer says. It has 64 bits where the field for it has 8 bytes.
+        public var received: UInt64
         /// What its payload amounts to.
-        public var computed: UInt32
+        public var computed: UInt64
 
         @inlinable
-        public init(received: UInt32, computed: UInt32) {
-            self.received = received
-            self.computed = computed
+        public init(received: some BinaryInteger, computed: some BinaryInteger) {
+            self.received = UInt64(truncatingIfNeeded: received)
+            self.computed = UInt64(truncatingIfNeeded: computed)
         }
     }
 
@@ -41,47 +42,84 @@ public struct FrameDecoder: Sendable {
         public var status: Status
         /// The payload, valid only until the closure that was given it returns.
         public var payload: UnsafeRawBufferPointer
+        /// The header as it came, valid as long as the payload.
+        public var header: UnsafeRawBufferPointer
+        /// The length of the whole frame in bytes.
+        public var frameLength: Int
         /// Set if the payload must not be used.
         public var mismatch: ChecksumMismatch?
 
         @inlinable
-        init(header: FrameHeader, payload: UnsafeRawBufferPointer, mismatch: ChecksumMismatch?) {
+        init(
+            header: FrameHeader,
+            headerBytes: UnsafeRawBufferPointer,
+            payload: UnsafeRawBufferPointer,
+            frameLength: Int,
+            mismatch: ChecksumMismatch?
+        ) {
             self.type = header.type
             self.serial = header.serial
             self.status = header.status
+            self.header = headerBytes
             self.payload = payload
+            self.frameLength = frameLength
             self.mismatch = mismatch
         }
     }
 
     /// Payloads up to this many bytes are copied, so that a small one kept for long does not keep a whole read's buffer.
     public static let defaultCopyLimit = 512
+    /// How many frames in a row may have a wrong checksum by default, the one that ends the stream included.
+    public static let defaultMaximumCorruptRun = 3
 
     /// Which kind of header the stream has.
     public let direction: FrameDirection
+    /// How frames are laid out.
+    public let format: WireFormat
     /// The largest payload accepted, in bytes.
     public let maximumPayloadLength: Int
     /// Payloads up to this many bytes are copied out of the read buffer; larger ones are slices of it.
     public let copyLimit: Int
+    /// So many wrong checksums one after the other end the stream.
+    public let maximumCorruptRun: Int
+    /// Bits 29 to 31 of a type that the two sides have agreed to use, as a mask; none at first. Others are a sign that the
+    /// stream is out of step, where it may be: after a wrong checksum.
+    public var agreedFlags: UInt32 = 0
 
+    /// How to read another format than the standard one.
+    @usableFromInline let plan: HeaderPlan?
     /// The bytes of one incomplete frame: never a whole one, except inside a call.
     @usableFromInline var partial = ByteBuffer()
     /// What is left of the last read.
     @usableFromInline var input = ByteBuffer()
     @usableFromInline var failure: FrameError?
+    /// How many frames with a wrong checksum have just come one after the other.
+    @usableFromInline var corruptRun = 0
+    /// Whether the next frame needs more than the fast path knows: another format, a frame that began in an earlier read,
+    /// a wrong checksum before it, or a stream that has ended.
+    @usableFromInline var needsCare: Bool
 
     /// - Parameters:
     ///   - direction: Which kind of header the stream has.
+    ///   - format: How frames are laid out; the standard format by default.
     ///   - maximumPayloadLength: The largest payload accepted, in bytes; 16 MiB by default.
     ///   - copyLimit: The largest payload that is copied, in bytes.
+    ///   - maximumCorruptRun: So many wrong checksums one after the other end the stream; 3 by default, 1 at least. The
+    ///     last of these frames still comes out.
     public init(
         direction: FrameDirection,
+        format: WireFormat = .standard,
         maximumPayloadLength: Int = Frame.defaultMaximumPayloadLength,
-        copyLimit: Int = FrameDecoder.defaultCopyLimit
+        copyLimit: Int = FrameDecoder.defaultCopyLimit,
+        maximumCorruptRun: Int = FrameDecoder.defaultMaximumCorruptRun
     ) {
         self.direction = direction
+        self.format = format
         self.maximumPayloadLength = min(max(0, maximumPayloadLength), Int(Int32.max))
         self.copyLimit = copyLimit
+        self.maximumCorruptRun = max(1, maximumCorruptRun)
+        self.plan = format.specialPlan(for: direction)
+        self.needsCare = self.plan != nil
     }
 
     /// The bytes kept of an incomplete frame.
@@ -108,8 +146,7 @@ public struct FrameDecoder: Sendable {
     /// - Throws: ``FrameError`` when the stream makes no sense; every later call throws it again.
     @inlinable
     public mutating func next() throws(FrameError) -> Output? {
-        if self.partial.readableBytes > 0 { return try self.nextFromPartial() }
-        if let failure = self.failure { throw failure }
+        if self.needsCare { return try self.nextWithCare() }
 
         let available = self.input.readableBytes
         guard available >= self.direction.headerLength else {
@@ -117,31 +154,58 @@ public struct FrameDecoder: Sendable {
             return nil
         }
         let header = self.input.withUnsafeReadableBytes { FrameHeader($0, direction: self.direction) }
-        let total = try self.frameLength(header)
+        let total = try self.standardFrameLength(header)
         guard available >= total else {
             self.stashInput()
             return nil
         }
         let output = Self.output(header, in: self.input, direction: self.direction, copyLimit: self.copyLimit)
         self.input.moveReaderIndex(forwardBy: total)
+        if case .corrupt = output { self.noteCorrupt(header) }
         return output
     }
 
     @usableFromInline
-    mutating func nextFromPartial() throws(FrameError) -> Output? {
+    mutating func nextWithCare() throws(FrameError) -> Output? {
         if let failure = self.failure { throw failure }
-        let input = self.input
-        let (consumed, header) = try input.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
-            try self.fillPartial(from: bytes)
+        do throws(FrameError) {
+            return try self.nextInAnyFormat()
+        } catch {
+            throw self.fail(error)
         }
-        self.input.moveReaderIndex(forwardBy: consumed)
+    }
+
+    private mutating func nextInAnyFormat() throws(FrameError) -> Output? {
+        let input = self.input
+        if self.partial.readableBytes > 0 {
+            let (consumed, header) = try input.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
+                try self.fillPartial(from: bytes)
+            }
+            self.input.moveReaderIndex(forwardBy: consumed)
+            guard let header else {
+                self.input = ByteBuffer()
+                return nil
+            }
+            let output = try self.output(header, in: self.partial)
+            self.emptyPartial(payloadWasCopied: Int(header.length) <= self.copyLimit)
+            self.note(output, header)
+            return output
+        }
+        let header = try input.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
+            try self.completeHeader(bytes)
+        }
         guard let header else {
-            self.input = ByteBuffer()
+            self.stashInput()
             return nil
         }
-        let output = Self.output(header, in: self.partial, direction: self.direction, copyLimit: self.copyLimit)
-        self.emptyPartial(payloadWasCopied: Int(header.length) <= self.copyLimit)
+        let output = try self.output(header, in: input)
+        self.input.moveReaderIndex(forwardBy: self.frameLength(header))
+        self.note(output, header)
         return output
+    }
+
+    private mutating func note(_ output: Output, _ header: FrameHeader) {
+        if case .corrupt = output { self.noteCorrupt(header) } else { self.noteSound() }
     }
 
     // MARK: Borrowed frames
@@ -151,63 +215,170 @@ public struct FrameDecoder: Sendable {
     /// - Throws: ``FrameError`` when the stream makes no sense; every later call throws it again.
     @inlinable
     public mutating func decode(_ bytes: UnsafeRawBufferPointer, _ body: (View) -> Void) throws(FrameError) {
-        if let failure = self.failure { throw failure }
         var rest = bytes
-        if self.partial.readableBytes > 0 {
-            let (consumed, header) = try self.fillPartial(from: rest)
-            guard let header else { return }
-            self.partial.withUnsafeReadableBytes { body(Self.view(header, in: $0, direction: self.direction)) }
-            self.emptyPartial(payloadWasCopied: true)
-            rest = UnsafeRawBufferPointer(rebasing: rest[consumed...])
+        while true {
+            if self.needsCare {
+                rest = try self.decodeWithCare(rest, body)
+                if self.needsCare { return }
+            }
+            let headerLength = self.direction.headerLength
+            while !self.needsCare {
+                guard rest.count >= headerLength else { return self.stash(rest) }
+                let header = FrameHeader(rest, direction: self.direction)
+                let total = try self.standardFrameLength(header)
+                guard rest.count >= total else { return self.stash(rest) }
+                let view = Self.view(header, in: rest, direction: self.direction)
+                body(view)
+                rest = UnsafeRawBufferPointer(rebasing: rest[total...])
+                if view.mismatch != nil { self.noteCorrupt(header) }
+            }
         }
-        let headerLength = self.direction.headerLength
-        while rest.count >= headerLength {
-            let header = FrameHeader(rest, direction: self.direction)
-            let total = try self.frameLength(header)
-            guard rest.count >= total else { break }
-            body(Self.view(header, in: rest, direction: self.direction))
-            rest = UnsafeRawBufferPointer(rebasing: rest[total...])
-        }
-        if !rest.isEmpty { self.partial.writeBytes(rest) }
     }
 
-    // MARK: Pieces
+    /// Decodes until the fast path can go on, or the bytes end. What is left of them is returned.
+    @usableFromInline
+    mutating func decodeWithCare(
+        _ bytes: UnsafeRawBufferPointer,
+        _ body: (View) -> Void
+    ) throws(FrameError) -> UnsafeRawBufferPointer {
+        if let failure = self.failure { throw failure }
+        do throws(FrameError) {
+            return try self.decodeInAnyFormat(bytes, body)
+        } catch {
+            throw self.fail(error)
+        }
+    }
 
-    /// The length of the whole frame in bytes, once its payload is known to be within the limit.
+    private mutating func decodeInAnyFormat(
+        _ bytes: UnsafeRawBufferPointer,
+        _ body: (View) -> Void
+    ) throws(FrameError) -> UnsafeRawBufferPointer {
+        var rest = bytes
+        while self.needsCare, !rest.isEmpty {
+            let isCorrupt: Bool
+            let header: FrameHeader
+            if self.partial.readableBytes > 0 {
+                let (consumed, filled) = try self.fillPartial(from: rest)
+                rest = UnsafeRawBufferPointer(rebasing: rest[consumed...])
+                guard let filled else { break }
+                header = filled
+                isCorrupt = try self.partial.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
+                    let view = try self.view(filled, in: bytes)
+                    body(view)
+                    return view.mismatch != nil
+                }
+                self.emptyPartial(payloadWasCopied: true)
+            } else {
+                guard let complete = try self.completeHeader(rest) else {
+                    self.stash(rest)
+                    return UnsafeRawBufferPointer(rebasing: rest[rest.count...])
+                }
+                header = complete
+                let view = try self.view(complete, in: rest)
+                body(view)
+                isCorrupt = view.mismatch != nil
+                rest = UnsafeRawBufferPointer(rebasing: rest[view.frameLength...])
+            }
+            if isCorrupt { self.noteCorrupt(header) } else { self.noteSound() }
+            if let failure = self.failure { throw failure }
+        }
+        return rest
+    }
+
+    // MARK: Headers
+
+    /// The length of the whole frame in bytes, once its payload is known to be within the limit. Standard format.
     @inlinable
-    mutating func frameLength(_ header: FrameHeader) throws(FrameError) -> Int {
-        guard header.length <= UInt32(self.maximumPayloadLength) else { throw self.fail(header) }
+    mutating func standardFrameLength(_ header: FrameHeader) throws(FrameError) -> Int {
+        guard header.length <= UInt32(self.maximumPayloadLength) else { throw self.failTooLarge(header) }
         return self.direction.headerLength + Int(header.length) + Frame.trailerLength
     }
 
-    @usableFromInline
-    mutating func fail(_ header: FrameHeader) -> FrameError {
-        let error = FrameError.payloadTooLarge(
+    /// The length of the whole frame in bytes.
+    private func frameLength(_ header: FrameHeader) -> Int {
+        header.headerLength + Int(header.length) + (self.plan?.trailerLength ?? Frame.trailerLength)
+    }
+
+    /// The header that starts `bytes`, once it is known to make sense; nil if there are not enough bytes for one.
+    private func header(_ bytes: UnsafeRawBufferPointer) throws(FrameError) -> FrameHeader? {
+        let header: FrameHeader
+        let isPlausible: Bool
+        if let plan = self.plan {
+            guard bytes.count >= plan.length else { return nil }
+            header = try plan.header(bytes)
+            isPlausible = self.corruptRun == 0 || plan.isPlausible(header.type & ~self.agreedFlags)
+        } else {
+            guard bytes.count >= self.direction.headerLength else { return nil }
+            header = FrameHeader(bytes, direction: self.direction)
+            isPlausible =
+                self.corruptRun == 0 || header.type & ~self.agreedFlags <= FrameType.application.upperBound
+        }
+        guard isPlausible else { throw .implausible(type: header.type, serial: header.serial) }
+        guard header.length <= UInt32(self.maximumPayloadLength) else { throw self.tooLarge(header) }
+        return header
+    }
+
+    /// The header of a frame that `bytes` starts with and wholly contains.
+    private func completeHeader(_ bytes: UnsafeRawBufferPointer) throws(FrameError) -> FrameHeader? {
+        guard let header = try self.header(bytes), bytes.count >= self.frameLength(header) else { return nil }
+        return header
+    }
+
+    private func tooLarge(_ header: FrameHeader) -> FrameError {
+        .payloadTooLarge(
             length: Int(header.length),
             limit: self.maximumPayloadLength,
             type: header.type,
             serial: header.serial
         )
+    }
+
+    @usableFromInline
+    mutating func failTooLarge(_ header: FrameHeader) -> FrameError {
+        self.fail(self.tooLarge(header))
+    }
+
+    /// Ends the stream.
+    private mutating func fail(_ error: FrameError) -> FrameError {
         self.failure = error
+        self.needsCare = true
         self.partial = ByteBuffer()
         self.input = ByteBuffer()
         return error
     }
 
-    /// Moves bytes into `partial` until it holds exactly one frame, whose header is returned, or `bytes` ends.
+    /// The frame that just came out has a wrong checksum, so that its length may be wrong as well.
     @usableFromInline
-    mutating func fillPartial(
+    mutating func noteCorrupt(_ header: FrameHeader) {
+        self.corruptRun += 1
+        self.needsCare = true
+        if self.corruptRun >= self.maximumCorruptRun {
+            _ = self.fail(.corruptRun(self.corruptRun, type: header.type, serial: header.serial))
+        }
+    }
+
+    private mutating func noteSound() {
+        self.corruptRun = 0
+        self.needsCare = self.plan != nil || self.partial.readableBytes > 0
+    }
+
+    // MARK: Bytes of incomplete frames
+
+    /// Moves bytes into `partial` until it holds exactly one frame, whose header is returned, or `bytes` ends.
+    private mutating func fillPartial(
         from bytes: UnsafeRawBufferPointer
     ) throws(FrameError) -> (consumed: Int, header: FrameHeader?) {
-        let headerLength = self.direction.headerLength
+        let headerLength = self.plan?.length ?? self.direction.headerLength
         var consumed = 0
         if self.partial.readableBytes < headerLength {
             consumed = min(headerLength - self.partial.readableBytes, bytes.count)
             self.partial.writeBytes(bytes[..<consumed])
-            guard self.partial.readableBytes == headerLength else { return (consumed, nil) }
         }
-        let header = self.partial.withUnsafeReadableBytes { FrameHeader($0, direction: self.direction) }
-        let missing = try self.frameLength(header) - self.partial.readableBytes
+        let header = try self.partial.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
+            try self.header(bytes)
+        }
+        guard let header else { return (consumed, nil) }
+        let missing = self.frameLength(header) - self.partial.readableBytes
         let taken = min(missing, bytes.count - consumed)
         self.partial.writeBytes(bytes[consumed..<consumed + taken])
         return (consumed + taken, taken == missing ? header : nil)
@@ -216,20 +387,32 @@ public struct FrameDecoder: Sendable {
     /// Keeps the rest of a read, and lets go of its buffer.
     @usableFromInline
     mutating func stashInput() {
-        if self.input.readableBytes > 0 { self.partial.writeBuffer(&self.input) }
+        if self.input.readableBytes > 0 {
+            self.partial.writeBuffer(&self.input)
+            self.needsCare = true
+        }
         self.input = ByteBuffer()
     }
 
     @usableFromInline
-    mutating func emptyPartial(payloadWasCopied: Bool) {
+    mutating func stash(_ rest: UnsafeRawBufferPointer) {
+        guard !rest.isEmpty else { return }
+        self.partial.writeBytes(rest)
+        self.needsCare = true
+    }
+
+    private mutating func emptyPartial(payloadWasCopied: Bool) {
         if payloadWasCopied && self.partial.capacity <= 1 << 16 {
             self.partial.clear()
         } else {
             self.partial = ByteBuffer()
         }
+        self.needsCare = self.plan != nil || self.corruptRun > 0
     }
 
-    /// The payload and its checksums, of a frame that `bytes` starts with and wholly contains.
+    // MARK: Frames
+
+    /// The payload and its checksums, of a frame that `bytes` starts with and wholly contains. Standard format.
     @inlinable
     static func view(_ header: FrameHeader, in bytes: UnsafeRawBufferPointer, direction: FrameDirection) -> View {
         let end = direction.headerLength + Int(header.length)
@@ -238,7 +421,9 @@ public struct FrameDecoder: Sendable {
         let computed = Adler32.checksum(payload)
         return View(
             header: header,
+            headerBytes: UnsafeRawBufferPointer(rebasing: bytes[..<direction.headerLength]),
             payload: payload,
+            frameLength: end + Frame.trailerLength,
             mismatch: received == computed ? nil : ChecksumMismatch(received: received, computed: computed)
         )
     }
@@ -259,6 +444,38 @@ public struct FrameDecoder: Sendable {
         }
         if length > copyLimit,
             let slice = buffer.getSlice(at: buffer.readerIndex + direction.headerLength, length: length)
+        {
+            frame.payload = slice
+        }
+        return mismatch.map { .corrupt(frame, $0) } ?? .frame(frame)
+    }
+
+    /// The same in any format.
+    private func view(_ header: FrameHeader, in bytes: UnsafeRawBufferPointer) throws(FrameError) -> View {
+        guard let plan = self.plan else { return Self.view(header, in: bytes, direction: self.direction) }
+        let end = header.headerLength + Int(header.length)
+        let payload = UnsafeRawBufferPointer(rebasing: bytes[header.headerLength..<end])
+        return View(
+            header: header,
+            headerBytes: UnsafeRawBufferPointer(rebasing: bytes[..<header.headerLength]),
+            payload: payload,
+            frameLength: end + plan.trailerLength,
+            mismatch: try plan.check(header, payload, in: bytes, end: end)
+        )
+    }
+
+    /// The same in any format.
+    private func output(_ header: FrameHeader, in buffer: ByteBuffer) throws(FrameError) -> Output {
+        let length = Int(header.length)
+        var frame = Frame(type: header.type, serial: header.serial, status: header.status)
+        let mismatch = try buffer.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
+            let view = try self.view(header, in: bytes)
+            if length > 0, length <= self.copyLimit { frame.payload = ByteBuffer(bytes: view.payload) }
+            frame.customFields = self.plan?.customFields(in: view.header)
+            return view.mismatch
+        }
+        if length > self.copyLimit,
+            let slice = buffer.getSlice(at: buffer.readerIndex + header.headerLength, length: length)
         {
             frame.payload = slice
         }

@@ -4,21 +4,39 @@ import NIOCore
 public struct FrameEncoder: Sendable {
     /// Which kind of header to write.
     public let direction: FrameDirection
+    /// How frames are laid out.
+    public let format: WireFormat
+    /// The custom fields of frames that bring none; nil: zeros.
+    public let customFields: [UInt8]?
+    /// Nil for the standard format.
+    @usableFromInline let plan: HeaderPlan?
 
-    @inlinable
-    public init(direction: FrameDirection) {
+    /// - Parameters:
+    ///   - direction: Which kind of header to write.
+    ///   - format: How frames are laid out; the standard format by default.
+    ///   - customFields: The custom fields of frames that bring none, as ``WireFormat/customFields(_:over:in:)`` makes them;
+    ///     zeros by default.
+    public init(direction: FrameDirection, format: WireFormat = .standard, customFields: [UInt8]? = nil) {
         self.direction = direction
+        self.format = format
+        self.customFields = customFields
+        self.plan = format.specialPlan(for: direction)
     }
 
     /// The length in bytes of a frame with a payload of `payloadLength` bytes.
     @inlinable
     public func encodedLength(payloadLength: Int) -> Int {
-        self.direction.headerLength + payloadLength + Frame.trailerLength
+        if let plan = self.plan { return self.overhead(plan) + payloadLength }
+        return self.direction.headerLength + payloadLength + Frame.trailerLength
     }
+
+    @usableFromInline
+    func overhead(_ plan: HeaderPlan) -> Int { plan.length + plan.trailerLength }
 
     /// Appends the whole frame to `buffer`.
     @inlinable
     public func encode(_ frame: Frame, into buffer: inout ByteBuffer) {
+        if let plan = self.plan { return self.encode(frame, by: plan, into: &buffer) }
         let length = frame.payload.readableBytes
         let total = self.encodedLength(payloadLength: length)
         let end = self.direction.headerLength + length
@@ -35,20 +53,52 @@ public struct FrameEncoder: Sendable {
         }
     }
 
+    @usableFromInline
+    func encode(_ frame: Frame, by plan: HeaderPlan, into buffer: inout ByteBuffer) {
+        let length = frame.payload.readableBytes
+        let total = plan.length + length + plan.trailerLength
+        let end = plan.length + length
+        buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: total) { target in
+            plan.write(self.header(of: frame), custom: frame.customFields ?? self.customFields, to: target)
+            frame.payload.withUnsafeReadableBytes { payload in
+                if length > 0 {
+                    UnsafeMutableRawBufferPointer(rebasing: target[plan.length..<end]).copyMemory(from: payload)
+                }
+                plan.writeTrailer(
+                    type: frame.type,
+                    payload,
+                    to: UnsafeMutableRawBufferPointer(rebasing: target[end..<total])
+                )
+            }
+            return total
+        }
+    }
+
     /// Appends the frame's header alone, for payloads that are sent without being copied.
-    @inlinable
     public func encodeHeader(of frame: Frame, into buffer: inout ByteBuffer) {
-        let length = self.direction.headerLength
+        let length = self.plan?.length ?? self.direction.headerLength
         buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: length) { target in
-            self.header(of: frame).write(to: target, direction: self.direction)
+            let header = self.header(of: frame)
+            if let plan = self.plan {
+                plan.write(header, custom: frame.customFields ?? self.customFields, to: target)
+            } else {
+                header.write(to: target, direction: self.direction)
+            }
             return length
         }
     }
 
     /// Appends what comes after the payload.
-    @inlinable
     public func encodeTrailer(of frame: Frame, into buffer: inout ByteBuffer) {
-        buffer.writeInteger(Adler32.checksum(frame.payload))
+        guard let plan = self.plan else {
+            buffer.writeInteger(Adler32.checksum(frame.payload))
+            return
+        }
+        guard plan.trailerLength > 0 else { return }
+        buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: plan.trailerLength) { target in
+            frame.payload.withUnsafeReadableBytes { plan.writeTrailer(type: frame.type, $0, to: target) }
+            return plan.trailerLength
+        }
     }
 
     @inlinable
@@ -57,7 +107,8 @@ public struct FrameEncoder: Sendable {
             type: frame.type,
             serial: frame.serial,
             status: frame.status,
-            length: UInt32(truncatingIfNeeded: frame.payload.readableBytes)
+            length: UInt32(truncatingIfNeeded: frame.payload.readableBytes),
+            headerLength: self.direction.headerLength
         )
     }
 }

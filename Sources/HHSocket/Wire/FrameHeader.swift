@@ -1,4 +1,4 @@
-/// The words before a payload.
+/// What stands before a payload.
 @usableFromInline
 struct FrameHeader: Equatable, Sendable {
     @usableFromInline var type: UInt32
@@ -6,20 +6,24 @@ struct FrameHeader: Equatable, Sendable {
     @usableFromInline var status: Status
     /// The payload's length in bytes.
     @usableFromInline var length: UInt32
+    /// The header's own length in bytes.
+    @usableFromInline var headerLength: Int
 
     @inlinable
-    init(type: UInt32, serial: UInt32, status: Status, length: UInt32) {
+    init(type: UInt32, serial: UInt32, status: Status, length: UInt32, headerLength: Int) {
         self.type = type
         self.serial = serial
         self.status = status
         self.length = length
+        self.headerLength = headerLength
     }
 
-    /// Reads a header from the first `direction.headerLength` bytes, which must exist.
+    /// Reads a standard header from the first `direction.headerLength` bytes, which must exist.
     @inlinable
     init(_ bytes: UnsafeRawBufferPointer, direction: FrameDirection) {
         self.type = bytes.bigEndianWord(at: 0)
         self.serial = bytes.bigEndianWord(at: 4)
+        self.headerLength = direction.headerLength
         switch direction {
         case .request:
             self.status = .ok
@@ -30,7 +34,7 @@ struct FrameHeader: Equatable, Sendable {
         }
     }
 
-    /// Writes the header over the first `direction.headerLength` bytes, which must exist.
+    /// Writes a standard header over the first `direction.headerLength` bytes, which must exist.
     @inlinable
     func write(to bytes: UnsafeMutableRawBufferPointer, direction: FrameDirection) {
         bytes.storeBigEndian(self.type, at: 0)

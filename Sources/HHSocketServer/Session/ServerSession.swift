@@ -196,7 +196,7 @@ final class ServerSession: ChannelDuplexHandler {
             }
         } catch {
             self.machine.lostFraming()
-            if case .payloadTooLarge(_, _, let type, let serial) = error {
+            if error.code == .payloadTooLarge, let type = error.type, let serial = error.serial {
                 self.send(Frame(type: type, serial: serial, status: .illegalLength))
             }
             self.finishAfterProtocolError()

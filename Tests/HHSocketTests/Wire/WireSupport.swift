@@ -40,6 +40,8 @@ struct DecoderSetup: CustomStringConvertible, Sendable {
     var direction: FrameDirection
     var use: DecoderUse
     var copyLimit: Int
+    var format = WireFormat.standard
+    var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
 
     static let all: [DecoderSetup] = [FrameDirection.request, .response].flatMap { direction in
         [
@@ -55,8 +57,10 @@ struct DecoderSetup: CustomStringConvertible, Sendable {
     func decoder(maximumPayloadLength: Int = Frame.defaultMaximumPayloadLength) -> FrameDecoder {
         FrameDecoder(
             direction: self.direction,
+            format: self.format,
             maximumPayloadLength: maximumPayloadLength,
-            copyLimit: self.copyLimit
+            copyLimit: self.copyLimit,
+            maximumCorruptRun: self.maximumCorruptRun
         )
     }
 

@@ -1,0 +1,412 @@
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+// The schema is in Docs/WireFormat.md.
+
+extension WireFormat: Codable {
+    public init(from decoder: any Decoder) throws {
+        try self.init(Layout(from: decoder))
+    }
+
+    public func encode(to encoder: any Encoder) throws {
+        try self.layout.encode(to: encoder)
+    }
+
+    /// Reads a layout from JSON, as `Docs/WireFormat.md` describes it.
+    ///
+    /// - Throws: ``WireFormatError``, which says where the JSON is not as described (``WireFormatError/Rule/malformed``), or
+    ///   which rule the layout breaks.
+    public init(json: some Sequence<UInt8>) throws(WireFormatError) {
+        do {
+            self = try JSONDecoder().decode(WireFormat.self, from: Data(json))
+        } catch let error as WireFormatError {
+            throw error
+        } catch let error as DecodingError {
+            throw WireFormatError(.malformed, Self.message(of: error))
+        } catch {
+            throw WireFormatError(.malformed, "the description of a wire format cannot be read: \(error)")
+        }
+    }
+
+    /// The layout as JSON, for ``init(json:)``.
+    public var json: String {
+        let encoder = JSONEncoder()
+        encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
+        guard let data = try? encoder.encode(self) else {
+            assertionFailure("a layout is nothing but texts and numbers")
+            return "{}"
+        }
+        return String(decoding: data, as: UTF8.self)
+    }
+
+    private static func message(of error: DecodingError) -> String {
+        func place(_ context: DecodingError.Context) -> String {
+            let path = context.codingPath.map { $0.intValue.map(String.init) ?? $0.stringValue }
+            return path.isEmpty ? "" : " at \(path.joined(separator: "."))"
+        }
+        switch error {
+        case .keyNotFound(let key, let context):
+            return "the description of the wire format has no \(key.stringValue)\(place(context))"
+        case .typeMismatch(_, let context), .valueNotFound(_, let context), .dataCorrupted(let context):
+            return "the description of the wire format is wrong\(place(context)): \(context.debugDescription)"
+        @unknown default:
+            return "the description of the wire format is wrong: \(error)"
+        }
+    }
+}
+
+/// Any key, so that one which is not known can be refused: a slip of the pen must not go unnoticed.
+private struct AnyKey: CodingKey {
+    var stringValue: String
+    var intValue: Int? { nil }
+
+    init(_ stringValue: String) { self.stringValue = stringValue }
+    init?(stringValue: String) { self.stringValue = stringValue }
+    init?(intValue: Int) { nil }
+}
+
+extension KeyedDecodingContainer<AnyKey> {
+    fileprivate func allow(_ keys: String...) throws {
+        for key in self.allKeys where !keys.contains(key.stringValue) {
+            throw DecodingError.dataCorrupted(
+                .init(
+                    codingPath: self.codingPath,
+                    debugDescription: "\(key.stringValue) is not known here; there are \(keys.joined(separator: ", "))"
+                )
+            )
+        }
+    }
+
+    fileprivate func value<T: Decodable>(_ key: String, as type: T.Type = T.self) throws -> T {
+        try self.decode(T.self, forKey: AnyKey(key))
+    }
+
+    fileprivate func optional<T: Decodable>(_ key: String, as type: T.Type = T.self) throws -> T? {
+        try self.decodeIfPresent(T.self, forKey: AnyKey(key))
+    }
+
+    fileprivate func word(_ key: String) throws -> UInt32? {
+        try self.optional(key, as: Word.self)?.value
+    }
+
+    fileprivate func range(_ key: String) throws -> ClosedRange<UInt32>? {
+        guard let words = try self.optional(key, as: [Word].self)?.map(\.value) else { return nil }
+        guard words.count == 2, words[0] <= words[1] else {
+            throw DecodingError.dataCorrupted(
+                .init(
+                    codingPath: self.codingPath,
+                    debugDescription: "\(key) is [first, last], the first no larger"
+                )
+            )
+        }
+        return words[0]...words[1]
+    }
+}
+
+/// 32 bits: a number, or a text such as "0x1FFFFFFF".
+private struct Word: Decodable {
+    var value: UInt32
+
+    init(from decoder: any Decoder) throws {
+        let container = try decoder.singleValueContainer()
+        if let text = try? container.decode(String.self) {
+            guard text.hasPrefix("0x"), let value = UInt32(text.dropFirst(2), radix: 16) else {
+                throw DecodingError.dataCorruptedError(
+                    in: container,
+                    debugDescription: "\(text) is not a number of 32 bits, in hexadecimal digits after 0x"
+                )
+            }
+            self.value = value
+        } else {
+            self.value = try container.decode(UInt32.self)
+        }
+    }
+}
+
+extension WireFormat.Layout: Codable {
+    public init(from decoder: any Decoder) throws {
+        let container = try decoder.container(keyedBy: AnyKey.self)
+        try container.allow(
+            "name",
+            "order",
+            "request",
+            "response",
+            "lengthCounts",
+            "checksum",
+            "tail",
+            "applicationTypes",
+            "requestSerials",
+            "okStatus",
+            "heartbeat",
+            "push",
+            "cancel"
+        )
+        let order: WireFormat.ByteOrder = try container.optional("order") ?? .big
+        func fields(_ key: String) throws -> [WireFormat.Field] {
+            try container.value(key, as: [FieldDescription].self).map { $0.field(order) }
+        }
+        self.init(
+            name: try container.optional("name") ?? "custom",
+            request: try fields("request"),
+            response: try fields("response"),
+            lengthCounts: try container.optional("lengthCounts") ?? .payload,
+            checksum: try container.optional("checksum", as: ChecksumDescription.self)?.checksum(order),
+            tail: try container.optional("tail", as: TailDescription.self)?.order(order),
+            applicationTypes: try container.range("applicationTypes") ?? FrameType.application,
+            requestSerials: try container.range("requestSerials") ?? FrameSerial.firstRequest...UInt32.max,
+            okStatus: try container.word("okStatus") ?? Status.ok.rawValue,
+            heartbeat: try container.optional("heartbeat"),
+            push: try container.optional("push"),
+            cancel: try container.optional("cancel")
+        )
+    }
+
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: AnyKey.self)
+        try container.encode(self.name, forKey: AnyKey("name"))
+        try container.encode(self.request.map(FieldDescription.init), forKey: AnyKey("request"))
+        try container.encode(self.response.map(FieldDescription.init), forKey: AnyKey("response"))
+        try container.encode(self.lengthCounts, forKey: AnyKey("lengthCounts"))
+        try container.encodeIfPresent(self.checksum.map(ChecksumDescription.init), forKey: AnyKey("checksum"))
+        try container.encodeIfPresent(self.tail, forKey: AnyKey("tail"))
+        try container.encode(
+            [self.applicationTypes.lowerBound, self.applicationTypes.upperBound],
+            forKey: AnyKey("applicationTypes")
+        )
+        try container.encode(
+            [self.requestSerials.lowerBound, self.requestSerials.upperBound],
+            forKey: AnyKey("requestSerials")
+        )
+        try container.encode(self.okStatus, forKey: AnyKey("okStatus"))
+        try container.encodeIfPresent(self.heartbeat, forKey: AnyKey("heartbeat"))
+        try container.encodeIfPresent(self.push, forKey: AnyKey("push"))
+        try container.encodeIfPresent(self.cancel, forKey: AnyKey("cancel"))
+    }
+}
+
+/// A field as JSON has it: `"type"`, `{"field": "type", "order": "little"}`, `{"headerLength": 64}`,
+/// `{"constant": "CAFE 01"}` or `{"custom": "token", "bytes": 8}`.
+private struct FieldDescription: Codable {
+    var kind: WireFormat.Field.Kind
+    /// Whether the field has a byte order of its own.
+    var hasOrder: Bool
+
+    init(_ field: WireFormat.Field) {
+        self.kind = field.kind
+        self.hasOrder = true
+    }
+
+    func field(_ order: WireFormat.ByteOrder) -> WireFormat.Field {
+        switch self.kind {
+        case .word(let word, _) where !self.hasOrder: WireFormat.Field(kind: .word(word, order))
+        case .headerLength(let upTo, _) where !self.hasOrder: WireFormat.Field(kind: .headerLength(upTo: upTo, order))
+        default: WireFormat.Field(kind: self.kind)
+        }
+    }
+
+    init(from decoder: any Decoder) throws {
+        func word(_ name: String) throws -> WireFormat.Field.Word {
+            guard let word = WireFormat.Field.Word(rawValue: name) else {
+                throw DecodingError.dataCorrupted(
+                    .init(
+                        codingPath: decoder.codingPath,
+                        debugDescription: "\(name) is no field; there are type, serial, status and length"
+                    )
+                )
+            }
+            return word
+        }
+        if let name = try? decoder.singleValueContainer().decode(String.self) {
+            self.kind = .word(try word(name), .big)
+            self.hasOrder = false
+            return
+        }
+        let container = try decoder.container(keyedBy: AnyKey.self)
+        let order: WireFormat.ByteOrder? = try container.optional("order")
+        self.hasOrder = order != nil
+        if let name = try container.optional("field", as: String.self) {
+            try container.allow("field", "order")
+            self.kind = .word(try word(name), order ?? .big)
+        } else if let upTo = try container.optional("headerLength", as: Int.self) {
+            try container.allow("headerLength", "order")
+            self.kind = .headerLength(upTo: upTo, order ?? .big)
+        } else if let name = try container.optional("custom", as: String.self) {
+            try container.allow("custom", "bytes")
+            self.kind = .custom(name, try container.value("bytes"))
+        } else if let hex = try container.optional("constant", as: String.self) {
+            try container.allow("constant")
+            guard let bytes = Self.bytes(hex: hex) else {
+                throw DecodingError.dataCorrupted(
+                    .init(
+                        codingPath: container.codingPath,
+                        debugDescription: "\(hex) is not an even number of hexadecimal digits"
+                    )
+                )
+            }
+            self.kind = .constant(bytes)
+        } else {
+            throw DecodingError.dataCorrupted(
+                .init(
+                    codingPath: container.codingPath,
+                    debugDescription: "a field is a name, or has one of the keys field, headerLength, constant, custom"
+                )
+            )
+        }
+    }
+
+    func encode(to encoder: any Encoder) throws {
+        if case .word(let word, .big) = self.kind {
+            var container = encoder.singleValueContainer()
+            return try container.encode(word.rawValue)
+        }
+        var container = encoder.container(keyedBy: AnyKey.self)
+        switch self.kind {
+        case .word(let word, let order):
+            try container.encode(word.rawValue, forKey: AnyKey("field"))
+            try container.encode(order, forKey: AnyKey("order"))
+        case .headerLength(let upTo, let order):
+            try container.encode(upTo, forKey: AnyKey("headerLength"))
+            try container.encode(order, forKey: AnyKey("order"))
+        case .constant(let bytes):
+            try container.encode(Self.hex(bytes), forKey: AnyKey("constant"))
+        case .custom(let name, let width):
+            try container.encode(name, forKey: AnyKey("custom"))
+            try container.encode(width, forKey: AnyKey("bytes"))
+        }
+    }
+
+    private static func bytes(hex text: String) -> [UInt8]? {
+        var bytes: [UInt8] = []
+        var high: UInt8?
+        for character in text.utf8 where character != UInt8(ascii: " ") {
+            guard let digit = Character(UnicodeScalar(character)).hexDigitValue.map(UInt8.init) else { return nil }
+            if let first = high {
+                bytes.append(first << 4 | digit)
+                high = nil
+            } else {
+                high = digit
+            }
+        }
+        return high == nil ? bytes : nil
+    }
+
+    private static func hex(_ bytes: [UInt8]) -> String {
+        let digits = Array("0123456789ABCDEF".utf8)
+        return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
+    }
+}
+
+/// A checksum as JSON has it: `"crc32c"`, or `{"algorithm": "adler32", "bytes": 8, "order": "big"}`.
+private struct ChecksumDescription: Codable {
+    var algorithm: WireFormat.Checksum.Algorithm
+    var bytes: Int
+    var order: WireFormat.ByteOrder?
+
+    init(_ checksum: WireFormat.Checksum) {
+        self.algorithm = checksum.algorithm
+        self.bytes = checksum.width
+        self.order = checksum.order
+    }
+
+    func checksum(_ order: WireFormat.ByteOrder) -> WireFormat.Checksum {
+        WireFormat.Checksum(self.algorithm, width: self.bytes, self.order ?? order)
+    }
+
+    init(from decoder: any Decoder) throws {
+        if let name = try? decoder.singleValueContainer().decode(String.self) {
+            guard let algorithm = WireFormat.Checksum.Algorithm(rawValue: name) else {
+                throw DecodingError.dataCorrupted(
+                    .init(
+                        codingPath: decoder.codingPath,
+                        debugDescription: "\(name) is no checksum; there are adler32, crc32 and crc32c"
+                    )
+                )
+            }
+            self.algorithm = algorithm
+            self.bytes = 4
+            return
+        }
+        let container = try decoder.container(keyedBy: AnyKey.self)
+        try container.allow("algorithm", "bytes", "order")
+        self.algorithm = try container.value("algorithm")
+        self.bytes = try container.optional("bytes") ?? 4
+        self.order = try container.optional("order")
+    }
+}
+
+/// A tail as JSON has it: true or false, or a byte order.
+private struct TailDescription: Decodable {
+    private var order: WireFormat.ByteOrder?
+    private var exists: Bool
+
+    init(from decoder: any Decoder) throws {
+        let container = try decoder.singleValueContainer()
+        if let exists = try? container.decode(Bool.self) {
+            self.exists = exists
+        } else {
+            self.exists = true
+            self.order = try container.decode(WireFormat.ByteOrder.self)
+        }
+    }
+
+    func order(_ order: WireFormat.ByteOrder) -> WireFormat.ByteOrder? {
+        self.exists ? self.order ?? order : nil
+    }
+}
+
+extension WireFormat.Heartbeat: Codable {
+    public init(from decoder: any Decoder) throws {
+        let container = try decoder.container(keyedBy: AnyKey.self)
+        try container.allow("type", "pingedBy", "clientSerial", "serverSerial", "serials", "pingStatus")
+        self.init(
+            type: try container.value("type", as: Word.self).value,
+            pingedBy: try container.value("pingedBy"),
+            clientSerial: try container.word("clientSerial") ?? FrameSerial.clientPing,
+            serverSerial: try container.word("serverSerial") ?? FrameSerial.serverPing,
+            serials: try container.range("serials"),
+            pingStatus: try container.word("pingStatus").map(Status.init) ?? .ping
+        )
+    }
+
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: AnyKey.self)
+        try container.encode(self.type, forKey: AnyKey("type"))
+        try container.encode(self.pingedBy, forKey: AnyKey("pingedBy"))
+        try container.encode(self.clientSerial, forKey: AnyKey("clientSerial"))
+        try container.encode(self.serverSerial, forKey: AnyKey("serverSerial"))
+        try container.encodeIfPresent(
+            self.serials.map { [$0.lowerBound, $0.upperBound] },
+            forKey: AnyKey("serials")
+        )
+        try container.encode(self.pingStatus.rawValue, forKey: AnyKey("pingStatus"))
+    }
+}
+
+extension WireFormat.Push: Codable {
+    public init(from decoder: any Decoder) throws {
+        let container = try decoder.container(keyedBy: AnyKey.self)
+        try container.allow("serial")
+        self.init(serial: try container.value("serial", as: Word.self).value)
+    }
+
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: AnyKey.self)
+        try container.encode(self.serial, forKey: AnyKey("serial"))
+    }
+}
+
+extension WireFormat.Cancel: Codable {
+    public init(from decoder: any Decoder) throws {
+        let container = try decoder.container(keyedBy: AnyKey.self)
+        try container.allow("type")
+        self.init(type: try container.value("type", as: Word.self).value)
+    }
+
+    public func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: AnyKey.self)
+        try container.encode(self.type, forKey: AnyKey("type"))
+    }
+}

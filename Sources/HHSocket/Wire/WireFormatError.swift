@@ -1,0 +1,81 @@
+/// Why a layout cannot work.
+public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// The rule that was broken. More may be added; always have a default case.
+    public struct Rule: Hashable, Sendable, CustomStringConvertible {
+        private enum Name: String, Hashable, Sendable {
+            case typeMissing, serialMissing, lengthMissing, fieldTwice, statusInRequestsOnly
+            case constantEmpty, customNameEmpty, customNameTwice, customWidth, headerTooLong, headerLengthLimit
+            case checksumTooWide, checksumFieldWidth, tailWithoutType
+            case serialZero, noApplicationTypes, okStatusWithoutStatus
+            case bothPingWithoutStatus, pingLooksLikeAnswer, heartbeatSerial, heartbeatIsCancel, pushIsResponse
+            case malformed
+        }
+
+        private var name: Name
+
+        private init(_ name: Name) { self.name = name }
+
+        /// The rule's name.
+        public var description: String { self.name.rawValue }
+
+        /// Both headers have a type.
+        public static let typeMissing = Self(.typeMissing)
+        /// Both headers have a serial: nothing else joins a response to its request.
+        public static let serialMissing = Self(.serialMissing)
+        /// Both headers have a length: nothing else tells where a frame ends.
+        public static let lengthMissing = Self(.lengthMissing)
+        /// Type, serial, status, length and the header's length come once in a header at most.
+        public static let fieldTwice = Self(.fieldTwice)
+        /// A status is what a response says of its request: if requests have one, so have responses.
+        public static let statusInRequestsOnly = Self(.statusInRequestsOnly)
+        /// A constant has at least one byte.
+        public static let constantEmpty = Self(.constantEmpty)
+        /// A custom field has a name.
+        public static let customNameEmpty = Self(.customNameEmpty)
+        /// The custom fields of a header have different names.
+        public static let customNameTwice = Self(.customNameTwice)
+        /// A custom field is 1 byte wide at least, and has the same width in requests and responses.
+        public static let customWidth = Self(.customWidth)
+        /// A header has ``WireFormat/maximumHeaderLength`` bytes at most.
+        public static let headerTooLong = Self(.headerTooLong)
+        /// The header length that is still accepted is at least the header's own, and at most
+        /// ``WireFormat/maximumHeaderLength``.
+        public static let headerLengthLimit = Self(.headerLengthLimit)
+        /// A checksum has 32 bits, and its field at least as many.
+        public static let checksumTooWide = Self(.checksumTooWide)
+        /// A checksum's field is 4 or 8 bytes wide.
+        public static let checksumFieldWidth = Self(.checksumFieldWidth)
+        /// The tail repeats the type: where there is a tail, both headers have a type.
+        public static let tailWithoutType = Self(.tailWithoutType)
+        /// No request has serial 0.
+        public static let serialZero = Self(.serialZero)
+        /// Some type is left to applications.
+        public static let noApplicationTypes = Self(.noApplicationTypes)
+        /// A status for success needs responses that have a status.
+        public static let okStatusWithoutStatus = Self(.okStatusWithoutStatus)
+        /// Where both sides ping, the status tells a ping from an answer.
+        public static let bothPingWithoutStatus = Self(.bothPingWithoutStatus)
+        /// Where both sides ping, a ping's status is neither 200 nor the one that means success.
+        public static let pingLooksLikeAnswer = Self(.pingLooksLikeAnswer)
+        /// The serial of a ping is one of the serials that heartbeats may have.
+        public static let heartbeatSerial = Self(.heartbeatSerial)
+        /// Heartbeat and cancel have different types.
+        public static let heartbeatIsCancel = Self(.heartbeatIsCancel)
+        /// A push's serial is none that a request may have, for then it would be a response.
+        public static let pushIsResponse = Self(.pushIsResponse)
+        /// The JSON is what `Docs/WireFormat.md` says.
+        public static let malformed = Self(.malformed)
+    }
+
+    /// The rule that was broken.
+    public let rule: Rule
+    /// What is wrong and what would be right, in one line.
+    public let message: String
+
+    public init(_ rule: Rule, _ message: String) {
+        self.rule = rule
+        self.message = message
+    }
+
+    public var description: String { "\(self.message) (\(self.rule))" }
+}

@@ -18,6 +18,10 @@ extension HostileClient {
             case frame(Frame)
             /// The same request with each of these serials.
             case requests(Frame, Range<UInt32>)
+            /// A cancel of the request with this serial, in the format's way.
+            case cancel(UInt32)
+            /// A heartbeat; nil for the serial of the format's pings.
+            case ping(UInt32?)
             case raw(ByteBuffer)
         }
 
@@ -72,15 +76,13 @@ extension HostileClient {
         /// A frame as it is; its status is not sent.
         public static func frame(_ frame: Frame) -> Act { Act(.frame(frame)) }
 
-        /// A cancel of the request with this serial.
-        public static func cancel(_ serial: UInt32) -> Act { .request(FrameType.cancel, serial: serial) }
+        /// A cancel of the request with this serial; nothing in a format without cancels.
+        public static func cancel(_ serial: UInt32) -> Act { Act(.cancel(serial)) }
 
         /// A heartbeat.
         ///
-        /// - Parameter serial: 0, the client's own ping, by default.
-        public static func ping(serial: UInt32 = FrameSerial.clientPing) -> Act {
-            .request(FrameType.heartbeat, serial: serial)
-        }
+        /// - Parameter serial: That of the format's pings, in the standard one 0, by default.
+        public static func ping(serial: UInt32? = nil) -> Act { Act(.ping(serial)) }
 
         /// These bytes, whatever they mean.
         public static func raw(_ bytes: ByteBuffer) -> Act { Act(.raw(bytes)) }

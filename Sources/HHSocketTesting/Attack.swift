@@ -51,6 +51,7 @@ extension HostileClient {
         /// - Parameters:
         ///   - endpoint: The server.
         ///   - type: A type that the server handles, and best one whose answer is as large as the request.
+        ///   - format: How frames are laid out; the standard format by default.
         ///   - strength: Multiplies the number of connections or frames: 1, the default, takes a second or so.
         ///   - seed: For what is drawn at random; 0 by default.
         /// - Returns: The attackers. Those the server did not close are still connected, as long as they are kept.
@@ -58,85 +59,87 @@ extension HostileClient {
         public func run(
             against endpoint: Endpoint,
             type: UInt32,
+            format: WireFormat = .standard,
             strength: Int = 1,
             seed: UInt64 = 0
         ) async throws -> [HostileClient] {
             let strength = max(1, strength)
+            let headerLength = FrameForge(direction: .request, format: format).headerLength
             // Long enough for a server that is slow, short enough for a test of one that rightly takes no more.
             let patience = Duration.seconds(2)
             let serials = 1_000..<(1_000 + 20_000 * UInt32(clamping: strength))
             let large = ByteBuffer(repeating: 0x61, count: 64 << 10)
             switch self {
             case .halfFrames:
-                return try await self.each(of: Array(1...28), endpoint) { bytes in
+                return try await self.each(of: Array(1...28), endpoint, format) { bytes in
                     .request(type, serial: 50, "half a frame").cut(after: bytes)
                 }
             case .slowHeader:
-                return try await self.each(of: Array(1...(20 * strength)), endpoint) { _ in
-                    .request(type, serial: 50, "never").cut(after: 11).dribbled()
+                return try await self.each(of: Array(1...(20 * strength)), endpoint, format) { _ in
+                    .request(type, serial: 50, "never").cut(after: headerLength - 1).dribbled()
                 }
             case .slowBody:
-                return try await self.each(of: Array(1...(20 * strength)), endpoint) { _ in
+                return try await self.each(of: Array(1...(20 * strength)), endpoint, format) { _ in
                     .request(type, serial: 50, ByteBuffer(repeating: 0x61, count: 200))
                         .announcing(length: 1 << 20).cut(after: 200).dribbled()
                 }
             case .wildLengths:
                 let lengths: [UInt32] = [.max, .max - 3, .max - 15, 1 << 31, (1 << 31) - 1, 1 << 30]
-                return try await self.each(of: lengths, endpoint) { length in
+                return try await self.each(of: lengths, endpoint, format) { length in
                     .request(type, serial: 50, large).announcing(length: length)
                 }
             case .checksumFlood:
-                return try await self.each(of: [0], endpoint) { _ in
+                return try await self.each(of: [0], endpoint, format) { _ in
                     .requests(type, serials: serials, ByteBuffer(string: "wrong")).corrupted()
                 }
             case .callFlood:
-                return try await self.each(of: [0, 1], endpoint) { _ in
+                return try await self.each(of: [0, 1], endpoint, format) { _ in
                     .requests(type, serials: serials, ByteBuffer(string: "call"))
                 }
             case .neverReads:
                 let act = Act.requests(type, serials: 1_000..<1_016, large)
                 var clients: [HostileClient] = []
                 for _ in 0..<4 {
-                    let client = try await HostileClient(to: endpoint, reads: false)
+                    let client = try await HostileClient(to: endpoint, format: format, reads: false)
                     clients.append(client)
                     // A server that takes all of it would have to keep it.
                     for _ in 0..<(64 * strength) where await client.perform(act, within: patience) != .done { break }
                 }
                 return clients
             case .connectFlood:
-                return try await self.each(of: Array(1...(200 * strength)), endpoint) { _ in .raw([]) }
+                return try await self.each(of: Array(1...(200 * strength)), endpoint, format) { _ in .raw([]) }
             case .resetFlood:
-                return try await self.each(of: Array(1...(200 * strength)), endpoint) { number in
+                return try await self.each(of: Array(1...(200 * strength)), endpoint, format) { number in
                     .request(type, serial: 50, "reset").cut(after: number % 20).then(.reset)
                 }
             case .unknownTypes:
-                let client = try await HostileClient(to: endpoint)
+                let client = try await HostileClient(to: endpoint, format: format)
                 for unknown in [0x1FFF_FFFF, 15, 3, 0x2000_0000, 0x8000_0065, .max] as [UInt32] {
                     await client.perform(.requests(unknown, serials: 50..<2_000), within: patience)
                 }
                 return [client]
             case .reservedSerials:
-                return try await self.each(of: [0], endpoint) { _ in
+                return try await self.each(of: [0], endpoint, format) { _ in
                     Act.requests(type, serials: 0..<50, ByteBuffer(string: "reserved")).times(100 * strength)
                 }
             case .duplicateSerials:
-                return try await self.each(of: [0], endpoint) { _ in
+                return try await self.each(of: [0], endpoint, format) { _ in
                     Act.request(type, serial: 50, "again").times(10_000 * strength)
                 }
             case .unknownCancels:
-                return try await self.each(of: [0], endpoint) { _ in
+                return try await self.each(of: [0], endpoint, format) { _ in
                     .glued(
-                        .requests(FrameType.cancel, serials: serials),
+                        .glued(serials.map { .cancel($0) }),
                         .requests(type, serials: 50..<100),
-                        .requests(FrameType.cancel, serials: 0..<100)
+                        .glued((0..<100).map { .cancel($0) })
                     )
                 }
             case .halfCloseInMidFrame:
-                return try await self.each(of: Array(1...28), endpoint) { bytes in
+                return try await self.each(of: Array(1...28), endpoint, format) { bytes in
                     .request(type, serial: 50, "half a frame").cut(after: bytes).then(.halfClose)
                 }
             case .garbage:
-                return try await self.each(of: Array(0..<(20 * strength)), endpoint) { number in
+                return try await self.each(of: Array(0..<(20 * strength)), endpoint, format) { number in
                     .garbage(100_000, seed: seed &+ UInt64(number))
                 }
             }
@@ -145,11 +148,12 @@ extension HostileClient {
         private func each<Element>(
             of elements: [Element],
             _ endpoint: Endpoint,
+            _ format: WireFormat,
             _ act: (Element) -> Act
         ) async throws -> [HostileClient] {
             var clients: [HostileClient] = []
             for element in elements {
-                let client = try await HostileClient(to: endpoint)
+                let client = try await HostileClient(to: endpoint, format: format)
                 clients.append(client)
                 await client.perform(act(element), within: .seconds(2))
             }

@@ -26,22 +26,25 @@ public final class HostileClient: Sendable {
 
     private let channel: any Channel
     private let inbox: NIOLoopBound<Inbox>
-    private let forge = FrameForge(direction: .request)
+    private let forge: FrameForge
     private let sleep: @Sendable (Duration) async throws -> Void
 
     /// A client that is connected.
     ///
     /// - Parameters:
     ///   - endpoint: The server.
+    ///   - format: How frames are laid out; the standard format by default.
     ///   - reads: Whether it reads by itself; otherwise not before ``Act/startReading``. True by default.
     ///   - clock: What delays are measured with; the real time by default.
     /// - Throws: NIO's error when it cannot connect.
     public init(
         to endpoint: Endpoint,
+        format: WireFormat = .standard,
         reads: Bool = true,
         clock: some Clock<Duration> = ContinuousClock()
     ) async throws {
         let made = NIOLockedValueBox<NIOLoopBound<Inbox>?>(nil)
+        self.forge = FrameForge(direction: .request, format: format)
         self.sleep = { try await clock.sleep(for: $0) }
         self.channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
@@ -49,7 +52,7 @@ public final class HostileClient: Sendable {
             .channelOption(.autoRead, value: reads)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
-                    let inbox = Inbox(eventLoop: channel.eventLoop)
+                    let inbox = Inbox(eventLoop: channel.eventLoop, format: format)
                     made.withLockedValue { $0 = NIOLoopBound(inbox, eventLoop: channel.eventLoop) }
                     try channel.pipeline.syncOperations.addHandler(inbox)
                 }
@@ -117,6 +120,17 @@ public final class HostileClient: Sendable {
             case .raw(let bytes):
                 buffer.writeImmutableBuffer(bytes)
             case .frame(let frame):
+                self.forge.append(frame, sending.flaws, to: &buffer)
+            case .cancel(let serial):
+                if let frame = self.forge.format.cancel(serial: serial) {
+                    self.forge.append(frame, sending.flaws, to: &buffer)
+                }
+            case .ping(let serial):
+                let heartbeat = self.forge.format.layout.heartbeat
+                let frame = Frame(
+                    type: heartbeat?.type ?? FrameType.heartbeat,
+                    serial: serial ?? heartbeat?.clientSerial ?? FrameSerial.clientPing
+                )
                 self.forge.append(frame, sending.flaws, to: &buffer)
             case .requests(var frame, let serials):
                 for serial in serials {
@@ -223,15 +237,21 @@ public final class HostileClient: Sendable {
         }
 
         private let eventLoop: any EventLoop
-        private var decoder = FrameDecoder(direction: .response, maximumPayloadLength: .max)
+        private var decoder: FrameDecoder
         private var outputs = CircularBuffer<FrameDecoder.Output>()
         private(set) var first = ByteBuffer()
         private var hasEnded = false
         private var waiting: [Waiter<FrameDecoder.Output?>] = []
         private var waitingForEnd: [Waiter<Void>] = []
 
-        init(eventLoop: any EventLoop) {
+        init(eventLoop: any EventLoop, format: WireFormat) {
             self.eventLoop = eventLoop
+            self.decoder = FrameDecoder(
+                direction: .response,
+                format: format,
+                maximumPayloadLength: .max,
+                maximumCorruptRun: .max
+            )
         }
 
         func channelRead(context: ChannelHandlerContext, data: NIOAny) {

@@ -44,6 +44,8 @@ public final class MockServer: Sendable {
     /// - Parameters:
     ///   - reaction: What to do about requests of the application's types that have no rule of their own. Status 401 by
     ///     default; `MockServer(.echo)` is an echo server.
+    ///   - format: How frames are laid out; the standard format by default. An answer repeats the custom fields of its
+    ///     request that the response has too.
     ///   - port: The TCP port on 127.0.0.1; 0, the default, takes a free one.
     ///   - seed: What ``Reaction/oneOf(_:)`` and ``ReleaseOrder/shuffled`` are drawn with; 0 by default.
     ///   - clock: What delays are measured with: a ``VirtualClock`` waits for nothing but the test. The real time by
@@ -51,11 +53,12 @@ public final class MockServer: Sendable {
     /// - Throws: NIO's error when the port is taken.
     public init(
         _ reaction: Reaction = .status(.undefinedType),
+        format: WireFormat = .standard,
         port: Int = 0,
         seed: UInt64 = 0,
         clock: some Clock<Duration> = ContinuousClock()
     ) async throws {
-        self.core = MockServerCore(seed: seed) { try await clock.sleep(for: $0) }
+        self.core = MockServerCore(format: format, seed: seed) { try await clock.sleep(for: $0) }
         self.onAnyOther(reaction)
         try await self.core.start(port: port)
     }
@@ -169,12 +172,17 @@ public final class MockServer: Sendable {
         try await self.core.ended.wait(1, within: time, "the end of connection \(number)") { $0 == number }
     }
 
-    /// A port of 127.0.0.1 where nothing listens.
+    /// A port of 127.0.0.1 where nothing listens, and nothing will as long as the process runs.
     public static func closedEndpoint() async throws -> Endpoint {
         let server = try await MockServer()
         await server.shutdown()
+        if let reservation = PortReservation(port: server.endpoint.port) {
+            Self.reservations.withLockedValue { $0.append(reservation) }
+        }
         return server.endpoint
     }
+
+    private static let reservations = NIOLockedValueBox<[PortReservation]>([])
 }
 
 extension MockServer {

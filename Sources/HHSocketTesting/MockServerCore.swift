@@ -24,6 +24,8 @@ final class MockServerCore: Sendable {
 
     private struct LoopState {
         var listener: (any Channel)?
+        /// While nobody listens and somebody is to listen again.
+        var reservation: PortReservation?
         var port = 0
         var isOver = false
         var sessions: [Int: MockSession] = [:]
@@ -34,6 +36,7 @@ final class MockServerCore: Sendable {
     }
 
     let loop: any EventLoop
+    let format: WireFormat
     let rules = NIOLockedValueBox(Rules())
     let received = EventLog<MockServer.Received>()
     let accepted = EventLog<MockServer.Connection>()
@@ -43,8 +46,9 @@ final class MockServerCore: Sendable {
     private let state: NIOLoopBoundBox<LoopState>
     private let address = NIOLockedValueBox(Endpoint(host: "127.0.0.1", port: 0))
 
-    init(seed: UInt64, sleep: @escaping @Sendable (Duration) async throws -> Void) {
+    init(format: WireFormat, seed: UInt64, sleep: @escaping @Sendable (Duration) async throws -> Void) {
         self.loop = MultiThreadedEventLoopGroup.singleton.next()
+        self.format = format
         self.generator = NIOLockedValueBox(SplitMix(seed: seed))
         self.sleep = sleep
         self.state = .makeBoxSendingValue(LoopState(), eventLoop: self.loop)
@@ -73,6 +77,7 @@ final class MockServerCore: Sendable {
             return self.loop.makeSucceededVoidFuture()
         }
         let again = self.state.value.port != 0
+        self.state.value.reservation = nil
         return ServerBootstrap(group: self.loop)
             .serverChannelOption(.backlog, value: 1024)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
@@ -102,8 +107,11 @@ final class MockServerCore: Sendable {
 
     func stopListening() -> EventLoopFuture<Void> {
         self.loop.flatSubmit {
-            defer { self.state.value.listener = nil }
-            return self.state.value.listener?.close() ?? self.loop.makeSucceededVoidFuture()
+            guard let listener = self.state.value.listener else { return self.loop.makeSucceededVoidFuture() }
+            self.state.value.listener = nil
+            return listener.close().hop(to: self.loop).map {
+                if !self.state.value.isOver { self.state.value.reservation = PortReservation(port: self.endpoint.port) }
+            }
         }
     }
 
@@ -112,6 +120,7 @@ final class MockServerCore: Sendable {
             self.state.value.isOver = true
             for task in self.state.value.tasks.values { task.cancel() }
             self.state.value.held = [:]
+            self.state.value.reservation = nil
             let closed = self.state.value.sessions.values.compactMap { $0.closeNow() }
             return self.stopListening()
                 .and(EventLoopFuture.andAllComplete(closed, on: self.loop))
@@ -164,7 +173,7 @@ final class MockServerCore: Sendable {
     func reaction(to type: UInt32) -> MockServer.Reaction? {
         self.rules.withLockedValue { rules in
             if let next = rules.once[type]?.popFirst() { return next }
-            return rules.standing[type] ?? (FrameType.control.contains(type) ? nil : rules.other)
+            return rules.standing[type] ?? (self.format.isControlType(type) ? nil : rules.other)
         }
     }
 

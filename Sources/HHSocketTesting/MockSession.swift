@@ -30,12 +30,15 @@ final class MockSession: ChannelInboundHandler {
     /// Nil once the connection is gone: what remembers connections must not keep the server.
     private var core: MockServerCore?
     private(set) var number = -1
-    private let forge = FrameForge(direction: .response)
-    private var decoder = FrameDecoder(direction: .request, maximumPayloadLength: .max)
+    private let format: WireFormat
+    private let forge: FrameForge
+    private var decoder: FrameDecoder
     private var context: ChannelHandlerContext?
     private var outbox: Deque<Output> = []
     private var isDribbling = false
     private var isSilent = false
+    /// What comes all the same, as when the client closes, stays where it is.
+    private var isReading = true
     private var hasEnded = false
     private var outstandingPings: [UInt32: Int] = [:]
     /// What waits for the cancel of a request, by serial.
@@ -43,6 +46,15 @@ final class MockSession: ChannelInboundHandler {
 
     init(core: MockServerCore) {
         self.core = core
+        self.format = core.format
+        self.forge = FrameForge(direction: .response, format: core.format)
+        // Records whatever comes, for as long as it can be told apart into frames.
+        self.decoder = FrameDecoder(
+            direction: .request,
+            format: core.format,
+            maximumPayloadLength: .max,
+            maximumCorruptRun: .max
+        )
     }
 
     // MARK: The connection's life
@@ -99,8 +111,12 @@ final class MockSession: ChannelInboundHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         self.decoder.append(self.unwrapInboundIn(data))
+        self.decodeFrames(context)
+    }
+
+    private func decodeFrames(_ context: ChannelHandlerContext) {
         do throws(FrameError) {
-            while let output = try self.decoder.next() {
+            while self.isReading, let output = try self.decoder.next() {
                 switch output {
                 case .frame(let frame): self.received(.init(connection: self.number, frame: frame, isCorrupt: false))
                 case .corrupt(let frame, _):
@@ -116,10 +132,12 @@ final class MockSession: ChannelInboundHandler {
         self.core?.received.append(request)
         if let reaction = self.core?.reaction(to: request.type) {
             self.perform(reaction, for: request)
-        } else if request.type == FrameType.heartbeat {
+        } else if self.format.isHeartbeatRequest(type: request.type, serial: request.serial) {
             self.receivedHeartbeat(request)
         }
-        if request.type == FrameType.cancel, let waiting = self.untilCancelled.removeValue(forKey: request.serial) {
+        if request.type == self.format.layout.cancel?.type,
+            let waiting = self.untilCancelled.removeValue(forKey: request.serial)
+        {
             for (request, rest) in waiting { self.proceed(rest, for: request) }
             self.flush()
         }
@@ -184,6 +202,9 @@ final class MockSession: ChannelInboundHandler {
     }
 
     private func setReading(_ reads: Bool, _ context: ChannelHandlerContext) {
+        let isWoken = reads && !self.isReading
+        self.isReading = reads
+        if isWoken { self.decodeFrames(context) }
         try? context.channel.syncOptions?.setOption(.autoRead, value: reads)
     }
 
@@ -206,19 +227,36 @@ final class MockSession: ChannelInboundHandler {
         case .frame(let given):
             frame = given
         case .ping(let serial):
-            frame = Frame(type: FrameType.heartbeat, serial: serial, status: .ping)
-            self.outstandingPings[serial, default: 0] += sending.copies
+            let heartbeat = self.format.layout.heartbeat
+            frame =
+                self.format.serverPing
+                ?? Frame(
+                    type: heartbeat?.type ?? FrameType.heartbeat,
+                    serial: heartbeat?.serverSerial ?? 0,
+                    status: .ping
+                )
+            if let serial { frame.serial = serial }
+            self.outstandingPings[frame.serial, default: 0] += sending.copies
+        case .push(let type, let body):
+            let serial = self.format.layout.push?.serial ?? FrameSerial.push
+            frame = Frame(type: type, serial: serial, payload: body)
         case .echo:
             guard let request else { return nil }
-            frame = Frame(type: request.type, serial: request.serial, status: .ok, payload: request.body)
+            frame = self.frame(answering: request, .ok, request.body)
         case .answer(let status, let body):
             guard let request else { return nil }
-            frame = Frame(type: request.type, serial: request.serial, status: status, payload: body)
+            frame = self.frame(answering: request, status, body)
         }
         if let serial = sending.serial { frame.serial = serial }
         var bytes = ByteBuffer()
         for _ in 0..<sending.copies { self.forge.append(frame, sending.flaws, to: &bytes) }
         return bytes
+    }
+
+    private func frame(answering request: MockServer.Received, _ status: Status, _ body: ByteBuffer) -> Frame {
+        var frame = Frame(type: request.type, serial: request.serial, status: status, payload: body)
+        frame.customFields = self.format.responseFields(answering: request.frame.customFields)
+        return frame
     }
 
     // MARK: Writing

@@ -23,8 +23,9 @@ extension MockServer {
             /// The request's type and serial.
             case answer(Status, ByteBuffer)
             case frame(Frame)
-            /// A ping of the server, whose answer is not answered.
-            case ping(UInt32)
+            case push(UInt32, ByteBuffer)
+            /// A ping of the server, whose answer is not answered; nil for the format's serial.
+            case ping(UInt32?)
             case raw(ByteBuffer)
         }
 
@@ -115,9 +116,9 @@ extension MockServer {
 
         // MARK: Other things to send
 
-        /// A push: serial 1, status 200.
+        /// A push: in the standard format serial 1, status 200.
         public static func push(_ type: UInt32, _ body: ByteBuffer = ByteBuffer()) -> Reaction {
-            .frame(Frame(type: type, serial: FrameSerial.push, payload: body))
+            Reaction(.push(type, body))
         }
 
         /// A push with this text's UTF-8 as payload.
@@ -125,10 +126,10 @@ extension MockServer {
             .push(type, ByteBuffer(string: body))
         }
 
-        /// A heartbeat with status 0. The client's answer is recorded and not answered.
+        /// A ping: in the standard format a heartbeat with status 0. The client's answer is recorded and not answered.
         ///
-        /// - Parameter serial: 5 by default; clients answer those from 0 to 49.
-        public static func ping(serial: UInt32 = FrameSerial.serverPing) -> Reaction {
+        /// - Parameter serial: The format's, in the standard one 5, by default; clients answer the reserved ones.
+        public static func ping(serial: UInt32? = nil) -> Reaction {
             Reaction(.ping(serial))
         }
 
@@ -169,7 +170,8 @@ extension MockServer {
             Reaction([.wait(duration)] + self.steps)
         }
 
-        /// Waits for the client's cancel of this very request first: an answer that comes too late, without a clock.
+        /// Waits for the client's cancel of this very request first: an answer that comes too late, without a clock. In a
+        /// format without cancels it never comes.
         public func late() -> Reaction {
             Reaction([.waitForCancel] + self.steps)
         }

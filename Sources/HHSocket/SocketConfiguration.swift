@@ -10,8 +10,17 @@ public struct SocketConfiguration: Sendable {
     public var backoff = Backoff()
     /// When to ping and when to take the server for dead; nil never pings. A server's pings are answered either way.
     public var heartbeat: HeartbeatPolicy? = HeartbeatPolicy()
+    /// How frames are laid out; the standard format by default. In a format in which clients do not ping, ``heartbeat`` has
+    /// no effect.
+    public var wireFormat = WireFormat.standard
+    /// What the format's custom header fields hold, by name, in every frame that does not say otherwise. Fields that are
+    /// not named here are zero. With a name that the format does not have, or a value of another width, no connection is
+    /// made: the attempts fail with ``SocketError/Code/invalidArgument``.
+    public var header: [String: [UInt8]] = [:]
     /// The largest payload received or sent, in bytes. 16 MiB by default.
     public var maximumPayloadLength = Frame.defaultMaximumPayloadLength
+    /// So many frames with a wrong checksum one after the other, and the connection is lost. 3 by default, 1 at least.
+    public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
     /// How many bytes of frames may wait while the peer does not read; a frame beyond fails with
     /// ``SocketError/Code/queueFull``. One frame may always wait. 64 MiB by default.
     public var maximumQueuedBytes = 64 << 20

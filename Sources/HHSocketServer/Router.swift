@@ -39,8 +39,8 @@ public struct Router: Sendable {
     ///
     /// A later registration for the same type replaces the earlier one.
     ///
-    /// - Precondition: `type` is in ``HHSocket/FrameType/application`` (16 to 0x1FFFFFFF); the others belong to the
-    ///   protocol.
+    /// - Parameter type: One that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF; with
+    ///   another one the server does not start.
     public mutating func handle(_ type: UInt32, _ handler: @escaping Handler) {
         self.register(.asynchronous(handler), for: type)
     }
@@ -52,19 +52,18 @@ public struct Router: Sendable {
     ///
     /// A later registration for the same type replaces the earlier one.
     ///
-    /// - Precondition: `type` is in ``HHSocket/FrameType/application`` (16 to 0x1FFFFFFF); the others belong to the
-    ///   protocol.
+    /// - Parameter type: One that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF; with
+    ///   another one the server does not start.
     public mutating func handleSynchronously(_ type: UInt32, _ handler: @escaping SynchronousHandler) {
         self.register(.synchronous(handler), for: type)
     }
 
     private mutating func register(_ route: Route, for type: UInt32) {
-        precondition(
-            FrameType.application.contains(type),
-            "type \(type) belongs to the protocol; applications use 16 to 0x1FFFFFFF"
-        )
         self.routes[type] = route
     }
+
+    /// Every type that has a route.
+    var types: some Collection<UInt32> { self.routes.keys }
 
     func route(for type: UInt32) -> Route? {
         self.routes[type]
@@ -79,6 +78,8 @@ public struct ServerRequest: Sendable {
     public var serial: UInt32
     /// The payload; its checksum was right.
     public var body: ByteBuffer
+    /// The custom fields of the request's header, by name; empty in formats that have none.
+    public var header: [String: [UInt8]] = [:]
 }
 
 /// Where a request came from.

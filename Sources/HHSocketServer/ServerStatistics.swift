@@ -10,7 +10,8 @@ public struct ServerStatistics: Hashable, Sendable {
     public var badChecksums = 0
     /// Requests answered 303: a reserved serial, or one that was still in flight.
     public var illegalRequests = 0
-    /// Connections closed because their bytes made no sense: a length over the limit, or nonsense after a wrong checksum.
+    /// Connections closed because their bytes made no sense: a length over the limit, or nonsense after a wrong checksum, a
+    /// run of wrong checksums, or a header that the wire format does not have.
     public var protocolErrors = 0
     /// Requests answered 503, because too many were in flight on their connection.
     public var overloads = 0
@@ -26,6 +27,8 @@ public struct ServerStatistics: Hashable, Sendable {
     public var pingsSent = 0
     /// Connections closed because no byte followed our pings.
     public var deadPeers = 0
+    /// Errors that were not answered, because the wire format has no status to say so.
+    public var errorsNotSent = 0
     /// Pushes handed to a connection; one push to three connections counts three.
     public var pushesSent = 0
     /// Pushes dropped for a connection whose client reads too slowly.
@@ -47,6 +50,7 @@ public struct ServerStatistics: Hashable, Sendable {
         sum.heartbeatsAnswered += other.heartbeatsAnswered
         sum.pingsSent += other.pingsSent
         sum.deadPeers += other.deadPeers
+        sum.errorsNotSent += other.errorsNotSent
         sum.pushesSent += other.pushesSent
         sum.pushesDropped += other.pushesDropped
     }

@@ -9,16 +9,25 @@ extension SocketServer {
         public var host: String
         /// The TCP port, 0 to 65,535. 0, the default, takes a free one; ``SocketServer/address`` tells which.
         public var port: Int
+        /// How frames are laid out; the standard format by default. In a format whose responses have no status errors cannot
+        /// be told: such answers are not sent, and counted in ``ServerStatistics/errorsNotSent``.
+        public var wireFormat: WireFormat
+        /// What the format's custom response fields hold, by name, in pushes and pings, and in answers where the request has
+        /// no field of that name; those that it has are repeated. Fields that are not named here are zero.
+        public var header: [String: [UInt8]]
         /// The largest request payload accepted, in bytes; 16 MiB by default. A client that announces a larger one is
         /// answered ``HHSocket/Status/illegalLength`` (301) and its connection closes.
         public var maximumPayloadLength: Int
+        /// So many frames with a wrong checksum one after the other close a connection. 3 by default, 1 at least.
+        public var maximumCorruptRun: Int
         /// How many requests of one connection may be in flight; 65,536 by default. Further ones are answered
         /// ``HHSocket/Status/overloaded`` (503). As many again may have been cancelled and not have returned yet.
         public var maximumInFlightPerConnection: Int
         /// How many bytes may wait for one slow client before pushes to it are dropped; 4 MiB by default. A push larger
         /// than this still goes to a client for which nothing waits.
         public var maximumPendingWriteBytes: Int
-        /// When to ping clients and when to take them for dead. Nil, the default: never.
+        /// When to ping clients and when to take them for dead. Nil, the default: never. It must be nil in a format in which
+        /// servers do not ping.
         public var heartbeat: HeartbeatPolicy?
         /// The event loops to run on, NIO's POSIX ones. Nil, the default: the server makes its own, one for each core,
         /// and ends them when it is shut down.
@@ -27,7 +36,10 @@ extension SocketServer {
         public init(
             host: String = "127.0.0.1",
             port: Int = 0,
+            wireFormat: WireFormat = .standard,
+            header: [String: [UInt8]] = [:],
             maximumPayloadLength: Int = Frame.defaultMaximumPayloadLength,
+            maximumCorruptRun: Int = FrameDecoder.defaultMaximumCorruptRun,
             maximumInFlightPerConnection: Int = 65_536,
             maximumPendingWriteBytes: Int = 4 << 20,
             heartbeat: HeartbeatPolicy? = nil,
@@ -35,7 +47,10 @@ extension SocketServer {
         ) {
             self.host = host
             self.port = port
+            self.wireFormat = wireFormat
+            self.header = header
             self.maximumPayloadLength = maximumPayloadLength
+            self.maximumCorruptRun = maximumCorruptRun
             self.maximumInFlightPerConnection = maximumInFlightPerConnection
             self.maximumPendingWriteBytes = maximumPendingWriteBytes
             self.heartbeat = heartbeat

@@ -11,7 +11,7 @@ import Musl
 import Darwin
 #endif
 
-/// A server for the standard frame: it accepts connections, hands requests to a ``Router`` and pushes to its clients.
+/// A server: it accepts connections, hands requests to a ``Router`` and pushes to its clients.
 ///
 /// ```swift
 /// var router = Router()
@@ -72,7 +72,7 @@ public final class SocketServer: Sendable {
     /// - Throws: ``HHSocket/SocketError`` that names host and port: `bindFailed` when the address is taken, not allowed or
     ///   not this machine's, `hostNotFound` when the host name has no address, `invalidArgument` when a setting
     ///   cannot work or the server has been started before.
-    public func start() async throws {
+    public func start() async throws(SocketError) {
         try self.checkConfiguration()
         let mayStart = self.state.withLockedValue { state in
             guard case .idle = state else { return false }
@@ -197,19 +197,26 @@ public final class SocketServer: Sendable {
 
     // MARK: Pushes
 
-    /// Sends a push (serial 1, status 200) to every connection.
+    /// Sends a push (in the standard format serial 1, status 200) to every connection.
     ///
     /// The frame is encoded once. A client that reads so slowly that ``Configuration/maximumPendingWriteBytes`` wait for
     /// it does not get it; ``ServerStatistics/pushesDropped`` counts that.
     ///
-    /// - Returns: How many connections it was handed to.
-    /// - Precondition: `type` is in ``HHSocket/FrameType/application`` (16 to 0x1FFFFFFF).
+    /// - Parameters:
+    ///   - type: One that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF.
+    ///   - body: The payload.
+    /// - Returns: How many connections it was handed to; 0 in a wire format without pushes.
+    /// - Precondition: `type` is such a type.
     @discardableResult
     public func push(type: UInt32, body: ByteBuffer) async -> Int {
-        precondition(FrameType.application.contains(type), "type \(type) belongs to the protocol")
+        let format = self.configuration.wireFormat
+        precondition(format.isApplicationType(type), "type \(type) belongs to the protocol")
+        guard let push = format.layout.push else { return 0 }
+        // A header that is wrong has kept the server from starting, and there is nobody to push to.
+        let fields = try? format.customFields(self.configuration.header, in: .response)
         var frame = ByteBuffer()
-        FrameEncoder(direction: .response).encode(
-            Frame(type: type, serial: FrameSerial.push, payload: body),
+        FrameEncoder(direction: .response, format: format, customFields: fields).encode(
+            Frame(type: type, serial: push.serial, payload: body),
             into: &frame
         )
         let bytes = frame
@@ -229,7 +236,10 @@ public final class SocketServer: Sendable {
         let configuration = self.configuration
         let router = self.router
         let limits = ServerSession.Limits(
+            format: configuration.wireFormat,
+            customFields: try configuration.wireFormat.customFields(configuration.header, in: .response),
             maximumPayloadLength: configuration.maximumPayloadLength,
+            maximumCorruptRun: configuration.maximumCorruptRun,
             maximumInFlight: configuration.maximumInFlightPerConnection,
             maximumPendingWriteBytes: configuration.maximumPendingWriteBytes,
             heartbeat: configuration.heartbeat
@@ -263,7 +273,7 @@ public final class SocketServer: Sendable {
         Endpoint(host: self.configuration.host, port: self.configuration.port)
     }
 
-    private func checkConfiguration() throws {
+    private func checkConfiguration() throws(SocketError) {
         func fail(_ message: String) -> SocketError {
             SocketError(.invalidArgument, message: message, endpoint: self.wantedAddress)
         }
@@ -272,6 +282,24 @@ public final class SocketServer: Sendable {
         }
         guard self.configuration.maximumInFlightPerConnection > 0 else {
             throw fail("maximumInFlightPerConnection must be above 0")
+        }
+        let format = self.configuration.wireFormat
+        if let type = self.router.types.first(where: { !format.isApplicationType($0) }) {
+            let types = format.layout.applicationTypes
+            throw fail(
+                """
+                the router has a handler for type \(type), which belongs to the protocol; in the wire format \(format) \
+                applications use \(types.lowerBound) to \(types.upperBound)
+                """
+            )
+        }
+        guard self.configuration.heartbeat == nil || format.serverPing != nil else {
+            throw fail("a server does not ping in the wire format \(format); leave heartbeat nil")
+        }
+        do throws(SocketError) {
+            _ = try format.customFields(self.configuration.header, in: .response)
+        } catch {
+            throw fail(error.message)
         }
     }
 

@@ -76,10 +76,10 @@ public final class HostileClient: Sendable {
     ///
     /// - Parameters:
     ///   - act: What to do.
-    ///   - time: How long the server may take none of our bytes before the act is given up; 30 s by default.
+    ///   - time: How long the server may take none of our bytes before the act is given up; 60 s by default.
     /// - Returns: How it ended. That a server ends the connection of a hostile client is no error here.
     @discardableResult
-    public func perform(_ act: Act, within time: Duration = .seconds(30)) async -> Outcome {
+    public func perform(_ act: Act, within time: Duration = .seconds(60)) async -> Outcome {
         var gathered = ByteBuffer()
         var outcome = Outcome.done
         for step in act.steps where outcome == .done {
@@ -186,9 +186,9 @@ public final class HostileClient: Sendable {
 
     /// The next frame of the server.
     ///
-    /// - Throws: ``NothingHappened`` when none comes in time (30 s by default), when the server has ended the connection
+    /// - Throws: ``NothingHappened`` when none comes in time (60 s by default), when the server has ended the connection
     ///   and all it sent was taken, or when the frame's checksum is wrong.
-    public func response(within time: Duration = .seconds(30)) async throws -> Frame {
+    public func response(within time: Duration = .seconds(60)) async throws -> Frame {
         let inbox = self.inbox
         let output = try await self.channel.eventLoop.flatSubmit { inbox.value.next(within: TimeAmount(time)) }.get()
         switch output {
@@ -204,7 +204,7 @@ public final class HostileClient: Sendable {
     /// The next `count` frames of the server.
     ///
     /// - Throws: As ``response(within:)``.
-    public func responses(_ count: Int, within time: Duration = .seconds(30)) async throws -> [Frame] {
+    public func responses(_ count: Int, within time: Duration = .seconds(60)) async throws -> [Frame] {
         var frames: [Frame] = []
         for _ in 0..<count { frames.append(try await self.response(within: time)) }
         return frames
@@ -212,8 +212,8 @@ public final class HostileClient: Sendable {
 
     /// Returns when the server has ended the connection, or its direction of it.
     ///
-    /// - Throws: ``NothingHappened`` when that does not happen in time, 30 s by default.
-    public func ended(within time: Duration = .seconds(30)) async throws {
+    /// - Throws: ``NothingHappened`` when that does not happen in time, 60 s by default.
+    public func ended(within time: Duration = .seconds(60)) async throws {
         let inbox = self.inbox
         try await self.channel.eventLoop.flatSubmit { inbox.value.ended(within: TimeAmount(time)) }.get()
     }

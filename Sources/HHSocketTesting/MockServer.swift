@@ -138,14 +138,14 @@ public final class MockServer: Sendable {
     ///   - count: How many.
     ///   - type: Nil counts all, also the control frames.
     ///   - number: The connection; nil, the default, counts all.
-    ///   - time: How long to wait; 30 s by default.
+    ///   - time: How long to wait; 60 s by default.
     /// - Throws: ``NothingHappened`` when they do not come in time; it says what came.
     @discardableResult
     public func received(
         _ count: Int,
         ofType type: UInt32? = nil,
         onConnection number: Int? = nil,
-        within time: Duration = .seconds(30)
+        within time: Duration = .seconds(60)
     ) async throws -> [Received] {
         let what = "\(count) frames" + (type.map { " of type \($0)" } ?? "")
         return try await self.core.received.wait(count, within: time, what) {
@@ -158,17 +158,17 @@ public final class MockServer: Sendable {
 
     /// The connection of this number, counted from 0, waiting until it has been accepted.
     ///
-    /// - Throws: ``NothingHappened`` when it is not accepted in time, 30 s by default.
+    /// - Throws: ``NothingHappened`` when it is not accepted in time, 60 s by default.
     @discardableResult
-    public func connection(_ number: Int, within time: Duration = .seconds(30)) async throws -> Connection {
+    public func connection(_ number: Int, within time: Duration = .seconds(60)) async throws -> Connection {
         let found = try await self.core.accepted.wait(1, within: time, "connection \(number)") { $0.number == number }
         return found[0]
     }
 
     /// Returns once the client has closed, reset or half-closed the connection of this number.
     ///
-    /// - Throws: ``NothingHappened`` when that does not happen in time, 30 s by default.
-    public func ended(connection number: Int, within time: Duration = .seconds(30)) async throws {
+    /// - Throws: ``NothingHappened`` when that does not happen in time, 60 s by default.
+    public func ended(connection number: Int, within time: Duration = .seconds(60)) async throws {
         try await self.core.ended.wait(1, within: time, "the end of connection \(number)") { $0 == number }
     }
 

@@ -146,7 +146,7 @@ final class MockSession: ChannelInboundHandler {
     private func receivedHeartbeat(_ request: MockServer.Received) {
         if let count = self.outstandingPings[request.serial] {
             self.outstandingPings[request.serial] = count > 1 ? count - 1 : nil
-        } else {
+        } else if self.format.layout.heartbeat?.pingedBy != .server {
             self.perform(.status(.ok), for: request)
         }
     }
@@ -236,7 +236,8 @@ final class MockSession: ChannelInboundHandler {
                     status: .ping
                 )
             if let serial { frame.serial = serial }
-            self.outstandingPings[frame.serial, default: 0] += sending.copies
+            // Where only clients ping, what we send is no ping to them.
+            if heartbeat?.pingedBy != .client { self.outstandingPings[frame.serial, default: 0] += sending.copies }
         case .push(let type, let body):
             let serial = self.format.layout.push?.serial ?? FrameSerial.push
             frame = Frame(type: type, serial: serial, payload: body)
@@ -244,7 +245,7 @@ final class MockSession: ChannelInboundHandler {
             guard let request else { return nil }
             frame = self.frame(answering: request, .ok, request.body)
         case .answer(let status, let body):
-            guard let request else { return nil }
+            guard let request, status == .ok || self.format.hasStatus else { return nil }
             frame = self.frame(answering: request, status, body)
         }
         if let serial = sending.serial { frame.serial = serial }

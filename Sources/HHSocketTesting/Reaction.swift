@@ -85,7 +85,8 @@ extension MockServer {
 
         /// Answers with this payload.
         ///
-        /// - Parameter status: 200 by default; any 32 bits.
+        /// - Parameter status: 200 by default; any 32 bits. In a format without statuses there is no way to say another, and
+        ///   nothing is sent.
         public static func answer(_ body: ByteBuffer, status: Status = .ok) -> Reaction {
             Reaction(.answer(status, body))
         }

@@ -147,9 +147,9 @@ public final class VirtualClock: Clock, Sendable {
 
     /// Returns once at least `count` tasks sleep.
     ///
-    /// - Parameter time: How long to wait for that, in real time; 30 s by default.
+    /// - Parameter time: How long to wait for that, in real time; 60 s by default.
     /// - Throws: ``NothingHappened`` after that, `CancellationError` when the task is cancelled.
-    public func waitForSleepers(_ count: Int = 1, within time: Duration = .seconds(30)) async throws {
+    public func waitForSleepers(_ count: Int = 1, within time: Duration = .seconds(60)) async throws {
         try await self.counts.wait(1, within: time, "\(count) sleepers", unless: { self.sleeperCount >= count }) {
             $0 >= count
         }

@@ -116,7 +116,7 @@ final class Command: Sendable {
     }
 
     /// Returns when it has ended.
-    func outcome(within time: Duration = .seconds(30)) async throws -> Outcome {
+    func outcome(within time: Duration = .seconds(120)) async throws -> Outcome {
         do {
             return try await value(within: time) {
                 self.state.withLockedValue { state in
@@ -138,7 +138,7 @@ final class Command: Sendable {
     static func run(
         _ arguments: [String],
         input: Data = Data(),
-        within time: Duration = .seconds(30)
+        within time: Duration = .seconds(120)
     ) async throws -> Outcome {
         try await Command(arguments, input: input).outcome(within: time)
     }
@@ -155,7 +155,7 @@ final class Command: Sendable {
 
 /// Asks until there is a value.
 func value<Value: Sendable>(
-    within time: Duration = .seconds(30),
+    within time: Duration = .seconds(120),
     _ body: @Sendable () async throws -> Value?
 ) async throws -> Value {
     let deadline = ContinuousClock.now + time

@@ -13,7 +13,7 @@ private func push(_ type: UInt32, _ body: String) -> ByteBuffer {
     push(type, ByteBuffer(string: body))
 }
 
-@Suite(.timeLimit(.minutes(3))) struct ListenTests {
+@Suite(.timeLimit(.minutes(5))) struct ListenTests {
     private var greeting: ByteBuffer {
         var bytes = push(2001, "plain, ü")
         bytes.writeImmutableBuffer(push(2002, "two\nlines\t\\ \u{1B}[31m"))
@@ -83,7 +83,7 @@ private func push(_ type: UInt32, _ body: String) -> ByteBuffer {
     }
 }
 
-@Suite(.timeLimit(.minutes(3))) struct BenchTests {
+@Suite(.timeLimit(.minutes(5))) struct BenchTests {
     @Test(arguments: [4096, 100_000])
     func jsonLines(body: Int) async throws {
         let outcome = try await Command.run(
@@ -107,9 +107,9 @@ private func push(_ type: UInt32, _ body: String) -> ByteBuffer {
     }
 }
 
-@Suite(.timeLimit(.minutes(3))) struct DemoTests {
+@Suite(.timeLimit(.minutes(5))) struct DemoTests {
     @Test func everyStepIsALine() async throws {
-        let outcome = try await Command.run(["demo"], within: .seconds(90))
+        let outcome = try await Command.run(["demo"], within: .seconds(240))
         #expect(outcome.exitCode == 0)
         #expect(outcome.errors == "")
         let steps = outcome.lines.compactMap { $0.firstMatch(of: #/^ *[0-9.]+ ms  ([a-z ]+?)  /#)?.output.1 }

@@ -47,7 +47,7 @@ final class RawConnection: Sendable {
     }
 
     /// The first `count` bytes that come, or as many as come in time.
-    func bytes(_ count: Int, within time: Duration = .seconds(30)) async throws -> [UInt8] {
+    func bytes(_ count: Int, within time: Duration = .seconds(120)) async throws -> [UInt8] {
         let received = self.received
         _ = try? await value(within: time) { received.withLockedValue { $0.count >= count ? true : nil } }
         return Array(received.withLockedValue { $0 }.prefix(count))

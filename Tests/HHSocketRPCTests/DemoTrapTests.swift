@@ -12,7 +12,7 @@ import Testing
 ///
 /// One is missing: an error count that never rises and is compared with `== 0.1` belongs to switching servers by error
 /// rate, which there is not yet.
-@Suite(.timeLimit(.minutes(3))) struct DemoTrapTests {
+@Suite(.timeLimit(.minutes(5))) struct DemoTrapTests {
     /// It parsed one frame per read, so that the second one waited for the next read, or for ever.
     @Test func everyFrameOfOneReadIsTaken() async throws {
         let server = try await MockServer(.echo)

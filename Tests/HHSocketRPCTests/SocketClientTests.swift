@@ -30,7 +30,7 @@ import Testing
             await withCheckedContinuation { continuation in
                 for number in 0..<count {
                     let body = "call \(number)"
-                    client.dispatch(SocketRequest(type: 101, body: body, timeout: .seconds(60))) { result in
+                    client.dispatch(SocketRequest(type: 101, body: body, timeout: patience)) { result in
                         if (try? result.get().string) != body { wrong.withLockedValue { $0 += 1 } }
                         let number = completed.withLockedValue { completed in
                             completed += 1
@@ -346,7 +346,7 @@ import Testing
         guard case .disconnected(let error) = event else { return }
         #expect(error.code == .connectionLost)
         #expect(error.message.contains("heartbeat"))
-        #expect(try await server.received(2, ofType: FrameType.heartbeat).map(\.connection) == [0, 0])
+        #expect(try await server.received(1, ofType: FrameType.heartbeat)[0].connection == 0)
         try await server.received(1, ofType: FrameType.heartbeat, onConnection: 1)
     }
 

@@ -74,12 +74,6 @@ import Testing
         #expect(machine.statistics.requests == 1)
     }
 
-    @Test mutating func nonsenseAfterAWrongChecksumCloses() {
-        _ = machine.received(type: 100, serial: 50, isCorrupt: true, handling: .synchronous)
-        #expect(machine.received(type: 0x8000_0064, serial: 51, handling: .none) == .close)
-        #expect(machine.statistics.protocolErrors == 1)
-    }
-
     @Test(arguments: [1, 2, 3, 15] as [UInt32])
     mutating func controlFramesWithAWrongChecksumAreNotAnswered(type: UInt32) throws {
         _ = try start("a", serial: 50)

@@ -38,7 +38,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     Frame(type: type, serial: serial, status: status, payload: ByteBuffer(string: body))
 }
 
-@Suite(.timeLimit(.minutes(3))) struct SocketServerAnswerTests {
+@Suite(.timeLimit(.minutes(5))) struct SocketServerAnswerTests {
     @Test func answersByteForByteAsTheProtocolSays() async throws {
         try await withServer(.init(), makeRouter()) { server in
             let client = try await HostileClient.connect(to: server.address)
@@ -252,21 +252,18 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
         }
     }
 
-    #if os(Linux) || os(macOS)
-    @Test func reservedTypesCannotBeRegistered() async {
-        await #expect(processExitsWith: .failure) {
-            var router = Router()
-            router.handleSynchronously(15) { request, _ in request.body }
-        }
-        await #expect(processExitsWith: .failure) {
-            var router = Router()
-            router.handle(0x2000_0000) { request, _ in request.body }
-        }
+    @Test(arguments: [0, 15, 0x2000_0000] as [UInt32])
+    func serverWithAHandlerForAReservedTypeDoesNotStart(type: UInt32) async throws {
+        var router = Router()
+        router.handleSynchronously(type) { request, _ in request.body }
+        let server = SocketServer(router: router)
+        let error = await #expect(throws: SocketError.self) { try await server.start() }
+        #expect(error?.code == .invalidArgument)
+        #expect(error?.message.contains("type \(type)") == true)
     }
-    #endif
 }
 
-@Suite(.timeLimit(.minutes(3))) struct SocketServerControlTests {
+@Suite(.timeLimit(.minutes(5))) struct SocketServerControlTests {
     @Test func heartbeatsAreAnswered() async throws {
         try await withServer(.init(), makeRouter()) { server in
             let client = try await HostileClient.connect(to: server.address)
@@ -429,7 +426,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     }
 }
 
-@Suite(.timeLimit(.minutes(3))) struct SocketServerFlowTests {
+@Suite(.timeLimit(.minutes(5))) struct SocketServerFlowTests {
     @Test func clientThatDoesNotReadIsNotReadFrom() async throws {
         let calls = Counter()
         let body = ByteBuffer(repeating: 1, count: 1 << 20)
@@ -443,14 +440,18 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
             let count = 300
             await client.perform(.requests(100, serials: 50..<(50 + UInt32(count))))
             await client.perform(.halfClose)
-            try await until { calls.value > 0 }
+            // More than 0, and as many as there will be. What the kernels' buffers hold, and one turn.
+            var last = 0
+            repeat {
+                last = calls.value
+                try await Task.sleep(for: .milliseconds(200))
+            } while last == 0 || calls.value > last
+            #expect(last < 60)
             await client.perform(.startReading)
             for received in 0..<count {
                 let frame = try await client.response()
                 #expect(frame.serial == 50 + UInt32(received))
                 #expect(frame.payload.readableBytes == 1 << 20)
-                // What the kernels' buffers hold, and what the client has read and not been asked for.
-                if received == 0 { #expect(calls.value < 60) }
             }
             try await client.ended()
             #expect(calls.value == count)
@@ -504,7 +505,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     }
 }
 
-@Suite(.timeLimit(.minutes(3))) struct SocketServerLifeTests {
+@Suite(.timeLimit(.minutes(5))) struct SocketServerLifeTests {
     @Test func shutdownFinishesWhatIsInFlightAndRefusesTheRest() async throws {
         let started = Signal()
         let release = Signal()
@@ -615,7 +616,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
             await server.shutdown(gracePeriod: .zero)
             return nil
         } catch {
-            return error as? SocketError
+            return error
         }
     }
 

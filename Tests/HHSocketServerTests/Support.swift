@@ -24,7 +24,7 @@ final class Signal: Sendable {
 
     func fire() { self.continuation.finish() }
 
-    func wait(within time: Duration = .seconds(20)) async throws {
+    func wait(within time: Duration = .seconds(120)) async throws {
         try await withThrowingTaskGroup { group in
             group.addTask { for await _ in self.stream {} }
             group.addTask {
@@ -53,7 +53,7 @@ final class Counter: Sendable {
 }
 
 /// Returns once `condition` holds.
-func until(within time: Duration = .seconds(20), _ condition: @Sendable () async throws -> Bool) async throws {
+func until(within time: Duration = .seconds(120), _ condition: @Sendable () async throws -> Bool) async throws {
     let deadline = ContinuousClock.now + time
     while try await !condition() {
         guard ContinuousClock.now < deadline else { throw TimedOut(description: "it did not happen within \(time)") }

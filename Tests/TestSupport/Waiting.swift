@@ -7,7 +7,7 @@ package struct TimedOut: Error, CustomStringConvertible {
 }
 
 /// How long a test waits for what must come. Long, because machines can be slow; nothing waits that long when it works.
-package let patience = Duration.seconds(30)
+package let patience = Duration.seconds(120)
 
 /// Runs `body`, and fails if it takes longer than ``patience``.
 package func withDeadline<T: Sendable>(

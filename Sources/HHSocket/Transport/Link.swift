@@ -36,7 +36,8 @@ final class Link: ChannelInboundHandler {
     let endpoint: Endpoint
     private let configuration: SocketConfiguration
     private weak var owner: (any Owner)?
-    private let encoder = FrameEncoder(direction: .request)
+    private let format: WireFormat
+    private let encoder: FrameEncoder
     private var decoder: FrameDecoder
     private var context: ChannelHandlerContext?
     private var phase = Phase.open
@@ -44,7 +45,7 @@ final class Link: ChannelInboundHandler {
     /// Whether anything was written to the channel since the last flush.
     private var needsFlush = false
     private var isFlushing = false
-    private var queue = FrameQueue()
+    private var queue: FrameQueue
     private var outgoing: Outgoing?
     private var heartbeat: HeartbeatMonitor?
     private var timer: Scheduled<Void>?
@@ -56,15 +57,21 @@ final class Link: ChannelInboundHandler {
         attempt: AttemptID,
         endpoint: Endpoint,
         configuration: SocketConfiguration,
+        customFields: [UInt8]?,
         owner: any Owner
     ) {
         self.attempt = attempt
         self.endpoint = endpoint
         self.configuration = configuration
         self.owner = owner
+        self.format = configuration.wireFormat
+        self.encoder = FrameEncoder(direction: .request, format: self.format, customFields: customFields)
+        self.queue = FrameQueue(self.encoder)
         self.decoder = FrameDecoder(
             direction: .response,
-            maximumPayloadLength: configuration.maximumPayloadLength
+            format: self.format,
+            maximumPayloadLength: configuration.maximumPayloadLength,
+            maximumCorruptRun: configuration.maximumCorruptRun
         )
     }
 
@@ -204,7 +211,7 @@ final class Link: ChannelInboundHandler {
         self.phase = .ended
         self.timer?.cancel()
         self.timer = nil
-        self.queue = FrameQueue()
+        self.queue.removeAll()
         self.outgoing = nil
     }
 
@@ -234,7 +241,7 @@ final class Link: ChannelInboundHandler {
         }
         switch self.heartbeat?.tick(now: now) {
         case .ping:
-            _ = self.send(Frame(type: FrameType.heartbeat, serial: FrameSerial.clientPing))
+            if let ping = self.format.clientPing { _ = self.send(ping) }
             self.flush()
         case .peerIsDead(let silence):
             return self.end(self.lost("the server answered no heartbeat, silent for \(Duration(silence))"), context)
@@ -272,7 +279,9 @@ final class Link: ChannelInboundHandler {
     /// Called once the connection has won: from now on time counts.
     func start() {
         guard let context = self.context else { return }
-        if let policy = self.configuration.heartbeat { self.heartbeat = HeartbeatMonitor(policy, now: .now()) }
+        if let policy = self.configuration.heartbeat, self.format.clientPing != nil {
+            self.heartbeat = HeartbeatMonitor(policy, now: .now())
+        }
         self.armTimer(context)
     }
 
@@ -295,15 +304,13 @@ final class Link: ChannelInboundHandler {
     }
 
     private func received(_ frame: Frame) {
-        guard FrameType.control.contains(frame.type) else {
+        guard self.format.isControlType(frame.type) else {
             self.owner?.linkReceived(frame, on: self)
             return
         }
-        // Only a server's ping carries status 0; everything else of type 0 answers a ping of ours. A refused answer
-        // means that the server does not read: the write-stall timeout deals with that.
-        if frame.type == FrameType.heartbeat, frame.status == .ping, FrameSerial.reserved.contains(frame.serial) {
-            _ = self.send(Frame(type: FrameType.heartbeat, serial: frame.serial))
-        }
+        // A heartbeat that is no ping answers one of ours. A refused answer means that the server does not read: the
+        // write-stall timeout deals with that.
+        if self.format.isServerPing(frame) { _ = self.send(Frame(type: frame.type, serial: frame.serial)) }
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {

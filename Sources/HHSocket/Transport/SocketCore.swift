@@ -11,6 +11,9 @@ package final class SocketCore: @unchecked Sendable {
     // but for the consumer, which is set before the core is shared.
     package let eventLoop: any EventLoop
     package let configuration: SocketConfiguration
+    package let format: WireFormat
+    /// The custom fields of every frame that brings none.
+    private let customFields: Result<[UInt8]?, SocketError>
     private let thread: SocketThread
     private let submissions = SubmissionQueue()
     private let snapshot = NIOLockedValueBox(SocketState.idle)
@@ -36,6 +39,11 @@ package final class SocketCore: @unchecked Sendable {
 
     package init(configuration: SocketConfiguration) {
         self.configuration = configuration
+        let format = configuration.wireFormat
+        self.format = format
+        self.customFields = Result { () throws(SocketError) in
+            try format.customFields(configuration.header, in: .request)
+        }
         self.thread = SocketThread(lent: configuration.eventLoopGroup)
         self.eventLoop = self.thread.eventLoop
         self.machine = ConnectionMachine(
@@ -106,6 +114,16 @@ package final class SocketCore: @unchecked Sendable {
                 serial: frame.serial
             )
         }
+        if let fields = frame.customFields, fields.count != self.format.customFieldLength(in: .request) {
+            throw SocketError(
+                .invalidArgument,
+                message: """
+                    the custom fields of a request in the wire format \(self.format) have \
+                    \(self.format.customFieldLength(in: .request)) bytes; \(fields.count) were given
+                    """,
+                serial: frame.serial
+            )
+        }
         guard let link = self.link else { throw self.notConnected() }
         switch link.send(frame) {
         case .leaving:
@@ -123,6 +141,14 @@ package final class SocketCore: @unchecked Sendable {
                 serial: frame.serial
             )
         }
+    }
+
+    /// The custom fields of a request with these values over the configuration's, for a frame.
+    ///
+    /// - Throws: `invalidArgument` if the format has no such fields, or if the configuration's are wrong.
+    package func customFields(_ header: [String: [UInt8]]) throws(SocketError) -> [UInt8]? {
+        let base = try self.customFields.get()
+        return try self.format.customFields(header, over: base, in: .request)
     }
 
     /// Why nothing can be sent now.
@@ -263,14 +289,22 @@ package final class SocketCore: @unchecked Sendable {
     private func open(_ attempt: AttemptID, _ endpoint: Endpoint) {
         self.consumer?.connectionIsBeingMade()
         guard (1...65_535).contains(endpoint.port), !endpoint.host.isEmpty else {
-            let error = SocketError(
-                .invalidArgument,
-                message: "cannot connect to \(endpoint): a host and a port from 1 to 65535 are needed",
-                endpoint: endpoint
+            return self.refuse(
+                attempt,
+                SocketError(
+                    .invalidArgument,
+                    message: "cannot connect to \(endpoint): a host and a port from 1 to 65535 are needed",
+                    endpoint: endpoint
+                )
             )
-            // Not at once: the machine is still performing the actions that led here.
-            self.eventLoop.execute { self.perform(self.machine.connectFailed(attempt, error, now: .now())) }
-            return
+        }
+        let customFields: [UInt8]?
+        switch self.customFields {
+        case .success(let fields):
+            customFields = fields
+        case .failure(var error):
+            error.endpoint = endpoint
+            return self.refuse(attempt, error)
         }
         let configuration = self.configuration
         self.attempts[attempt] = []
@@ -288,7 +322,13 @@ package final class SocketCore: @unchecked Sendable {
                     guard let self, self.attempts[attempt] != nil else { throw CancellationError() }
                     self.attempts[attempt]?.append(channel)
                     try channel.pipeline.syncOperations.addHandler(
-                        Link(attempt: attempt, endpoint: endpoint, configuration: configuration, owner: self)
+                        Link(
+                            attempt: attempt,
+                            endpoint: endpoint,
+                            configuration: configuration,
+                            customFields: customFields,
+                            owner: self
+                        )
                     )
                 }
             }
@@ -304,6 +344,12 @@ package final class SocketCore: @unchecked Sendable {
                 }
                 if self.unfinishedAttempts == 0 { self.unfinishedAttemptsPromise?.succeed() }
             }
+    }
+
+    /// An attempt that need not be made to know that it fails.
+    private func refuse(_ attempt: AttemptID, _ error: SocketError) {
+        // Not at once: the machine is still performing the actions that led here.
+        self.eventLoop.execute { self.perform(self.machine.connectFailed(attempt, error, now: .now())) }
     }
 
     private func opened(_ link: Link) {

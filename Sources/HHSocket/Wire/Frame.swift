@@ -22,17 +22,51 @@ public enum FrameDirection: Sendable, Hashable {
 /// In the standard format all words are unsigned 32-bit big-endian, and after the header come `length` bytes of payload and
 /// the payload's adler32 (RFC 1950, so an empty payload's is 1). How it looks in others, a ``WireFormat`` tells.
 public struct Frame: Sendable, Hashable {
+    /// A payload, and custom fields beside it where there are some. Not two properties: every copy of a frame would pay for
+    /// a reference that frames of the standard format do not have.
+    @usableFromInline
+    enum Content: Sendable, Hashable {
+        case payload(ByteBuffer)
+        indirect case payloadAndFields(ByteBuffer, [UInt8])
+    }
+
     /// What the frame is about: the name of an RPC or push, or one of ``FrameType``'s control types.
     public var type: UInt32
     /// Joins a response to its request.
     public var serial: UInt32
     /// The verdict of a response. Where the wire has none, as in requests of the standard format, it is ``Status/ok``.
     public var status: Status
-    public var payload: ByteBuffer
+    @usableFromInline var content: Content
+
+    public var payload: ByteBuffer {
+        @inlinable
+        get {
+            switch self.content {
+            case .payload(let payload), .payloadAndFields(let payload, _): payload
+            }
+        }
+        @inlinable
+        set {
+            switch self.content {
+            case .payload: self.content = .payload(newValue)
+            case .payloadAndFields(_, let fields): self.content = .payloadAndFields(newValue, fields)
+            }
+        }
+    }
+
     /// The bytes of the header's custom fields, one after another: ``WireFormat/customFields(_:over:in:)`` makes them and
     /// ``WireFormat/header(of:in:)`` reads them. Nil in formats that have none; when such a frame is sent in one that has
     /// some, they are the sender's default, or zero.
-    public var customFields: [UInt8]?
+    public var customFields: [UInt8]? {
+        @inlinable
+        get {
+            if case .payloadAndFields(_, let fields) = self.content { fields } else { nil }
+        }
+        @inlinable
+        set {
+            self.content = newValue.map { .payloadAndFields(self.payload, $0) } ?? .payload(self.payload)
+        }
+    }
 
     @inlinable
     public init(
@@ -45,8 +79,11 @@ public struct Frame: Sendable, Hashable {
         self.type = type
         self.serial = serial
         self.status = status
-        self.payload = payload
-        self.customFields = customFields
+        if let customFields {
+            self.content = .payloadAndFields(payload, customFields)
+        } else {
+            self.content = .payload(payload)
+        }
     }
 
     /// The length in bytes of the standard format's checksum.

@@ -18,7 +18,8 @@ public struct FrameDecoder: Sendable {
     public enum Output: Sendable, Hashable {
         case frame(Frame)
         /// A frame whose checksum is wrong. Its payload must not be used; its header probably names the right request.
-        case corrupt(Frame, ChecksumMismatch)
+        // Indirect, so that it does not make every frame larger.
+        indirect case corrupt(Frame, ChecksumMismatch)
     }
 
     /// The two checksums of a corrupt frame.
@@ -159,10 +160,13 @@ public struct FrameDecoder: Sendable {
             self.stashInput()
             return nil
         }
-        let output = Self.output(header, in: self.input, direction: self.direction, copyLimit: self.copyLimit)
+        var payload = ByteBuffer()
+        let mismatch = Self.take(header, from: self.input, into: &payload, self.direction, copyLimit: self.copyLimit)
         self.input.moveReaderIndex(forwardBy: total)
-        if case .corrupt = output { self.noteCorrupt(header) }
-        return output
+        let frame = Frame(type: header.type, serial: header.serial, status: header.status, payload: payload)
+        guard let mismatch else { return .frame(frame) }
+        self.noteCorrupt(header)
+        return .corrupt(frame, mismatch)
     }
 
     @usableFromInline
@@ -428,26 +432,27 @@ public struct FrameDecoder: Sendable {
         )
     }
 
+    /// Copies or slices the payload of a frame that `buffer` starts with and wholly contains. Standard format.
     @inlinable
-    static func output(
+    static func take(
         _ header: FrameHeader,
-        in buffer: ByteBuffer,
-        direction: FrameDirection,
+        from buffer: ByteBuffer,
+        into payload: inout ByteBuffer,
+        _ direction: FrameDirection,
         copyLimit: Int
-    ) -> Output {
+    ) -> ChecksumMismatch? {
         let length = Int(header.length)
-        var frame = Frame(type: header.type, serial: header.serial, status: header.status)
         let mismatch = buffer.withUnsafeReadableBytes { bytes in
             let view = Self.view(header, in: bytes, direction: direction)
-            if length > 0, length <= copyLimit { frame.payload = ByteBuffer(bytes: view.payload) }
+            if length > 0, length <= copyLimit { payload = ByteBuffer(bytes: view.payload) }
             return view.mismatch
         }
         if length > copyLimit,
             let slice = buffer.getSlice(at: buffer.readerIndex + direction.headerLength, length: length)
         {
-            frame.payload = slice
+            payload = slice
         }
-        return mismatch.map { .corrupt(frame, $0) } ?? .frame(frame)
+        return mismatch
     }
 
     /// The same in any format.

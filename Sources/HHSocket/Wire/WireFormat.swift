@@ -76,24 +76,24 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     /// Whether calls and pushes may have this type: it is in ``Layout/applicationTypes``, and neither a heartbeat's nor a
     /// cancel's.
     public func isApplicationType(_ type: UInt32) -> Bool {
-        self.layout.applicationTypes.contains(type) && type != self.layout.heartbeat?.type
-            && type != self.layout.cancel?.type
+        self.storage.layout.applicationTypes.contains(type) && type != self.storage.layout.heartbeat?.type
+            && type != self.storage.layout.cancel?.type
     }
 
     /// Whether a frame of this type belongs to the connection and not to a call: a heartbeat, a cancel, or a type below
     /// those of applications.
     public func isControlType(_ type: UInt32) -> Bool {
-        type < self.layout.applicationTypes.lowerBound || type == self.layout.heartbeat?.type
-            || type == self.layout.cancel?.type
+        type < self.storage.layout.applicationTypes.lowerBound || type == self.storage.layout.heartbeat?.type
+            || type == self.storage.layout.cancel?.type
     }
 
     /// Whether a response with this serial is a push.
-    public func isPush(serial: UInt32) -> Bool { serial == self.layout.push?.serial }
+    public func isPush(serial: UInt32) -> Bool { serial == self.storage.layout.push?.serial }
 
     /// Whether a client answers this frame with a heartbeat of the same serial.
     public func isServerPing(_ frame: Frame) -> Bool {
-        guard let heartbeat = self.layout.heartbeat, frame.type == heartbeat.type,
-            heartbeat.serials?.contains(frame.serial) ?? !self.layout.requestSerials.contains(frame.serial)
+        guard let heartbeat = self.storage.layout.heartbeat, frame.type == heartbeat.type,
+            heartbeat.serials?.contains(frame.serial) ?? !self.storage.layout.requestSerials.contains(frame.serial)
         else { return false }
         switch heartbeat.pingedBy {
         case .client: return false
@@ -104,27 +104,27 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
 
     /// Whether a request frame with these is a heartbeat.
     public func isHeartbeatRequest(type: UInt32, serial: UInt32) -> Bool {
-        guard let heartbeat = self.layout.heartbeat, type == heartbeat.type else { return false }
+        guard let heartbeat = self.storage.layout.heartbeat, type == heartbeat.type else { return false }
         return heartbeat.serials?.contains(serial) ?? true
     }
 
     /// The client's ping; nil where clients do not ping.
     public var clientPing: Frame? {
-        guard let heartbeat = self.layout.heartbeat, heartbeat.pingedBy != .server else { return nil }
+        guard let heartbeat = self.storage.layout.heartbeat, heartbeat.pingedBy != .server else { return nil }
         return Frame(type: heartbeat.type, serial: heartbeat.clientSerial)
     }
 
     /// The server's ping; nil where servers do not ping.
     public var serverPing: Frame? {
-        guard let heartbeat = self.layout.heartbeat, heartbeat.pingedBy != .client else { return nil }
+        guard let heartbeat = self.storage.layout.heartbeat, heartbeat.pingedBy != .client else { return nil }
         // Where a ping's status means success on the wire, it is success here.
-        let isOk = heartbeat.pingStatus.rawValue == self.layout.okStatus
+        let isOk = heartbeat.pingStatus.rawValue == self.storage.layout.okStatus
         return Frame(type: heartbeat.type, serial: heartbeat.serverSerial, status: isOk ? .ok : heartbeat.pingStatus)
     }
 
     /// What tells a server to stop working on the request with this serial; nil where the format has no such frame.
     public func cancel(serial: UInt32) -> Frame? {
-        self.layout.cancel.map { Frame(type: $0.type, serial: serial) }
+        self.storage.layout.cancel.map { Frame(type: $0.type, serial: serial) }
     }
 
     /// Whether responses carry a status. Where they do not, every response is taken for ``Status/ok``, and a server cannot
@@ -138,6 +138,9 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         self.plan(for: direction).customs.map { ($0.name, $0.width) }
     }
 
+    /// The length of ``Frame/customFields`` in bytes.
+    public func customFieldLength(in direction: FrameDirection) -> Int { self.plan(for: direction).customLength }
+
     /// The bytes of a header's custom fields, one after another, as ``Frame/customFields`` wants them. Fields that `values`
     /// does not name are as in `base`, or zero.
     ///
@@ -150,7 +153,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         in direction: FrameDirection = .request
     ) throws(SocketError) -> [UInt8]? {
         guard !values.isEmpty else { return base }
-        return try self.plan(for: direction).customFields(values, over: base, format: self.layout.name)
+        return try self.plan(for: direction).customFields(values, over: base, format: self.storage.layout.name)
     }
 
     /// The values of a frame's custom fields by their names; empty where the format has none.

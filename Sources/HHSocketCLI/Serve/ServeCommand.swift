@@ -66,7 +66,7 @@ struct ServeCommand: AsyncParsableCommand {
         )
         do {
             try await server.start()
-        } catch let error as SocketError {
+        } catch {
             StandardError.line("error: \(error)")
             throw ExitCode.failure
         }

@@ -9,6 +9,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     let socket: SocketCore
     let streams = EventStreams()
     private let timeout: Duration
+    private let format: WireFormat
     private let shared = NIOLockedValueBox(Shared())
 
     private var table: DispatchTable<SocketTask>
@@ -30,7 +31,9 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     init(configuration: SocketClient.Configuration) {
         self.socket = SocketCore(configuration: configuration.socket)
         self.timeout = configuration.timeout
+        self.format = configuration.socket.wireFormat
         self.table = DispatchTable(
+            serialRange: self.format.layout.requestSerials,
             maximumInFlight: configuration.maximumInFlight,
             maximumWaiting: configuration.maximumWaiting,
             maximumTombstones: configuration.maximumTombstones
@@ -73,11 +76,9 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         guard task.state == .running else { return }
         guard !self.isInvalidated else { return self.complete(task, .failure(Self.released)) }
         let request = task.originalRequest
-        guard FrameType.application.contains(request.type) else {
-            let error = SocketError(
-                .invalidArgument,
-                message: "type \(request.type) is reserved; use one from 16 to \(FrameType.application.upperBound)"
-            )
+        do throws(SocketError) {
+            try self.check(request)
+        } catch {
             return self.complete(task, .failure(error))
         }
         let deadline = self.socket.now.advanced(clamping: TimeAmount(request.timeout ?? self.timeout))
@@ -95,11 +96,30 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.armDeadlineTimer()
     }
 
+    private func check(_ request: SocketRequest) throws(SocketError) {
+        guard self.format.isApplicationType(request.type) else {
+            let types = self.format.layout.applicationTypes
+            throw SocketError(
+                .invalidArgument,
+                message:
+                    "type \(request.type) is reserved; use another one from \(types.lowerBound) to \(types.upperBound)"
+            )
+        }
+        // What cannot be sent need not wait for a connection.
+        _ = try self.socket.customFields(request.header)
+    }
+
     private func send(_ task: SocketTask, _ key: DispatchKey, _ serial: UInt32) {
         task.key = key
         let request = task.originalRequest
         do throws(SocketError) {
-            let isLeaving = try self.socket.send(Frame(type: request.type, serial: serial, payload: request.body))
+            let frame = Frame(
+                type: request.type,
+                serial: serial,
+                payload: request.body,
+                customFields: try self.socket.customFields(request.header)
+            )
+            let isLeaving = try self.socket.send(frame)
             if !isLeaving { self.table.queued(key) }
         } catch {
             self.table.queued(key)
@@ -137,9 +157,11 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     /// The server should stop working on a call that nobody waits for any more.
     private func tellServer(of removed: DispatchTable<SocketTask>.Removed) {
-        guard removed.phase == .sent, let serial = removed.serial else { return }
+        guard removed.phase == .sent, let serial = removed.serial, var frame = self.format.cancel(serial: serial)
+        else { return }
+        frame.customFields = try? self.socket.customFields(removed.call.originalRequest.header)
         // If this cannot leave the connection is gone or does not move, and the server will notice that.
-        _ = try? self.socket.send(Frame(type: FrameType.cancel, serial: serial))
+        _ = try? self.socket.send(frame)
     }
 
     private func complete(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
@@ -226,7 +248,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     // MARK: Frames
 
     func received(_ frame: Frame) {
-        guard frame.serial != FrameSerial.push else { return self.receivedPush(frame) }
+        guard !self.format.isPush(serial: frame.serial) else { return self.receivedPush(frame) }
         switch frame.status {
         case .ok:
             self.receive(frame.serial) { _ in
@@ -236,6 +258,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
                         serial: frame.serial,
                         status: frame.status,
                         body: frame.payload,
+                        header: self.format.header(of: frame),
                         endpoint: self.endpoint
                     )
                 )
@@ -269,7 +292,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch) {
         self.count(\.checksumFailures)
-        guard frame.serial != FrameSerial.push else { return }
+        guard !self.format.isPush(serial: frame.serial), !self.format.isControlType(frame.type) else { return }
         self.receive(frame.serial) { task in
             var error = self.failed(
                 .checksumMismatch,
@@ -311,11 +334,11 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     }
 
     func frameWillLeave(type: UInt32, serial: UInt32) -> Bool {
-        FrameType.control.contains(type) || self.table.willLeave(serial: serial)
+        self.format.isControlType(type) || self.table.willLeave(serial: serial)
     }
 
     func frameProgressed(type: UInt32, serial: UInt32, payloadBytes: Int) {
-        guard FrameType.application.contains(type) else { return }
+        guard self.format.isApplicationType(type) else { return }
         self.table.call(withSerial: serial)?.progressed(bytesSent: payloadBytes)
     }
 
@@ -350,7 +373,13 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     private func receivedPush(_ frame: Frame) {
         self.count(\.pushes)
-        let push = SocketPush(type: frame.type, status: frame.status, body: frame.payload, endpoint: self.endpoint)
+        let push = SocketPush(
+            type: frame.type,
+            status: frame.status,
+            body: frame.payload,
+            header: self.format.header(of: frame),
+            endpoint: self.endpoint
+        )
         let (isClaimed, dropped) = self.pushes.route(push)
         if dropped > 0 { self.count(\.droppedPushes, by: dropped) }
         if !isClaimed { self.tell { $0.client($1, didReceive: push) } }

@@ -7,6 +7,8 @@ public struct SocketPush: Sendable, Hashable {
     public var status: Status
     /// The payload.
     public var body: ByteBuffer
+    /// The custom fields of the push's header, by name; empty in formats that have none.
+    public var header: [String: [UInt8]] = [:]
     /// The server that sent it.
     public var endpoint: Endpoint
 

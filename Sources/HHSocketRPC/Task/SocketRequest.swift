@@ -3,31 +3,51 @@ import NIOCore
 
 /// What to ask a server.
 public struct SocketRequest: Sendable, Hashable {
-    /// The RPC's name: 16 to 0x1FFFFFFF.
+    /// The RPC's name: 16 to 0x1FFFFFFF in the standard format, in others what their layout leaves to applications.
     public var type: UInt32
     /// The payload.
     public var body: ByteBuffer
     /// How long the whole call may take, from ``SocketTask/resume()`` on, waiting for a connection included; nil for the
     /// client's ``SocketClient/Configuration/timeout``.
     public var timeout: Duration?
+    /// What the wire format's custom header fields hold in this request, by name; fields that are not named here are as in
+    /// the configuration. A name that the format does not have, or a value of another width, fails with `invalidArgument`.
+    public var header: [String: [UInt8]]
 
     /// - Parameters:
-    ///   - type: The RPC's name: 16 to 0x1FFFFFFF. Others fail with `invalidArgument`.
+    ///   - type: The RPC's name: 16 to 0x1FFFFFFF in the standard format. Others fail with `invalidArgument`.
     ///   - body: The payload; empty by default.
     ///   - timeout: How long the whole call may take; nil, the default, for the client's timeout.
-    public init(type: UInt32, body: ByteBuffer = ByteBuffer(), timeout: Duration? = nil) {
+    ///   - header: The custom header fields of other wire formats, by name; by default as in the configuration.
+    public init(
+        type: UInt32,
+        body: ByteBuffer = ByteBuffer(),
+        timeout: Duration? = nil,
+        header: [String: [UInt8]] = [:]
+    ) {
         self.type = type
         self.body = body
         self.timeout = timeout
+        self.header = header
     }
 
     /// The same with a payload of bytes, such as `Data` or `[UInt8]`.
-    public init(type: UInt32, body: some Collection<UInt8>, timeout: Duration? = nil) {
-        self.init(type: type, body: ByteBuffer(bytes: body), timeout: timeout)
+    public init(
+        type: UInt32,
+        body: some Collection<UInt8>,
+        timeout: Duration? = nil,
+        header: [String: [UInt8]] = [:]
+    ) {
+        self.init(type: type, body: ByteBuffer(bytes: body), timeout: timeout, header: header)
     }
 
     /// The same with a text's UTF-8 as payload.
-    public init(type: UInt32, body: String, timeout: Duration? = nil) {
-        self.init(type: type, body: ByteBuffer(string: body), timeout: timeout)
+    public init(
+        type: UInt32,
+        body: String,
+        timeout: Duration? = nil,
+        header: [String: [UInt8]] = [:]
+    ) {
+        self.init(type: type, body: ByteBuffer(string: body), timeout: timeout, header: header)
     }
 }

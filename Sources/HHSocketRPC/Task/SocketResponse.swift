@@ -16,6 +16,8 @@ public struct SocketResponse: Sendable, Hashable {
     public var status: Status
     /// The payload.
     public var body: ByteBuffer
+    /// The custom fields of the answer's header, by name; empty in formats that have none.
+    public var header: [String: [UInt8]] = [:]
     /// The server that answered.
     public var endpoint: Endpoint
 

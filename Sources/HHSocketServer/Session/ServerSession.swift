@@ -10,7 +10,11 @@ final class ServerSession: ChannelDuplexHandler {
     typealias OutboundOut = ByteBuffer
 
     struct Limits: Sendable {
+        var format: WireFormat
+        /// The custom header fields of frames that answer no request, and of those fields that a request does not have.
+        var customFields: [UInt8]?
         var maximumPayloadLength: Int
+        var maximumCorruptRun: Int
         var maximumInFlight: Int
         var maximumPendingWriteBytes: Int
         var heartbeat: HeartbeatPolicy?
@@ -40,7 +44,10 @@ final class ServerSession: ChannelDuplexHandler {
     private let loop: ServerLoop
     private let router: Router
     private let limits: Limits
-    private let encoder = FrameEncoder(direction: .response)
+    private let format: WireFormat
+    private let encoder: FrameEncoder
+    /// Without a status no answer but success can be given.
+    private let canAnswerErrors: Bool
 
     private var phase = Phase.open
     private var machine: ServerSessionMachine<Task<Void, Never>>
@@ -72,13 +79,19 @@ final class ServerSession: ChannelDuplexHandler {
         self.loop = loop
         self.router = router
         self.limits = limits
-        self.machine = ServerSessionMachine(maximumInFlight: limits.maximumInFlight)
+        let format = limits.format
+        self.format = format
+        self.encoder = FrameEncoder(direction: .response, format: format, customFields: limits.customFields)
+        self.canAnswerErrors = format.hasStatus
+        self.machine = ServerSessionMachine(maximumInFlight: limits.maximumInFlight, format: format)
         // Slices of the read buffer: a synchronous handler's request costs no allocation. Asynchronous ones get a copy
         // of a small body instead, see `start`.
         self.decoder = FrameDecoder(
             direction: .request,
+            format: format,
             maximumPayloadLength: limits.maximumPayloadLength,
-            copyLimit: 0
+            copyLimit: 0,
+            maximumCorruptRun: limits.maximumCorruptRun
         )
         self.completions = CompletionQueue(eventLoop: loop.eventLoop)
     }
@@ -119,7 +132,7 @@ final class ServerSession: ChannelDuplexHandler {
         self.machine.statistics.connectionsAccepted += 1
         self.publishStatistics()
         self.loop.add(self)
-        if let policy = self.limits.heartbeat {
+        if let policy = self.limits.heartbeat, self.format.serverPing != nil {
             self.heartbeat = HeartbeatMonitor(policy, now: .now())
             self.scheduleHeartbeat(on: context.eventLoop)
         }
@@ -197,14 +210,14 @@ final class ServerSession: ChannelDuplexHandler {
         } catch {
             self.machine.lostFraming()
             if error.code == .payloadTooLarge, let type = error.type, let serial = error.serial {
-                self.send(Frame(type: type, serial: serial, status: .illegalLength))
+                self.answer(Frame(type: type, serial: serial, status: .illegalLength))
             }
             self.finishAfterProtocolError()
         }
     }
 
     private func receive(_ frame: Frame, isCorrupt: Bool) {
-        let route = FrameType.control.contains(frame.type) ? nil : self.route(for: frame.type)
+        let route = self.format.isControlType(frame.type) ? nil : self.route(for: frame.type)
         let handling: ServerSessionMachine<Task<Void, Never>>.Handling =
             switch route {
             case .synchronous: .synchronous
@@ -218,15 +231,13 @@ final class ServerSession: ChannelDuplexHandler {
             handling: handling
         ) {
         case .answer(let status):
-            self.send(Frame(type: frame.type, serial: frame.serial, status: status))
+            self.answer(self.emptyAnswer(to: frame, status))
         case .runSynchronously:
             if case .synchronous(let handler) = route { self.run(handler, frame) }
         case .start(let run):
             if case .asynchronous(let handler) = route { self.start(handler, frame, run: run) }
         case .stop(let task):
             task.cancel()
-        case .close:
-            self.finishAfterProtocolError()
         case .ignore:
             break
         }
@@ -244,22 +255,41 @@ final class ServerSession: ChannelDuplexHandler {
 
     private func run(_ handler: Router.SynchronousHandler, _ frame: Frame) {
         guard let serverContext = self.serverContext else { return }
-        let request = ServerRequest(type: frame.type, serial: frame.serial, body: frame.payload)
-        var answer = Frame(type: frame.type, serial: frame.serial)
+        let request = self.request(frame, body: frame.payload)
+        var answer = self.emptyAnswer(to: frame)
         do {
             answer.payload = try handler(request, serverContext)
         } catch {
             (answer.status, answer.payload) = Self.verdict(of: error)
         }
-        self.send(answer)
+        self.answer(answer)
+    }
+
+    private func request(_ frame: Frame, body: ByteBuffer) -> ServerRequest {
+        ServerRequest(
+            type: frame.type,
+            serial: frame.serial,
+            body: body,
+            header: self.format.header(of: frame, in: .request)
+        )
+    }
+
+    private func emptyAnswer(to frame: Frame, _ status: Status = .ok) -> Frame {
+        Frame(
+            type: frame.type,
+            serial: frame.serial,
+            status: status,
+            customFields: self.format.responseFields(answering: frame.customFields, over: self.limits.customFields)
+        )
     }
 
     private func start(_ handler: @escaping Router.Handler, _ frame: Frame, run: UInt64) {
         guard let serverContext = self.serverContext else { return }
-        let request = ServerRequest(type: frame.type, serial: frame.serial, body: Self.detached(frame.payload))
+        let request = self.request(frame, body: Self.detached(frame.payload))
+        let answer = self.emptyAnswer(to: frame)
         let completions = self.completions
         let task = Task {
-            completions.append(await ServerSession.completion(of: handler, request, serverContext, run: run))
+            completions.append(await ServerSession.completion(of: handler, request, serverContext, answer, run: run))
         }
         self.machine.started(task, serial: frame.serial, run: run)
     }
@@ -268,9 +298,10 @@ final class ServerSession: ChannelDuplexHandler {
         of handler: Router.Handler,
         _ request: ServerRequest,
         _ serverContext: ServerContext,
+        _ emptyAnswer: Frame,
         run: UInt64
     ) async -> CompletionQueue.Completion {
-        var answer = Frame(type: request.type, serial: request.serial)
+        var answer = emptyAnswer
         do {
             answer.payload = try await handler(request, serverContext)
         } catch {
@@ -294,16 +325,25 @@ final class ServerSession: ChannelDuplexHandler {
         guard self.phase == .open else { return }
         for completion in self.completions.takeAll()
         where self.machine.finished(serial: completion.answer.serial, run: completion.run) == .send {
-            self.send(completion.answer)
+            self.answer(completion.answer)
         }
         self.scheduleFlush()
     }
 
     // MARK: Writing
 
+    private func answer(_ frame: Frame) {
+        guard frame.status == .ok || self.canAnswerErrors else {
+            // Sent without its status it would pass for success. The client's timeout tells it that something is wrong.
+            self.machine.statistics.errorsNotSent += 1
+            return
+        }
+        self.send(frame)
+    }
+
     private func send(_ frame: Frame) {
         let length = frame.payload.readableBytes
-        self.bytesThisTurn += length + 20
+        self.bytesThisTurn += self.encoder.encodedLength(payloadLength: length)
         if length <= Self.largestCopiedBody {
             self.encoder.encode(frame, into: &self.outgoing)
         } else if let context = self.context {
@@ -486,8 +526,10 @@ final class ServerSession: ChannelDuplexHandler {
         }
         switch self.heartbeat?.tick(now: now) {
         case .ping?:
-            self.machine.pinged()
-            self.send(Frame(type: FrameType.heartbeat, serial: FrameSerial.serverPing, status: .ping))
+            if let ping = self.format.serverPing {
+                self.machine.pinged()
+                self.send(ping)
+            }
             self.publishStatistics()
             self.flush()
         case .peerIsDead?:

@@ -5,8 +5,8 @@ import HHSocket
 /// `Work` is whatever stops a running handler: a task in the server, a string in the tests.
 ///
 /// Three kinds of wrong are kept apart. A frame the protocol forbids but whose end is known (reserved serial, duplicate
-/// serial, wrong checksum) is answered and forgotten. Bytes whose frames' ends are in doubt close the connection. A legal
-/// race (a cancel that comes too late, the result of a handler that was stopped) is dropped.
+/// serial, wrong checksum) is answered and forgotten. Bytes whose frames' ends are in doubt do not come here: the decoder
+/// ends the stream. A legal race (a cancel that comes too late, the result of a handler that was stopped) is dropped.
 struct ServerSessionMachine<Work> {
     /// How the router would handle a frame's type.
     enum Handling: Hashable {
@@ -27,8 +27,6 @@ struct ServerSessionMachine<Work> {
         case start(RunID)
         /// Stop this handler; nothing is answered.
         case stop(Work)
-        /// The stream cannot be trusted any more: close the connection.
-        case close
         case ignore
     }
 
@@ -45,21 +43,26 @@ struct ServerSessionMachine<Work> {
     }
 
     private let maximumInFlight: Int
+    private let format: WireFormat
+    private let requestSerials: ClosedRange<UInt32>
+    private let heartbeat: WireFormat.Heartbeat?
     private var slots: [UInt32: Slot] = [:]
     /// Handlers that were stopped and have not returned yet. Their serials are free again, they themselves are not gone:
     /// without a bound a client could pile them up with requests and cancels in turn.
     private var stopped = 0
     private var lastRun: RunID = 0
     private var outstandingPings = 0
-    private var previousWasCorrupt = false
     private(set) var isDraining = false
     private(set) var inputIsClosed = false
     private(set) var isClosed = false
     /// What has been counted since this was last taken.
     var statistics = ServerStatistics()
 
-    init(maximumInFlight: Int) {
+    init(maximumInFlight: Int, format: WireFormat = .standard) {
         self.maximumInFlight = maximumInFlight
+        self.format = format
+        self.requestSerials = format.layout.requestSerials
+        self.heartbeat = format.layout.heartbeat
     }
 
     /// Requests whose handler runs and whose answer is awaited.
@@ -72,19 +75,11 @@ struct ServerSessionMachine<Work> {
 
     mutating func received(type: UInt32, serial: UInt32, isCorrupt: Bool = false, handling: Handling) -> Action {
         guard !self.isClosed else { return .ignore }
-        if self.previousWasCorrupt {
-            // A length was taken on trust. A type that no client can mean says that the trust was misplaced.
-            self.previousWasCorrupt = false
-            guard type <= FrameType.application.upperBound else {
-                self.statistics.protocolErrors += 1
-                return .close
-            }
-        }
         if isCorrupt { return self.receivedCorrupt(type: type, serial: serial) }
-        if FrameType.control.contains(type) { return self.receivedControl(type: type, serial: serial) }
+        if self.format.isControlType(type) { return self.receivedControl(type: type, serial: serial) }
 
         self.statistics.requests += 1
-        guard !FrameSerial.reserved.contains(serial), self.slots.isEmpty || self.slots[serial] == nil else {
+        guard self.requestSerials.contains(serial), self.slots.isEmpty || self.slots[serial] == nil else {
             self.statistics.illegalRequests += 1
             return .answer(.illegalFormat)
         }
@@ -110,24 +105,28 @@ struct ServerSessionMachine<Work> {
     }
 
     private mutating func receivedCorrupt(type: UInt32, serial: UInt32) -> Action {
-        self.previousWasCorrupt = true
         self.statistics.badChecksums += 1
         // Control frames other than a heartbeat are never answered; nor is what seems to answer our ping.
-        guard FrameType.control.contains(type) else { return .answer(.lostPacket) }
-        guard type == FrameType.heartbeat, !self.isAnswerToPing(serial) else { return .ignore }
+        guard self.format.isControlType(type) else { return .answer(.lostPacket) }
+        guard self.format.isHeartbeatRequest(type: type, serial: serial), self.heartbeat?.pingedBy != .server,
+            !self.isAnswerToPing(serial)
+        else { return .ignore }
         return .answer(.lostPacket)
     }
 
     private mutating func receivedControl(type: UInt32, serial: UInt32) -> Action {
-        switch type {
-        case FrameType.heartbeat:
+        if self.format.isHeartbeatRequest(type: type, serial: serial) {
             if self.isAnswerToPing(serial) {
                 self.outstandingPings -= 1
                 return .ignore
             }
+            // Where only the server pings, an answer would be answered in turn, for ever.
+            guard self.heartbeat?.pingedBy != .server else { return .ignore }
             self.statistics.heartbeatsAnswered += 1
             return .answer(.ok)
-        case FrameType.cancel:
+        }
+        switch type {
+        case self.format.layout.cancel?.type:
             guard let slot = self.slots.removeValue(forKey: serial) else {
                 self.statistics.ignoredControlFrames += 1
                 return .ignore
@@ -142,7 +141,7 @@ struct ServerSessionMachine<Work> {
     }
 
     private func isAnswerToPing(_ serial: UInt32) -> Bool {
-        self.outstandingPings > 0 && serial == FrameSerial.serverPing
+        self.outstandingPings > 0 && serial == self.heartbeat?.serverSerial
     }
 
     /// The bytes can no longer be told apart into frames.
@@ -174,7 +173,7 @@ struct ServerSessionMachine<Work> {
 
     // MARK: From this side
 
-    /// A ping is about to leave, with the serial ``HHSocket/FrameSerial/serverPing``.
+    /// A ping is about to leave, with the format's serial for a server's ping.
     mutating func pinged() {
         self.outstandingPings += 1
         self.statistics.pingsSent += 1

@@ -66,7 +66,7 @@ extension HostileClient {
             let strength = max(1, strength)
             let headerLength = FrameForge(direction: .request, format: format).headerLength
             // Long enough for a server that is slow, short enough for a test of one that rightly takes no more.
-            let patience = Duration.seconds(2)
+            let patience = Duration.milliseconds(500)
             let serials = 1_000..<(1_000 + 20_000 * UInt32(clamping: strength))
             let large = ByteBuffer(repeating: 0x61, count: 64 << 10)
             switch self {
@@ -97,15 +97,21 @@ extension HostileClient {
                     .requests(type, serials: serials, ByteBuffer(string: "call"))
                 }
             case .neverReads:
-                let act = Act.requests(type, serials: 1_000..<1_016, large)
-                var clients: [HostileClient] = []
-                for _ in 0..<4 {
-                    let client = try await HostileClient(to: endpoint, format: format, reads: false)
-                    clients.append(client)
-                    // A server that takes all of it would have to keep it.
-                    for _ in 0..<(64 * strength) where await client.perform(act, within: patience) != .done { break }
+                return try await withThrowingTaskGroup(of: HostileClient.self) { group in
+                    for _ in 0..<4 {
+                        group.addTask {
+                            let client = try await HostileClient(to: endpoint, format: format, reads: false)
+                            // A server that takes all of it would have to keep it.
+                            for round in 0..<UInt32(64 * strength) {
+                                let serials = (1_000 + round * 16)..<(1_016 + round * 16)
+                                let act = Act.requests(type, serials: serials, large)
+                                guard await client.perform(act, within: patience) == .done else { break }
+                            }
+                            return client
+                        }
+                    }
+                    return try await group.reduce(into: []) { $0.append($1) }
                 }
-                return clients
             case .connectFlood:
                 return try await self.each(of: Array(1...(200 * strength)), endpoint, format) { _ in .raw([]) }
             case .resetFlood:
@@ -155,7 +161,7 @@ extension HostileClient {
             for element in elements {
                 let client = try await HostileClient(to: endpoint, format: format)
                 clients.append(client)
-                await client.perform(act(element), within: .seconds(2))
+                await client.perform(act(element), within: .milliseconds(500))
             }
             return clients
         }

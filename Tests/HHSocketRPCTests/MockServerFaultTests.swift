@@ -345,4 +345,104 @@ private enum Call {
             (try? await client.data(for: SocketRequest(type: 102, body: "next")).string) == "next"
         }
     }
+
+    /// A checksum fails; what follows shows whether the length before it was right.
+    @Test func lengthThatIsTooSmallIsNoticedAtTheNextHeader() async throws {
+        let server = try await MockServer(.echo)
+        server.once(101, .answer("twelve bytes").announcing(length: 4).then(.push(2_001, "behind it")))
+        let client = SocketClient.connecting(to: server.endpoint)
+        let events = client.events
+        let error = try await socketError { () throws(SocketError) in
+            _ = try await client.data(for: SocketRequest(type: 101))
+        }
+        #expect(error.code == .checksumMismatch)
+        #expect(error.delivery == .sentUnknown)
+        let event = try await first(of: events, "the loss") { if case .disconnected = $0 { true } else { false } }
+        guard case .disconnected(let lost) = event else { return }
+        #expect(lost.code == .protocolViolation)
+        #expect(client.statistics.pushes == 0)
+        try await eventually("an answer") {
+            (try? await client.data(for: SocketRequest(type: 102, body: "next")).string) == "next"
+        }
+    }
+
+    @Test func runOfWrongChecksumsEndsTheConnectionAndSingleOnesDoNot() async throws {
+        let server = try await MockServer(.echo)
+        server.on(101, .echo.corrupted())
+        let client = SocketClient.connecting(to: server.endpoint)
+        for _ in 0..<5 {
+            for _ in 0..<2 {
+                let error = try await socketError { () throws(SocketError) in
+                    _ = try await client.data(for: SocketRequest(type: 101))
+                }
+                #expect(error.code == .checksumMismatch)
+            }
+            _ = try await client.data(for: SocketRequest(type: 102))
+        }
+        #expect(server.acceptedCount == 1)
+        let events = client.events
+        for _ in 0..<3 {
+            let error = try await socketError { () throws(SocketError) in
+                _ = try await client.data(for: SocketRequest(type: 101))
+            }
+            #expect(error.code == .checksumMismatch)
+        }
+        let event = try await first(of: events, "the loss") { if case .disconnected = $0 { true } else { false } }
+        guard case .disconnected(let lost) = event else { return }
+        #expect(lost.code == .protocolViolation)
+        try await server.connection(1)
+        #expect(client.statistics.checksumFailures == 13)
+    }
+
+    @Test(arguments: ["standard", "tgcd", "plain", "mars"])
+    func faultsAreTheSameInEveryFormat(name: String) async throws {
+        let format = try #require(WireFormat.presets[name])
+        let server = try await MockServer(.echo, format: format)
+        server.on(101, .drop)
+        server.on(102, .echo.corrupted())
+        server.on(103, .answer("?", status: Status(rawValue: 418)))
+        server.once(104, .echo.cut(after: 10).then(.reset))
+        server.once(105, .echo.announcing(length: 0xFFFF_FF00))
+        server.on(106, .glued(.push(2_001, "news"), .ping(), .echo.dribbled(), .echo.withSerial(4_000_000)))
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.socket.wireFormat = format
+            $0.socket.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(5))
+        }
+        let pushes = client.pushes(ofType: 2_001)
+        #expect(try await client.data(for: SocketRequest(type: 200, body: "first")).string == "first")
+        let dropped = try await socketError { () throws(SocketError) in
+            _ = try await client.data(for: SocketRequest(type: 101, timeout: Fault.short))
+        }
+        #expect(dropped.code == .timeout)
+        #expect(dropped.delivery == .sentUnknown)
+        if let cancel = format.layout.cancel {
+            #expect(try await server.received(1, ofType: cancel.type)[0].serial == dropped.serial)
+        }
+        let corrupt = client.dataTask(with: SocketRequest(type: 102, body: "x"))
+        corrupt.resume()
+        try await eventually("the corrupt answer") { corrupt.state == .completed }
+        #expect(corrupt.error?.code == (format.layout.checksum == nil ? nil : .checksumMismatch))
+        if format.hasStatus {
+            let unlisted = try await socketError { () throws(SocketError) in
+                _ = try await client.data(for: SocketRequest(type: 103))
+            }
+            #expect(unlisted.code == .server(Status(rawValue: 418)))
+        }
+        #expect(server.acceptedCount == 1)
+        for (type, code) in [(104, .connectionLost), (105, .protocolViolation)] as [(UInt32, SocketError.Code)] {
+            let lost = try await socketError { () throws(SocketError) in
+                _ = try await client.data(for: SocketRequest(type: type, body: "a body"))
+            }
+            #expect(lost.code == code)
+            #expect(lost.delivery == .sentUnknown)
+            try await server.connection(Int(type) - 103)
+            try await eventually("a connection") { if case .ready = client.state { true } else { false } }
+        }
+        #expect(try await client.data(for: SocketRequest(type: 106, body: "last")).string == "last")
+        #expect(try await first(of: pushes, "the push").string == "news")
+        try await eventually("the unknown one") { client.statistics.unknownResponses == 1 }
+        if let heartbeat = format.layout.heartbeat, heartbeat.pingedBy != .client {
+            #expect(try await server.received(1, ofType: heartbeat.type)[0].serial == heartbeat.serverSerial)
+        }
+    }
 }

@@ -17,6 +17,7 @@ let package = Package(
         .library(name: "HHSocket", targets: ["HHSocket"]),
         .library(name: "HHSocketRPC", targets: ["HHSocketRPC"]),
         .library(name: "HHSocketServer", targets: ["HHSocketServer"]),
+        .library(name: "HHSocketTesting", targets: ["HHSocketTesting"]),
         // Not called `hhsocket`: beside the module HHSocket its build folder would clash on file systems that ignore
         // case. `make install` installs it under that name.
         .executable(name: "hhsocket-cli", targets: ["HHSocketCLI"]),
@@ -72,6 +73,17 @@ let package = Package(
                 .product(name: "NIOPosix", package: "swift-nio"),
             ]
         ),
+        // Floor 4 too: peers that do what a test tells them.
+        .target(
+            name: "HHSocketTesting",
+            dependencies: [
+                "HHSocket",
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
         // Floor 5: the terminal.
         .executableTarget(
             name: "HHSocketCLI",
@@ -86,19 +98,22 @@ let package = Package(
         ),
 
         // What several test targets need.
-        .target(
-            name: "TestSupport",
-            dependencies: [
-                "HHSocket",
-                .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "NIOPosix", package: "swift-nio"),
-            ],
-            path: "Tests/TestSupport"
-        ),
+        .target(name: "TestSupport", path: "Tests/TestSupport"),
         .testTarget(
             name: "HHSocketTests",
             dependencies: [
                 "HHSocket",
+                "HHSocketTesting",
+                "TestSupport",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
+        .testTarget(
+            name: "HHSocketTestingTests",
+            dependencies: [
+                "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -108,6 +123,7 @@ let package = Package(
             name: "HHSocketRPCTests",
             dependencies: [
                 "HHSocketRPC",
+                "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
             ]
@@ -116,6 +132,8 @@ let package = Package(
             name: "HHSocketServerTests",
             dependencies: [
                 "HHSocketServer",
+                "HHSocketTesting",
+                "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),

@@ -98,7 +98,14 @@ let package = Package(
         ),
 
         // What several test targets need.
-        .target(name: "TestSupport", path: "Tests/TestSupport"),
+        .target(
+            name: "TestSupport",
+            dependencies: [
+                "HHSocket",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+            ],
+            path: "Tests/TestSupport"
+        ),
         .testTarget(
             name: "HHSocketTests",
             dependencies: [
@@ -145,10 +152,21 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketCLI",
+                "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ]
+        ),
+        // Programs in other languages, with the executable.
+        .testTarget(
+            name: "InteropTests",
+            dependencies: [
+                "HHSocketCLI",
+                "TestSupport",
+            ],
+            path: "Tests/Interop",
+            exclude: ["peer.py"]
         ),
     ],
     swiftLanguageModes: [.v6]

@@ -1,5 +1,6 @@
 import Foundation
 import HHSocket
+import TestSupport
 import Testing
 
 @testable import HHSocketCLI

@@ -265,8 +265,9 @@ private enum Call {
         let lost = try await socketError { () throws(SocketError) in
             _ = try await client.data(for: SocketRequest(type: 102))
         }
-        #expect(lost.code == .connectionLost)
-        #expect(lost.delivery == .sentUnknown)
+        // On a slow machine the connection is gone before the call is made.
+        #expect(lost.code == .connectionLost || lost.code == .notConnected)
+        #expect(lost.delivery == (lost.code == .connectionLost ? .sentUnknown : .notSent))
         #expect(lost.message.contains("heartbeat"))
         _ = try await first(of: events, "a new connection") { if case .connected = $0 { true } else { false } }
         try await eventually("an answer") {

@@ -151,6 +151,7 @@ let package = Package(
         .testTarget(
             name: "InteropTests",
             dependencies: [
+                "HHSocketCLI",
                 "HHSocketRPC",
                 "HHSocketServer",
                 "TestSupport",
@@ -158,7 +159,8 @@ let package = Package(
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
-            path: "Tests/Interop"
+            path: "Tests/Interop",
+            exclude: ["peer.py"]
         ),
         .testTarget(
             name: "HHSocketCLITests",
@@ -172,15 +174,6 @@ let package = Package(
             ]
         ),
         // Programs in other languages, with the executable.
-        .testTarget(
-            name: "InteropTests",
-            dependencies: [
-                "HHSocketCLI",
-                "TestSupport",
-            ],
-            path: "Tests/Interop",
-            exclude: ["peer.py"]
-        ),
     ],
     swiftLanguageModes: [.v6]
 )

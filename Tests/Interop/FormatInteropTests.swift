@@ -74,6 +74,7 @@ import Testing
         try await server.start()
         let address = try #require(server.address)
         var clientConfiguration = SocketClient.Configuration(servers: [address])
+        clientConfiguration.timeout = patience
         clientConfiguration.socket.wireFormat = format
         configureClient(&clientConfiguration)
         let client = SocketClient(configuration: clientConfiguration)
@@ -117,9 +118,11 @@ import Testing
     @Test(arguments: formats)
     func anErrorIsToldWhereThereIsAStatusAndNeverPassesForSuccess(format: WireFormat) async throws {
         try await self.withPair(format) { client, server in
-            let request = SocketRequest(type: Self.fail, body: "why", timeout: .milliseconds(300))
+            // Without a status no answer comes, however long one waits.
+            let timeout = format.hasStatus ? patience : .milliseconds(300)
+            let request = SocketRequest(type: Self.fail, body: "why", timeout: timeout)
             let error = await #expect(throws: SocketError.self) { try await client.data(for: request) }
-            let unknown = SocketRequest(type: 999, timeout: .milliseconds(300))
+            let unknown = SocketRequest(type: 999, timeout: timeout)
             let other = await #expect(throws: SocketError.self) { try await client.data(for: unknown) }
             if format.hasStatus {
                 #expect(error?.code == .noPermission)
@@ -272,6 +275,7 @@ import Testing
         let error = await #expect(throws: SocketError.self) { try await server.start() }
         #expect(error?.code == .invalidArgument)
         var configuration = SocketClient.Configuration(servers: [Endpoint(host: "127.0.0.1", port: 1)])
+        configuration.timeout = patience
         configuration.socket.wireFormat = format
         configuration.socket.header = header
         let client = SocketClient(configuration: configuration)
@@ -295,6 +299,7 @@ import Testing
         let server = SocketServer(configuration: .init(wireFormat: .mars), router: router)
         try await server.start()
         var configuration = SocketClient.Configuration(servers: [try #require(server.address)])
+        configuration.timeout = patience
         configuration.socket.wireFormat = .mars
         let client = SocketClient(configuration: configuration)
         client.connect()
@@ -313,6 +318,7 @@ import Testing
         let server = SocketServer(configuration: .init(wireFormat: theirs), router: Self.router)
         try await server.start()
         var configuration = SocketClient.Configuration(servers: [try #require(server.address)])
+        configuration.timeout = patience
         configuration.socket.wireFormat = mine
         let client = SocketClient(configuration: configuration)
         client.connect()
@@ -336,6 +342,7 @@ import Testing
             return answer
         }
         var configuration = SocketClient.Configuration(servers: [server.endpoint])
+        configuration.timeout = patience
         configuration.socket.backoff.base = .milliseconds(20)
         let client = SocketClient(configuration: configuration)
         let events = client.events

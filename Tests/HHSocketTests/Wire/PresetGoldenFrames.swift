@@ -299,7 +299,7 @@ extension GoldenFrame {
             Issue.record("cut at \(cut): \(decoded)")
             return
         }
-        let short = Array(stream.prefix(120))
+        let short = Array(stream.prefix(70))
         let shortExpected = setup.decode([short[...]])
         for first in 0...short.count {
             for second in first...short.count {
@@ -317,7 +317,7 @@ extension GoldenFrame {
         let encoder = FrameEncoder(direction: setup.direction, format: setup.format)
         var errors = 0
         var outputs = 0
-        for round in 0..<400 {
+        for round in 0..<60 {
             var stream: [UInt8]
             if round.isMultiple(of: 4) {
                 stream = random.bytes(Int.random(in: 0...300, using: &random))
@@ -346,7 +346,7 @@ extension GoldenFrame {
             decoder.feed(stream[...], by: setup.use, into: &decoded)
             #expect(decoder.bufferedCapacity <= FrameDecoderTests.allowance(received: stream.count))
         }
-        #expect(outputs > 100)
-        #expect(errors > 10)
+        #expect(outputs > 15)
+        #expect(errors > 1)
     }
 }

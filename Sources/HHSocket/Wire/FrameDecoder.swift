@@ -69,7 +69,8 @@ public struct FrameDecoder: Sendable {
     }
 
     /// Payloads up to this many bytes are copied, so that a small one kept for long does not keep a whole read's buffer.
-    public static let defaultCopyLimit = 512
+    /// `Docs/Architecture.md` tells how the number was found.
+    public static let defaultCopyLimit = 1_024
     /// How many frames in a row may have a wrong checksum by default, the one that ends the stream included.
     public static let defaultMaximumCorruptRun = 3
 

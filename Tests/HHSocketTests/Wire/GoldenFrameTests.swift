@@ -169,9 +169,9 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
         let package = (0..<4).reduce(URL(fileURLWithPath: #filePath)) { url, _ in url.deletingLastPathComponent() }
         let page = try String(contentsOf: package.appendingPathComponent("Docs/Protocol.md"), encoding: .utf8)
         let examples = page.components(separatedBy: "\n").filter { line in
-            line.count >= 32 && line.allSatisfy { $0 == " " || $0.isHexDigit }
+            line.count >= 24 && line.allSatisfy { $0 == " " || $0.isHexDigit }
         }
-        #expect(examples.count >= 10)
+        #expect(examples.count >= 25)
         for example in examples {
             #expect(GoldenFrame.all.contains { $0.hex == example }, "\(example)")
         }

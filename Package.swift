@@ -140,6 +140,19 @@ let package = Package(
             ]
         ),
         // They run the executable, which depending on it builds.
+        // Client and server together.
+        .testTarget(
+            name: "InteropTests",
+            dependencies: [
+                "HHSocketRPC",
+                "HHSocketServer",
+                "TestSupport",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ],
+            path: "Tests/Interop"
+        ),
         .testTarget(
             name: "HHSocketCLITests",
             dependencies: [

@@ -120,8 +120,13 @@ private struct Word: Decodable {
                 )
             }
             self.value = value
+        } else if let value = try? container.decode(UInt32.self) {
+            self.value = value
         } else {
-            self.value = try container.decode(UInt32.self)
+            throw DecodingError.dataCorruptedError(
+                in: container,
+                debugDescription: "a number from 0 to \(UInt32.max) is needed, or a text such as \"0x1F\""
+            )
         }
     }
 }

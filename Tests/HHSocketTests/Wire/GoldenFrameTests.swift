@@ -10,11 +10,14 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
     var direction: FrameDirection
     var frame: Frame
     var hex: String
+    var format = WireFormat.standard
 
     var testDescription: String { self.name }
     var bytes: [UInt8] { HHSocketTests.bytes(hex: self.hex) }
 
-    static let all: [GoldenFrame] = [
+    static let all = standard + presets
+
+    static let standard: [GoldenFrame] = [
         // type, serial, length, payload, adler32
         GoldenFrame(
             name: "a request",
@@ -125,7 +128,7 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
 @Suite struct GoldenFrameTests {
     @Test(arguments: GoldenFrame.all)
     func encoderWritesTheGoldenBytes(_ golden: GoldenFrame) {
-        let encoder = FrameEncoder(direction: golden.direction)
+        let encoder = FrameEncoder(direction: golden.direction, format: golden.format)
         var buffer = ByteBuffer()
         encoder.encode(golden.frame, into: &buffer)
         #expect(Array(buffer.readableBytesView) == golden.bytes)
@@ -134,7 +137,7 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
 
     @Test(arguments: GoldenFrame.all)
     func encoderWritesTheGoldenBytesPieceByPiece(_ golden: GoldenFrame) {
-        let encoder = FrameEncoder(direction: golden.direction)
+        let encoder = FrameEncoder(direction: golden.direction, format: golden.format)
         var buffer = ByteBuffer()
         encoder.encodeHeader(of: golden.frame, into: &buffer)
         buffer.writeImmutableBuffer(golden.frame.payload)
@@ -144,13 +147,18 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
 
     @Test(arguments: GoldenFrame.all, DecoderUse.allCases)
     func decoderReadsTheGoldenBytes(_ golden: GoldenFrame, use: DecoderUse) {
-        let setup = DecoderSetup(direction: golden.direction, use: use, copyLimit: FrameDecoder.defaultCopyLimit)
+        let setup = DecoderSetup(
+            direction: golden.direction,
+            use: use,
+            copyLimit: FrameDecoder.defaultCopyLimit,
+            format: golden.format
+        )
         #expect(setup.decode([golden.bytes[...]]) == Decoded(outputs: [.frame(golden.frame)]))
     }
 
     @Test(arguments: [FrameDirection.request, .response], DecoderUse.allCases)
     func decoderReadsAllTheGoldenBytesOfOneRead(direction: FrameDirection, use: DecoderUse) {
-        let golden = GoldenFrame.all.filter { $0.direction == direction }
+        let golden = GoldenFrame.standard.filter { $0.direction == direction }
         let stream = golden.flatMap(\.bytes)
         let setup = DecoderSetup(direction: direction, use: use, copyLimit: FrameDecoder.defaultCopyLimit)
         #expect(setup.decode([stream[...]]).frames == golden.map(\.frame))

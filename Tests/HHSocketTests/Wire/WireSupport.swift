@@ -52,7 +52,22 @@ struct DecoderSetup: CustomStringConvertible, Sendable {
         ]
     }
 
-    var description: String { "\(self.direction)s, \(self.use), copies up to \(self.copyLimit) B" }
+    var description: String {
+        "\(self.format) \(self.direction)s, \(self.use), copies up to \(self.copyLimit) B"
+    }
+
+    /// Both ways to use a decoder, with and without copies.
+    static func all(_ format: WireFormat, _ direction: FrameDirection) -> [DecoderSetup] {
+        self.all.filter { $0.direction == direction }
+            .map { setup in
+                var setup = setup
+                setup.format = format
+                return setup
+            }
+    }
+
+    /// What a new decoder makes of `bytes` that come one by one.
+    func decodeOneByOne(_ bytes: [UInt8]) -> Decoded { self.decode(bytes.indices.map { bytes[$0...$0] }) }
 
     func decoder(maximumPayloadLength: Int = Frame.defaultMaximumPayloadLength) -> FrameDecoder {
         FrameDecoder(
@@ -100,10 +115,11 @@ extension FrameDecoder {
                 var outputs: [Output] = []
                 defer { decoded.outputs += outputs }
                 let buffer = ByteBuffer(bytes: piece)
+                let plan = self.plan
                 // The unsafe closure of a buffer cannot rethrow a typed error.
                 let result = buffer.withUnsafeReadableBytes { bytes -> Result<Void, FrameError> in
                     do throws(FrameError) {
-                        return .success(try self.decode(bytes) { outputs.append(Output(copying: $0)) })
+                        return .success(try self.decode(bytes) { outputs.append(Output(copying: $0, plan)) })
                     } catch {
                         return .failure(error)
                     }
@@ -117,12 +133,13 @@ extension FrameDecoder {
 }
 
 extension FrameDecoder.Output {
-    init(copying view: FrameDecoder.View) {
+    init(copying view: FrameDecoder.View, _ plan: HeaderPlan?) {
         let frame = Frame(
             type: view.type,
             serial: view.serial,
             status: view.status,
-            payload: ByteBuffer(bytes: view.payload)
+            payload: ByteBuffer(bytes: view.payload),
+            customFields: plan?.customFields(in: view.header)
         )
         self = view.mismatch.map { .corrupt(frame, $0) } ?? .frame(frame)
     }
@@ -137,15 +154,21 @@ extension FrameEncoder {
 }
 
 /// Frames whose payloads have the given lengths and random contents.
-func randomFrames(payloadLengths: [Int], direction: FrameDirection, seed: UInt64) -> [Frame] {
+func randomFrames(
+    payloadLengths: [Int],
+    direction: FrameDirection,
+    seed: UInt64,
+    format: WireFormat = .standard
+) -> [Frame] {
     var random = SeededGenerator(seed: seed)
+    let plan = format.plan(for: direction)
     return payloadLengths.map { length in
         Frame(
             type: UInt32.random(in: FrameType.application, using: &random),
             serial: UInt32.random(in: FrameSerial.firstRequest...UInt32.max, using: &random),
-            status: direction == .request
-                ? .ok : Status(rawValue: UInt32.random(in: 0...UInt32.max, using: &random)),
-            payload: ByteBuffer(bytes: random.bytes(length))
+            status: plan.hasStatus ? Status(rawValue: UInt32.random(in: 0...UInt32.max, using: &random)) : .ok,
+            payload: ByteBuffer(bytes: random.bytes(length)),
+            customFields: plan.customLength == 0 ? nil : random.bytes(plan.customLength)
         )
     }
 }

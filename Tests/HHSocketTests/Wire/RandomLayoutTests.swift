@@ -1,0 +1,135 @@
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocket
+
+/// Whatever the layout: what is encoded is decoded, at every split.
+@Suite struct RandomLayoutTests {
+    static func randomLayout(_ random: inout SeededGenerator) -> WireFormat.Layout {
+        func order() -> WireFormat.ByteOrder { Bool.random(using: &random) ? .big : .little }
+        let customs = (0..<Int.random(in: 0...2, using: &random)).map { number in
+            WireFormat.Field.custom("field \(number)", bytes: Int.random(in: 1...9, using: &random))
+        }
+        func header(status: Bool) -> [WireFormat.Field] {
+            var fields: [WireFormat.Field] = [.type(order()), .serial(order()), .length(order())]
+            if status { fields.append(.status(order())) }
+            for custom in customs where Bool.random(using: &random) { fields.append(custom) }
+            for _ in 0..<Int.random(in: 0...2, using: &random) {
+                fields.append(.constant(random.bytes(Int.random(in: 1...5, using: &random))))
+            }
+            if Int.random(in: 0..<4, using: &random) == 0 {
+                let length = fields.reduce(4) { $0 + $1.width }
+                fields.append(.headerLength(upTo: length + Int.random(in: 0...30, using: &random), order()))
+            }
+            return fields.shuffled(using: &random)
+        }
+        let responseStatus = Bool.random(using: &random)
+        let algorithm = WireFormat.Checksum.Algorithm.allCases.randomElement(using: &random)
+        let checksum = algorithm.map {
+            WireFormat.Checksum($0, width: Bool.random(using: &random) ? 4 : 8, order())
+        }
+        return WireFormat.Layout(
+            name: "random",
+            request: header(status: responseStatus && Bool.random(using: &random)),
+            response: header(status: responseStatus),
+            lengthCounts: Bool.random(using: &random) ? .payload : .frame,
+            checksum: Int.random(in: 0..<4, using: &random) == 0 ? nil : checksum,
+            tail: Bool.random(using: &random) ? order() : nil,
+            okStatus: responseStatus && Bool.random(using: &random) ? 0 : 200
+        )
+    }
+
+    @Test(arguments: 0..<8)
+    func whatIsEncodedIsDecodedAtEverySplit(part: Int) throws {
+        for seed in UInt64(part * 25)..<UInt64(part * 25 + 25) {
+            var random = SeededGenerator(seed: 1_000 + seed)
+            let layout = Self.randomLayout(&random)
+            let format = try WireFormat(layout)
+            #expect(try WireFormat(json: format.json.utf8) == format)
+            for direction in [FrameDirection.request, .response] {
+                let frames = randomFrames(
+                    payloadLengths: [0, Int.random(in: 0...40, using: &random), 5],
+                    direction: direction,
+                    seed: seed,
+                    format: format
+                )
+                let encoder = FrameEncoder(direction: direction, format: format)
+                let stream = encoder.encode(frames)
+                let expected = Decoded(outputs: frames.map { .frame($0) })
+                #expect(
+                    stream.count
+                        == frames.reduce(0) { $0 + encoder.encodedLength(payloadLength: $1.payload.readableBytes) }
+                )
+                for setup in DecoderSetup.all(format, direction) {
+                    #expect(setup.decode([stream[...]]) == expected, "seed \(seed)")
+                    #expect(setup.decodeOneByOne(stream) == expected, "seed \(seed)")
+                    for cut in 0...stream.count {
+                        let decoded = setup.decode([stream[..<cut], stream[cut...]])
+                        guard decoded != expected else { continue }
+                        Issue.record("seed \(seed), cut at \(cut): \(decoded)")
+                        return
+                    }
+                }
+            }
+        }
+    }
+
+    @Test func aPieceByPieceEncodedFrameIsTheSame() throws {
+        for seed in 0..<100 as Range<UInt64> {
+            var random = SeededGenerator(seed: seed)
+            let format = try WireFormat(Self.randomLayout(&random))
+            for direction in [FrameDirection.request, .response] {
+                let encoder = FrameEncoder(direction: direction, format: format)
+                for frame in randomFrames(
+                    payloadLengths: [0, 33],
+                    direction: direction,
+                    seed: seed,
+                    format: format
+                ) {
+                    var buffer = ByteBuffer()
+                    encoder.encodeHeader(of: frame, into: &buffer)
+                    buffer.writeImmutableBuffer(frame.payload)
+                    encoder.encodeTrailer(of: frame, into: &buffer)
+                    #expect(Array(buffer.readableBytesView) == encoder.encode([frame]))
+                }
+            }
+        }
+    }
+
+    @Test func everyBitOfAChecksumMatters() throws {
+        for algorithm in WireFormat.Checksum.Algorithm.allCases {
+            for width in [4, 8] {
+                for order in [WireFormat.ByteOrder.big, .little] {
+                    let format = try WireFormat(
+                        .init(
+                            name: "checked",
+                            request: [.type(), .serial(), .length()],
+                            response: [.type(), .serial(), .length()],
+                            checksum: .init(algorithm, width: width, order),
+                            tail: .big
+                        )
+                    )
+                    let frame = Frame(type: 1000, serial: 50, payload: ByteBuffer(string: "hello"))
+                    let next = Frame(type: 1001, serial: 51)
+                    let sound = FrameEncoder(direction: .request, format: format).encode([frame, next])
+                    for bit in 0..<width * 8 {
+                        var stream = sound
+                        stream[17 + bit / 8] ^= 1 << UInt8(bit % 8)
+                        for setup in DecoderSetup.all(format, .request) {
+                            let decoded = setup.decode([stream[...]])
+                            guard decoded.outputs.count == 2, decoded.outputs[1] == .frame(next),
+                                case .corrupt(frame, let mismatch) = decoded.outputs[0]
+                            else {
+                                Issue.record("\(algorithm), \(width) bytes, bit \(bit): \(decoded)")
+                                return
+                            }
+                            #expect(mismatch.received != mismatch.computed)
+                            #expect(setup.decodeOneByOne(stream) == decoded)
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,55 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+
+/// A server that knows no frames: a function takes what has come and says what to answer.
+struct ByteServer {
+    /// Given the number of the connection, from 0, and what has come and was not taken yet; returns the answer.
+    typealias Answer = @Sendable (Int, inout ByteBuffer) -> ByteBuffer
+
+    private final class Handler: ChannelInboundHandler {
+        typealias InboundIn = ByteBuffer
+        typealias OutboundOut = ByteBuffer
+
+        private let number: Int
+        private let answer: Answer
+        private var received = ByteBuffer()
+
+        init(number: Int, _ answer: @escaping Answer) {
+            self.number = number
+            self.answer = answer
+        }
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            self.received.writeImmutableBuffer(self.unwrapInboundIn(data))
+            let answer = self.answer(self.number, &self.received)
+            if answer.readableBytes > 0 { context.writeAndFlush(self.wrapOutboundOut(answer), promise: nil) }
+        }
+    }
+
+    let endpoint: Endpoint
+    private let channel: any Channel
+
+    init(_ answer: @escaping Answer) async throws {
+        let group = MultiThreadedEventLoopGroup.singletonMultiThreadedEventLoopGroup
+        let connections = NIOLockedValueBox(0)
+        self.channel = try await ServerBootstrap(group: group)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let number = connections.withLockedValue { number in
+                        defer { number += 1 }
+                        return number
+                    }
+                    try channel.pipeline.syncOperations.addHandler(Handler(number: number, answer))
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0)
+            .get()
+        self.endpoint = Endpoint(host: "127.0.0.1", port: self.channel.localAddress?.port ?? 0)
+    }
+
+    func close() async throws {
+        try await self.channel.close()
+    }
+}

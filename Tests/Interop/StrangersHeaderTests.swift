@@ -1,0 +1,121 @@
+import Foundation
+import HHSocket
+import HHSocketRPC
+import HHSocketServer
+import NIOCore
+import TestSupport
+import Testing
+
+/// The header of Weibo's RPC framework Motan, described in Docs/WireFormat.md by these very lines.
+@Suite(.timeLimit(.minutes(3))) struct StrangersHeaderTests {
+    // snippet: motan
+    static func motan() throws -> WireFormat {
+        let header: [WireFormat.Field] = [
+            .constant([0xF0, 0xF0, 0x01]),  // magic, version
+            .custom("flags", bytes: 1),  // 0 request, 1 response, 3 void, 5 exception
+            .type(), .serial(),  // the request id, 8 bytes
+            .length(),
+        ]
+        return try WireFormat(
+            WireFormat.Layout(name: "motan", request: header, response: header, requestSerials: 1...UInt32.max)
+        )
+    }
+    // end of snippet
+
+    static let json = """
+        {
+          "name": "motan",
+          "request":  [{"constant": "F0F001"}, {"custom": "flags", "bytes": 1}, "type", "serial", "length"],
+          "response": [{"constant": "F0F001"}, {"custom": "flags", "bytes": 1}, "type", "serial", "length"],
+          "requestSerials": [1, 4294967295]
+        }
+        """
+
+    @Test func theSameAsJSON() throws {
+        #expect(try WireFormat(json: Self.json.utf8) == Self.motan())
+    }
+
+    @Test func bothAreInTheDocumentationInUnderFifteenLines() throws {
+        let package = (0..<3).reduce(URL(fileURLWithPath: #filePath)) { url, _ in url.deletingLastPathComponent() }
+        let page = try String(contentsOf: package.appendingPathComponent("Docs/WireFormat.md"), encoding: .utf8)
+        #expect(page.contains(Self.json))
+        let source = try String(contentsOfFile: #filePath, encoding: .utf8)
+        let lines = source.components(separatedBy: "\n")
+        let start = try #require(lines.firstIndex { $0.hasSuffix("// snippet: motan") })
+        let end = try #require(lines.firstIndex { $0.hasSuffix("// end of snippet") })
+        let snippet = lines[(start + 2)..<(end - 1)].map { String($0.dropFirst(8)) }
+        #expect(snippet.count < 15)
+        #expect(page.contains(snippet.joined(separator: "\n")))
+    }
+
+    /// The bytes of DefaultRpcCodec, by hand: magic, version, flags, request id, body length, body.
+    @Test func goldenBytes() throws {
+        let format = try Self.motan()
+        for (flags, hex) in [
+            (0, "F0F00100 000003E8 00000001 00000005 68656C6C6F"),
+            (1, "F0F00101 000003E8 00000001 00000005 68656C6C6F"),
+        ] as [(UInt8, String)] {
+            let golden = hex.split(separator: " ").joined()
+            var bytes = ByteBuffer()
+            FrameEncoder(direction: .request, format: format).encode(
+                Frame(type: 1000, serial: 1, payload: ByteBuffer(string: "hello"), customFields: [flags]),
+                into: &bytes
+            )
+            #expect(bytes.readableBytesView.map { String(format: "%02X", Int($0)) }.joined() == golden)
+            var decoder = FrameDecoder(direction: .response, format: format)
+            decoder.append(bytes)
+            let output = try decoder.next()
+            guard case .frame(let frame) = output else {
+                Issue.record("\(String(describing: output))")
+                return
+            }
+            #expect(format.header(of: frame) == ["flags": [flags]])
+        }
+    }
+
+    /// A client against a server that knows nothing but the header's bytes.
+    @Test func aClientSpeaksToAStrangersServer() async throws {
+        let server = try await ByteServer { _, received in
+            var answer = ByteBuffer()
+            while let length = received.getInteger(at: received.readerIndex + 12, as: UInt32.self),
+                var message = received.readSlice(length: 16 + Int(length))
+            {
+                guard message.readableBytesView.starts(with: [0xF0, 0xF0, 0x01, 0x00]) else {
+                    return ByteBuffer(string: "no request")
+                }
+                message.setInteger(0x01 as UInt8, at: message.readerIndex + 3)
+                answer.writeBuffer(&message)
+            }
+            return answer
+        }
+        var configuration = SocketClient.Configuration(servers: [server.endpoint])
+        configuration.socket.wireFormat = try Self.motan()
+        let client = SocketClient(configuration: configuration)
+        client.connect()
+        for body in ["hello", "", String(repeating: "x", count: 100_000)] {
+            let response = try await client.data(for: SocketRequest(type: 1000, body: body))
+            #expect(response.string == body)
+            #expect(response.header == ["flags": [1]])
+        }
+        await client.close()
+        try await server.close()
+    }
+
+    @Test func ourServerSpeaksItToo() async throws {
+        var router = Router()
+        router.handle(1000) { request, _ in
+            #expect(request.header == ["flags": [0]])
+            return request.body
+        }
+        let format = try Self.motan()
+        let server = SocketServer(configuration: .init(wireFormat: format), router: router)
+        try await server.start()
+        var configuration = SocketClient.Configuration(servers: [try #require(server.address)])
+        configuration.socket.wireFormat = format
+        let client = SocketClient(configuration: configuration)
+        client.connect()
+        #expect(try await client.data(for: SocketRequest(type: 1000, body: "hello")).string == "hello")
+        await client.close()
+        await server.shutdown(gracePeriod: .zero)
+    }
+}

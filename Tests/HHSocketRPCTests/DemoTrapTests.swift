@@ -182,13 +182,14 @@ import Testing
         let server = try await MockServer(.echo)
         server.onConnect(number: 0, .stopReading)
         let client = SocketClient.connecting(to: server.endpoint) {
-            $0.socket.maximumQueuedBytes = 20 << 20
+            // More than the kernels take, which is some MiB.
+            $0.socket.maximumQueuedBytes = 64 << 20
             $0.socket.writeStallTimeout = .milliseconds(200)
         }
         let events = client.events
         try await server.connection(0)
         let body = ByteBuffer(repeating: 7, count: 1 << 20)
-        let tasks = (0..<60).map { _ in client.dataTask(with: SocketRequest(type: 101, body: body)) }
+        let tasks = (0..<100).map { _ in client.dataTask(with: SocketRequest(type: 101, body: body)) }
         for task in tasks { task.resume() }
         try await eventually("every completion") { tasks.allSatisfy { $0.state == .completed } }
         #expect(tasks.contains { $0.error?.code == .queueFull })

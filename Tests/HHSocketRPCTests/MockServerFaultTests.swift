@@ -322,16 +322,16 @@ private enum Call {
         server.onConnect(number: 0, .stopReading)
         let client = SocketClient.connecting(to: server.endpoint) {
             // More than the kernels take, which is some MiB.
-            $0.socket.maximumQueuedBytes = 20 << 20
+            $0.socket.maximumQueuedBytes = 64 << 20
             $0.socket.writeStallTimeout = .milliseconds(300)
         }
         try await server.connection(0)
         let body = ByteBuffer(repeating: 7, count: 1 << 20)
-        let tasks = (0..<40).map { _ in client.dataTask(with: SocketRequest(type: 101, body: body)) }
+        let tasks = (0..<100).map { _ in client.dataTask(with: SocketRequest(type: 101, body: body)) }
         for task in tasks { task.resume() }
         try await eventually("every completion") { tasks.allSatisfy { $0.state == .completed } }
         let errors = tasks.compactMap(\.error)
-        #expect(errors.count == 40)
+        #expect(errors.count == 100)
         let refused = errors.filter { $0.code == .queueFull }
         #expect(!refused.isEmpty)
         #expect(refused.allSatisfy { $0.delivery == .notSent && $0.notExecuted })
@@ -340,7 +340,7 @@ private enum Call {
         // What was still in our own queue is known not to have been executed.
         #expect(lost.contains { $0.delivery == .sentUnknown && !$0.notExecuted })
         #expect(lost.contains { $0.delivery == .notSent && $0.notExecuted })
-        #expect(refused.count + lost.count == 40)
+        #expect(refused.count + lost.count == 100)
         try await eventually("an answer") {
             (try? await client.data(for: SocketRequest(type: 102, body: "next")).string) == "next"
         }

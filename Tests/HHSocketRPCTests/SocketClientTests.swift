@@ -100,13 +100,15 @@ import Testing
         let server = try await MockServer(.echo)
         server.once(101, .echo.twice().late())
         let client = SocketClient.connecting(to: server.endpoint)
+        // Connected before the short timeout begins.
+        _ = try await client.data(for: SocketRequest(type: 102))
         let error = try await socketError { () throws(SocketError) in
             _ = try await client.data(for: SocketRequest(type: 101, body: "x", timeout: .milliseconds(50)))
         }
         #expect(error.code == .timeout)
         #expect(error.delivery == .sentUnknown)
         #expect(!error.notExecuted)
-        #expect(error.serial == 50)
+        #expect(error.serial == 51)
         #expect(error.message.contains("\(server.endpoint)"))
         #expect(try await client.data(for: SocketRequest(type: 101, body: "next")).string == "next")
         try await eventually("the late answer") { client.statistics.lateResponses == 1 }

@@ -94,7 +94,8 @@ import Testing
         server.onConnect(number: 0, .stopReading)
         var configuration = self.configuration(server.endpoint)
         configuration.writeStallTimeout = .milliseconds(300)
-        configuration.maximumQueuedBytes = 4 << 20
+        // More than the kernels take, or what waits would leave after all.
+        configuration.maximumQueuedBytes = 64 << 20
         let socket = Socket(configuration: configuration)
         let events = socket.events
         socket.connect()

@@ -135,12 +135,15 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 
     @Test func nonsenseAfterABadChecksumCloses() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            var bytes = request(Call.echo, 50, "broken", checksum: 12345)
-            bytes.writeImmutableBuffer(request(0x8000_0000 | Call.echo, 51))
-            bytes.writeImmutableBuffer(request(Call.echo, 52, "after"))
-            try await client.send(bytes)
-            #expect(try await client.frame() == answer(Call.echo, 50, .lostPacket))
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(
+                .glued(
+                    .request(Call.echo, serial: 50, "broken").corrupted(),
+                    .request(0x8000_0000 | Call.echo, serial: 51),
+                    .request(Call.echo, serial: 52, "after")
+                )
+            )
+            #expect(try await client.response() == answer(Call.echo, 50, .lostPacket))
             try await client.ended()
             #expect(server.statistics.requests == 0)
             #expect(server.statistics.protocolErrors == 1)
@@ -150,15 +153,13 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     @Test(arguments: [1, 3, 5])
     func aRunOfBadChecksumsIsAnsweredAndCloses(limit: Int) async throws {
         try await withServer(.init(maximumCorruptRun: limit), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            var bytes = ByteBuffer()
-            for serial in 0..<UInt32(limit) {
-                bytes.writeImmutableBuffer(request(Call.echo, 50 + serial, "broken", checksum: 12345))
+            let client = try await HostileClient.connect(to: server.address)
+            let broken = (0..<UInt32(limit)).map { serial in
+                HostileClient.Act.request(Call.echo, serial: 50 + serial, "broken").corrupted()
             }
-            bytes.writeImmutableBuffer(request(Call.echo, 99, "after"))
-            try await client.send(bytes)
+            await client.perform(.glued(broken + [.request(Call.echo, serial: 99, "after")]))
             for serial in 0..<UInt32(limit) {
-                #expect(try await client.frame() == answer(Call.echo, 50 + serial, .lostPacket))
+                #expect(try await client.response() == answer(Call.echo, 50 + serial, .lostPacket))
             }
             try await client.ended()
             #expect(server.statistics.requests == 0)

@@ -28,8 +28,10 @@ demo: dependencies ## build the command line tool and let it show what the frame
 	@"$$(swift build $(SWIFTFLAGS) --show-bin-path)/hhsocket-cli" demo
 
 test: programs = python3
+# One test after the other: many of them wait for a connection or a process of their own, and on two cores all at once
+# keep each other waiting.
 test: dependencies ## build and run every test
-	swift test $(SWIFTFLAGS)
+	swift test --no-parallel $(SWIFTFLAGS)
 
 bench: dependencies ## measure the framework
 	swift package --package-path Benchmarks benchmark --no-progress

@@ -17,6 +17,7 @@ let package = Package(
         .library(name: "HHSocket", targets: ["HHSocket"]),
         .library(name: "HHSocketRPC", targets: ["HHSocketRPC"]),
         .library(name: "HHSocketServer", targets: ["HHSocketServer"]),
+        .library(name: "HHSocketTesting", targets: ["HHSocketTesting"]),
         // Not called `hhsocket`: beside the module HHSocket its build folder would clash on file systems that ignore
         // case. `make install` installs it under that name.
         .executable(name: "hhsocket-cli", targets: ["HHSocketCLI"]),
@@ -72,6 +73,17 @@ let package = Package(
                 .product(name: "NIOPosix", package: "swift-nio"),
             ]
         ),
+        // Floor 4 too: peers that do what a test tells them.
+        .target(
+            name: "HHSocketTesting",
+            dependencies: [
+                "HHSocket",
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
         // Floor 5: the terminal.
         .executableTarget(
             name: "HHSocketCLI",
@@ -91,8 +103,6 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
-                .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "NIOPosix", package: "swift-nio"),
             ],
             path: "Tests/TestSupport"
         ),
@@ -100,6 +110,17 @@ let package = Package(
             name: "HHSocketTests",
             dependencies: [
                 "HHSocket",
+                "HHSocketTesting",
+                "TestSupport",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
+        .testTarget(
+            name: "HHSocketTestingTests",
+            dependencies: [
+                "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -109,6 +130,7 @@ let package = Package(
             name: "HHSocketRPCTests",
             dependencies: [
                 "HHSocketRPC",
+                "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
             ]
@@ -117,12 +139,13 @@ let package = Package(
             name: "HHSocketServerTests",
             dependencies: [
                 "HHSocketServer",
+                "HHSocketTesting",
+                "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ]
         ),
-        // They run the executable, which depending on it builds.
         // Client and server together, and the executable with programs in other languages.
         .testTarget(
             name: "InteropTests",
@@ -138,6 +161,7 @@ let package = Package(
             path: "Tests/Interop",
             exclude: ["peer.py"]
         ),
+        // They run the executable, which depending on it builds.
         .testTarget(
             name: "HHSocketCLITests",
             dependencies: [

@@ -11,10 +11,13 @@ SWIFTFLAGS ?=
 export LIBDEFLATE_HEADER = $(shell ls /usr/include/libdeflate.h /usr/local/include/libdeflate.h \
 	/opt/homebrew/include/libdeflate.h /opt/local/include/libdeflate.h 2>/dev/null)
 
-FORMATTED = Package.swift Sources Tests Benchmarks/Package.swift Benchmarks/Benchmarks
+# How long make fuzz runs, after it has built.
+FUZZ_SECONDS ?= 60
+
+FORMATTED = Package.swift Sources Tests Benchmarks/Package.swift Benchmarks/Benchmarks Fuzz/Package.swift Fuzz/Sources
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench install lint format dependencies clean
+.PHONY: help demo test bench fuzz install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -24,11 +27,17 @@ demo: dependencies ## build the command line tool and let it show what the frame
 	@swift build $(SWIFTFLAGS) --quiet --product hhsocket-cli
 	@"$$(swift build $(SWIFTFLAGS) --show-bin-path)/hhsocket-cli" demo
 
+test: programs = python3
+# One test after the other: many of them wait for a connection or a process of their own, and on two cores all at once
+# keep each other waiting.
 test: dependencies ## build and run every test
-	swift test $(SWIFTFLAGS)
+	swift test --no-parallel $(SWIFTFLAGS)
 
 bench: dependencies ## measure the framework
 	swift package --package-path Benchmarks benchmark --no-progress
+
+fuzz: dependencies ## feed the decoders with what libFuzzer makes up, for FUZZ_SECONDS (60)
+	sh Fuzz/run $(FUZZ_SECONDS)
 
 install: dependencies ## install the command hhsocket into PREFIX/bin (PREFIX is /usr/local)
 	swift build $(SWIFTFLAGS) -c release --product hhsocket-cli
@@ -43,7 +52,7 @@ format: ## format the sources
 	swift format --in-place --parallel --recursive $(FORMATTED)
 
 dependencies: ## install the system libraries that are missing
-	@sh Scripts/install-dependencies
+	@sh Scripts/install-dependencies $(programs)
 
 clean: ## remove everything built
-	rm -rf .build .build-* Benchmarks/.build
+	rm -rf .build .build-* Benchmarks/.build Fuzz/.build

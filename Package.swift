@@ -17,6 +17,7 @@ let package = Package(
         .library(name: "HHSocket", targets: ["HHSocket"]),
         .library(name: "HHSocketRPC", targets: ["HHSocketRPC"]),
         .library(name: "HHSocketServer", targets: ["HHSocketServer"]),
+        .library(name: "HHSocketTesting", targets: ["HHSocketTesting"]),
         // Not called `hhsocket`: beside the module HHSocket its build folder would clash on file systems that ignore
         // case. `make install` installs it under that name.
         .executable(name: "hhsocket-cli", targets: ["HHSocketCLI"]),
@@ -72,6 +73,17 @@ let package = Package(
                 .product(name: "NIOPosix", package: "swift-nio"),
             ]
         ),
+        // Floor 4 too: peers that do what a test tells them.
+        .target(
+            name: "HHSocketTesting",
+            dependencies: [
+                "HHSocket",
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
         // Floor 5: the terminal.
         .executableTarget(
             name: "HHSocketCLI",
@@ -90,8 +102,7 @@ let package = Package(
             name: "TestSupport",
             dependencies: [
                 "HHSocket",
-                .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
             ],
             path: "Tests/TestSupport"
         ),
@@ -99,6 +110,17 @@ let package = Package(
             name: "HHSocketTests",
             dependencies: [
                 "HHSocket",
+                "HHSocketTesting",
+                "TestSupport",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
+        .testTarget(
+            name: "HHSocketTestingTests",
+            dependencies: [
+                "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -108,6 +130,7 @@ let package = Package(
             name: "HHSocketRPCTests",
             dependencies: [
                 "HHSocketRPC",
+                "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
             ]
@@ -116,6 +139,8 @@ let package = Package(
             name: "HHSocketServerTests",
             dependencies: [
                 "HHSocketServer",
+                "HHSocketTesting",
+                "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
@@ -126,6 +151,7 @@ let package = Package(
         .testTarget(
             name: "InteropTests",
             dependencies: [
+                "HHSocketCLI",
                 "HHSocketRPC",
                 "HHSocketServer",
                 "TestSupport",
@@ -133,18 +159,21 @@ let package = Package(
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
-            path: "Tests/Interop"
+            path: "Tests/Interop",
+            exclude: ["peer.py"]
         ),
         .testTarget(
             name: "HHSocketCLITests",
             dependencies: [
                 "HHSocket",
                 "HHSocketCLI",
+                "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
             ]
         ),
+        // Programs in other languages, with the executable.
     ],
     swiftLanguageModes: [.v6]
 )

@@ -13,6 +13,7 @@ struct HHSocketCommand: AsyncParsableCommand {
             ServeCommand.self,
             CallCommand.self,
             ListenCommand.self,
+            InspectCommand.self,
             BenchCommand.self,
             DemoCommand.self,
         ]

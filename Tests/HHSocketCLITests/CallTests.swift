@@ -2,6 +2,7 @@ import Foundation
 import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocketCLI
@@ -241,7 +242,7 @@ import Testing
     @Test func readerThatLeavesEndsItQuietly() async throws {
         try await withServe { address, _ in
             let script = """
-                "\(Command.executable.path)" call \(address) --type 1000 --body xxxxxxxxxx --repeat 1000000 --in-flight 100 \
+                "\(Command.hhsocket.path)" call \(address) --type 1000 --body xxxxxxxxxx --repeat 1000000 --in-flight 100 \
                 | head -c 5
                 """
             let shell = Process()

@@ -1,6 +1,7 @@
 import Foundation
 import HHSocket
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocketCLI

@@ -2,6 +2,7 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import TestSupport
 
 /// A client without any framework.
 final class RawConnection: Sendable {

@@ -2,6 +2,7 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import TestSupport
 
 /// A server that does what a test tells it to, right or wrong, and remembers what it received.
 final class ScriptedPeer: Sendable {

@@ -2,6 +2,7 @@ import Foundation
 import HHSocket
 import HHSocketServer
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocketCLI

@@ -1,5 +1,6 @@
 import Dispatch
 import HHSocket
+import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
@@ -9,7 +10,7 @@ import Testing
 
 @Suite struct SocketClientTests {
     @Test func callIsAnsweredWithItsOwnPayload() async throws {
-        let server = try await RawServer { connection, _ in try await connection.echo() }
+        let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint)
         let response = try await client.data(for: SocketRequest(type: 101, body: "hello"))
         #expect(response.string == "hello")
@@ -21,18 +22,7 @@ import Testing
 
     @Test func tenThousandCallsInFlightAnsweredInShuffledOrderEachGetTheirOwn() async throws {
         let count = 10_000
-        let server = try await RawServer { connection, _ in
-            var requests: [Frame] = []
-            for try await request in connection.requests {
-                requests.append(request)
-                if requests.count == count { break }
-            }
-            let answers = requests.shuffled().map(\.echo)
-            for start in stride(from: 0, to: count, by: 500) {
-                try await connection.send(Array(answers[start..<min(start + 500, count)]))
-            }
-            for try await _ in connection.requests {}
-        }
+        let server = try await MockServer(.echo.held(until: count, release: .shuffled))
         let client = SocketClient.connecting(to: server.endpoint)
         let wrong = NIOLockedValueBox(0)
         let completed = NIOLockedValueBox(0)
@@ -57,7 +47,7 @@ import Testing
 
     @Test(arguments: [0, 1, 511, 512, 513, 65_535, 65_536, 65_537, 3 << 20])
     func bodiesOfAllSizesComeBackWhole(size: Int) async throws {
-        let server = try await RawServer { connection, _ in try await connection.echo() }
+        let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint)
         var generator = SeededGenerator(seed: UInt64(size))
         let body = (0..<size).map { _ in UInt8.random(in: 0...255, using: &generator) }
@@ -71,13 +61,7 @@ import Testing
     }
 
     @Test func errorStatusIsAnErrorWithTheAnswersBody() async throws {
-        let server = try await RawServer { connection, _ in
-            for try await request in connection.requests where request.type >= 16 {
-                var answer = request.echo
-                answer.status = Status(rawValue: request.type)
-                try await connection.send(answer)
-            }
-        }
+        let server = try await MockServer(.respond { .answer($0.body, status: Status(rawValue: $0.type)) })
         let client = SocketClient.connecting(to: server.endpoint)
         for (status, name, notExecuted) in [
             (300, "serverLostConnection", false), (301, "illegalLength", false), (302, "lostPacket", false),
@@ -102,46 +86,29 @@ import Testing
     }
 
     @Test func partOfAStreamIsAnErrorAndCancelsTheCall() async throws {
-        let (cancels, cancelled) = AsyncStream.makeStream(of: Frame.self)
-        let server = try await RawServer { connection, _ in
-            for try await request in connection.requests {
-                if request.type == FrameType.cancel { cancelled.yield(request) }
-                guard request.type >= 16 else { continue }
-                var part = request.echo
-                part.status = .partial
-                try await connection.send(part, part, request.echo)
-            }
-        }
+        let server = try await MockServer(.answer("part", status: .partial).twice().then(.echo))
         let client = SocketClient.connecting(to: server.endpoint)
         let error = try await socketError { () throws(SocketError) in
             _ = try await client.data(for: SocketRequest(type: 101, body: "x"))
         }
         #expect(error.code == .server(.partial))
-        #expect(try await first(of: cancels, "the cancel frame").serial == 50)
+        #expect(try await server.received(1, ofType: FrameType.cancel)[0].serial == 50)
         try await eventually("the rest is late") { client.statistics.lateResponses == 2 }
     }
 
     @Test func timeoutTellsTheServerAndTheLateAnswerIsCountedAndDropped() async throws {
-        let server = try await RawServer { connection, _ in
-            var first: Frame?
-            for try await request in connection.requests {
-                if request.type == FrameType.cancel, request.serial == first?.serial, let first {
-                    try await connection.send(first.echo, first.echo)
-                } else if first == nil {
-                    first = request
-                } else {
-                    try await connection.send(request.echo)
-                }
-            }
-        }
+        let server = try await MockServer(.echo)
+        server.once(101, .echo.twice().late())
         let client = SocketClient.connecting(to: server.endpoint)
+        // Connected before the short timeout begins.
+        _ = try await client.data(for: SocketRequest(type: 102))
         let error = try await socketError { () throws(SocketError) in
             _ = try await client.data(for: SocketRequest(type: 101, body: "x", timeout: .milliseconds(50)))
         }
         #expect(error.code == .timeout)
         #expect(error.delivery == .sentUnknown)
         #expect(!error.notExecuted)
-        #expect(error.serial == 50)
+        #expect(error.serial == 51)
         #expect(error.message.contains("\(server.endpoint)"))
         #expect(try await client.data(for: SocketRequest(type: 101, body: "next")).string == "next")
         try await eventually("the late answer") { client.statistics.lateResponses == 1 }
@@ -149,13 +116,8 @@ import Testing
     }
 
     @Test func cancelTellsTheServerAndLeavesTheConnectionAlone() async throws {
-        let (frames, received) = AsyncStream.makeStream(of: Frame.self)
-        let server = try await RawServer { connection, _ in
-            for try await request in connection.requests {
-                received.yield(request)
-                if request.type == 102 { try await connection.send(request.echo) }
-            }
-        }
+        let server = try await MockServer(.echo)
+        server.on(101, .drop)
         let client = SocketClient.connecting(to: server.endpoint)
         let outcome = NIOLockedValueBox<[Result<SocketResponse, SocketError>]>([])
         let task = client.dataTask(with: SocketRequest(type: 101)) { result in
@@ -163,13 +125,12 @@ import Testing
         }
         #expect(task.state == .suspended)
         task.resume()
-        _ = try await first(of: frames, "the request") { $0.type == 101 }
+        try await server.received(1, ofType: 101)
         task.cancel()
         #expect(task.state == .canceling || task.state == .completed)
         task.cancel()
         task.resume()
-        let cancel = try await first(of: frames, "the cancel frame") { $0.type == FrameType.cancel }
-        #expect(cancel.serial == 50)
+        #expect(try await server.received(1, ofType: FrameType.cancel)[0].serial == 50)
         _ = try await client.data(for: SocketRequest(type: 102))
         try await eventually("completion") { outcome.withLockedValue { !$0.isEmpty } }
         #expect(task.state == .completed)
@@ -179,17 +140,14 @@ import Testing
     }
 
     @Test func cancellingTheSwiftTaskCancelsTheCall() async throws {
-        let (frames, received) = AsyncStream.makeStream(of: Frame.self)
-        let server = try await RawServer { connection, _ in
-            for try await request in connection.requests { received.yield(request) }
-        }
+        let server = try await MockServer(.drop)
         let client = SocketClient.connecting(to: server.endpoint)
         let call = Task { try await client.data(for: SocketRequest(type: 101)) }
-        _ = try await first(of: frames, "the request") { $0.type == 101 }
+        try await server.received(1, ofType: 101)
         call.cancel()
         let error = await #expect(throws: SocketError.self) { try await call.value }
         #expect(error?.code == .cancelled)
-        _ = try await first(of: frames, "the cancel frame") { $0.type == FrameType.cancel }
+        try await server.received(1, ofType: FrameType.cancel)
         let never = Task {
             while !Task.isCancelled { await Task.yield() }
             return try await client.data(for: SocketRequest(type: 101))
@@ -201,13 +159,7 @@ import Testing
     }
 
     @Test func cancelBeforeResumeCompletesOnceAndNothingIsSent() async throws {
-        let (frames, received) = AsyncStream.makeStream(of: Frame.self)
-        let server = try await RawServer { connection, _ in
-            for try await request in connection.requests {
-                received.yield(request)
-                try await connection.send(request.echo)
-            }
-        }
+        let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint)
         let count = NIOLockedValueBox(0)
         let task = client.dataTask(with: SocketRequest(type: 101)) { _ in count.withLockedValue { $0 += 1 } }
@@ -217,12 +169,12 @@ import Testing
         #expect(task.error?.code == .cancelled)
         #expect(task.error?.notExecuted == true)
         _ = try await client.data(for: SocketRequest(type: 102))
-        #expect(try await first(of: frames, "a frame").type == 102)
+        #expect(server.received.map(\.type) == [102])
         #expect(count.withLockedValue { $0 } == 1)
     }
 
     @Test func dispatchedTasksAreCancelledByIdentifierOrAllTogether() async throws {
-        let server = try await RawServer { connection, _ in for try await _ in connection.requests {} }
+        let server = try await MockServer(.drop)
         let client = SocketClient.connecting(to: server.endpoint)
         let (results, completed) = AsyncStream.makeStream(of: (Int, SocketError.Code?).self)
         var identifiers: [Int] = []
@@ -245,14 +197,8 @@ import Testing
     }
 
     @Test func checksumMismatchFailsThatCallAlone() async throws {
-        let server = try await RawServer { connection, _ in
-            for try await request in connection.requests where request.type >= 16 {
-                var bytes = ByteBuffer()
-                FrameEncoder(direction: .response).encode(request.echo, into: &bytes)
-                if request.type == 102 { bytes.setInteger(UInt32(0xBAD), at: bytes.writerIndex - 4) }
-                try await connection.sendRaw(bytes)
-            }
-        }
+        let server = try await MockServer(.echo)
+        server.on(102, .echo.corrupted())
         let client = SocketClient.connecting(to: server.endpoint)
         async let before = client.data(for: SocketRequest(type: 101, body: "a"))
         let error = try await socketError { () throws(SocketError) in
@@ -266,17 +212,14 @@ import Testing
     }
 
     @Test func unknownResponsesAreCountedAndDropped() async throws {
-        let server = try await RawServer { connection, _ in
-            for try await request in connection.requests {
-                try await connection.send(
-                    Frame(type: 101, serial: 4_000_000),
-                    Frame(type: 101, serial: 7),
-                    Frame(type: 9, serial: 50),
-                    request.echo,
-                    request.echo
-                )
-            }
-        }
+        let server = try await MockServer(
+            .glued(
+                .echo.withSerial(4_000_000),
+                .echo.withSerial(7),
+                .frame(Frame(type: 9, serial: 50)),
+                .echo.twice()
+            )
+        )
         let client = SocketClient.connecting(to: server.endpoint)
         #expect(try await client.data(for: SocketRequest(type: 101, body: "x")).string == "x")
         try await eventually("the duplicate") { client.statistics.duplicateResponses == 1 }
@@ -284,16 +227,8 @@ import Testing
     }
 
     @Test func frameOverTheLimitEndsTheConnectionAndTheNextOneWorks() async throws {
-        let server = try await RawServer { connection, number in
-            for try await request in connection.requests {
-                if number == 0 {
-                    let header: [UInt8] = [0, 0, 0, 101, 0, 0, 0, 50, 0, 0, 0, 200, 255, 255, 255, 255]
-                    try await connection.sendRaw(ByteBuffer(bytes: header))
-                } else {
-                    try await connection.send(request.echo)
-                }
-            }
-        }
+        let server = try await MockServer(.echo)
+        server.once(101, .echo.announcing(length: .max))
         let client = SocketClient.connecting(to: server.endpoint)
         let events = client.events
         let error = try await socketError { () throws(SocketError) in
@@ -307,7 +242,7 @@ import Testing
     }
 
     @Test func requestThatCannotBeSentFailsAndLosesNothingElse() async throws {
-        let server = try await RawServer { connection, _ in try await connection.echo() }
+        let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint) { $0.socket.maximumPayloadLength = 100 }
         for (request, code) in [
             (SocketRequest(type: 101, body: [UInt8](repeating: 0, count: 101)), .frameTooLarge),
@@ -323,7 +258,7 @@ import Testing
     }
 
     @Test func moreThanMaximumInFlightFailsAtOnce() async throws {
-        let server = try await RawServer { connection, _ in for try await _ in connection.requests {} }
+        let server = try await MockServer(.drop)
         let client = SocketClient.connecting(to: server.endpoint) { $0.maximumInFlight = 3 }
         for _ in 0..<3 { client.dispatch(SocketRequest(type: 101)) }
         let error = try await socketError { () throws(SocketError) in
@@ -342,16 +277,9 @@ import Testing
                 self.pushes.withLockedValue { $0.append(push.type) }
             }
         }
-        let server = try await RawServer { connection, _ in
-            for try await request in connection.requests {
-                for type in [2_001, 2_002, 2_001] as [UInt32] {
-                    try await connection.send(
-                        Frame(type: type, serial: FrameSerial.push, payload: ByteBuffer(string: "push \(type)"))
-                    )
-                }
-                try await connection.send(request.echo)
-            }
-        }
+        let server = try await MockServer(
+            .glued(.push(2_001, "push 2001"), .push(2_002, "push 2002"), .push(2_001, "push 2001"), .echo)
+        )
         let client = SocketClient.connecting(to: server.endpoint)
         let delegate = Delegate()
         client.delegate = delegate
@@ -376,16 +304,7 @@ import Testing
     }
 
     @Test func slowReaderLosesTheOldestPushesAndTheyAreCounted() async throws {
-        let server = try await RawServer { connection, _ in
-            for try await request in connection.requests {
-                for number in 0..<10 {
-                    try await connection.send(
-                        Frame(type: 2_001, serial: FrameSerial.push, payload: ByteBuffer(string: "\(number)"))
-                    )
-                }
-                try await connection.send(request.echo)
-            }
-        }
+        let server = try await MockServer(.glued((0..<10).map { .push(2_001, "\($0)") }).then(.echo))
         let client = SocketClient.connecting(to: server.endpoint)
         let pushes = client.pushes(ofType: 2_001, bufferingPolicy: .bufferingNewest(3))
         _ = try await client.data(for: SocketRequest(type: 101))
@@ -396,33 +315,21 @@ import Testing
     // MARK: Heartbeats
 
     @Test func serversPingIsAnsweredWithItsSerial() async throws {
-        let (frames, received) = AsyncStream.makeStream(of: Frame.self)
-        let server = try await RawServer { connection, _ in
-            try await connection.send(
-                Frame(type: FrameType.heartbeat, serial: 5, status: .ping),
-                Frame(type: FrameType.heartbeat, serial: 49, status: .ping),
-                Frame(type: FrameType.heartbeat, serial: 0, status: .ok)
-            )
-            for try await request in connection.requests { received.yield(request) }
-        }
+        let server = try await MockServer(.echo)
+        server.onConnect(
+            .glued(.ping(serial: 5), .ping(serial: 49), .frame(Frame(type: FrameType.heartbeat, serial: 0)))
+        )
         let client = SocketClient.connecting(to: server.endpoint)
-        for serial in [5, 49] as [UInt32] {
-            let answer = try await first(of: frames, "an answer")
-            #expect(answer == Frame(type: FrameType.heartbeat, serial: serial))
-        }
-        client.dispatch(SocketRequest(type: 101))
-        #expect(try await first(of: frames, "the request").type == 101)
+        let answers = try await server.received(2)
+        #expect(answers.map(\.frame) == [5, 49].map { Frame(type: FrameType.heartbeat, serial: $0) })
+        _ = try await client.data(for: SocketRequest(type: 101))
+        #expect(server.received.map(\.type) == [0, 0, 101])
     }
 
     @Test func clientPingsAnIdleConnectionAndLeavesOneThatDoesNotAnswer() async throws {
-        let (pings, pinged) = AsyncStream.makeStream(of: Int.self)
-        let server = try await RawServer { connection, number in
-            for try await request in connection.requests where request.type == FrameType.heartbeat {
-                pinged.yield(number)
-                // The first connection falls silent without closing.
-                if number > 0 { try await connection.send(request.echo) }
-            }
-        }
+        let server = try await MockServer()
+        // The first connection falls silent without closing.
+        server.on(FrameType.heartbeat, .respond { $0.connection == 0 ? .drop : .echo })
         let client = SocketClient(
             configuration: {
                 var configuration = SocketClient.Configuration(servers: [server.endpoint])
@@ -441,14 +348,14 @@ import Testing
         guard case .disconnected(let error) = event else { return }
         #expect(error.code == .connectionLost)
         #expect(error.message.contains("heartbeat"))
-        #expect(try await first(of: pings, "a ping") == 0)
-        _ = try await first(of: pings, "a ping on a new connection") { $0 > 0 }
+        #expect(try await server.received(1, ofType: FrameType.heartbeat)[0].connection == 0)
+        try await server.received(1, ofType: FrameType.heartbeat, onConnection: 1)
     }
 
     // MARK: Servers
 
     @Test func refusedConnectionNamesHostAndPortAndNothingWasSent() async throws {
-        let endpoint = try await RawServer.unusedEndpoint()
+        let endpoint = try await MockServer.closedEndpoint()
         let client = SocketClient.connecting(to: endpoint) { $0.socket.backoff.base = .seconds(60) }
         let error = try await socketError { () throws(SocketError) in
             _ = try await client.data(for: SocketRequest(type: 101))
@@ -492,17 +399,15 @@ import Testing
     }
 
     @Test func firstServerRefusesAndTheSecondAnswers() async throws {
-        let dead = try await RawServer.unusedEndpoint()
-        let server = try await RawServer { connection, _ in try await connection.echo() }
+        let dead = try await MockServer.closedEndpoint()
+        let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: dead, server.endpoint)
         #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == server.endpoint)
     }
 
     @Test func serverThatDiesInMidCallFailsTheCallAndTheNextGoesToAnother() async throws {
-        let dying = try await RawServer { connection, _ in
-            for try await _ in connection.requests { return }
-        }
-        let other = try await RawServer { connection, _ in try await connection.echo() }
+        let dying = try await MockServer(.close)
+        let other = try await MockServer(.echo)
         let client = SocketClient.connecting(to: dying.endpoint, other.endpoint)
         let events = client.events
         let error = try await socketError { () throws(SocketError) in
@@ -519,8 +424,8 @@ import Testing
 
     @Test func switchServerMovesToTheOther() async throws {
         let servers = [
-            try await RawServer { connection, _ in try await connection.echo() },
-            try await RawServer { connection, _ in try await connection.echo() },
+            try await MockServer(.echo),
+            try await MockServer(.echo),
         ]
         let client = SocketClient.connecting(to: servers[0].endpoint, servers[1].endpoint)
         #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == servers[0].endpoint)
@@ -531,17 +436,12 @@ import Testing
     }
 
     @Test func disconnectCompletesWhatIsInFlightAndConnectWorksAgain() async throws {
-        let (frames, received) = AsyncStream.makeStream(of: Frame.self)
-        let server = try await RawServer { connection, number in
-            for try await request in connection.requests {
-                received.yield(request)
-                if number == 1 { try await connection.send(request.echo) }
-            }
-        }
+        let server = try await MockServer(.echo)
+        server.once(101, .drop)
         let client = SocketClient.connecting(to: server.endpoint)
         let task = client.dataTask(with: SocketRequest(type: 101))
         task.resume()
-        _ = try await first(of: frames, "the request")
+        try await server.received(1)
         await client.close()
         #expect(client.state.description == "closed")
         try await eventually("completion") { task.state == .completed }
@@ -551,42 +451,24 @@ import Testing
     }
 
     @Test func closeLetsCancelFramesLeave() async throws {
-        let (frames, received) = AsyncStream.makeStream(of: Frame.self)
-        let server = try await RawServer { connection, _ in
-            for try await request in connection.requests {
-                if request.type == 102 { try await connection.send(request.echo) } else { received.yield(request) }
-            }
-            received.finish()
-        }
+        let server = try await MockServer(.drop)
+        server.on(102, .echo)
         let client = SocketClient.connecting(to: server.endpoint)
         _ = try await client.data(for: SocketRequest(type: 102))
         for _ in 0..<100 { client.dispatch(SocketRequest(type: 101)) }
         client.cancelAllTasks()
         await client.close()
-        let serials = try await withDeadline("every frame") {
-            var requests: Set<UInt32> = []
-            var cancels: Set<UInt32> = []
-            for await frame in frames {
-                if frame.type == FrameType.cancel {
-                    cancels.insert(frame.serial)
-                } else {
-                    requests.insert(frame.serial)
-                }
-            }
-            return (requests, cancels)
+        try await server.ended(connection: 0)
+        func serials(ofType type: UInt32) -> Set<UInt32> {
+            Set(server.received.filter { $0.type == type }.map(\.serial))
         }
-        #expect(serials.0 == serials.1)
+        #expect(serials(ofType: 101) == serials(ofType: FrameType.cancel))
     }
 
     // MARK: Lifetime
 
     @Test func releasedClientCompletesWhatIsInFlightAndGoes() async throws {
-        let (frames, received) = AsyncStream.makeStream(of: Frame.self)
-        let (ends, ended) = AsyncStream.makeStream(of: Void.self)
-        let server = try await RawServer { connection, _ in
-            for try await request in connection.requests { received.yield(request) }
-            ended.yield()
-        }
+        let server = try await MockServer(.drop)
         let tasks: [SocketTask]
         weak var core: ClientCore?
         do {
@@ -594,11 +476,11 @@ import Testing
             core = client.core
             tasks = (0..<10).map { _ in client.dataTask(with: SocketRequest(type: 101)) }
             for task in tasks.dropLast() { task.resume() }
-            for _ in 0..<9 { _ = try await first(of: frames, "a request") }
+            try await server.received(9)
         }
         try await eventually("completions") { tasks.dropLast().allSatisfy { $0.state == .completed } }
         for task in tasks.dropLast() { #expect(task.error?.code == .cancelled) }
-        _ = try await first(of: ends, "the end of the connection")
+        try await server.ended(connection: 0)
         // The tenth was never resumed; resuming it now completes it too.
         tasks[9].resume()
         try await eventually("the last completion") { tasks[9].state == .completed }
@@ -607,7 +489,7 @@ import Testing
     }
 
     @Test func nothingIsLeftOfAReleasedClientWithoutTasks() async throws {
-        let server = try await RawServer { connection, _ in try await connection.echo() }
+        let server = try await MockServer(.echo)
         let box = WeakBox()
         do {
             let client = SocketClient.connecting(to: server.endpoint)
@@ -621,22 +503,21 @@ import Testing
     // MARK: Many threads
 
     @Test func everyTaskCompletesExactlyOnceUnderEightThreads() async throws {
-        let server = try await RawServer { connection, number in
-            var generator = SeededGenerator(seed: UInt64(number))
-            var held: [Frame] = []
-            for try await request in connection.requests where request.type >= 16 {
-                switch Int.random(in: 0..<20, using: &generator) {
-                case 0: held.append(request)  // late
-                case 1: try await connection.send(request.echo, request.echo)
-                case 2:
-                    try await connection.send(held.map(\.echo))
-                    held = []
-                case 3: break  // never
-                case 4 where Int.random(in: 0..<40, using: &generator) == 0: return
-                default: try await connection.send(request.echo)
-                }
-            }
-        }
+        let echoes = MockServer.Reaction.oneOf(.echo, .echo, .echo, .echo)
+        let server = try await MockServer(
+            .oneOf(
+                .echo.late(),
+                .echo.twice(),
+                .echo.held(until: 7, release: .shuffled),
+                .drop,
+                .oneOf(.oneOf(.close, echoes, echoes, echoes), echoes, echoes, echoes, echoes, echoes),
+                echoes,
+                echoes,
+                echoes,
+                echoes,
+                echoes
+            )
+        )
         let client = SocketClient.connecting(to: server.endpoint) { $0.socket.backoff.base = .milliseconds(1) }
         let perThread = 1_000
         let completions = NIOLockedValueBox([Int](repeating: 0, count: 8 * perThread))

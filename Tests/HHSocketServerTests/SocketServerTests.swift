@@ -1,17 +1,10 @@
 import HHSocket
+import HHSocketTesting
 import NIOCore
 import NIOPosix
 import Testing
 
 @testable import HHSocketServer
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
 
 /// Types of the routers below.
 private enum Call {
@@ -48,14 +41,18 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 @Suite(.timeLimit(.minutes(5))) struct SocketServerAnswerTests {
     @Test func answersByteForByteAsTheProtocolSays() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
+            let client = try await HostileClient.connect(to: server.address)
             // type 100, serial 50, 3 bytes "abc", adler32 0x024D0127
-            try await client.send([
-                0, 0, 0, 100, 0, 0, 0, 50, 0, 0, 0, 3, 0x61, 0x62, 0x63, 0x02, 0x4D, 0x01, 0x27,
-            ])
-            _ = try await client.frame()
+            await client.perform(
+                .raw(
+                    [
+                        0, 0, 0, 100, 0, 0, 0, 50, 0, 0, 0, 3, 0x61, 0x62, 0x63, 0x02, 0x4D, 0x01, 0x27,
+                    ] as [UInt8]
+                )
+            )
+            _ = try await client.response()
             #expect(
-                try await client.rawBytes() == [
+                try await client.receivedBytes == [
                     0, 0, 0, 100, 0, 0, 0, 50, 0, 0, 0, 200, 0, 0, 0, 3, 0x61, 0x62, 0x63, 0x02, 0x4D, 0x01, 0x27,
                 ]
             )
@@ -65,11 +62,11 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     @Test(arguments: [Call.echo, Call.echoInTask], [0, 1, 512, 513, 16_384, 16_385, 70_000, 3 << 20])
     func bodiesOfEverySizeComeBackIntact(type: UInt32, size: Int) async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
+            let client = try await HostileClient.connect(to: server.address)
             let body = ByteBuffer(bytes: (0..<size).map { UInt8(truncatingIfNeeded: $0 &* 31 &+ $0 >> 8) })
-            try await client.send(request(type, 50, body))
-            try await client.send(request(type, 51, body))
-            for frame in try await client.frames(2).sorted(by: { $0.serial < $1.serial }) {
+            await client.perform(.request(type, serial: 50, body))
+            await client.perform(.request(type, serial: 51, body))
+            for frame in try await client.responses(2).sorted(by: { $0.serial < $1.serial }) {
                 #expect(frame.status == .ok)
                 #expect(frame.payload == body)
             }
@@ -78,27 +75,27 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 
     @Test func bytesMayComeOneByOne() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            var bytes = request(Call.echo, 50, "one")
-            bytes.writeImmutableBuffer(request(Call.echoInTask, 51, "two"))
-            for byte in bytes.readableBytesView { try await client.send([byte]) }
-            #expect(try await client.frame() == answer(Call.echo, 50, .ok, "one"))
-            #expect(try await client.frame() == answer(Call.echoInTask, 51, .ok, "two"))
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(
+                .glued(.request(Call.echo, serial: 50, "one"), .request(Call.echoInTask, serial: 51, "two")).dribbled()
+            )
+            #expect(try await client.response() == answer(Call.echo, 50, .ok, "one"))
+            #expect(try await client.response() == answer(Call.echoInTask, 51, .ok, "two"))
         }
     }
 
     @Test func gluedRequestsAreAllAnswered() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            var bytes = ByteBuffer()
+            let client = try await HostileClient.connect(to: server.address)
+            var all = HostileClient.Act.raw([])
             for serial in 50..<5050 as Range<UInt32> {
-                bytes.writeImmutableBuffer(request(Call.echo, serial, "s\(serial)"))
-                bytes.writeImmutableBuffer(request(Call.echoInTask, serial + 10_000, "a\(serial)"))
+                all = all.then(.request(Call.echo, serial: serial, "s\(serial)"))
+                all = all.then(.request(Call.echoInTask, serial: serial + 10_000, "a\(serial)"))
             }
-            try await client.send(bytes)
+            await client.perform(all)
             var synchronous: [UInt32] = []
             var asynchronous: Set<UInt32> = []
-            for frame in try await client.frames(10_000) {
+            for frame in try await client.responses(10_000) {
                 #expect(frame.status == .ok)
                 if frame.type == Call.echo {
                     #expect(frame.payload == ByteBuffer(string: "s\(frame.serial)"))
@@ -116,34 +113,37 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 
     @Test func unknownTypeIsAnsweredAndTheConnectionStays() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            try await client.send(request(9999, 50, "?"))
-            #expect(try await client.frame() == answer(9999, 50, .undefinedType))
-            try await client.send(request(Call.echo, 51, "still here"))
-            #expect(try await client.frame() == answer(Call.echo, 51, .ok, "still here"))
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(.request(9999, serial: 50, "?"))
+            #expect(try await client.response() == answer(9999, 50, .undefinedType))
+            await client.perform(.request(Call.echo, serial: 51, "still here"))
+            #expect(try await client.response() == answer(Call.echo, 51, .ok, "still here"))
             #expect(server.statistics.unknownTypes == 1)
         }
     }
 
     @Test func badChecksumIsAnsweredAndTheConnectionStays() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            try await client.send(request(Call.echo, 50, "broken", checksum: 12345))
-            #expect(try await client.frame() == answer(Call.echo, 50, .lostPacket))
-            try await client.send(request(Call.echo, 50, "whole"))
-            #expect(try await client.frame() == answer(Call.echo, 50, .ok, "whole"))
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(.request(Call.echo, serial: 50, "broken").corrupted())
+            #expect(try await client.response() == answer(Call.echo, 50, .lostPacket))
+            await client.perform(.request(Call.echo, serial: 50, "whole"))
+            #expect(try await client.response() == answer(Call.echo, 50, .ok, "whole"))
             #expect(server.statistics.badChecksums == 1)
         }
     }
 
     @Test func nonsenseAfterABadChecksumCloses() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            var bytes = request(Call.echo, 50, "broken", checksum: 12345)
-            bytes.writeImmutableBuffer(request(0x8000_0000 | Call.echo, 51))
-            bytes.writeImmutableBuffer(request(Call.echo, 52, "after"))
-            try await client.send(bytes)
-            #expect(try await client.frame() == answer(Call.echo, 50, .lostPacket))
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(
+                .glued(
+                    .request(Call.echo, serial: 50, "broken").corrupted(),
+                    .request(0x8000_0000 | Call.echo, serial: 51),
+                    .request(Call.echo, serial: 52, "after")
+                )
+            )
+            #expect(try await client.response() == answer(Call.echo, 50, .lostPacket))
             try await client.ended()
             #expect(server.statistics.requests == 0)
             #expect(server.statistics.protocolErrors == 1)
@@ -153,15 +153,13 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     @Test(arguments: [1, 3, 5])
     func aRunOfBadChecksumsIsAnsweredAndCloses(limit: Int) async throws {
         try await withServer(.init(maximumCorruptRun: limit), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            var bytes = ByteBuffer()
-            for serial in 0..<UInt32(limit) {
-                bytes.writeImmutableBuffer(request(Call.echo, 50 + serial, "broken", checksum: 12345))
+            let client = try await HostileClient.connect(to: server.address)
+            let broken = (0..<UInt32(limit)).map { serial in
+                HostileClient.Act.request(Call.echo, serial: 50 + serial, "broken").corrupted()
             }
-            bytes.writeImmutableBuffer(request(Call.echo, 99, "after"))
-            try await client.send(bytes)
+            await client.perform(.glued(broken + [.request(Call.echo, serial: 99, "after")]))
             for serial in 0..<UInt32(limit) {
-                #expect(try await client.frame() == answer(Call.echo, 50 + serial, .lostPacket))
+                #expect(try await client.response() == answer(Call.echo, 50 + serial, .lostPacket))
             }
             try await client.ended()
             #expect(server.statistics.requests == 0)
@@ -172,18 +170,21 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 
     @Test func illegalLengthIsAnsweredAndCloses() async throws {
         try await withServer(.init(maximumPayloadLength: 1000), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            try await client.send(request(Call.echo, 50, ByteBuffer(repeating: 7, count: 1000)))
-            #expect(try await client.frame().status == .ok)
-            var bytes = request(Call.echo, 51, "before")
-            bytes.writeImmutableBuffer(request(Call.echo, 52, ByteBuffer(repeating: 7, count: 1001)))
-            bytes.writeImmutableBuffer(request(Call.echo, 53, "after"))
-            try await client.send(bytes)
-            #expect(try await client.frame() == answer(Call.echo, 51, .ok, "before"))
-            #expect(try await client.frame() == answer(Call.echo, 52, .illegalLength))
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(.request(Call.echo, serial: 50, ByteBuffer(repeating: 7, count: 1000)))
+            #expect(try await client.response().status == .ok)
+            await client.perform(
+                .glued(
+                    .request(Call.echo, serial: 51, "before"),
+                    .request(Call.echo, serial: 52, ByteBuffer(repeating: 7, count: 1001)),
+                    .request(Call.echo, serial: 53, "after")
+                )
+            )
+            #expect(try await client.response() == answer(Call.echo, 51, .ok, "before"))
+            #expect(try await client.response() == answer(Call.echo, 52, .illegalLength))
             try await client.ended()
-            await #expect(throws: RawClient.Ended.self) { try await client.frame() }
-            client.close()
+            await #expect(throws: NothingHappened.self) { try await client.response() }
+            await client.perform(.close)
             try await until { server.connectionCount == 0 }
             #expect(server.statistics.protocolErrors == 1)
         }
@@ -191,25 +192,23 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 
     @Test func clientThatStaysAfterAProtocolErrorIsClosedAllTheSame() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            try await client.send([UInt8](repeating: 0xFF, count: 12))
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(.raw([UInt8](repeating: 0xFF, count: 12)))
             try await client.ended()
             try await until { server.connectionCount == 0 }
-            client.close()
+            await client.perform(.close)
         }
     }
 
     @Test func garbageHarmsNobodyElse() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let honest = try await RawClient.connect(to: server.address)
-            var random = SystemRandomNumberGenerator()
+            let honest = try await HostileClient.connect(to: server.address)
             for round in 0..<20 as Range<UInt32> {
-                let hostile = try await RawClient.connect(to: server.address)
-                // The reset that it may get is as it should be.
-                try? await hostile.send((0..<10_000).map { _ in UInt8.random(in: 0...255, using: &random) })
-                try await honest.send(request(Call.echo, 50 + round, "x"))
-                #expect(try await honest.frame() == answer(Call.echo, 50 + round, .ok, "x"))
-                hostile.close()
+                let hostile = try await HostileClient.connect(to: server.address)
+                await hostile.perform(.garbage(10_000, seed: UInt64(round)))
+                await honest.perform(.request(Call.echo, serial: 50 + round, "x"))
+                #expect(try await honest.response() == answer(Call.echo, 50 + round, .ok, "x"))
+                await hostile.perform(.close)
             }
             try await until { server.connectionCount == 1 }
         }
@@ -217,34 +216,34 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 
     @Test func reservedAndDuplicateSerialsAreAnsweredIllegalFormat() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            try await client.send(request(Call.echo, 49, "reserved"))
-            #expect(try await client.frame() == answer(Call.echo, 49, .illegalFormat))
-            try await client.send(request(Call.hang, 50))
-            try await client.send(request(Call.echo, 50, "duplicate"))
-            #expect(try await client.frame() == answer(Call.echo, 50, .illegalFormat))
-            try await client.send(request(Call.echo, 51, "fine"))
-            #expect(try await client.frame() == answer(Call.echo, 51, .ok, "fine"))
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(.request(Call.echo, serial: 49, "reserved"))
+            #expect(try await client.response() == answer(Call.echo, 49, .illegalFormat))
+            await client.perform(.request(Call.hang, serial: 50))
+            await client.perform(.request(Call.echo, serial: 50, "duplicate"))
+            #expect(try await client.response() == answer(Call.echo, 50, .illegalFormat))
+            await client.perform(.request(Call.echo, serial: 51, "fine"))
+            #expect(try await client.response() == answer(Call.echo, 51, .ok, "fine"))
             #expect(server.statistics.illegalRequests == 2)
         }
     }
 
     @Test func tooManyInFlightAreAnsweredOverloaded() async throws {
         try await withServer(.init(maximumInFlightPerConnection: 2), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            for serial in 50..<53 as Range<UInt32> { try await client.send(request(Call.hang, serial)) }
-            #expect(try await client.frame() == answer(Call.hang, 52, .overloaded))
+            let client = try await HostileClient.connect(to: server.address)
+            for serial in 50..<53 as Range<UInt32> { await client.perform(.request(Call.hang, serial: serial)) }
+            #expect(try await client.response() == answer(Call.hang, 52, .overloaded))
             #expect(server.statistics.overloads == 1)
         }
     }
 
     @Test func handlersChooseTheStatusAndLeakNothingElse() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            try await client.send(request(Call.status, 50))
-            #expect(try await client.frame() == answer(Call.status, 50, Status(rawValue: 777), "because"))
-            try await client.send(request(Call.fail, 51))
-            #expect(try await client.frame() == answer(Call.fail, 51, .unknown))
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(.request(Call.status, serial: 50))
+            #expect(try await client.response() == answer(Call.status, 50, Status(rawValue: 777), "because"))
+            await client.perform(.request(Call.fail, serial: 51))
+            #expect(try await client.response() == answer(Call.fail, 51, .unknown))
         }
     }
 
@@ -256,10 +255,10 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
         try await withServer(.init(), router) { server in
             var seen: Set<ByteBuffer> = []
             for _ in 0..<3 {
-                let client = try await RawClient.connect(to: server.address)
-                try await client.send(request(100, 50))
-                let body = try await client.frame().payload
-                #expect(String(buffer: body).hasSuffix(" \(client.channel.localAddress?.port ?? -1)"))
+                let client = try await HostileClient.connect(to: server.address)
+                await client.perform(.request(100, serial: 50))
+                let body = try await client.response().payload
+                #expect(String(buffer: body).hasSuffix(" \(client.localAddress?.port ?? -1)"))
                 seen.insert(body)
             }
             #expect(seen.count == 3)
@@ -271,13 +270,13 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
             try await withThrowingTaskGroup { group in
                 for number in 0..<200 as Range<UInt32> {
                     group.addTask {
-                        let client = try await RawClient.connect(to: server.address)
+                        let client = try await HostileClient.connect(to: server.address)
                         for serial in 50..<70 as Range<UInt32> {
                             let type = serial.isMultiple(of: 2) ? Call.echo : Call.echoInTask
-                            try await client.send(request(type, serial, "\(number)/\(serial)"))
-                            #expect(try await client.frame() == answer(type, serial, .ok, "\(number)/\(serial)"))
+                            await client.perform(.request(type, serial: serial, "\(number)/\(serial)"))
+                            #expect(try await client.response() == answer(type, serial, .ok, "\(number)/\(serial)"))
                         }
-                        client.close()
+                        await client.perform(.close)
                     }
                 }
                 try await group.waitForAll()
@@ -302,10 +301,10 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 @Suite(.timeLimit(.minutes(5))) struct SocketServerControlTests {
     @Test func heartbeatsAreAnswered() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
+            let client = try await HostileClient.connect(to: server.address)
             for serial in [0, 5, 77] as [UInt32] {
-                try await client.send(request(FrameType.heartbeat, serial))
-                #expect(try await client.frame() == answer(FrameType.heartbeat, serial))
+                await client.perform(.request(FrameType.heartbeat, serial: serial))
+                #expect(try await client.response() == answer(FrameType.heartbeat, serial))
             }
             #expect(server.statistics.heartbeatsAnswered == 3)
             #expect(server.statistics.pingsSent == 0)
@@ -315,14 +314,14 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     @Test func pingsAndDoesNotAnswerTheirAnswers() async throws {
         let policy = HeartbeatPolicy(interval: .milliseconds(50), replyTimeout: .seconds(20))
         try await withServer(.init(heartbeat: policy), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
+            let client = try await HostileClient.connect(to: server.address)
             for _ in 0..<3 {
-                #expect(try await client.frame() == answer(FrameType.heartbeat, FrameSerial.serverPing, .ping))
-                try await client.send(request(FrameType.heartbeat, FrameSerial.serverPing))
+                #expect(try await client.response() == answer(FrameType.heartbeat, FrameSerial.serverPing, .ping))
+                await client.perform(.request(FrameType.heartbeat, serial: FrameSerial.serverPing))
             }
-            try await client.send(request(Call.echo, 50))
-            var frame = try await client.frame()
-            while frame.status == .ping { frame = try await client.frame() }
+            await client.perform(.request(Call.echo, serial: 50))
+            var frame = try await client.response()
+            while frame.status == .ping { frame = try await client.response() }
             #expect(frame == answer(Call.echo, 50))
             #expect(server.statistics.heartbeatsAnswered == 0)
         }
@@ -331,7 +330,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     @Test func clientThatAnswersNoPingIsClosed() async throws {
         let policy = HeartbeatPolicy(interval: .milliseconds(20), replyTimeout: .milliseconds(20), misses: 1)
         try await withServer(.init(heartbeat: policy), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
+            let client = try await HostileClient.connect(to: server.address)
             try await client.ended()
             #expect(server.statistics.pingsSent == 2)
             #expect(server.statistics.deadPeers == 1)
@@ -340,10 +339,10 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 
     @Test func otherControlFramesAreIgnored() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            for type in [1] + Array(3...15) as [UInt32] { try await client.send(request(type, 50, "?")) }
-            try await client.send(request(Call.echo, 50))
-            #expect(try await client.frame() == answer(Call.echo, 50))
+            let client = try await HostileClient.connect(to: server.address)
+            for type in [1] + Array(3...15) as [UInt32] { await client.perform(.request(type, serial: 50, "?")) }
+            await client.perform(.request(Call.echo, serial: 50))
+            #expect(try await client.response() == answer(Call.echo, 50))
             #expect(server.statistics.ignoredControlFrames == 14)
         }
     }
@@ -362,14 +361,14 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
             return ByteBuffer(string: "late")
         }
         try await withServer(.init(), router) { server in
-            let client = try await RawClient.connect(to: server.address)
-            try await client.send(request(200, 50))
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(.request(200, serial: 50))
             try await started.wait()
-            try await client.send(request(FrameType.cancel, 50, "undo it"))
+            await client.perform(.request(FrameType.cancel, serial: 50, "undo it"))
             try await cancelled.wait()
             // The serial is free again, and nothing is said about the cancelled one.
-            try await client.send(request(Call.echo, 50, "again"))
-            #expect(try await client.frame() == answer(Call.echo, 50, .ok, "again"))
+            await client.perform(.request(Call.echo, serial: 50, "again"))
+            #expect(try await client.response() == answer(Call.echo, 50, .ok, "again"))
             #expect(server.statistics.cancelledRequests == 1)
         }
     }
@@ -391,18 +390,18 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
             return ByteBuffer(string: "late")
         }
         try await withServer(.init(), router) { server in
-            let client = try await RawClient.connect(to: server.address)
-            try await client.send(request(200, 50))
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(.request(200, serial: 50))
             try await started.wait()
-            try await client.send(request(FrameType.cancel, 50))
-            try await client.send(request(Call.hang, 50))
-            try await client.send(request(Call.echo, 51))
-            #expect(try await client.frame() == answer(Call.echo, 51))
+            await client.perform(.request(FrameType.cancel, serial: 50))
+            await client.perform(.request(Call.hang, serial: 50))
+            await client.perform(.request(Call.echo, serial: 51))
+            #expect(try await client.response() == answer(Call.echo, 51))
             cancelled.fire()
             try await returned.wait()
             for serial in 60..<70 as Range<UInt32> {
-                try await client.send(request(Call.echoInTask, serial))
-                #expect(try await client.frame() == answer(Call.echoInTask, serial))
+                await client.perform(.request(Call.echoInTask, serial: serial))
+                #expect(try await client.response() == answer(Call.echoInTask, serial))
             }
         }
     }
@@ -421,12 +420,11 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
             return ByteBuffer()
         }
         try await withServer(.init(), router) { server in
-            let client = try await RawClient.connect(to: server.address)
-            try await client.send(request(200, 50))
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(.request(200, serial: 50))
             try await started.wait()
-            // A reset, because a plain close could mean that the client only stopped sending.
-            try await (client.channel as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0)).get()
-            client.close()
+            // A plain close could mean that the client only stopped sending.
+            await client.perform(.reset)
             try await cancelled.wait()
             try await until { server.connectionCount == 0 }
         }
@@ -440,14 +438,14 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
             return request.body
         }
         try await withServer(.init(), router) { server in
-            let client = try await RawClient.connect(to: server.address)
+            let client = try await HostileClient.connect(to: server.address)
             let large = ByteBuffer(repeating: 3, count: 5 << 20)
-            try await client.send(request(200, 50, "slow"))
-            try await client.send(request(Call.echo, 51, large))
-            try await client.halfClose()
-            #expect(try await client.frame().payload == large)
+            await client.perform(.request(200, serial: 50, "slow"))
+            await client.perform(.request(Call.echo, serial: 51, large))
+            await client.perform(.halfClose)
+            #expect(try await client.response().payload == large)
             release.fire()
-            #expect(try await client.frame() == answer(200, 50, .ok, "slow"))
+            #expect(try await client.response() == answer(200, 50, .ok, "slow"))
             try await client.ended()
             try await until { server.connectionCount == 0 }
         }
@@ -455,8 +453,8 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 
     @Test func halfClosedClientWithNothingInFlightIsClosed() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
-            try await client.halfClose()
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(.halfClose)
             try await client.ended()
             try await until { server.connectionCount == 0 }
         }
@@ -473,12 +471,10 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
             return body
         }
         try await withServer(.init(), router) { server in
-            let client = try await RawClient.connect(to: server.address, reads: false)
+            let client = try await HostileClient.connect(to: server.address, reads: false)
             let count = 300
-            var bytes = ByteBuffer()
-            for serial in 0..<UInt32(count) { bytes.writeImmutableBuffer(request(100, 50 + serial)) }
-            try await client.send(bytes)
-            try await client.halfClose()
+            await client.perform(.requests(100, serials: 50..<(50 + UInt32(count))))
+            await client.perform(.halfClose)
             // More than 0, and as many as there will be. What the kernels' buffers hold, and one turn.
             var last = 0
             repeat {
@@ -486,9 +482,9 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
                 try await Task.sleep(for: .milliseconds(200))
             } while last == 0 || calls.value > last
             #expect(last < 60)
-            try await client.startReading()
+            await client.perform(.startReading)
             for received in 0..<count {
-                let frame = try await client.frame()
+                let frame = try await client.response()
                 #expect(frame.serial == 50 + UInt32(received))
                 #expect(frame.payload.readableBytes == 1 << 20)
             }
@@ -500,12 +496,12 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     @Test func pushesReachEveryConnection() async throws {
         try await withServer(.init(), makeRouter()) { server in
             #expect(await server.push(type: 2001, body: ByteBuffer(string: "nobody")) == 0)
-            var clients: [RawClient] = []
-            for _ in 0..<10 { clients.append(try await RawClient.connect(to: server.address)) }
+            var clients: [HostileClient] = []
+            for _ in 0..<10 { clients.append(try await HostileClient.connect(to: server.address)) }
             try await until { server.connectionCount == 10 }
             #expect(await server.push(type: 2001, body: ByteBuffer(string: "news")) == 10)
             for client in clients {
-                #expect(try await client.frame() == answer(2001, FrameSerial.push, .ok, "news"))
+                #expect(try await client.response() == answer(2001, FrameSerial.push, .ok, "news"))
             }
             #expect(server.statistics.pushesSent == 10)
         }
@@ -513,31 +509,31 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 
     @Test func pushesToASlowReaderAreDroppedBeyondTheLimit() async throws {
         try await withServer(.init(maximumPendingWriteBytes: 100_000), makeRouter()) { server in
-            let slow = try await RawClient.connect(to: server.address, reads: false)
-            let quick = try await RawClient.connect(to: server.address)
+            let slow = try await HostileClient.connect(to: server.address, reads: false)
+            let quick = try await HostileClient.connect(to: server.address)
             try await until { server.connectionCount == 2 }
             let body = ByteBuffer(repeating: 1, count: 1 << 20)
             var sent = 0
             while await server.push(type: 2001, body: body) == 2 {
                 sent += 1
-                #expect(try await quick.frame().payload == body)
+                #expect(try await quick.response().payload == body)
                 guard sent < 1000 else { break }
             }
             #expect(server.statistics.pushesDropped == 1)
-            #expect(try await quick.frame().payload == body)
-            try await slow.startReading()
-            for _ in 0..<sent { #expect(try await slow.frame().payload == body) }
+            #expect(try await quick.response().payload == body)
+            await slow.perform(.startReading)
+            for _ in 0..<sent { #expect(try await slow.response().payload == body) }
         }
     }
 
     @Test func callsAndPushesMix() async throws {
         try await withServer(.init(), makeRouter()) { server in
-            let client = try await RawClient.connect(to: server.address)
+            let client = try await HostileClient.connect(to: server.address)
             try await until { server.connectionCount == 1 }
             for serial in 50..<150 as Range<UInt32> {
-                try await client.send(request(Call.echoInTask, serial, "call"))
+                await client.perform(.request(Call.echoInTask, serial: serial, "call"))
                 await server.push(type: 2001, body: ByteBuffer(string: "push"))
-                let frames = try await client.frames(2)
+                let frames = try await client.responses(2)
                 #expect(Set(frames) == [answer(Call.echoInTask, serial, .ok, "call"), answer(2001, 1, .ok, "push")])
             }
         }
@@ -557,21 +553,21 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
         let server = SocketServer(router: router)
         try await server.start()
         let address = server.address
-        let busy = try await RawClient.connect(to: address)
-        let idle = try await RawClient.connect(to: address)
-        try await busy.send(request(200, 50, "slow"))
+        let busy = try await HostileClient.connect(to: address)
+        let idle = try await HostileClient.connect(to: address)
+        await busy.perform(.request(200, serial: 50, "slow"))
         try await started.wait()
         try await until { server.connectionCount == 2 }
         async let shutdown: Void = server.shutdown(gracePeriod: .seconds(60))
         try await idle.ended()
-        try await busy.send(request(Call.echo, 51))
-        #expect(try await busy.frame() == answer(Call.echo, 51, .draining))
-        await #expect(throws: (any Error).self) { try await RawClient.connect(to: address) }
+        await busy.perform(.request(Call.echo, serial: 51))
+        #expect(try await busy.response() == answer(Call.echo, 51, .draining))
+        await #expect(throws: (any Error).self) { try await HostileClient.connect(to: address) }
         release.fire()
-        #expect(try await busy.frame() == answer(200, 50, .ok, "slow"))
+        #expect(try await busy.response() == answer(200, 50, .ok, "slow"))
         try await busy.ended()
-        idle.close()
-        busy.close()
+        await idle.perform(.close)
+        await busy.perform(.close)
         await shutdown
         #expect(server.connectionCount == 0)
         #expect(server.address == nil)
@@ -594,8 +590,8 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
         }
         let server = SocketServer(router: router)
         try await server.start()
-        let client = try await RawClient.connect(to: server.address)
-        try await client.send(request(200, 50))
+        let client = try await HostileClient.connect(to: server.address)
+        await client.perform(.request(200, serial: 50))
         try await started.wait()
         await server.shutdown(gracePeriod: .milliseconds(50))
         try await cancelled.wait()
@@ -605,10 +601,10 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     @Test func secondShutdownShortensTheGrace() async throws {
         let server = SocketServer(router: makeRouter())
         try await server.start()
-        let client = try await RawClient.connect(to: server.address)
-        try await client.send(request(Call.hang, 50))
-        try await client.send(request(Call.echo, 51))
-        _ = try await client.frame()
+        let client = try await HostileClient.connect(to: server.address)
+        await client.perform(.request(Call.hang, serial: 50))
+        await client.perform(.request(Call.echo, serial: 51))
+        _ = try await client.response()
         async let slow: Void = server.shutdown(gracePeriod: .seconds(3600))
         try await until { server.address == nil }
         await server.shutdown(gracePeriod: .zero)
@@ -626,9 +622,9 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     @Test func releasedServerClosesItsConnections() async throws {
         var server: SocketServer? = SocketServer(router: makeRouter())
         try await server?.start()
-        let client = try await RawClient.connect(to: server?.address)
-        try await client.send(request(Call.echo, 50))
-        _ = try await client.frame()
+        let client = try await HostileClient.connect(to: server?.address)
+        await client.perform(.request(Call.echo, serial: 50))
+        _ = try await client.response()
         server = nil
         try await client.ended()
     }
@@ -638,9 +634,9 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
         try await withServer(.init(eventLoopGroup: group), makeRouter()) { first in
             try await withServer(.init(eventLoopGroup: group), makeRouter()) { second in
                 for server in [first, second] {
-                    let client = try await RawClient.connect(to: server.address)
-                    try await client.send(request(Call.echo, 50))
-                    #expect(try await client.frame() == answer(Call.echo, 50))
+                    let client = try await HostileClient.connect(to: server.address)
+                    await client.perform(.request(Call.echo, serial: 50))
+                    #expect(try await client.response() == answer(Call.echo, 50))
                 }
             }
         }

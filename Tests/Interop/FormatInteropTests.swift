@@ -74,8 +74,8 @@ import Testing
         try await server.start()
         let address = try #require(server.address)
         var clientConfiguration = SocketClient.Configuration(servers: [address])
-        clientConfiguration.socket.wireFormat = format
         clientConfiguration.timeout = patience
+        clientConfiguration.socket.wireFormat = format
         configureClient(&clientConfiguration)
         let client = SocketClient(configuration: clientConfiguration)
         client.connect()
@@ -118,8 +118,8 @@ import Testing
     @Test(arguments: formats)
     func anErrorIsToldWhereThereIsAStatusAndNeverPassesForSuccess(format: WireFormat) async throws {
         try await self.withPair(format) { client, server in
-            // Where there will be no answer, waiting for it need not take long.
-            let timeout: Duration = format.hasStatus ? patience : .milliseconds(300)
+            // Without a status no answer comes, however long one waits.
+            let timeout = format.hasStatus ? patience : .milliseconds(300)
             let request = SocketRequest(type: Self.fail, body: "why", timeout: timeout)
             let error = await #expect(throws: SocketError.self) { try await client.data(for: request) }
             let unknown = SocketRequest(type: 999, timeout: timeout)
@@ -275,6 +275,7 @@ import Testing
         let error = await #expect(throws: SocketError.self) { try await server.start() }
         #expect(error?.code == .invalidArgument)
         var configuration = SocketClient.Configuration(servers: [Endpoint(host: "127.0.0.1", port: 1)])
+        configuration.timeout = patience
         configuration.socket.wireFormat = format
         configuration.socket.header = header
         let client = SocketClient(configuration: configuration)
@@ -298,6 +299,7 @@ import Testing
         let server = SocketServer(configuration: .init(wireFormat: .mars), router: router)
         try await server.start()
         var configuration = SocketClient.Configuration(servers: [try #require(server.address)])
+        configuration.timeout = patience
         configuration.socket.wireFormat = .mars
         let client = SocketClient(configuration: configuration)
         client.connect()
@@ -316,6 +318,7 @@ import Testing
         let server = SocketServer(configuration: .init(wireFormat: theirs), router: Self.router)
         try await server.start()
         var configuration = SocketClient.Configuration(servers: [try #require(server.address)])
+        configuration.timeout = patience
         configuration.socket.wireFormat = mine
         let client = SocketClient(configuration: configuration)
         client.connect()
@@ -339,6 +342,7 @@ import Testing
             return answer
         }
         var configuration = SocketClient.Configuration(servers: [server.endpoint])
+        configuration.timeout = patience
         configuration.socket.backoff.base = .milliseconds(20)
         let client = SocketClient(configuration: configuration)
         let events = client.events

@@ -105,6 +105,7 @@ import Testing
             return answer
         }
         var configuration = SocketClient.Configuration(servers: [server.endpoint])
+        configuration.timeout = patience
         configuration.socket.wireFormat = try Self.motan()
         let client = SocketClient(configuration: configuration)
         client.connect()
@@ -127,6 +128,7 @@ import Testing
         let server = SocketServer(configuration: .init(wireFormat: format), router: router)
         try await server.start()
         var configuration = SocketClient.Configuration(servers: [try #require(server.address)])
+        configuration.timeout = patience
         configuration.socket.wireFormat = format
         let client = SocketClient(configuration: configuration)
         client.connect()

@@ -28,6 +28,9 @@ struct BenchCommand: AsyncParsableCommand {
     @Flag(help: "Print a JSON object a line.")
     var json = false
 
+    @Option(help: FormatArgument.help, transform: FormatArgument.parse)
+    var format = WireFormat.standard
+
     func validate() throws {
         guard self.parse else { throw ValidationError("Say what to measure: --parse.") }
         guard (0...Self.largestBody).contains(self.body) else {
@@ -40,7 +43,7 @@ struct BenchCommand: AsyncParsableCommand {
 
     func run() async throws {
         Signals.ignoreBrokenPipes()
-        let bench = ParseBench(body: self.body)
+        let bench = ParseBench(body: self.body, format: self.format)
         do {
             try self.print(bench.borrowed(seconds: self.seconds))
             try self.print(bench.owned(seconds: self.seconds))

@@ -41,13 +41,17 @@ struct ParseBench {
     }
 
     let body: Int
+    private let format: WireFormat
     private let stream: ByteBuffer
     private let expected: Sum
 
-    /// - Parameter body: The payload's length in bytes, at most what fits the stream with its header and trailer.
-    init(body: Int) {
+    /// - Parameters:
+    ///   - body: The payload's length in bytes, at most what fits the stream with its header and trailer.
+    ///   - format: How frames are laid out.
+    init(body: Int, format: WireFormat = .standard) {
         self.body = body
-        let encoder = FrameEncoder(direction: .request)
+        self.format = format
+        let encoder = FrameEncoder(direction: .request, format: format)
         let frameLength = encoder.encodedLength(payloadLength: body)
         var stream = ByteBuffer()
         stream.reserveCapacity(Self.streamLength)
@@ -116,7 +120,11 @@ struct ParseBench {
     }
 
     private func makeDecoder() -> FrameDecoder {
-        FrameDecoder(direction: .request, maximumPayloadLength: max(self.body, Frame.defaultMaximumPayloadLength))
+        FrameDecoder(
+            direction: .request,
+            format: self.format,
+            maximumPayloadLength: max(self.body, Frame.defaultMaximumPayloadLength)
+        )
     }
 
     /// One pass to warm up, then as many as it takes.

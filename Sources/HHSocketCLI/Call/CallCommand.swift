@@ -18,8 +18,8 @@ struct CallCommand: AsyncParsableCommand {
     @Argument(help: ServerAddresses.help)
     var servers: ServerAddresses
 
-    @Option(help: "The request's type: 16 to 536870911.")
-    var type: ApplicationType
+    @Option(help: "The request's type: 16 to 536870911 in the standard format.")
+    var type: UInt32
 
     // Unconditional: a payload may begin with a dash.
     @Option(
@@ -43,7 +43,11 @@ struct CallCommand: AsyncParsableCommand {
     @Flag(help: "Print an object a line: serial, type, status, ms, server, and body or (not UTF-8) bodyBase64.")
     var json = false
 
+    @Option(help: FormatArgument.help, transform: FormatArgument.parse)
+    var format = WireFormat.standard
+
     func validate() throws {
+        try FormatArgument.validate(type: self.type, in: self.format)
         guard self.body == nil || self.bodyFile == nil else {
             throw ValidationError("--body and --body-file exclude each other.")
         }
@@ -72,11 +76,12 @@ struct CallCommand: AsyncParsableCommand {
         let signals = Signals()
         var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
         if let timeout = self.timeout { configuration.timeout = timeout.duration }
+        configuration.socket.wireFormat = self.format
         configuration.maximumInFlight = max(configuration.maximumInFlight, self.inFlight)
         configuration.maximumWaiting = max(configuration.maximumWaiting, self.inFlight)
         let calls = CallSequence(
             client: SocketClient(configuration: configuration),
-            request: SocketRequest(type: self.type.number, body: payload),
+            request: SocketRequest(type: self.type, body: payload),
             timeout: configuration.timeout,
             count: self.count,
             inFlight: self.inFlight
@@ -90,7 +95,7 @@ struct CallCommand: AsyncParsableCommand {
                 calls.cancel()
             }
         }
-        let printer = AnswerPrinter(type: self.type.number, json: self.json)
+        let printer = AnswerPrinter(type: self.type, json: self.json)
         let everythingIsFine = await calls.run { try printer.print($0) }
         interruption.cancel()
         if !everythingIsFine { throw ExitCode.failure }

@@ -18,7 +18,7 @@ struct ListenCommand: AsyncParsableCommand {
     var servers: ServerAddresses
 
     @Option(help: "Print pushes of this type alone.")
-    var type: ApplicationType?
+    var type: UInt32?
 
     @Option(help: "End after so many pushes.")
     var count: Int?
@@ -26,19 +26,28 @@ struct ListenCommand: AsyncParsableCommand {
     @Flag(help: "Print an object a line: type, serial, status, server, and body or (not UTF-8) bodyBase64.")
     var json = false
 
+    @Option(help: FormatArgument.help, transform: FormatArgument.parse)
+    var format = WireFormat.standard
+
     func validate() throws {
+        if let type = self.type { try FormatArgument.validate(type: type, in: self.format) }
+        guard self.format.layout.push != nil else {
+            throw ValidationError("The format \(self.format) has no pushes to listen for.")
+        }
         if let count = self.count, count < 1 { throw ValidationError("--count is 1 or more, not \(count).") }
     }
 
     func run() async throws {
         Signals.ignoreBrokenPipes()
         let signals = Signals()
-        let client = SocketClient(configuration: .init(servers: self.servers.endpoints))
+        var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
+        configuration.socket.wireFormat = self.format
+        let client = SocketClient(configuration: configuration)
         // More than any reader should be behind.
         let buffering = AsyncStream<SocketPush>.Continuation.BufferingPolicy.bufferingNewest(1 << 16)
         let pushes =
             if let type = self.type {
-                client.pushes(ofType: type.number, bufferingPolicy: buffering)
+                client.pushes(ofType: type, bufferingPolicy: buffering)
             } else {
                 client.pushes(bufferingPolicy: buffering)
             }
@@ -47,11 +56,11 @@ struct ListenCommand: AsyncParsableCommand {
             for await event in events { Self.tell(event) }
         }
         client.connect()
-        let printing = Task { [count, json] in
+        let printing = Task { [count, json, serial = self.format.layout.push?.serial ?? FrameSerial.push] in
             var printed = 0
             for await push in pushes {
                 do {
-                    try StandardOutput.write(Self.line(for: push, json: json))
+                    try StandardOutput.write(Self.line(for: push, serial: serial, json: json))
                 } catch {
                     // Whoever read has gone.
                     return
@@ -69,14 +78,14 @@ struct ListenCommand: AsyncParsableCommand {
         await client.close()
     }
 
-    static func line(for push: SocketPush, json: Bool) -> String {
+    static func line(for push: SocketPush, serial: UInt32, json: Bool) -> String {
         guard json else {
             let text = push.body.validUTF8.map(\.escaped) ?? "base64:\(push.body.base64)"
             return "\(push.type) \(text)\n"
         }
         var object = JSONLine()
         object.add("type", push.type)
-        object.add("serial", FrameSerial.push)
+        object.add("serial", serial)
         object.add("status", push.status.rawValue)
         object.add("server", push.endpoint.description)
         object.addBody(push.body)

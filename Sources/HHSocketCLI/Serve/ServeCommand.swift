@@ -44,7 +44,19 @@ struct ServeCommand: AsyncParsableCommand {
     )
     var announce: String?
 
+    @Option(help: FormatArgument.help, transform: FormatArgument.parse)
+    var format = WireFormat.standard
+
     func validate() throws {
+        if let push = self.push {
+            guard self.format.layout.push != nil else {
+                throw ValidationError("The format \(self.format) has no pushes.")
+            }
+            try FormatArgument.validate(type: push.type, in: self.format)
+        }
+        guard self.ping == nil || self.format.serverPing != nil else {
+            throw ValidationError("In the format \(self.format) servers do not ping.")
+        }
         guard (0...65_535).contains(self.port) else {
             throw ValidationError("--port is a number from 0 to 65535, not \(self.port).")
         }
@@ -60,6 +72,7 @@ struct ServeCommand: AsyncParsableCommand {
             configuration: .init(
                 host: self.host,
                 port: self.port,
+                wireFormat: self.format,
                 heartbeat: self.ping.map { HeartbeatPolicy(interval: $0.duration) }
             ),
             router: BuiltIn.router

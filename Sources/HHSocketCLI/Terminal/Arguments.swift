@@ -19,16 +19,6 @@ struct ServerAddresses: ExpressibleByArgument, Sendable {
     )
 }
 
-/// The number of a request or push: 16 to 0x1FFFFFFF.
-struct ApplicationType: ExpressibleByArgument, Sendable {
-    var number: UInt32
-
-    init?(argument: String) {
-        guard let number = UInt32(argument), FrameType.application.contains(number) else { return nil }
-        self.number = number
-    }
-}
-
 /// A positive number of seconds, fractions allowed.
 struct Seconds: ExpressibleByArgument, Sendable {
     var duration: Duration
@@ -51,9 +41,9 @@ struct PushText: ExpressibleByArgument, Sendable {
 
     init?(argument: String) {
         guard let colon = argument.firstIndex(of: ":"),
-            let type = ApplicationType(argument: String(argument[..<colon]))
+            let type = UInt32(argument[..<colon])
         else { return nil }
-        self.type = type.number
+        self.type = type
         self.body = ByteBuffer(string: String(argument[argument.index(after: colon)...]))
     }
 }

@@ -17,14 +17,20 @@ final class Signals {
     init() {
         let (stream, continuation) = AsyncStream.makeStream(of: CInt.self)
         self.stream = stream
+        let queue = DispatchQueue(label: "signals")
+        let registered = DispatchGroup()
         self.sources = [SIGINT, SIGTERM].map { number in
             // A source only watches: without this the signal would still do what it does by default.
             signal(number, SIG_IGN)
-            let source = DispatchSource.makeSignalSource(signal: number, queue: .global())
+            let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
             source.setEventHandler { continuation.yield(number) }
+            registered.enter()
+            source.setRegistrationHandler { registered.leave() }
             source.resume()
             return source
         }
+        // Sources begin to watch on a thread of their own, some time later. A signal that comes before would be lost.
+        registered.wait()
     }
 
     deinit {

@@ -1,6 +1,8 @@
 import HHSocket
+import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
+import NIOPosix
 import TestSupport
 import Testing
 
@@ -28,15 +30,7 @@ import Testing
     }
 
     @Test func framesGoBothWaysAndTheDelegateIsToldInOrder() async throws {
-        let server = try await RawServer { connection, _ in
-            for try await request in connection.requests {
-                var bytes = ByteBuffer()
-                FrameEncoder(direction: .response).encode(request.echo, into: &bytes)
-                FrameEncoder(direction: .response).encode(request.echo, into: &bytes)
-                bytes.setInteger(UInt8(0xFF), at: bytes.writerIndex - 1)
-                try await connection.sendRaw(bytes)
-            }
-        }
+        let server = try await MockServer(.glued(.echo, .echo.corrupted()))
         let socket = Socket(configuration: self.configuration(server.endpoint))
         let recorder = Recorder()
         socket.delegate = recorder
@@ -63,7 +57,7 @@ import Testing
     }
 
     @Test func attemptsStopAfterTheAllowedRoundsAndTheDelegateLearnsIt() async throws {
-        let endpoint = try await RawServer.unusedEndpoint()
+        let endpoint = try await MockServer.closedEndpoint()
         var configuration = self.configuration(endpoint)
         configuration.backoff.maximumRounds = 3
         let socket = Socket(configuration: configuration)
@@ -78,10 +72,8 @@ import Testing
     }
 
     @Test func connectionThatIsLostComesBackAndOneThatIsClosedDoesNot() async throws {
-        let server = try await RawServer { connection, number in
-            if number < 3 { return }
-            for try await _ in connection.requests {}
-        }
+        let server = try await MockServer()
+        for number in 0..<3 { server.onConnect(number: number, .close) }
         let socket = Socket(configuration: self.configuration(server.endpoint))
         let events = socket.events
         socket.connect()
@@ -98,22 +90,16 @@ import Testing
     }
 
     @Test func peerThatDoesNotReadIsLeftAfterTheStallTimeoutAndTheQueueIsBounded() async throws {
-        let (connections, accepted) = AsyncStream.makeStream(of: Int.self)
-        let server = try await RawServer { connection, number in
-            accepted.yield(number)
-            if number > 0 {
-                for try await _ in connection.requests {}
-            } else {
-                try await connection.stopReading()
-            }
-        }
+        let server = try await MockServer(.drop)
+        server.onConnect(number: 0, .stopReading)
         var configuration = self.configuration(server.endpoint)
         configuration.writeStallTimeout = .milliseconds(300)
-        configuration.maximumQueuedBytes = 4 << 20
+        // More than the kernels take, or what waits would leave after all.
+        configuration.maximumQueuedBytes = 64 << 20
         let socket = Socket(configuration: configuration)
         let events = socket.events
         socket.connect()
-        _ = try await first(of: connections, "the connection")
+        try await server.connection(0)
         let payload = ByteBuffer(repeating: 7, count: 1 << 20)
         var refused: SocketError?
         for serial in 50..<200 as Range<UInt32> {
@@ -128,15 +114,11 @@ import Testing
         let event = try await first(of: events, "the loss") { if case .disconnected = $0 { true } else { false } }
         guard case .disconnected(let error) = event else { return }
         #expect(error.code == .connectionLost)
-        _ = try await first(of: connections, "a new connection") { $0 == 1 }
+        try await server.connection(1)
     }
 
     @Test func socketThatIsReleasedClosesItsConnectionAndItsEventsEnd() async throws {
-        let (ends, ended) = AsyncStream.makeStream(of: Void.self)
-        let server = try await RawServer { connection, _ in
-            for try await _ in connection.requests {}
-            ended.yield()
-        }
+        let server = try await MockServer()
         let events: AsyncStream<SocketEvent>
         do {
             let socket = Socket(configuration: self.configuration(server.endpoint))
@@ -144,14 +126,14 @@ import Testing
             socket.connect()
             _ = try await first(of: events, "the connection") { if case .connected = $0 { true } else { false } }
         }
-        _ = try await first(of: ends, "the end of the connection")
+        try await server.ended(connection: 0)
         try await withDeadline("the end of the events") { for await _ in events {} }
     }
 
     @Test func manySocketsShareALentGroup() async throws {
-        let server = try await RawServer { connection, _ in try await connection.echo() }
+        let server = try await MockServer(.echo)
         var configuration = self.configuration(server.endpoint)
-        configuration.eventLoopGroup = RawServer.group
+        configuration.eventLoopGroup = MultiThreadedEventLoopGroup.singleton
         let sockets = (0..<20).map { _ in Socket(configuration: configuration) }
         for socket in sockets { socket.connect() }
         for socket in sockets {
@@ -160,7 +142,7 @@ import Testing
     }
 
     @Test func connectAndDisconnectInQuickSuccessionEndWhereTheLastSaid() async throws {
-        let server = try await RawServer { connection, _ in for try await _ in connection.requests {} }
+        let server = try await MockServer(.drop)
         let socket = Socket(configuration: self.configuration(server.endpoint))
         for _ in 0..<200 {
             socket.connect()

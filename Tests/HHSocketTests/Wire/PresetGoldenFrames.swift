@@ -284,7 +284,7 @@ extension GoldenFrame {
     @Test(arguments: setups)
     func everySplitGivesTheSameFrames(_ setup: DecoderSetup) {
         let frames = randomFrames(
-            payloadLengths: [0, 1, 3, 0, 60, 2, 0],
+            payloadLengths: [0, 1, 3, 0, 1_024, 1_025, 2, 0],
             direction: setup.direction,
             seed: 21,
             format: setup.format
@@ -299,7 +299,7 @@ extension GoldenFrame {
             Issue.record("cut at \(cut): \(decoded)")
             return
         }
-        let short = Array(stream.prefix(40))
+        let short = Array(stream.prefix(70))
         let shortExpected = setup.decode([short[...]])
         for first in 0...short.count {
             for second in first...short.count {
@@ -311,13 +311,13 @@ extension GoldenFrame {
         }
     }
 
-    @Test(arguments: setups)
-    func garbageEndsInFramesOrATypedErrorAndIsBounded(_ setup: DecoderSetup) {
-        var random = SeededGenerator(seed: 31)
+    @Test(arguments: setups, [31, 32] as [UInt64])
+    func garbageEndsInFramesOrATypedErrorAndIsBounded(_ setup: DecoderSetup, seed: UInt64) {
+        var random = SeededGenerator(seed: seed)
         let encoder = FrameEncoder(direction: setup.direction, format: setup.format)
         var errors = 0
         var outputs = 0
-        for round in 0..<80 {
+        for round in 0..<60 {
             var stream: [UInt8]
             if round.isMultiple(of: 4) {
                 stream = random.bytes(Int.random(in: 0...300, using: &random))
@@ -346,7 +346,7 @@ extension GoldenFrame {
             decoder.feed(stream[...], by: setup.use, into: &decoded)
             #expect(decoder.bufferedCapacity <= FrameDecoderTests.allowance(received: stream.count))
         }
-        #expect(outputs > 20)
-        #expect(errors > 5)
+        #expect(outputs > 15)
+        #expect(errors > 1)
     }
 }

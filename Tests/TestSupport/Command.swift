@@ -9,24 +9,27 @@ import Musl
 import Darwin
 #endif
 
-struct TimedOut: Error {}
-struct Unexpected: Error, CustomStringConvertible {
-    var description: String
+package struct Unexpected: Error, CustomStringConvertible {
+    package var description: String
+
+    package init(description: String) {
+        self.description = description
+    }
 }
 
-/// `hhsocket` as a process.
-final class Command: Sendable {
-    struct Outcome: Sendable {
-        var exitCode: Int32
-        var output: Data
-        var errors: String
+/// A process, `hhsocket` if nothing else is said.
+package final class Command: Sendable {
+    package struct Outcome: Sendable {
+        package var exitCode: Int32
+        package var output: Data
+        package var errors: String
 
-        var text: String { String(decoding: self.output, as: UTF8.self) }
-        var lines: [String] { self.text.split(separator: "\n").map(String.init) }
-        var errorLines: [String] { self.errors.split(separator: "\n").map(String.init) }
+        package var text: String { String(decoding: self.output, as: UTF8.self) }
+        package var lines: [String] { self.text.split(separator: "\n").map(String.init) }
+        package var errorLines: [String] { self.errors.split(separator: "\n").map(String.init) }
 
         /// Each line of the output as a JSON object.
-        func objects() throws -> [[String: any Sendable]] {
+        package func objects() throws -> [[String: any Sendable]] {
             try self.lines.map { line in
                 guard let object = try JSONSerialization.jsonObject(with: Data(line.utf8)) as? [String: any Sendable]
                 else { throw Unexpected(description: "not an object: \(line)") }
@@ -46,7 +49,7 @@ final class Command: Sendable {
     private let state: NIOLockedValueBox<State>
 
     /// The executable, which SwiftPM puts beside the tests.
-    static var executable: URL {
+    package static var hhsocket: URL {
         let bundle = Bundle.allBundles.first { $0.bundlePath.hasSuffix(".xctest") }?.bundleURL ?? Bundle.main.bundleURL
         let candidates = [
             bundle, bundle.deletingLastPathComponent(),
@@ -57,9 +60,9 @@ final class Command: Sendable {
     }
 
     /// Starts it.
-    init(_ arguments: [String], input: Data = Data()) throws {
+    package init(_ arguments: [String], of executable: URL = Command.hhsocket, input: Data = Data()) throws {
         let process = Process()
-        process.executableURL = Self.executable
+        process.executableURL = executable
         process.arguments = arguments
         let state = NIOLockedValueBox(State())
         let stdin = Pipe()
@@ -71,7 +74,7 @@ final class Command: Sendable {
         process.terminationHandler = { process in
             state.withLockedValue { $0.exitCode = process.terminationStatus }
         }
-        try process.run()
+        try Self.withoutBlockedSignals { try process.run() }
         self.process = process
         self.state = state
         // Threads of their own: the tests' few may all be waiting for what is read here.
@@ -92,6 +95,17 @@ final class Command: Sendable {
         }
     }
 
+    /// A process inherits the blocked signals of the thread that starts it, and threads of the concurrency runtime block
+    /// all: it would never hear that it is to end.
+    private static func withoutBlockedSignals(_ body: () throws -> Void) rethrows {
+        var none = sigset_t()
+        var blocked = sigset_t()
+        sigemptyset(&none)
+        pthread_sigmask(SIG_SETMASK, &none, &blocked)
+        defer { pthread_sigmask(SIG_SETMASK, &blocked, nil) }
+        try body()
+    }
+
     private static func drain(
         _ handle: FileHandle,
         _ take: @escaping @Sendable (Data) -> Void,
@@ -108,15 +122,15 @@ final class Command: Sendable {
     }
 
     /// What it has printed so far.
-    var output: String { self.state.withLockedValue { String(decoding: $0.output, as: UTF8.self) } }
-    var errors: String { self.state.withLockedValue { String(decoding: $0.errors, as: UTF8.self) } }
+    package var output: String { self.state.withLockedValue { String(decoding: $0.output, as: UTF8.self) } }
+    package var errors: String { self.state.withLockedValue { String(decoding: $0.errors, as: UTF8.self) } }
 
-    func signal(_ number: CInt) {
+    package func signal(_ number: CInt) {
         kill(self.process.processIdentifier, number)
     }
 
     /// Returns when it has ended.
-    func outcome(within time: Duration = .seconds(120)) async throws -> Outcome {
+    package func outcome(within time: Duration = patience) async throws -> Outcome {
         do {
             return try await value(within: time) {
                 self.state.withLockedValue { state in
@@ -135,16 +149,17 @@ final class Command: Sendable {
     }
 
     /// Runs it to its end.
-    static func run(
+    package static func run(
         _ arguments: [String],
+        of executable: URL = Command.hhsocket,
         input: Data = Data(),
-        within time: Duration = .seconds(120)
+        within time: Duration = patience
     ) async throws -> Outcome {
-        try await Command(arguments, input: input).outcome(within: time)
+        try await Command(arguments, of: executable, input: input).outcome(within: time)
     }
 
     /// The first `count` lines of its output, once they are there.
-    func lines(_ count: Int = 1) async throws -> [String] {
+    package func lines(_ count: Int = 1) async throws -> [String] {
         try await value {
             let output = self.output
             let lines = output.split(separator: "\n", omittingEmptySubsequences: false).dropLast()
@@ -154,33 +169,41 @@ final class Command: Sendable {
 }
 
 /// Asks until there is a value.
-func value<Value: Sendable>(
-    within time: Duration = .seconds(120),
+package func value<Value: Sendable>(
+    within time: Duration = patience,
     _ body: @Sendable () async throws -> Value?
 ) async throws -> Value {
     let deadline = ContinuousClock.now + time
     while true {
         if let value = try await body() { return value }
-        guard ContinuousClock.now < deadline else { throw TimedOut() }
+        guard ContinuousClock.now < deadline else { throw TimedOut(description: "nothing within \(time)") }
         try await Task.sleep(for: .milliseconds(2))
     }
 }
 
 /// Runs `hhsocket serve` around `body`, which is given its address and the process.
-func withServe<Result: Sendable>(
+package func withServe<Result: Sendable>(
     _ arguments: [String] = [],
     _ body: (String, Command) async throws -> Result
 ) async throws -> Result {
-    let server = try Command(["serve", "--port", "0"] + arguments)
-    guard let line = try await server.lines().first, let address = line.split(separator: " ").last else {
-        throw Unexpected(description: "no first line")
-    }
+    try await withServer(Command(["serve", "--port", "0"] + arguments), body)
+}
+
+/// Runs `body` once `server` has told on its first line, and last word, where it listens; then tells it to end, which it
+/// must do with exit code 0 and without having printed anything else.
+package func withServer<Result: Sendable>(
+    _ server: Command,
+    _ body: (String, Command) async throws -> Result
+) async throws -> Result {
     do {
+        guard let line = try await server.lines().first, let address = line.split(separator: " ").last else {
+            throw Unexpected(description: "no first line")
+        }
         let result = try await body(String(address), server)
         server.signal(SIGTERM)
         let outcome = try await server.outcome()
         guard outcome.exitCode == 0, outcome.lines.count == 1 else {
-            throw Unexpected(description: "serve ended with \(outcome)")
+            throw Unexpected(description: "the server ended with \(outcome)")
         }
         return result
     } catch {

@@ -1,0 +1,56 @@
+import HHSocket
+
+/// The first argument says what is fuzzed; libFuzzer has the rest.
+enum Target: String, CaseIterable {
+    /// Any bytes as a stream of the standard format.
+    case standard
+    /// Any bytes as a stream of another preset, or of a layout that the input describes.
+    case layouts
+    /// Frames that the input describes, in any of these formats, encoded and decoded.
+    case frames
+    /// Any bytes as the JSON description of a layout.
+    case description
+}
+
+nonisolated(unsafe) private var target = Target.standard
+
+@_silgen_name("LLVMFuzzerRunDriver")
+private func runFuzzer(
+    _ count: UnsafeMutablePointer<CInt>,
+    _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>>,
+    _ test: @convention(c) (UnsafePointer<UInt8>?, Int) -> CInt
+) -> CInt
+
+/// SwiftPM renames `main` to this.
+@_cdecl("Fuzz_main")
+public func main(
+    _ count: CInt,
+    _ arguments: UnsafeMutablePointer<UnsafeMutablePointer<CChar>?>
+) -> CInt {
+    guard count > 1, let name = arguments[1], let chosen = Target(rawValue: String(cString: name)) else {
+        print("say what to fuzz: \(Target.allCases.map(\.rawValue).joined(separator: ", "))")
+        return 64
+    }
+    target = chosen
+    // libFuzzer is not to see that argument.
+    for index in 1..<Int(count) { arguments[index] = arguments[index + 1] }
+    var remaining = count - 1
+    var rest = arguments
+    return runFuzzer(&remaining, &rest, testOne)
+}
+
+private func testOne(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
+    let bytes = Array(UnsafeBufferPointer(start: start, count: count))
+    switch target {
+    case .standard: StreamFuzz.run(bytes, format: .standard)
+    case .layouts: StreamFuzz.run(bytes, format: nil)
+    case .frames: FrameFuzz.run(bytes)
+    case .description: DescriptionFuzz.run(bytes)
+    }
+    return 0
+}
+
+/// What must be true whatever the input is.
+func require(_ condition: Bool, _ message: @autoclosure () -> String) {
+    guard condition else { fatalError(message()) }
+}

@@ -1,0 +1,32 @@
+import NIOCore
+
+@testable import HHSocket
+
+/// Frames that the input describes: what is encoded is decoded.
+enum FrameFuzz {
+    static func run(_ bytes: [UInt8]) {
+        var input = Input(bytes)
+        guard let format = input.bool() ? input.format() : .standard else { return }
+        let setup = Setup(&input, format: format)
+        let pieces = input.pieceSizes()
+        if pieces.isEmpty { DescriptionFuzz.checkThatItSurvives(format) }
+        let plan = format.plan(for: setup.direction)
+        var frames: [Frame] = []
+        var stream = ByteBuffer()
+        while !input.isEmpty, frames.count < 32 {
+            let length = min(Int(input.byte()) * (input.bool() ? 1 : 5), setup.maximumPayloadLength)
+            var frame = Frame(
+                type: input.word(),
+                serial: input.word(),
+                status: plan.hasStatus ? Status(rawValue: input.word()) : .ok,
+                payload: ByteBuffer(repeating: input.byte(), count: length)
+            )
+            if plan.customLength > 0 { frame.customFields = input.bytes(plan.customLength) }
+            frames.append(frame)
+            setup.encoder.encode(frame, into: &stream)
+        }
+        let decoded = setup.decodeInEveryWay(Array(stream.readableBytesView)[...], pieces: pieces)
+        let expected = Decoded(outputs: frames.map { .frame($0) })
+        require(decoded == expected, "encoded \(expected)\ndecoded \(decoded)")
+    }
+}

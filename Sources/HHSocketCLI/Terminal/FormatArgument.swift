@@ -1,0 +1,40 @@
+import ArgumentParser
+import Foundation
+import HHSocket
+
+/// `--format`: a preset's name, or a JSON file that describes a layout (`Docs/WireFormat.md`).
+enum FormatArgument {
+    static let help = ArgumentHelp(
+        "How frames are laid out: standard, tgcd, plain, mars, or a JSON file that describes it.",
+        valueName: "name|file"
+    )
+
+    static func parse(_ argument: String) throws -> WireFormat {
+        if let preset = WireFormat.presets[argument] { return preset }
+        let json: Data
+        do {
+            json = try Data(contentsOf: URL(fileURLWithPath: argument))
+        } catch {
+            let presets = WireFormat.presets.keys.sorted().joined(separator: ", ")
+            throw ValidationError(
+                "There is no format \"\(argument)\": it is none of \(presets), and no file that can be read."
+            )
+        }
+        do throws(WireFormatError) {
+            return try WireFormat(json: json)
+        } catch {
+            throw ValidationError("The layout in \(argument) cannot work: \(error.message) (\(error.rule)).")
+        }
+    }
+
+    /// Refuses a type that belongs to the format itself.
+    static func validate(type: UInt32, in format: WireFormat) throws {
+        guard format.isApplicationType(type) else {
+            let types = format.layout.applicationTypes
+            throw ValidationError(
+                "Type \(type) belongs to the format \(format); calls and pushes have types from \(types.lowerBound) to "
+                    + "\(types.upperBound)."
+            )
+        }
+    }
+}

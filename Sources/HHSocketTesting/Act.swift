@@ -1,0 +1,161 @@
+import HHSocket
+import NIOCore
+
+extension HostileClient {
+    /// What a ``HostileClient`` does: made of simple ones, changed by what reads like an adverb, and put in a row.
+    ///
+    /// ```swift
+    /// .request(101, serial: 50, "hello")
+    /// .request(101, serial: 50, "hello").corrupted()
+    /// .request(101, serial: 50, "hello").cut(after: 14).then(.halfClose)
+    /// .request(101, serial: 50).announcing(length: .max)
+    /// .requests(101, serials: 50..<10_050)
+    /// .garbage(10_000, seed: 7)
+    /// ```
+    /// What is sent without a wait in between leaves in one write.
+    public struct Act: Sendable {
+        enum Source: Sendable {
+            case frame(Frame)
+            /// The same request with each of these serials.
+            case requests(Frame, Range<UInt32>)
+            /// A cancel of the request with this serial, in the format's way.
+            case cancel(UInt32)
+            /// A heartbeat; nil for the serial of the format's pings.
+            case ping(UInt32?)
+            case raw(ByteBuffer)
+        }
+
+        struct Sending: Sendable {
+            var source: Source
+            var copies = 1
+            var flaws = Flaws()
+            var dribble: MockServer.Reaction.Dribble?
+        }
+
+        enum Step: Sendable {
+            case send(Sending)
+            case wait(Duration)
+            case stopReading
+            case startReading
+            case halfClose
+            case close
+            case reset
+        }
+
+        var steps: [Step]
+
+        private init(_ steps: [Step]) {
+            self.steps = steps
+        }
+
+        private init(_ source: Source) {
+            self.steps = [.send(Sending(source: source))]
+        }
+
+        // MARK: Frames
+
+        /// A request, or a control frame; any type and any serial.
+        public static func request(_ type: UInt32, serial: UInt32, _ body: ByteBuffer = ByteBuffer()) -> Act {
+            .frame(Frame(type: type, serial: serial, payload: body))
+        }
+
+        /// The same with this text's UTF-8 as payload.
+        public static func request(_ type: UInt32, serial: UInt32, _ body: String) -> Act {
+            .request(type, serial: serial, ByteBuffer(string: body))
+        }
+
+        /// A request for each of these serials, in order.
+        public static func requests(
+            _ type: UInt32,
+            serials: Range<UInt32>,
+            _ body: ByteBuffer = ByteBuffer()
+        ) -> Act {
+            Act(.requests(Frame(type: type, serial: 0, payload: body), serials))
+        }
+
+        /// A frame as it is; its status is not sent.
+        public static func frame(_ frame: Frame) -> Act { Act(.frame(frame)) }
+
+        /// A cancel of the request with this serial; nothing in a format without cancels.
+        public static func cancel(_ serial: UInt32) -> Act { Act(.cancel(serial)) }
+
+        /// A heartbeat.
+        ///
+        /// - Parameter serial: That of the format's pings, in the standard one 0, by default.
+        public static func ping(serial: UInt32? = nil) -> Act { Act(.ping(serial)) }
+
+        /// These bytes, whatever they mean.
+        public static func raw(_ bytes: ByteBuffer) -> Act { Act(.raw(bytes)) }
+
+        /// These bytes, whatever they mean.
+        public static func raw(_ bytes: some Sequence<UInt8>) -> Act { .raw(ByteBuffer(bytes: bytes)) }
+
+        /// So many bytes that mean nothing, the same for the same seed.
+        public static func garbage(_ count: Int, seed: UInt64 = 0) -> Act {
+            var generator = SplitMix(seed: seed)
+            var bytes = ByteBuffer()
+            while bytes.readableBytes < count { bytes.writeInteger(generator.next()) }
+            return .raw(bytes.getSlice(at: 0, length: max(0, count)) ?? bytes)
+        }
+
+        // MARK: What is done to the connection
+
+        /// Reads nothing from now on.
+        public static var stopReading: Act { Act([.stopReading]) }
+        /// Reads again.
+        public static var startReading: Act { Act([.startReading]) }
+        /// Says that it will send nothing more, and goes on reading.
+        public static var halfClose: Act { Act([.halfClose]) }
+        /// Closes the connection.
+        public static var close: Act { Act([.close]) }
+        /// Resets the connection (RST).
+        public static var reset: Act { Act([.reset]) }
+
+        // MARK: Adverbs
+
+        /// Waits first, by the client's clock.
+        public func delayed(by duration: Duration) -> Act { Act([.wait(duration)] + self.steps) }
+
+        /// Sends a few bytes at a time, each in a write of its own.
+        ///
+        /// - Parameters:
+        ///   - bytes: How many at a time; 1 by default.
+        ///   - interval: The time between two writes, by the client's clock; none by default.
+        public func dribbled(bytes: Int = 1, every interval: Duration = .zero) -> Act {
+            self.changingSends { $0.dribble = .init(bytes: max(1, bytes), interval: interval) }
+        }
+
+        /// Sends frames with a wrong checksum. A format without checksums has nothing to corrupt.
+        public func corrupted() -> Act { self.changingSends { $0.flaws.corruptsChecksum = true } }
+
+        /// Sends headers that announce a payload of `length` bytes, whatever follows.
+        public func announcing(length: UInt32) -> Act { self.changingSends { $0.flaws.announcedLength = length } }
+
+        /// Sends only the first `bytes` bytes of each frame.
+        public func cut(after bytes: Int) -> Act { self.changingSends { $0.flaws.keptBytes = bytes } }
+
+        /// Sends everything `count` times.
+        public func times(_ count: Int) -> Act { self.changingSends { $0.copies = max(0, count) } }
+
+        // MARK: Rows
+
+        /// Does this, then `next`.
+        public func then(_ next: Act) -> Act { Act(self.steps + next.steps) }
+
+        /// Does all of them in this order.
+        public static func glued(_ acts: Act...) -> Act { Act(acts.flatMap(\.steps)) }
+
+        /// Does all of them in this order, as the other one does.
+        public static func glued(_ acts: [Act]) -> Act { Act(acts.flatMap(\.steps)) }
+
+        private func changingSends(_ change: (inout Sending) -> Void) -> Act {
+            Act(
+                self.steps.map { step in
+                    guard case .send(var sending) = step else { return step }
+                    change(&sending)
+                    return .send(sending)
+                }
+            )
+        }
+    }
+}

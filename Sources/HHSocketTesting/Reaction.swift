@@ -1,0 +1,287 @@
+import HHSocket
+import NIOCore
+
+extension MockServer {
+    /// What a ``MockServer`` does about a request, a new connection, or because a test says so.
+    ///
+    /// Made of simple ones, changed by what reads like an adverb, and put in a row:
+    /// ```swift
+    /// .echo
+    /// .answer("hello").delayed(by: .seconds(2))
+    /// .status(.overloaded)
+    /// .echo.dribbled()
+    /// .echo.cut(after: 10).then(.reset)
+    /// .glued(.push(2001, "news"), .echo, .push(2001, "more"))
+    /// .echo.held(until: 3, release: .reversed)
+    /// ```
+    /// What a reaction sends without a wait in between leaves in one write, so that a client finds several frames in one
+    /// read. A reaction that needs a request, such as ``echo``, sends nothing where there is none.
+    public struct Reaction: Sendable {
+        enum Source: Sendable {
+            /// The request's type, serial and payload.
+            case echo
+            /// The request's type and serial.
+            case answer(Status, ByteBuffer)
+            case frame(Frame)
+            case push(UInt32, ByteBuffer)
+            /// A ping of the server, whose answer is not answered; nil for the format's serial.
+            case ping(UInt32?)
+            case raw(ByteBuffer)
+        }
+
+        struct Sending: Sendable {
+            var source: Source
+            var copies = 1
+            var serial: UInt32?
+            var flaws = Flaws()
+            var dribble: Dribble?
+        }
+
+        struct Dribble: Sendable {
+            var bytes: Int
+            var interval: Duration
+        }
+
+        /// Where held requests wait for each other.
+        final class Gate: Sendable {
+            let count: Int
+            let order: ReleaseOrder
+
+            init(count: Int, order: ReleaseOrder) {
+                self.count = count
+                self.order = order
+            }
+        }
+
+        enum Step: Sendable {
+            case send(Sending)
+            case wait(Duration)
+            case waitForCancel
+            case hold(Gate)
+            case decide(@Sendable (Received) -> Reaction)
+            case choose([Reaction])
+            case goSilent
+            case stopReading
+            case wakeUp
+            case halfClose
+            case close
+            case reset
+        }
+
+        var steps: [Step]
+
+        private init(_ steps: [Step]) {
+            self.steps = steps
+        }
+
+        private init(_ source: Source) {
+            self.steps = [.send(Sending(source: source))]
+        }
+
+        // MARK: Answers
+
+        /// Answers with the request's own payload and status 200.
+        public static var echo: Reaction { Reaction(.echo) }
+
+        /// Answers with this payload.
+        ///
+        /// - Parameter status: 200 by default; any 32 bits. In a format without statuses there is no way to say another, and
+        ///   nothing is sent.
+        public static func answer(_ body: ByteBuffer, status: Status = .ok) -> Reaction {
+            Reaction(.answer(status, body))
+        }
+
+        /// Answers with this text's UTF-8 as payload.
+        ///
+        /// - Parameter status: 200 by default; any 32 bits.
+        public static func answer(_ body: String, status: Status = .ok) -> Reaction {
+            .answer(ByteBuffer(string: body), status: status)
+        }
+
+        /// Answers with this status, listed or not, and an empty payload.
+        public static func status(_ status: Status) -> Reaction { .answer(ByteBuffer(), status: status) }
+
+        /// Decides when the request is there: `{ $0.connection == 0 ? .reset : .echo }`. Runs on the server's event loop,
+        /// in the order of the requests, and must not block.
+        public static func respond(_ decide: @escaping @Sendable (Received) -> Reaction) -> Reaction {
+            Reaction([.decide(decide)])
+        }
+
+        /// One of `reactions`, by the server's seeded generator.
+        public static func oneOf(_ reactions: Reaction...) -> Reaction {
+            Reaction([.choose(reactions)])
+        }
+
+        /// Never answers.
+        public static var drop: Reaction { Reaction([Step]()) }
+
+        // MARK: Other things to send
+
+        /// A push: in the standard format serial 1, status 200.
+        public static func push(_ type: UInt32, _ body: ByteBuffer = ByteBuffer()) -> Reaction {
+            Reaction(.push(type, body))
+        }
+
+        /// A push with this text's UTF-8 as payload.
+        public static func push(_ type: UInt32, _ body: String) -> Reaction {
+            .push(type, ByteBuffer(string: body))
+        }
+
+        /// A ping: in the standard format a heartbeat with status 0. The client's answer is recorded and not answered.
+        ///
+        /// - Parameter serial: The format's, in the standard one 5, by default; clients answer the reserved ones.
+        public static func ping(serial: UInt32? = nil) -> Reaction {
+            Reaction(.ping(serial))
+        }
+
+        /// A frame as it is, whatever was asked.
+        public static func frame(_ frame: Frame) -> Reaction { Reaction(.frame(frame)) }
+
+        /// These bytes, whatever they mean.
+        public static func raw(_ bytes: ByteBuffer) -> Reaction { Reaction(.raw(bytes)) }
+
+        /// These bytes, whatever they mean.
+        public static func raw(_ bytes: some Sequence<UInt8>) -> Reaction { .raw(ByteBuffer(bytes: bytes)) }
+
+        // MARK: What is done to the connection
+
+        /// Closes the connection after what was sent before.
+        public static var close: Reaction { Reaction([.close]) }
+
+        /// Resets the connection (RST), which may take back what was sent before and has not been read.
+        public static var reset: Reaction { Reaction([.reset]) }
+
+        /// Ends the server's direction, after what was sent before; it goes on reading.
+        public static var halfClose: Reaction { Reaction([.halfClose]) }
+
+        /// From now on reads nothing and sends nothing on this connection, and does not close it, as a machine whose
+        /// cable was pulled.
+        public static var goSilent: Reaction { Reaction([.goSilent]) }
+
+        /// From now on reads nothing from this connection; what is due is still sent.
+        public static var stopReading: Reaction { Reaction([.stopReading]) }
+
+        /// Ends ``goSilent`` and ``stopReading``. What would have been sent meanwhile is lost.
+        public static var wakeUp: Reaction { Reaction([.wakeUp]) }
+
+        // MARK: Adverbs
+
+        /// Waits first, by the server's clock. Other requests are answered meanwhile.
+        public func delayed(by duration: Duration) -> Reaction {
+            Reaction([.wait(duration)] + self.steps)
+        }
+
+        /// Waits for the client's cancel of this very request first: an answer that comes too late, without a clock. In a
+        /// format without cancels it never comes.
+        public func late() -> Reaction {
+            Reaction([.waitForCancel] + self.steps)
+        }
+
+        /// Waits until `count` requests have come to this reaction, on whichever connections; then they are answered in
+        /// this order, those of one connection in one write. The next `count` make the next group.
+        public func held(until count: Int, release order: ReleaseOrder = .inOrder) -> Reaction {
+            Reaction([.hold(Gate(count: count, order: order))] + self.steps)
+        }
+
+        /// Sends a few bytes at a time, each in a write of its own. Nothing else is sent on the connection meanwhile.
+        ///
+        /// - Parameters:
+        ///   - bytes: How many at a time; 1 by default.
+        ///   - interval: The time between two writes, by the server's clock; none by default.
+        public func dribbled(bytes: Int = 1, every interval: Duration = .zero) -> Reaction {
+            self.changingSends { $0.dribble = Dribble(bytes: max(1, bytes), interval: interval) }
+        }
+
+        /// Sends frames with a wrong checksum. A format without checksums has nothing to corrupt.
+        public func corrupted() -> Reaction {
+            self.changingSends { $0.flaws.corruptsChecksum = true }
+        }
+
+        /// Sends headers that announce a payload of `length` bytes, whatever follows.
+        public func announcing(length: UInt32) -> Reaction {
+            self.changingSends { $0.flaws.announcedLength = length }
+        }
+
+        /// Sends only the first `bytes` bytes of each frame.
+        public func cut(after bytes: Int) -> Reaction {
+            self.changingSends { $0.flaws.keptBytes = bytes }
+        }
+
+        /// Sends each frame `count` times.
+        public func times(_ count: Int) -> Reaction {
+            self.changingSends { $0.copies = max(0, count) }
+        }
+
+        /// Sends each frame twice.
+        public func twice() -> Reaction { self.times(2) }
+
+        /// Sends answers with this serial instead of the request's.
+        public func withSerial(_ serial: UInt32) -> Reaction {
+            self.changingSends { $0.serial = serial }
+        }
+
+        // MARK: Rows
+
+        /// Does this, then `next`. A wait in either holds up what comes after it.
+        public func then(_ next: Reaction) -> Reaction {
+            Reaction(self.steps + next.steps)
+        }
+
+        /// Does all of them in this order. What they send without waiting leaves in one write.
+        public static func glued(_ reactions: Reaction...) -> Reaction {
+            Reaction(reactions.flatMap(\.steps))
+        }
+
+        /// Does all of them in this order, as the other one does.
+        public static func glued(_ reactions: [Reaction]) -> Reaction { Reaction(reactions.flatMap(\.steps)) }
+
+        private func changingSends(_ change: @escaping @Sendable (inout Sending) -> Void) -> Reaction {
+            Reaction(
+                self.steps.map { step in
+                    switch step {
+                    case .send(var sending):
+                        change(&sending)
+                        return .send(sending)
+                    case .decide(let decide):
+                        return .decide { decide($0).changingSends(change) }
+                    case .choose(let reactions):
+                        return .choose(reactions.map { $0.changingSends(change) })
+                    default:
+                        return step
+                    }
+                }
+            )
+        }
+    }
+
+    /// In which order held requests are answered.
+    public enum ReleaseOrder: Sendable, Hashable {
+        /// As they came.
+        case inOrder
+        /// The last one first.
+        case reversed
+        /// By the server's seeded generator.
+        case shuffled
+    }
+
+    /// A frame that came from a client.
+    public struct Received: Sendable, Hashable, CustomStringConvertible {
+        /// The connection it came on; they are numbered from 0 in the order in which they were accepted.
+        public var connection: Int
+        public var frame: Frame
+        /// Whether its checksum was wrong.
+        public var isCorrupt: Bool
+
+        public var type: UInt32 { self.frame.type }
+        public var serial: UInt32 { self.frame.serial }
+        /// The payload.
+        public var body: ByteBuffer { self.frame.payload }
+        /// The payload as text; bytes that are not UTF-8 are replaced.
+        public var string: String { String(buffer: self.frame.payload) }
+
+        public var description: String {
+            "type \(self.type) serial \(self.serial) \(self.body.readableBytes) B on connection \(self.connection)"
+                + (self.isCorrupt ? ", checksum wrong" : "")
+        }
+    }
+}

@@ -1,0 +1,157 @@
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// A clock that stands still until a test moves it.
+///
+/// ```swift
+/// let clock = VirtualClock()
+/// let server = try await MockServer(clock: clock)
+/// server.on(101, .echo.delayed(by: .seconds(30)))
+/// async let response = client.data(for: SocketRequest(type: 101, timeout: .seconds(60)))
+/// try await clock.waitForSleepers()      // the server is about to wait
+/// clock.advance(by: .seconds(30))        // and has waited
+/// ```
+/// Sleepers are woken in the order of their deadlines, and equals in the order in which they lay down. Once awake they run
+/// as tasks do, so wait for what they do before you move on.
+public final class VirtualClock: Clock, Sendable {
+    /// A moment: so long after the clock's beginning.
+    public struct Instant: InstantProtocol, CustomStringConvertible {
+        /// The time since the clock was made.
+        public var offset: Duration
+
+        public init(offset: Duration) {
+            self.offset = offset
+        }
+
+        public func advanced(by duration: Duration) -> Instant { Instant(offset: self.offset + duration) }
+        public func duration(to other: Instant) -> Duration { other.offset - self.offset }
+        public static func < (left: Instant, right: Instant) -> Bool { left.offset < right.offset }
+
+        public var description: String { "\(self.offset) after the beginning" }
+    }
+
+    private struct Sleeper {
+        var deadline: Instant
+        var continuation: CheckedContinuation<Void, any Error>
+    }
+
+    private struct State {
+        var now = Instant(offset: .zero)
+        /// By number; numbers grow, so that equals wake in the order in which they lay down.
+        var sleepers: [UInt64: Sleeper] = [:]
+        var lastNumber: UInt64 = 0
+        /// Sleepers whose task was cancelled before they lay down.
+        var cancelled: Set<UInt64> = []
+
+        var next: (key: UInt64, value: Sleeper)? {
+            self.sleepers.min { ($0.value.deadline, $0.key) < ($1.value.deadline, $1.key) }
+        }
+    }
+
+    private let state = NIOLockedValueBox(State())
+    /// How many sleepers there are, each time it changes.
+    private let counts = EventLog<Int>(keepsHistory: false)
+
+    /// A clock at its beginning.
+    public init() {}
+
+    public var now: Instant { self.state.withLockedValue { $0.now } }
+
+    /// A nanosecond.
+    public var minimumResolution: Duration { .nanoseconds(1) }
+
+    /// The present as `NIODeadline`, for code that is told the time: the beginning is one hour after NIO's zero, so that
+    /// times before it can be expressed too.
+    public var deadline: NIODeadline {
+        NIODeadline.uptimeNanoseconds(0) + .hours(1) + TimeAmount(self.now.offset)
+    }
+
+    /// How many tasks sleep.
+    public var sleeperCount: Int { self.state.withLockedValue { $0.sleepers.count } }
+
+    /// When the next sleeper is due; nil if nobody sleeps.
+    public var nextWakeUp: Instant? { self.state.withLockedValue { $0.next?.value.deadline } }
+
+    // MARK: Time
+
+    /// Moves the time on by `duration` and wakes who is due. A negative one does nothing.
+    public func advance(by duration: Duration) {
+        self.advance(to: self.now.advanced(by: duration))
+    }
+
+    /// Moves the time on to `instant` and wakes who is due. One that has passed does nothing.
+    public func advance(to instant: Instant) {
+        while true {
+            let due: Sleeper? = self.state.withLockedValue { state in
+                guard let next = state.next, next.value.deadline <= instant else {
+                    state.now = max(state.now, instant)
+                    return nil
+                }
+                state.now = max(state.now, next.value.deadline)
+                state.sleepers[next.key] = nil
+                return next.value
+            }
+            guard let due else { break }
+            due.continuation.resume()
+        }
+        self.counts.append(self.sleeperCount)
+    }
+
+    /// Moves the time on to the next sleeper's deadline and wakes all who are due then.
+    ///
+    /// - Returns: False if nobody sleeps.
+    @discardableResult
+    public func advanceToNextWakeUp() -> Bool {
+        guard let next = self.nextWakeUp else { return false }
+        self.advance(to: next)
+        return true
+    }
+
+    // MARK: Sleeping
+
+    /// Sleeps until the clock is moved to `deadline` or past it.
+    ///
+    /// - Throws: `CancellationError` at once when the task is cancelled.
+    public func sleep(until deadline: Instant, tolerance: Duration? = nil) async throws {
+        let number = self.state.withLockedValue { state in
+            state.lastNumber += 1
+            return state.lastNumber
+        }
+        defer { self.state.withLockedValue { _ = $0.cancelled.remove(number) } }
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                enum Outcome { case sleeps, isDue, isCancelled }
+                let outcome: Outcome = self.state.withLockedValue { state in
+                    if state.cancelled.remove(number) != nil { return .isCancelled }
+                    guard deadline > state.now else { return .isDue }
+                    state.sleepers[number] = Sleeper(deadline: deadline, continuation: continuation)
+                    return .sleeps
+                }
+                switch outcome {
+                case .sleeps: self.counts.append(self.sleeperCount)
+                case .isDue: continuation.resume()
+                case .isCancelled: continuation.resume(throwing: CancellationError())
+                }
+            }
+        } onCancel: {
+            let sleeper = self.state.withLockedValue { state in
+                guard let sleeper = state.sleepers.removeValue(forKey: number) else {
+                    state.cancelled.insert(number)
+                    return nil as Sleeper?
+                }
+                return sleeper
+            }
+            sleeper?.continuation.resume(throwing: CancellationError())
+        }
+    }
+
+    /// Returns once at least `count` tasks sleep.
+    ///
+    /// - Parameter time: How long to wait for that, in real time; 60 s by default.
+    /// - Throws: ``NothingHappened`` after that, `CancellationError` when the task is cancelled.
+    public func waitForSleepers(_ count: Int = 1, within time: Duration = .seconds(60)) async throws {
+        try await self.counts.wait(1, within: time, "\(count) sleepers", unless: { self.sleeperCount >= count }) {
+            $0 >= count
+        }
+    }
+}

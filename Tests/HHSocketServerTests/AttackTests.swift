@@ -1,0 +1,93 @@
+#if os(Linux)
+import Foundation
+import HHSocket
+import HHSocketTesting
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketServer
+
+/// The memory this process has in use, in bytes.
+private func residentBytes() -> Int {
+    // Pages: total, resident, …
+    let fields = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ") ?? []
+    return fields.count > 1 ? (Int(fields[1]) ?? 0) * 4_096 : 0
+}
+
+/// Each attack against a server in a process of its own, whose memory nobody else uses. (The attackers are in it too.)
+@Suite(.serialized, .timeLimit(.minutes(5))) struct AttackTests {
+    /// What a server may have gained when the attack is at its height. The least an unbounded one would: `neverReads`
+    /// offers it 256 MiB.
+    private static let allowedGrowth = 120 << 20
+
+    /// - Parameter types: 101 has a synchronous handler, 102 a task, 103 a task that never ends.
+    private static func run(
+        _ attack: HostileClient.Attack,
+        format: WireFormat,
+        types: [UInt32] = [101, 102, 103]
+    ) async throws {
+        var router = Router()
+        router.handleSynchronously(101) { request, _ in request.body }
+        router.handle(102) { request, _ in request.body }
+        router.handle(103) { request, _ in
+            try await Task.sleep(for: .seconds(3_600))
+            return request.body
+        }
+        let configuration = SocketServer.Configuration(
+            wireFormat: format,
+            maximumPayloadLength: 1 << 20,
+            // What handlers that never end may hold, is so many bodies for each connection.
+            maximumInFlightPerConnection: 100,
+            maximumPendingWriteBytes: 1 << 20
+        )
+        try await withServer(configuration, router) { server in
+            let address = try #require(server.address)
+            let honest = try await HostileClient(to: address, format: format)
+            @Sendable func call(_ serial: UInt32) async throws {
+                for type in [101, 102] as [UInt32] {
+                    await honest.perform(.request(type, serial: serial, "honest \(serial)"))
+                    let answer = try await honest.response()
+                    #expect((answer.type, answer.serial, answer.status) == (type, serial, .ok))
+                    #expect(answer.payload == ByteBuffer(string: "honest \(serial)"))
+                }
+            }
+            for serial in 50..<100 as Range<UInt32> { try await call(serial) }
+            let before = residentBytes()
+            #expect(before > 0)
+
+            for type in types {
+                async let attackers = attack.run(against: address, type: type, format: format)
+                for serial in 100..<200 as Range<UInt32> { try await call(serial) }
+                let standing = try await attackers
+                #expect(!standing.isEmpty)
+                let growth = residentBytes() - before
+                #expect(growth < Self.allowedGrowth, "\(attack), type \(type): \(growth >> 20) MiB")
+                for serial in 200..<210 as Range<UInt32> { try await call(serial) }
+                for attacker in standing { await attacker.perform(.reset) }
+                try await until { server.connectionCount == 1 }
+            }
+            // And it serves newcomers.
+            let newcomer = try await HostileClient(to: address, format: format)
+            await newcomer.perform(.request(101, serial: 50, "hello"))
+            #expect(try await newcomer.response().payload == ByteBuffer(string: "hello"))
+        }
+    }
+
+    @Test(arguments: HostileClient.Attack.allCases)
+    func memoryIsBoundedAndHonestClientsAreUnharmed(attack: HostileClient.Attack) async throws {
+        await #expect(processExitsWith: .success) { [name = attack.rawValue as String] in
+            let attack = try #require(HostileClient.Attack(rawValue: name))
+            try await Self.run(attack, format: .standard)
+        }
+    }
+
+    @Test(arguments: ["tgcd", "plain", "mars"])
+    func everyFormatWithstandsEveryAttack(name: String) async throws {
+        await #expect(processExitsWith: .success) { [name = name as String] in
+            let format = try #require(WireFormat.presets[name])
+            for attack in HostileClient.Attack.allCases { try await Self.run(attack, format: format, types: [102]) }
+        }
+    }
+}
+#endif

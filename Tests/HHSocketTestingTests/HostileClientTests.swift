@@ -1,0 +1,83 @@
+import HHSocket
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketTesting
+
+@Suite(.timeLimit(.minutes(5))) struct HostileClientTests {
+    @Test func sendsWhatItIsTold() async throws {
+        let server = try await MockServer(.drop)
+        let client = try await HostileClient(to: server.endpoint)
+        let outcome = await client.perform(
+            .glued(
+                .request(101, serial: 50, "hello"),
+                .request(102, serial: 7, "wrong").corrupted(),
+                .cancel(99),
+                .ping(),
+                .requests(103, serials: 60..<63),
+                .request(104, serial: 50, "slow").dribbled(bytes: 3),
+                .request(105, serial: 51).times(2)
+            )
+        )
+        #expect(outcome == .done)
+        let received = try await server.received(10)
+        #expect(received.map(\.type) == [101, 102, 2, 0, 103, 103, 103, 104, 105, 105])
+        #expect(received.map(\.serial) == [50, 7, 99, 0, 60, 61, 62, 50, 51, 51])
+        #expect(received.map(\.isCorrupt) == [false, true] + Array(repeating: false, count: 8))
+    }
+
+    @Test func waitsByItsClock() async throws {
+        let clock = VirtualClock()
+        let server = try await MockServer(.drop)
+        let client = try await HostileClient(to: server.endpoint, clock: clock)
+        async let outcome = client.perform(.request(101, serial: 50).delayed(by: .seconds(9)))
+        try await clock.waitForSleepers()
+        #expect(server.received.isEmpty)
+        clock.advance(by: .seconds(9))
+        #expect(await outcome == .done)
+        try await server.received(1)
+    }
+
+    @Test func tellsAServerThatTakesNothingFromOneThatIsGone() async throws {
+        let server = try await MockServer(.echo)
+        server.onConnect(number: 0, .stopReading)
+        let flood = HostileClient.Act.request(101, serial: 50, ByteBuffer(repeating: 1, count: 64 << 20))
+        let stalled = try await HostileClient(to: server.endpoint)
+        #expect(await stalled.perform(flood, within: .milliseconds(100)) == .stalled)
+        server.on(102, .reset)
+        let gone = try await HostileClient(to: server.endpoint)
+        await gone.perform(.request(102, serial: 50))
+        try await gone.ended()
+        #expect(await gone.perform(flood) == .ended)
+    }
+
+    @Test func readsOnlyWhenItIsTold() async throws {
+        let server = try await MockServer(.echo)
+        let client = try await HostileClient(to: server.endpoint, reads: false)
+        await client.perform(.request(101, serial: 50, "x"))
+        try await server.received(1)
+        await #expect(throws: NothingHappened.self) { try await client.response(within: .milliseconds(10)) }
+        await client.perform(.startReading)
+        #expect(try await client.response().serial == 50)
+    }
+
+    @Test func garbageIsTheSameForTheSameSeed() async throws {
+        func garbage(_ seed: UInt64) -> ByteBuffer? {
+            guard case .send(let sending) = HostileClient.Act.garbage(1_001, seed: seed).steps[0],
+                case .raw(let bytes) = sending.source
+            else { return nil }
+            return bytes
+        }
+        #expect(garbage(1)?.readableBytes == 1_001)
+        #expect(garbage(1) == garbage(1))
+        #expect(garbage(1) != garbage(2))
+    }
+
+    @Test(arguments: HostileClient.Attack.allCases)
+    func attacksEndByThemselves(attack: HostileClient.Attack) async throws {
+        let server = try await MockServer(.echo)
+        let attackers = try await attack.run(against: server.endpoint, type: 101)
+        #expect(!attackers.isEmpty)
+    }
+}

@@ -1,0 +1,46 @@
+import Foundation
+import TestSupport
+
+/// The Python on this machine, and what it runs.
+enum Python {
+    /// The first `python3` in PATH.
+    static let executable: URL? = {
+        let folders = ProcessInfo.processInfo.environment["PATH"]?.split(separator: ":") ?? []
+        return folders.lazy
+            .map { URL(fileURLWithPath: String($0)).appendingPathComponent("python3") }
+            .first { FileManager.default.isExecutableFile(atPath: $0.path) }
+    }()
+
+    static var isInstalled: Bool { self.executable != nil }
+
+    static let howToGetIt =
+        "There is no python3 in PATH: Examples/python is NOT TESTED here. Install Python 3.9 or later."
+
+    private static let package = (0..<3).reduce(URL(fileURLWithPath: #filePath)) { url, _ in
+        url.deletingLastPathComponent()
+    }
+
+    static func server(_ arguments: [String] = []) throws -> Command {
+        try self.start("Examples/python/server.py", ["--port", "0"] + arguments)
+    }
+
+    static func client(_ arguments: [String]) async throws -> Command.Outcome {
+        try await self.start("Examples/python/client.py", arguments).outcome()
+    }
+
+    /// A server that does so and no more: send:HEX, expect:HEX, end.
+    static func scriptedServer(_ steps: [String]) throws -> Command {
+        try self.start("Tests/Interop/peer.py", ["serve"] + steps)
+    }
+
+    /// A client that does so and no more.
+    static func scriptedClient(_ address: String, _ steps: [String]) async throws -> Command.Outcome {
+        try await self.start("Tests/Interop/peer.py", ["connect", address] + steps).outcome()
+    }
+
+    private static func start(_ script: String, _ arguments: [String]) throws -> Command {
+        guard let executable = self.executable else { throw Unexpected(description: self.howToGetIt) }
+        // -B: a test leaves nothing in the sources' folder.
+        return try Command(["-B", self.package.appendingPathComponent(script).path] + arguments, of: executable)
+    }
+}

@@ -25,7 +25,7 @@ import Testing
     @Test func connectsToTheFirstServerAtOnce() {
         var machine = self.machine()
         #expect(machine.connect(now: self.start).texts == ["report connecting to a:1, attempt 1", "open 1 a:1"])
-        let connected = machine.connected(AttemptID(number: 1), now: self.start)
+        let connected = machine.connected(ConnectionID(number: 1), now: self.start)
         #expect(connected.texts == ["ready a:1", "report connected to a:1"])
         #expect(machine.state.description == "ready, a:1")
         #expect(machine.connect(now: self.start).isEmpty)
@@ -34,9 +34,9 @@ import Testing
     @Test func refusalMovesOnAtOnceAndARoundThatFailsWaits() throws {
         var machine = self.machine()
         _ = machine.connect(now: self.start)
-        let next = machine.connectFailed(AttemptID(number: 1), self.refused(Self.a), now: self.start)
+        let next = machine.connectFailed(ConnectionID(number: 1), self.refused(Self.a), now: self.start)
         #expect(next.texts.suffix(1) == ["open 2 b:2"])
-        let end = machine.connectFailed(AttemptID(number: 2), self.refused(Self.b), now: self.start)
+        let end = machine.connectFailed(ConnectionID(number: 2), self.refused(Self.b), now: self.start)
         #expect(end.texts.first == "report connect failed: connectionRefused: refused")
         #expect(end.contains { if case .offline(let error) = $0 { error.endpoint == Self.b } else { false } })
         let timer = try #require(end.timer)
@@ -50,7 +50,7 @@ import Testing
     @Test func timerStartsTheNextRoundAndNotBefore() throws {
         var machine = self.machine([Self.a])
         _ = machine.connect(now: self.start)
-        let failed = machine.connectFailed(AttemptID(number: 1), self.refused(Self.a), now: self.start)
+        let failed = machine.connectFailed(ConnectionID(number: 1), self.refused(Self.a), now: self.start)
         let timer = try #require(failed.timer)
         #expect(machine.timerFired(now: timer - .nanoseconds(1)).timer == timer)
         #expect(machine.timerFired(now: timer).texts.last == "open 2 a:1")
@@ -60,8 +60,8 @@ import Testing
     @Test func lossReconnectsAfterAJitteredWaitWithTheServerThatDidNotFailFirst() throws {
         var machine = self.machine()
         _ = machine.connect(now: self.start)
-        _ = machine.connected(AttemptID(number: 1), now: self.start)
-        let actions = machine.connectionLost(AttemptID(number: 1), self.lost, now: self.start + .seconds(100))
+        _ = machine.connected(ConnectionID(number: 1), now: self.start)
+        let actions = machine.connectionLost(ConnectionID(number: 1), self.lost, now: self.start + .seconds(100))
         #expect(actions.texts.prefix(2) == ["lost lost", "report disconnected: connectionLost: lost"])
         let timer = try #require(actions.timer)
         #expect(timer <= self.start + .seconds(101))
@@ -73,9 +73,9 @@ import Testing
         for seed in 0..<1_000 {
             var machine = self.machine([Self.a], seed: UInt64(seed))
             _ = machine.connect(now: self.start)
-            _ = machine.connected(AttemptID(number: 1), now: self.start)
+            _ = machine.connected(ConnectionID(number: 1), now: self.start)
             let lostAt = self.start + .seconds(60)
-            let timer = try #require(machine.connectionLost(AttemptID(number: 1), self.lost, now: lostAt).timer)
+            let timer = try #require(machine.connectionLost(ConnectionID(number: 1), self.lost, now: lostAt).timer)
             perTenth[min(9, Int((timer - lostAt).nanoseconds / 100_000_000))] += 1
         }
         #expect(perTenth.allSatisfy { (50...160).contains($0) }, "\(perTenth)")
@@ -84,7 +84,7 @@ import Testing
     @Test func serverThatAcceptsAndClosesMeetsAGrowingWait() throws {
         var machine = self.machine([Self.a], seed: 3)
         var now = self.start
-        var attempt = AttemptID(number: 1)
+        var attempt = ConnectionID(number: 1)
         var waits: [TimeAmount] = []
         _ = machine.connect(now: now)
         for _ in 0..<40 {
@@ -105,12 +105,12 @@ import Testing
         var now = self.start
         _ = machine.connect(now: now)
         for number in 1...10 {
-            now = try #require(machine.connectFailed(AttemptID(number: UInt64(number)), self.lost, now: now).timer)
+            now = try #require(machine.connectFailed(ConnectionID(number: UInt64(number)), self.lost, now: now).timer)
             _ = machine.timerFired(now: now)
         }
-        _ = machine.connected(AttemptID(number: 11), now: now)
+        _ = machine.connected(ConnectionID(number: 11), now: now)
         now = now + .seconds(10)
-        let timer = try #require(machine.connectionLost(AttemptID(number: 11), self.lost, now: now).timer)
+        let timer = try #require(machine.connectionLost(ConnectionID(number: 11), self.lost, now: now).timer)
         #expect(timer - now <= .seconds(1))
     }
 
@@ -124,7 +124,7 @@ import Testing
                 now = timer
                 actions = machine.timerFired(now: now)
             } else {
-                actions = machine.connectFailed(AttemptID(number: attempt), self.refused(Self.a), now: now)
+                actions = machine.connectFailed(ConnectionID(number: attempt), self.refused(Self.a), now: now)
                 attempt += 1
             }
         }
@@ -137,11 +137,11 @@ import Testing
     @Test func disconnectStaysClosed() {
         var machine = self.machine()
         _ = machine.connect(now: self.start)
-        _ = machine.connected(AttemptID(number: 1), now: self.start)
+        _ = machine.connected(ConnectionID(number: 1), now: self.start)
         let actions = machine.disconnect(now: self.start).texts
         #expect(actions.contains("close 1"))
         #expect(actions.last == "report closed")
-        #expect(machine.connectionLost(AttemptID(number: 1), self.lost, now: self.start).isEmpty)
+        #expect(machine.connectionLost(ConnectionID(number: 1), self.lost, now: self.start).isEmpty)
         #expect(machine.timerFired(now: self.start + .hours(1)).isEmpty)
         #expect(machine.disconnect(now: self.start).isEmpty)
     }
@@ -150,20 +150,20 @@ import Testing
         var machine = self.machine()
         _ = machine.connect(now: self.start)
         #expect(machine.disconnect(now: self.start).texts.first == "close 1")
-        #expect(machine.connected(AttemptID(number: 1), now: self.start).texts == ["close 1"])
-        #expect(machine.connectFailed(AttemptID(number: 1), self.lost, now: self.start).isEmpty)
+        #expect(machine.connected(ConnectionID(number: 1), now: self.start).texts == ["close 1"])
+        #expect(machine.connectFailed(ConnectionID(number: 1), self.lost, now: self.start).isEmpty)
     }
 
     @Test func switchLeavesTheServerForTheNext() {
         var machine = self.machine([Self.a, Self.b, Self.c])
         _ = machine.connect(now: self.start)
-        _ = machine.connected(AttemptID(number: 1), now: self.start)
+        _ = machine.connected(ConnectionID(number: 1), now: self.start)
         let actions = machine.switchServer(to: nil, now: self.start).texts
         #expect(actions.contains("close 1"))
         #expect(actions.last == "open 2 b:2")
-        _ = machine.connected(AttemptID(number: 2), now: self.start)
+        _ = machine.connected(ConnectionID(number: 2), now: self.start)
         #expect(machine.switchServer(to: Self.c, now: self.start).texts.last == "open 3 c:3")
-        _ = machine.connected(AttemptID(number: 3), now: self.start)
+        _ = machine.connected(ConnectionID(number: 3), now: self.start)
         #expect(machine.switchServer(to: Self.c, now: self.start).isEmpty)
         let new = Endpoint(host: "new", port: 9)
         #expect(machine.switchServer(to: new, now: self.start).texts.last == "open 4 new:9")
@@ -174,10 +174,10 @@ import Testing
         var now = self.start
         _ = machine.connect(now: now)
         for number in 1...12 {
-            now = try #require(machine.connectFailed(AttemptID(number: UInt64(number)), self.lost, now: now).timer)
+            now = try #require(machine.connectFailed(ConnectionID(number: UInt64(number)), self.lost, now: now).timer)
             _ = machine.timerFired(now: now)
         }
-        _ = machine.connectFailed(AttemptID(number: 13), self.lost, now: now)
+        _ = machine.connectFailed(ConnectionID(number: 13), self.lost, now: now)
         let sooner = try #require(machine.pullForward(now: now).timer)
         #expect(sooner <= now + .seconds(1))
         #expect(machine.pullForward(now: now).isEmpty)
@@ -216,17 +216,17 @@ import Testing
                 actions = machine.pullForward(now: now)
             case 4, 5:
                 guard let attempt = live.subtracting([ready].compactMap { $0 }).min() else { continue }
-                actions = machine.connected(AttemptID(number: attempt), now: now)
+                actions = machine.connected(ConnectionID(number: attempt), now: now)
                 if actions.contains(where: { if case .ready = $0 { true } else { false } }) { ready = attempt }
             case 6, 7:
                 guard let attempt = live.subtracting([ready].compactMap { $0 }).min() else { continue }
                 live.remove(attempt)
-                actions = machine.connectFailed(AttemptID(number: attempt), self.lost, now: now)
+                actions = machine.connectFailed(ConnectionID(number: attempt), self.lost, now: now)
             case 8:
                 guard let attempt = ready else { continue }
                 live.remove(attempt)
                 ready = nil
-                actions = machine.connectionLost(AttemptID(number: attempt), self.lost, now: now)
+                actions = machine.connectionLost(ConnectionID(number: attempt), self.lost, now: now)
             default:
                 guard let deadline = timer else { continue }
                 now = max(now, deadline)

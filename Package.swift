@@ -167,10 +167,9 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketCLI",
+                "HHSocketTesting",
                 "TestSupport",
-                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "NIOPosix", package: "swift-nio"),
             ]
         ),
     ],

@@ -120,6 +120,8 @@ let package = Package(
         .testTarget(
             name: "HHSocketTestingTests",
             dependencies: [
+                "HHSocketRPC",
+                "HHSocketServer",
                 "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),

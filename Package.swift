@@ -120,6 +120,8 @@ let package = Package(
         .testTarget(
             name: "HHSocketTestingTests",
             dependencies: [
+                "HHSocketRPC",
+                "HHSocketServer",
                 "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
@@ -167,10 +169,9 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketCLI",
+                "HHSocketTesting",
                 "TestSupport",
-                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
-                .product(name: "NIOPosix", package: "swift-nio"),
             ]
         ),
     ],

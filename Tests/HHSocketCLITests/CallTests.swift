@@ -1,7 +1,6 @@
 import Foundation
 import HHSocket
-import NIOConcurrencyHelpers
-import NIOCore
+import HHSocketTesting
 import TestSupport
 import Testing
 
@@ -56,22 +55,12 @@ import Testing
 
     @Test func inFlightCallsRunAtOnce() async throws {
         // Answers nothing until all of them have come.
-        let answers = NIOLockedValueBox(ByteBuffer())
-        try await ScriptedPeer.run { frame in
-            answers.withLockedValue { answers in
-                FrameEncoder(direction: .response).encode(
-                    Frame(type: frame.type, serial: frame.serial, payload: frame.payload),
-                    into: &answers
-                )
-                return answers.readableBytes == 20 * 21 ? .send(answers) : .nothing
-            }
-        } _: { peer in
-            let outcome = try await Command.run(
-                ["call", peer.address, "--type", "1000", "--body", "x", "--repeat", "20", "--in-flight", "20"]
-            )
-            #expect(outcome.exitCode == 0)
-            #expect(outcome.text == String(repeating: "x", count: 20))
-        }
+        let server = try await MockServer(.echo.held(until: 20))
+        let outcome = try await Command.run(
+            ["call", "\(server.endpoint)", "--type", "1000", "--body", "x", "--repeat", "20", "--in-flight", "20"]
+        )
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.text == String(repeating: "x", count: 20))
     }
 
     @Test func jsonObjects() async throws {
@@ -121,54 +110,51 @@ import Testing
     }
 
     @Test func payloadOfAnErrorAnswerIsPrinted() async throws {
-        try await ScriptedPeer.run({ frame in
-            .send(ScriptedPeer.response(frame.type, frame.serial, 405, ByteBuffer(string: "members only")))
-        }) { peer in
-            let plain = try await Command.run(["call", peer.address, "--type", "100"])
-            #expect(plain.exitCode == 1)
-            #expect(plain.text == "members only")
-            #expect(plain.errors.hasPrefix("error: noPermission: "))
-            let json = try await Command.run(["call", peer.address, "--type", "100", "--json"])
-            #expect(json.exitCode == 1)
-            let object = try #require(try json.objects().first)
-            #expect(object["status"] as? Int == 405)
-            #expect(object["type"] as? Int == 100)
-            #expect(object["body"] as? String == "members only")
-            #expect(object["server"] as? String == peer.address)
-        }
+        let server = try await MockServer(.answer("members only", status: .noPermission))
+        let address = "\(server.endpoint)"
+        let plain = try await Command.run(["call", address, "--type", "100"])
+        #expect(plain.exitCode == 1)
+        #expect(plain.text == "members only")
+        #expect(plain.errors.hasPrefix("error: noPermission: "))
+        let json = try await Command.run(["call", address, "--type", "100", "--json"])
+        #expect(json.exitCode == 1)
+        let object = try #require(try json.objects().first)
+        #expect(object["status"] as? Int == 405)
+        #expect(object["type"] as? Int == 100)
+        #expect(object["body"] as? String == "members only")
+        #expect(object["server"] as? String == address)
     }
 
     @Test func otherCallsAreMadeAfterAFailure() async throws {
-        try await ScriptedPeer.run({ frame in
-            .send(ScriptedPeer.response(frame.type, frame.serial, frame.serial == 51 ? 404 : 200, frame.payload))
-        }) { peer in
-            let outcome = try await Command.run(
-                ["call", peer.address, "--type", "100", "--body", "x", "--repeat", "4"]
-            )
-            #expect(outcome.exitCode == 1)
-            #expect(outcome.text == "xxxx")
-            #expect(outcome.errorLines.count == 1)
-            #expect(outcome.errors.hasPrefix("error: unknown: "))
-        }
+        let server = try await MockServer(
+            .respond { .answer($0.body, status: $0.serial == 51 ? .unknown : .ok) }
+        )
+        let outcome = try await Command.run(
+            ["call", "\(server.endpoint)", "--type", "100", "--body", "x", "--repeat", "4"]
+        )
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.text == "xxxx")
+        #expect(outcome.errorLines.count == 1)
+        #expect(outcome.errors.hasPrefix("error: unknown: "))
     }
 
     @Test func refusedPort() async throws {
-        let port = try await ScriptedPeer.freePort()
-        let outcome = try await Command.run(["call", "127.0.0.1:\(port)", "--type", "100", "--repeat", "3"])
+        let closed = try await MockServer.closedEndpoint()
+        let outcome = try await Command.run(["call", "\(closed)", "--type", "100", "--repeat", "3"])
         #expect(outcome.exitCode == 1)
         #expect(outcome.output.isEmpty)
         #expect(outcome.errorLines.count == 3)
         for line in outcome.errorLines {
             #expect(line.hasPrefix("error: connectionRefused: "))
-            #expect(line.contains("127.0.0.1:\(port)"))
+            #expect(line.contains("\(closed)"))
         }
     }
 
     @Test func nextServerIsTried() async throws {
-        let port = try await ScriptedPeer.freePort()
+        let closed = try await MockServer.closedEndpoint()
         try await withServe { address, _ in
             let outcome = try await Command.run(
-                ["call", "127.0.0.1:\(port),\(address)", "--type", "1000", "--body", "x", "--json"]
+                ["call", "\(closed),\(address)", "--type", "1000", "--body", "x", "--json"]
             )
             #expect(outcome.exitCode == 0)
             #expect(try outcome.objects().first?["server"] as? String == address)
@@ -176,67 +162,58 @@ import Testing
     }
 
     @Test func wrongChecksum() async throws {
-        try await ScriptedPeer.run({ frame in
-            .send(ScriptedPeer.response(frame.type, frame.serial, 200, ByteBuffer(string: "x"), checksum: 7))
-        }) { peer in
-            let outcome = try await Command.run(["call", peer.address, "--type", "100"])
-            #expect(outcome.exitCode == 1)
-            #expect(outcome.output.isEmpty)
-            #expect(outcome.errors.hasPrefix("error: checksumMismatch: "))
-            #expect(outcome.errors.contains(peer.address))
-        }
+        let server = try await MockServer(.answer("x").corrupted())
+        let outcome = try await Command.run(["call", "\(server.endpoint)", "--type", "100"])
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errors.hasPrefix("error: checksumMismatch: "))
+        #expect(outcome.errors.contains("\(server.endpoint)"))
     }
 
     @Test func timeoutTellsTheServerBeforeItEnds() async throws {
-        try await ScriptedPeer.run({ _ in .nothing }) { peer in
-            let outcome = try await Command.run(["call", peer.address, "--type", "100", "--timeout", "0.2"])
-            #expect(outcome.exitCode == 1)
-            #expect(outcome.output.isEmpty)
-            #expect(outcome.errorLines.count == 1)
-            #expect(outcome.errors.hasPrefix("error: timeout: "))
-            #expect(outcome.errors.contains(peer.address))
-            // It has ended, so the frame is on its way.
-            let frames = try await value { peer.frames.count == 2 ? peer.frames : nil }
-            #expect(frames[1].type == FrameType.cancel)
-            #expect(frames[1].serial == frames[0].serial)
-        }
+        let server = try await MockServer(.drop)
+        let outcome = try await Command.run(["call", "\(server.endpoint)", "--type", "100", "--timeout", "0.2"])
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errorLines.count == 1)
+        #expect(outcome.errors.hasPrefix("error: timeout: "))
+        #expect(outcome.errors.contains("\(server.endpoint)"))
+        // It has ended, so the frame is on its way.
+        let frames = try await server.received(2)
+        #expect(frames[1].type == FrameType.cancel)
+        #expect(frames[1].serial == frames[0].serial)
     }
 
     @Test(arguments: [SIGTERM, SIGINT])
     func signalCancelsWhatIsInFlight(signal: CInt) async throws {
-        try await ScriptedPeer.run({ _ in .nothing }) { peer in
-            let call = try Command(
-                ["call", peer.address, "--type", "100", "--timeout", "60", "--repeat", "10", "--in-flight", "3"]
-            )
-            _ = try await value { peer.frames.count == 3 ? true : nil }
-            call.signal(signal)
-            let outcome = try await call.outcome()
-            #expect(outcome.exitCode == 1)
-            #expect(outcome.output.isEmpty)
-            #expect(outcome.errorLines.count == 3)
-            for line in outcome.errorLines { #expect(line.hasPrefix("error: cancelled: ")) }
-            let frames = try await value { peer.frames.count == 6 ? peer.frames : nil }
-            #expect(frames[..<3].allSatisfy { $0.type == 100 })
-            #expect(frames[3...].allSatisfy { $0.type == FrameType.cancel })
-            #expect(Set(frames[3...].map(\.serial)) == Set(frames[..<3].map(\.serial)))
-        }
+        let server = try await MockServer(.drop)
+        let call = try Command(
+            ["call", "\(server.endpoint)", "--type", "100", "--timeout", "60", "--repeat", "10", "--in-flight", "3"]
+        )
+        try await server.received(3)
+        call.signal(signal)
+        let outcome = try await call.outcome()
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errorLines.count == 3)
+        for line in outcome.errorLines { #expect(line.hasPrefix("error: cancelled: ")) }
+        let frames = try await server.received(6)
+        #expect(frames[..<3].allSatisfy { $0.type == 100 })
+        #expect(frames[3...].allSatisfy { $0.type == FrameType.cancel })
+        #expect(Set(frames[3...].map(\.serial)) == Set(frames[..<3].map(\.serial)))
     }
 
     @Test func callsGoOnAfterALostConnection() async throws {
-        try await ScriptedPeer.run({ frame in
-            // Serials go on counting over connections, so the third call is the one that kills.
-            frame.serial == 52
-                ? .close : .send(ScriptedPeer.response(frame.type, frame.serial, 200, frame.payload))
-        }) { peer in
-            let outcome = try await Command.run(
-                ["call", peer.address, "--type", "100", "--body", "x", "--repeat", "5"]
-            )
-            #expect(outcome.exitCode == 1)
-            #expect(outcome.errorLines.count == 1)
-            #expect(outcome.errors.hasPrefix("error: connectionLost: "))
-            #expect(outcome.text == "xxxx")
-            #expect(peer.connections == 2)
-        }
+        // Serials go on counting over connections, so the third call is the one that kills.
+        let server = try await MockServer(.respond { $0.serial == 52 ? .close : .echo })
+        let outcome = try await Command.run(
+            ["call", "\(server.endpoint)", "--type", "100", "--body", "x", "--repeat", "5"]
+        )
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.errorLines.count == 1)
+        #expect(outcome.errors.hasPrefix("error: connectionLost: "))
+        #expect(outcome.text == "xxxx")
+        #expect(server.acceptedCount == 2)
     }
 
     @Test func readerThatLeavesEndsItQuietly() async throws {

@@ -1,70 +1,65 @@
 import Foundation
 import HHSocket
+import HHSocketTesting
 import NIOCore
 import TestSupport
 import Testing
 
 @testable import HHSocketCLI
 
-private func push(_ type: UInt32, _ body: ByteBuffer) -> ByteBuffer {
-    ScriptedPeer.response(type, FrameSerial.push, 200, body)
-}
-
-private func push(_ type: UInt32, _ body: String) -> ByteBuffer {
-    push(type, ByteBuffer(string: body))
-}
-
 @Suite(.timeLimit(.minutes(5))) struct ListenTests {
-    private var greeting: ByteBuffer {
-        var bytes = push(2001, "plain, ü")
-        bytes.writeImmutableBuffer(push(2002, "two\nlines\t\\ \u{1B}[31m"))
-        bytes.writeImmutableBuffer(push(2001, ByteBuffer(bytes: [0xFF, 0x00])))
-        return bytes
+    /// A server that greets everybody with three pushes.
+    private func greetingServer() async throws -> MockServer {
+        let server = try await MockServer()
+        server.onConnect(
+            .glued(
+                .push(2001, "plain, ü"),
+                .push(2002, "two\nlines\t\\ \u{1B}[31m"),
+                .push(2001, ByteBuffer(bytes: [0xFF, 0x00]))
+            )
+        )
+        return server
     }
 
     @Test func onePushALine() async throws {
-        try await ScriptedPeer.run(greeting: self.greeting, { _ in .nothing }) { peer in
-            let outcome = try await Command.run(["listen", peer.address, "--count", "3"])
-            #expect(outcome.exitCode == 0)
-            #expect(outcome.text == "2001 plain, ü\n2002 two\\nlines\\t\\\\ \\u{1b}[31m\n2001 base64:/wA=\n")
-        }
+        let server = try await self.greetingServer()
+        let outcome = try await Command.run(["listen", "\(server.endpoint)", "--count", "3"])
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.text == "2001 plain, ü\n2002 two\\nlines\\t\\\\ \\u{1b}[31m\n2001 base64:/wA=\n")
     }
 
     @Test func oneType() async throws {
-        try await ScriptedPeer.run(greeting: self.greeting, { _ in .nothing }) { peer in
-            let outcome = try await Command.run(["listen", peer.address, "--type", "2002", "--count", "1", "--json"])
-            #expect(outcome.exitCode == 0)
-            let object = try #require(try outcome.objects().first)
-            #expect(object["type"] as? Int == 2002)
-            #expect(object["serial"] as? Int == 1)
-            #expect(object["status"] as? Int == 200)
-            #expect(object["server"] as? String == peer.address)
-            #expect(object["body"] as? String == "two\nlines\t\\ \u{1B}[31m")
-        }
+        let server = try await self.greetingServer()
+        let address = "\(server.endpoint)"
+        let outcome = try await Command.run(["listen", address, "--type", "2002", "--count", "1", "--json"])
+        #expect(outcome.exitCode == 0)
+        let object = try #require(try outcome.objects().first)
+        #expect(object["type"] as? Int == 2002)
+        #expect(object["serial"] as? Int == 1)
+        #expect(object["status"] as? Int == 200)
+        #expect(object["server"] as? String == address)
+        #expect(object["body"] as? String == "two\nlines\t\\ \u{1B}[31m")
     }
 
     @Test func linesAreFlushedAndSignalsEndItWell() async throws {
+        let server = try await self.greetingServer()
         for signal in [SIGINT, SIGTERM] {
-            try await ScriptedPeer.run(greeting: self.greeting, { _ in .nothing }) { peer in
-                let listen = try Command(["listen", peer.address])
-                #expect(try await listen.lines(3).first == "2001 plain, ü")
-                listen.signal(signal)
-                #expect(try await listen.outcome().exitCode == 0)
-            }
+            let listen = try Command(["listen", "\(server.endpoint)"])
+            #expect(try await listen.lines(3).first == "2001 plain, ü")
+            listen.signal(signal)
+            #expect(try await listen.outcome().exitCode == 0)
         }
     }
 
     @Test func keepsReconnecting() async throws {
-        let port = try await ScriptedPeer.freePort()
-        let listen = try Command(["listen", "127.0.0.1:\(port)", "--count", "2"])
+        let server = try await MockServer()
+        server.onConnect(.push(2001, "news").times(2))
+        try await server.refuseConnections()
+        let listen = try Command(["listen", "\(server.endpoint)", "--count", "2"])
         // It has failed once, and goes on.
         _ = try await value { listen.errors.contains("connectionRefused") ? true : nil }
-        let server = try Command(["serve", "--port", "\(port)", "--push", "2001:news", "--push-every", "0.05"])
-        let firstLine = try await listen.lines()
-        #expect(firstLine == ["2001 news"])
+        try await server.acceptConnections()
         #expect(try await listen.outcome().lines == ["2001 news", "2001 news"])
-        server.signal(SIGTERM)
-        #expect(try await server.outcome().exitCode == 0)
     }
 
     @Test func survivesARestartOfTheServer() async throws {

@@ -1,6 +1,7 @@
 import Foundation
 import HHSocket
 import HHSocketServer
+import HHSocketTesting
 import NIOCore
 import TestSupport
 import Testing
@@ -73,20 +74,22 @@ import Darwin
     }
 
     /// A server in whose hands a request is.
-    private func serverWithARequestInFlight(sleeping: String) async throws -> (String, Command, RawConnection) {
+    private func serverWithARequestInFlight(sleeping: String) async throws -> (Endpoint, Command, HostileClient) {
         let server = try Command(["serve", "--port", "0"])
-        let address = try #require(try await server.lines().first?.split(separator: " ").last.map(String.init))
-        let client = try await RawConnection(to: address)
-        try await client.begin(1001, 50, sleeping)
-        return (address, server, client)
+        let address = try #require(try await server.lines().first?.split(separator: " ").last)
+        let endpoint = try #require(Endpoint(address))
+        let client = try await HostileClient(to: endpoint)
+        // The server has taken the request when it has answered the heartbeat sent after it.
+        await client.perform(.glued(.request(1001, serial: 50, sleeping), .ping()))
+        #expect(try await client.response().type == FrameType.heartbeat)
+        return (endpoint, server, client)
     }
 
     @Test func signalLetsARequestInFlightFinish() async throws {
         let (_, server, client) = try await self.serverWithARequestInFlight(sleeping: "500")
         server.signal(SIGTERM)
-        let answer = try await client.bytes(23)
-        #expect(answer.prefix(16) == [0, 0, 3, 0xE9, 0, 0, 0, 50, 0, 0, 0, 200, 0, 0, 0, 3])
-        #expect(answer.dropFirst(16).prefix(3) == [0x35, 0x30, 0x30])
+        let answer = try await client.response()
+        #expect(answer == Frame(type: 1001, serial: 50, status: .ok, payload: ByteBuffer(string: "500")))
         let outcome = try await server.outcome()
         #expect(outcome.exitCode == 0)
         #expect(outcome.lines.count == 1)
@@ -106,31 +109,38 @@ import Darwin
     @Test func secondSignalEndsAtOnce() async throws {
         // Without it the end takes five seconds, each time. With it, it may only because the machine is slow.
         for _ in 0..<5 {
-            let (address, server, client) = try await self.serverWithARequestInFlight(sleeping: "60000")
+            let (endpoint, server, client) = try await self.serverWithARequestInFlight(sleeping: "60000")
             let start = ContinuousClock.now
             server.signal(SIGTERM)
             // The first one was taken: nothing is accepted any more.
-            _ = try await value { (try? await RawConnection(to: address)).map { _ in nil } ?? true }
+            _ = try await value { (try? await HostileClient(to: endpoint)).map { _ in nil } ?? true }
             server.signal(SIGINT)
             #expect(try await server.outcome().exitCode == 0)
-            #expect(try await client.bytes(1, within: .zero) == [])
+            await #expect(throws: NothingHappened.self) { try await client.response() }
             if ContinuousClock.now - start < .seconds(4.5) { return }
         }
         Issue.record("a second signal does not end it sooner")
     }
 
     @Test func pingsOnlyWhenAskedTo() async throws {
-        let ping: [UInt8] = [0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]
-        func frames(_ arguments: [String], within time: Duration) async throws -> Set<[UInt8]> {
+        let pong = Frame(type: FrameType.heartbeat, serial: FrameSerial.clientPing, status: .ok)
+        func withClient(_ arguments: [String], _ body: (HostileClient) async throws -> Void) async throws {
             try await withServe(arguments) { address, _ in
-                let client = try await RawConnection(to: address)
-                try await client.send(RawConnection.heartbeat)
-                let bytes = try await client.bytes(40, within: time)
-                return Set(stride(from: 0, to: bytes.count, by: 20).map { Array(bytes[$0...].prefix(20)) })
+                let client = try await HostileClient(to: try #require(Endpoint(address)))
+                await client.perform(.ping())
+                try await body(client)
             }
         }
-        #expect(try await frames([], within: .seconds(1)) == [RawConnection.heartbeatAnswer])
-        #expect(try await frames(["--ping", "0.5"], within: .seconds(120)).contains(ping))
+        try await withClient([]) { client in
+            let answer = try await client.response()
+            #expect(answer == pong)
+            await #expect(throws: NothingHappened.self) { try await client.response(within: .seconds(1)) }
+        }
+        try await withClient(["--ping", "0.5"]) { client in
+            let ping = Frame(type: FrameType.heartbeat, serial: 5, status: Status(rawValue: 0))
+            let frames = try await client.responses(2)
+            #expect(Set(frames) == [pong, ping])
+        }
     }
 
     @Test func takenPortIsAnErrorThatNamesIt() async throws {

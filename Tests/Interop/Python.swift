@@ -24,11 +24,15 @@ enum Python {
         try self.start("Examples/python/server.py", ["--port", "0"] + arguments)
     }
 
-    static func client(_ arguments: [String]) async throws -> Command.Outcome {
-        try await self.start("Examples/python/client.py", arguments).outcome()
+    static func client(_ arguments: [String]) throws -> Command {
+        try self.start("Examples/python/client.py", arguments)
     }
 
-    /// A server that does so and no more: send:HEX, expect:HEX, end.
+    static func runClient(_ arguments: [String]) async throws -> Command.Outcome {
+        try await self.client(arguments).outcome()
+    }
+
+    /// A server that does so and no more: send:HEX, expect:HEX, shut, end.
     static func scriptedServer(_ steps: [String]) throws -> Command {
         try self.start("Tests/Interop/peer.py", ["serve"] + steps)
     }

@@ -3,7 +3,8 @@
     peer.py serve STEP...             says `listening on HOST:PORT` and takes one connection
     peer.py connect HOST:PORT STEP...
 
-A STEP is send:HEX, expect:HEX, or end, which expects the other side to close. The exit code is 0 if all went so.
+A STEP is send:HEX, expect:HEX, shut, which says that nothing more is sent, or end, which expects the other side to
+close. The exit code is 0 if all went so.
 """
 
 import socket
@@ -38,6 +39,9 @@ def main():
         wanted = bytes.fromhex(text)
         if what == "send":
             connection.sendall(wanted)
+            continue
+        if what == "shut":
+            connection.shutdown(socket.SHUT_WR)
             continue
         received = receive(connection, len(wanted) if what == "expect" else 1)
         if received != wanted:

@@ -10,8 +10,8 @@ public struct SocketConfiguration: Sendable {
     public var backoff = Backoff()
     /// When to ping and when to take the server for dead; nil never pings. A server's pings are answered either way.
     public var heartbeat: HeartbeatPolicy? = HeartbeatPolicy()
-    /// How frames are laid out; the standard format by default. In a format in which clients do not ping, ``heartbeat`` has
-    /// no effect.
+    /// How frames are laid out; the standard format by default. In a format in which only servers ping, ``heartbeat`` says
+    /// how often they do; see ``HeartbeatPolicy/Mode-swift.enum/expectPings``. In one without heartbeats it has no effect.
     public var wireFormat = WireFormat.standard
     /// What the format's custom header fields hold, by name, in every frame that does not say otherwise. Fields that are
     /// not named here are zero. With a name that the format does not have, or a value of another width, no connection is

@@ -241,7 +241,10 @@ final class Link: ChannelInboundHandler {
         }
         switch self.heartbeat?.tick(now: now) {
         case .ping:
-            if let ping = self.format.clientPing { _ = self.send(ping) }
+            if var ping = self.format.clientPing {
+                if let payload = self.configuration.heartbeat?.payload { ping.payload = payload }
+                _ = self.send(ping)
+            }
             self.flush()
         case .peerIsDead(let silence):
             return self.end(self.lost("the server answered no heartbeat, silent for \(Duration(silence))"), context)
@@ -279,8 +282,14 @@ final class Link: ChannelInboundHandler {
     /// Called once the connection has won: from now on time counts.
     func start() {
         guard let context = self.context else { return }
-        if let policy = self.configuration.heartbeat, self.format.clientPing != nil {
-            self.heartbeat = HeartbeatMonitor(policy, now: .now())
+        // In a format without heartbeats nobody pings, and silence tells nothing.
+        if let policy = self.configuration.heartbeat, self.format.layout.heartbeat != nil {
+            self.heartbeat = HeartbeatMonitor(
+                policy,
+                interval: policy.interval.interval(for: HeartbeatHistory()),
+                canPing: self.format.clientPing != nil,
+                now: .now()
+            )
         }
         self.armTimer(context)
     }

@@ -47,7 +47,7 @@ package struct HeartbeatMonitor: Sendable {
     private let replyTimeout: TimeAmount
     private let misses: Int
     /// Whether we ping; else we wait for the peer's pings.
-    private let pings: Bool
+    package let pings: Bool
     private var interval: TimeAmount
     private var lastSent: NIODeadline
     private var lastReceived: NIODeadline

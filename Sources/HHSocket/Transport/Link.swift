@@ -265,7 +265,8 @@ final class Link: ChannelInboundHandler {
             }
             self.flush()
         case .peerIsDead(let silence):
-            self.end(self.lost("the server gave no sign of life for \(Duration(silence))"), context)
+            let verb = self.heartbeat?.pings == true ? "answered" : "sent"
+            self.end(self.lost("the server \(verb) no heartbeat, silent for \(Duration(silence))"), context)
             return false
         case nil:
             break

@@ -178,7 +178,9 @@ public final class SocketClient: Sendable {
     /// - Parameter name: What to call this network, such as the Wi-Fi's name; an adaptive heartbeat learns for each. Nil: as
     ///   before.
     public func networkDidChange(isReachable: Bool, name: String? = nil) {
-        self.core.socket.submit(.closure { [core] in core.socket.networkChanged(isReachable: isReachable, label: name) })
+        self.core.socket.submit(
+            .closure { [core] in core.socket.networkChanged(isReachable: isReachable, label: name) }
+        )
     }
 
     /// To be called when the app goes into the background; what follows, ``SocketConfiguration/backgroundPolicy`` says.

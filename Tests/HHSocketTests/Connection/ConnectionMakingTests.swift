@@ -45,9 +45,11 @@ import Testing
         _ = machine.connect(now: self.start)
         _ = machine.timerFired(now: self.start + .milliseconds(2_500))
         #expect(machine.connectFailed(self.id(2), refused(serverB), now: self.start).deeds == [])
-        #expect(machine.connectFailed(self.id(1), refused(serverA), now: self.start).deeds == [
-            "offline connectionRefused"
-        ])
+        #expect(
+            machine.connectFailed(self.id(1), refused(serverA), now: self.start).deeds == [
+                "offline connectionRefused"
+            ]
+        )
     }
 
     // MARK: The gate
@@ -132,9 +134,11 @@ import Testing
         var machine = self.ready()
         #expect(machine.switchServer(to: nil, now: self.start).deeds == ["open 2 b:2"])
         #expect(machine.state.description == "ready, a:1")
-        #expect(machine.connected(self.id(2), now: self.start).texts == [
-            "ready 2 b:2", "drain 1", "report switched from a:1 to b:2",
-        ])
+        #expect(
+            machine.connected(self.id(2), now: self.start).texts == [
+                "ready 2 b:2", "drain 1", "report switched from a:1 to b:2",
+            ]
+        )
         #expect(machine.connectionLost(self.id(1), lostError, now: self.start).texts == ["lost 1 connectionLost"])
         #expect(machine.state.description == "ready, b:2")
         let new = Endpoint(host: "new", port: 9)
@@ -154,9 +158,11 @@ import Testing
     @Test func lossDuringASwitchGoesOnWithWhatIsBeingMade() {
         var machine = self.ready()
         _ = machine.switchServer(to: nil, now: self.start)
-        #expect(machine.connectionLost(self.id(1), lostError, now: self.start).deeds == [
-            "lost 1 connectionLost", "being made",
-        ])
+        #expect(
+            machine.connectionLost(self.id(1), lostError, now: self.start).deeds == [
+                "lost 1 connectionLost", "being made",
+            ]
+        )
         #expect(machine.connected(self.id(2), now: self.start).deeds == ["ready 2 b:2"])
     }
 
@@ -165,9 +171,11 @@ import Testing
         _ = machine.switchServer(to: nil, now: self.start)
         _ = machine.connected(self.id(2), now: self.start)
         _ = machine.switchServer(to: nil, now: self.start)
-        #expect(machine.disconnect(now: self.start).deeds == [
-            "close 3", "lost 2 cancelled", "close 2", "offline cancelled", "lost 1 cancelled", "close 1",
-        ])
+        #expect(
+            machine.disconnect(now: self.start).deeds == [
+                "close 3", "lost 2 cancelled", "close 2", "offline cancelled", "lost 1 cancelled", "close 1",
+            ]
+        )
     }
 
     @Test func listThatLacksThePresentServerLeavesIt() {

@@ -42,20 +42,61 @@ public final class Socket: Sendable {
         self.core.submit(.closure { [core] in core.connect() })
     }
 
+    /// The same as ``connect()``, but gives up after so many rounds without a ready connection, each of which tries every
+    /// server once. With one server they are attempts. Once a connection is ready, ``Backoff/maximumRounds`` counts again.
+    ///
+    /// - Parameter attempts: 1 or more; less counts as 1.
+    public func connect(attempts: Int) {
+        self.core.submit(.closure { [core] in core.connect(attempts: attempts) })
+    }
+
     /// Closes the connection, after what was sent has left (within a second), and stays closed until ``connect()``.
     public func disconnect() {
         self.core.submit(.closure { [core] in core.disconnect() })
     }
 
-    /// Leaves the present server for the next best one.
+    /// Leaves the present server for the next best one, as soon as a connection to that is ready. If none can be reached
+    /// the connection stays where it is.
     public func switchServer() {
         self.core.submit(.closure { [core] in core.switchServer(to: nil) })
     }
 
-    /// Leaves the present server for `endpoint`, which is added to the list if it is new.
+    /// Leaves the present server for `endpoint`, which is added to the list if it is new, as soon as a connection to it is
+    /// ready. If it cannot be reached the connection stays where it is.
     public func switchServer(to endpoint: Endpoint) {
         self.core.submit(.closure { [core] in core.switchServer(to: endpoint) })
     }
+
+    /// Replaces the list of servers. What is known of those that stay is kept. If the present one is not among them it is
+    /// left, as by ``switchServer()``.
+    public func setServers(_ servers: [Endpoint]) {
+        self.core.submit(.closure { [core] in core.replaceServers(with: servers) })
+    }
+
+    /// To be called when the network has gone, has come back, or has changed its path.
+    ///
+    /// Without a network nothing is attempted. When there is one again, or another, what waited connects at once, and a
+    /// connection that looks alive is probed.
+    ///
+    /// - Parameter name: What to call this network, such as the Wi-Fi's name; an adaptive heartbeat learns for each. Nil: as
+    ///   before.
+    public func networkDidChange(isReachable: Bool, name: String? = nil) {
+        self.core.submit(.closure { [core] in core.networkChanged(isReachable: isReachable, label: name) })
+    }
+
+    /// To be called when the app goes into the background; what follows, ``SocketConfiguration/backgroundPolicy`` says.
+    public func applicationDidEnterBackground() {
+        self.core.submit(.closure { [core] in core.didEnterBackground() })
+    }
+
+    /// To be called when the app returns to the foreground: a connection that looks alive is probed, a dead one is made anew
+    /// without waiting.
+    public func applicationWillEnterForeground() {
+        self.core.submit(.closure { [core] in core.willEnterForeground() })
+    }
+
+    /// What happened to the connection lately, and why.
+    public var history: ConnectionHistory { self.core.history }
 
     /// Sends a frame, and returns once it is on its way or queued behind a peer that does not read.
     ///
@@ -109,11 +150,11 @@ private final class DelegateBridge: FrameConsumer, Sendable {
         self.core.callBack(.closure { body(delegate, socket) })
     }
 
-    func received(_ frame: Frame) {
+    func received(_ frame: Frame, on id: ConnectionID) {
         self.tell { $0.socket($1, didReceive: frame) }
     }
 
-    func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch) {
+    func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on id: ConnectionID) {
         self.tell { $0.socket($1, didReceiveCorrupt: frame) }
     }
 
@@ -125,7 +166,7 @@ private final class DelegateBridge: FrameConsumer, Sendable {
         case .disconnected(let error): self.tell { $0.socket($1, didDisconnectWith: error) }
         case .gaveUp(let error): self.tell { $0.socket($1, didGiveUpWith: error) }
         case .closed: self.tell { $0.socketDidClose($1) }
-        case .connecting, .waiting: break
+        default: break
         }
     }
 
@@ -133,8 +174,10 @@ private final class DelegateBridge: FrameConsumer, Sendable {
         self.streams.finish()
     }
 
-    func connectionIsReady(_ endpoint: Endpoint) {}
-    func connectionWasLost(_ error: SocketError) {}
+    // Whoever speaks in frames knows alone what is in flight: what was sent has left, and that is all that is waited for.
+    func connectionDrains(_ id: ConnectionID) { self.core.finishDraining(id) }
+    func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint) {}
+    func connectionWasLost(_ id: ConnectionID, _ error: SocketError) {}
     func connectionIsOffline(_ error: SocketError) {}
     func connectionIsBeingMade() {}
     func frameWillLeave(type: UInt32, serial: UInt32) -> Bool { true }

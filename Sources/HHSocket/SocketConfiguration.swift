@@ -4,12 +4,28 @@ import NIOCore
 public struct SocketConfiguration: Sendable {
     /// The servers to choose from; equals are tried in this order.
     public var servers: [Endpoint]
+    /// Finds the servers at run time; nil by default: ``servers`` are all. Where it is set, those are used until it has
+    /// answered once, and may be none.
+    public var resolver: ServerResolver?
+    /// When a server is passed over because of how it behaved.
+    public var serverPolicy = ServerPolicy()
+    /// Attempts at several servers at once; nil by default: one after the other.
+    public var racing: RacingPolicy?
+    /// What must happen on each new connection before anything else leaves; nil by default: nothing.
+    public var gate: HandshakeGate?
     /// How long one attempt may take, name resolution included. 10 s by default.
     public var connectTimeout: Duration = .seconds(10)
     /// The waits between rounds of attempts.
     public var backoff = Backoff()
+    /// How long a connection that was left by choice may take to finish what is in flight. 30 s by default.
+    public var drainTimeout: Duration = .seconds(30)
+    /// What becomes of the connection when the app goes into the background.
+    public var backgroundPolicy = BackgroundPolicy.finishTasks
     /// When to ping and when to take the server for dead; nil never pings. A server's pings are answered either way.
     public var heartbeat: HeartbeatPolicy? = HeartbeatPolicy()
+    /// Where an adaptive heartbeat remembers what it has learned about each network; for as long as the process runs by
+    /// default.
+    public var heartbeatStorage: (any HeartbeatStorage)? = InMemoryHeartbeatStorage()
     /// How frames are laid out; the standard format by default. In a format in which clients do not ping, ``heartbeat`` has
     /// no effect.
     public var wireFormat = WireFormat.standard

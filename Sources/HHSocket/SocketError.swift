@@ -18,6 +18,7 @@ public struct SocketError: Error, Sendable {
             case overloaded, draining, emptyProtobuf
             case notConnected, timeout, networkUnreachable, cancelled, connectionLost
             case connectionRefused, connectTimeout, hostNotFound, connectFailed
+            case handshakeRefused, handshakeTimeout, noServerReachable
             case checksumMismatch, frameTooLarge, protocolViolation
             case tooManyInFlight, queueFull
             case invalidArgument
@@ -107,6 +108,12 @@ public struct SocketError: Error, Sendable {
         public static let hostNotFound = Self(named: .hostNotFound)
         /// Connecting failed in another way; see ``SocketError/underlying``.
         public static let connectFailed = Self(named: .connectFailed)
+        /// The ``HandshakeGate`` refused the connection; see ``SocketError/underlying``.
+        public static let handshakeRefused = Self(named: .handshakeRefused)
+        /// The ``HandshakeGate`` did not return in time.
+        public static let handshakeTimeout = Self(named: .handshakeTimeout)
+        /// Every server was tried for as many rounds as allowed; ``SocketError/underlying`` is ``UnreachableServers``.
+        public static let noServerReachable = Self(named: .noServerReachable)
         /// The answer came with a wrong checksum.
         public static let checksumMismatch = Self(named: .checksumMismatch)
         /// A frame is larger than `maximumPayloadLength`.

@@ -27,7 +27,8 @@ extension SocketServer {
         /// than this still goes to a client for which nothing waits.
         public var maximumPendingWriteBytes: Int
         /// When to ping clients and when to take them for dead. Nil, the default: never. It must be nil in a format in which
-        /// servers do not ping.
+        /// servers do not ping. The strategy is asked once for each connection, with an empty history: an adaptive one stays
+        /// at its minimum.
         public var heartbeat: HeartbeatPolicy?
         /// The event loops to run on, NIO's POSIX ones. Nil, the default: the server makes its own, one for each core,
         /// and ends them when it is shut down.

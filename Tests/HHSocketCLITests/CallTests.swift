@@ -53,6 +53,40 @@ import Testing
         }
     }
 
+    @Test func verboseTellsWhatTheConnectionDidAndWhy() async throws {
+        let server = try await MockServer(.echo)
+        let dead = try await MockServer.closedEndpoint()
+        let outcome = try await Command.run(
+            ["call", "\(dead),\(server.endpoint)", "--type", "1000", "--body", "x", "--verbose"]
+        )
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.text == "x")
+        #expect(outcome.errors.contains("connect failed \(dead): connectionRefused: "), "\(outcome.errors)")
+        #expect(outcome.errors.contains("connected \(server.endpoint) at attempt 2"), "\(outcome.errors)")
+    }
+
+    @Test func heartbeatIsAsOftenAsAskedFor() async throws {
+        let server = try await MockServer(.echo)
+        server.on(1001, .drop)
+        let outcome = try await Command.run(
+            ["call", "\(server.endpoint)", "--type", "1001", "--timeout", "2", "--heartbeat", "0.05"]
+        )
+        #expect(outcome.exitCode == 1)
+        #expect(server.received.filter { $0.type == FrameType.heartbeat }.count >= 2)
+    }
+
+    @Test func heartbeatThatIsNotAnsweredEndsTheConnection() async throws {
+        let server = try await MockServer(.goSilent)
+        let outcome = try await Command.run(
+            [
+                "call", "\(server.endpoint)", "--type", "1001", "--timeout", "60", "--heartbeat", "0.2",
+                "--heartbeat-timeout", "0.1", "--heartbeat-misses", "0",
+            ]
+        )
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.errors.contains("answered no heartbeat"), "\(outcome.errors)")
+    }
+
     @Test func inFlightCallsRunAtOnce() async throws {
         // Answers nothing until all of them have come.
         let server = try await MockServer(.echo.held(until: 20))
@@ -232,6 +266,8 @@ import Testing
         ["call", "127.0.0.1", "--type", "100"], ["call", "127.0.0.1:0", "--type", "100"], ["call", "127.0.0.1:1"],
         ["call", "127.0.0.1:1,", "--type", "100"], ["call", "127.0.0.1:1", "--type", "15"],
         ["call", "127.0.0.1:1", "--type", "536870912"], ["call", "127.0.0.1:1", "--type", "100", "--repeat", "0"],
+        ["call", "127.0.0.1:1", "--type", "100", "--heartbeat", "0"],
+        ["call", "127.0.0.1:1", "--type", "100", "--heartbeat-misses", "-1"],
         ["call", "127.0.0.1:1", "--type", "100", "--in-flight", "0"],
         ["call", "127.0.0.1:1", "--type", "100", "--timeout", "0"],
         ["call", "127.0.0.1:1", "--type", "100", "--timeout", "nan"],

@@ -1,3 +1,4 @@
+import HHSocket
 import NIOCore
 import TestSupport
 import Testing
@@ -23,7 +24,7 @@ import Testing
             maximumTombstones: maximumTombstones
         )
         table.linkIsConnecting()
-        table.linkIsReady()
+        table.linkIsReady(ConnectionID(number: 1))
         return table
     }
 
@@ -97,7 +98,7 @@ import Testing
         #expect(table.submit(4, deadline: self.at(8)).refusal == .queueFull)
         #expect(table.nextWaiting() == nil)
         #expect(table.remove(keys[1])?.phase == .waiting)
-        table.linkIsReady()
+        table.linkIsReady(ConnectionID(number: 1))
         #expect(table.nextWaiting()?.removedOrSent.call == 1)
         #expect(table.nextWaiting()?.removedOrSent.call == 3)
         #expect(table.nextWaiting() == nil)
@@ -109,13 +110,13 @@ import Testing
         var table = self.readyTable()
         _ = table.submit(0, deadline: self.at(8))
         if let key = table.submit(1, deadline: self.at(8)).key { table.queued(key) }
-        let lost = table.linkWasLost()
+        let lost = table.linkWasLost(ConnectionID(number: 1))
         #expect(Set(lost.map(\.call)) == [0, 1])
         #expect(lost.first { $0.call == 0 }?.phase == .sent)
         #expect(lost.first { $0.call == 1 }?.phase == .queued)
         #expect(table.count == 0)
         table.linkIsConnecting()
-        table.linkIsReady()
+        table.linkIsReady(ConnectionID(number: 1))
         #expect(table.submit(2, deadline: self.at(8)).serial == 52)
     }
 
@@ -201,14 +202,14 @@ import Testing
             case 11:
                 _ = table.willLeave(serial: sentSerials.randomElement(using: &generator) ?? 60)
             case 12:  // disconnect
-                for lost in table.linkWasLost() { complete(lost.call) }
+                for lost in table.linkWasLost(ConnectionID(number: 1)) { complete(lost.call) }
                 if Bool.random(using: &generator) {
                     for waiting in table.linkIsOffline() { complete(waiting.call) }
                 }
             default:
                 table.linkIsConnecting()
                 if Int.random(in: 0..<3, using: &generator) > 0 {
-                    table.linkIsReady()
+                    table.linkIsReady(ConnectionID(number: 1))
                     while let (next, _) = table.nextWaiting() {
                         if let serial = next.serial { sentSerials.append(serial) } else { complete(next.call) }
                     }

@@ -422,16 +422,29 @@ import Testing
         #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == other.endpoint)
     }
 
-    @Test func switchServerMovesToTheOther() async throws {
-        let servers = [
-            try await MockServer(.echo),
-            try await MockServer(.echo),
-        ]
+    @Test func switchServerMovesToTheOtherAndTheOldOneStillAnswers() async throws {
+        let clock = VirtualClock()
+        let servers = [try await MockServer(.echo, clock: clock), try await MockServer(.echo)]
+        servers[0].on(102, .echo.delayed(by: .seconds(1)))
         let client = SocketClient.connecting(to: servers[0].endpoint, servers[1].endpoint)
+        let events = client.events
         #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == servers[0].endpoint)
+        let slow = client.dataTask(with: SocketRequest(type: 102))
+        slow.resume()
+        try await clock.waitForSleepers()
         client.switchServer()
-        #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == servers[1].endpoint)
+        _ = try await first(of: events, "the switch") { if case .switched = $0 { true } else { false } }
+        #expect(try await client.data(for: SocketRequest(type: 103)).endpoint == servers[1].endpoint)
+        #expect(slow.state == .running)
+        clock.advance(by: .seconds(1))
+        try await eventually("the old server's answer") { slow.state == .completed }
+        #expect(slow.response?.endpoint == servers[0].endpoint)
+        try await servers[0].ended(connection: 0)
+        #expect(client.history.description.contains("left \(servers[0].endpoint)"), "\(client.history)")
         client.switchServer(to: servers[0].endpoint)
+        _ = try await first(of: events, "the way back") {
+            if case .switched(_, to: servers[0].endpoint) = $0 { true } else { false }
+        }
         #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == servers[0].endpoint)
     }
 

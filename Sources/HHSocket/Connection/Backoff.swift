@@ -1,7 +1,13 @@
-/// How long to wait between rounds of connection attempts.
+/// How long to wait between rounds of connection attempts. A round tries each server once.
 ///
-/// Full jitter: each wait is drawn evenly from zero to the bound, the first one too, so that the clients of a server
-/// that dies do not come back as one herd.
+/// By default a wait is drawn evenly from zero to a bound that doubles, the first one too, so that the clients of a server
+/// that dies do not come back as one herd. Other habits are values of the same type:
+///
+/// ```swift
+/// Backoff(base: .seconds(2), cap: .seconds(1024), jitter: 0, maximumRounds: 10)  // 2, 4, 8 … 1024 s, ten attempts
+/// Backoff(base: .seconds(2), cap: .seconds(64), jitter: 0, maximumRounds: 5)     // 2, 4 … 32 s, never over 64, five
+/// Backoff.immediate                                                              // at once
+/// ```
 public struct Backoff: Hashable, Sendable {
     /// The bound of the first wait.
     public var base: Duration
@@ -9,33 +15,47 @@ public struct Backoff: Hashable, Sendable {
     public var factor: Double
     /// The bound never exceeds this.
     public var cap: Duration
+    /// The share of each wait that is left to chance, 0 to 1: a wait is drawn evenly from `bound * (1 - jitter)` to
+    /// `bound`. With 0 the clients of a server that dies come back together.
+    public var jitter: Double
     /// The bound starts over once a connection has been ready for this long, so that a server which accepts and closes
     /// does not get a tight loop.
     public var resetAfter: Duration
-    /// After this many rounds in a row without a stable connection attempts stop; nil for never.
+    /// After this many rounds in a row without a ready connection attempts stop; nil for never. 1 at least.
     public var maximumRounds: Int?
 
     /// - Parameters:
     ///   - base: 1 s by default.
     ///   - factor: 2 by default.
     ///   - cap: 60 s by default.
+    ///   - jitter: 1 by default: the whole wait is left to chance ("full jitter").
     ///   - resetAfter: 10 s by default.
     ///   - maximumRounds: nil by default.
     public init(
         base: Duration = .seconds(1),
         factor: Double = 2,
         cap: Duration = .seconds(60),
+        jitter: Double = 1,
         resetAfter: Duration = .seconds(10),
         maximumRounds: Int? = nil
     ) {
         self.base = base
         self.factor = factor
         self.cap = cap
+        self.jitter = jitter
         self.resetAfter = resetAfter
         self.maximumRounds = maximumRounds
     }
 
-    /// The longest that the wait after `failures` earlier rounds may take.
+    /// Reconnects at once; while that fails, every 100 ms (``minimumRepeatedWait``). For a server on the same machine: a
+    /// server with many such clients is met by all of them in the moment in which it returns.
+    public static let immediate = Backoff(base: .zero, cap: .zero)
+
+    /// Only the first wait after a stable connection may be shorter than this, whatever the policy says: a server that
+    /// refuses, or accepts and closes, never gets a tight loop. 100 ms, as brpc's shortest isolation.
+    public static let minimumRepeatedWait = Duration.milliseconds(100)
+
+    /// The longest that the wait after `failures` earlier ones may take.
     func bound(afterFailures failures: Int) -> Duration {
         var bound = self.base.inSeconds
         let cap = self.cap.inSeconds
@@ -44,11 +64,18 @@ public struct Backoff: Hashable, Sendable {
             bound *= self.factor
             remaining -= 1
         }
-        return .seconds(max(0, min(bound, cap)))
+        return max(self.minimum(afterFailures: failures), .seconds(max(0, min(bound, cap))))
     }
 
-    /// A wait after `failures` earlier rounds.
+    private func minimum(afterFailures failures: Int) -> Duration {
+        failures == 0 ? .zero : Self.minimumRepeatedWait
+    }
+
+    /// A wait after `failures` earlier ones.
     func delay(afterFailures failures: Int, using generator: inout some RandomNumberGenerator) -> Duration {
-        .seconds(Double.random(in: 0...self.bound(afterFailures: failures).inSeconds, using: &generator))
+        let bound = self.bound(afterFailures: failures)
+        let jitter = self.jitter.isFinite ? min(max(self.jitter, 0), 1) : 1
+        let share = Double.random(in: (1 - jitter)...1, using: &generator)
+        return max(self.minimum(afterFailures: failures), .seconds(bound.inSeconds * share))
     }
 }

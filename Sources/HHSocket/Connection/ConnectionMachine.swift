@@ -1,129 +1,249 @@
 import NIOCore
 
-/// Names one attempt and the connection that came of it. News of any but the present one is stale.
-struct AttemptID: Hashable, Sendable {
-    var number: UInt64
-}
-
 /// Decides when to connect, where, and when to stop. It is told what happened and the time, and answers with what to do;
 /// it has no clock, no randomness of its own and no I/O, so every race is tested in virtual time.
 ///
-/// Offline by the user (`closed`) and offline by loss (`waiting`) are different: only loss reconnects.
+/// Offline by the user (`closed`) and offline by loss (`waiting`) are different: only loss reconnects. News of any
+/// connection but the present ones is stale and does nothing.
+///
+/// The user's wishes are in this file; `+Making` makes connections, `+News` takes what is heard of them.
 struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
+    struct Settings: Sendable {
+        var backoff = Backoff()
+        var racing: RacingPolicy?
+        /// How long the handshake gate may take; nil where there is none.
+        var gateTimeout: Duration?
+        /// How long the resolver may take; nil where there is none.
+        var resolverTimeout: Duration?
+        var background = BackgroundPolicy.finishTasks
+    }
+
     enum Action: Sendable {
+        /// Ask the resolver; report ``resolved(_:_:now:)``.
+        case resolve(ConnectionID)
         /// Open a connection; report ``connected(_:now:)`` or ``connectFailed(_:_:now:)``.
-        case open(AttemptID, Endpoint)
-        /// Close the connection or abandon the attempt. What is queued may leave first. No report is owed.
-        case close(AttemptID)
-        /// Call ``timerFired(now:)`` at this time, instead of any other.
-        case setTimer(NIODeadline)
-        case cancelTimer
+        case open(ConnectionID, Endpoint)
+        /// Run the handshake gate; report ``handshakeSucceeded(_:now:)`` or ``handshakeFailed(_:_:_:now:)``.
+        case shakeHands(ConnectionID, Endpoint, attempt: Int)
+        /// Close the connection, or abandon the attempt or the handshake. What is queued may leave first. No report is owed.
+        case close(ConnectionID)
+        /// Calls may leave, by this connection.
+        case ready(ConnectionID, Endpoint)
+        /// The connection has a successor: let it finish what is in flight, close it, and report ``drained(_:)``.
+        case drain(ConnectionID)
+        /// The connection that was ready, or draining, is no more.
+        case lost(ConnectionID, SocketError)
+        /// Nothing is ready, and a connection is being made.
+        case beingMade
+        /// Nothing is ready and nothing is being made.
+        case offline(SocketError)
+        /// Find out at once whether the connection still lives; report ``connectionLost(_:_:now:)`` if it does not.
+        case probe(ConnectionID)
+        case pauseHeartbeat(ConnectionID)
+        case resumeHeartbeat(ConnectionID)
+        /// Whether the app is in the foreground: what the heartbeat's strategy wants to know.
+        case applicationIsActive(Bool)
         /// Tell the user.
         case report(SocketEvent)
-        /// Calls may leave.
-        case ready(Endpoint)
-        /// The connection that was ready is no more.
-        case lost(SocketError)
-        /// Nothing is ready and no attempt is in progress.
-        case offline(SocketError)
     }
 
-    private struct Round {
-        var servers: ArraySlice<Endpoint>
-        var current: Endpoint
-        var attempt: AttemptID
+    struct Attempt: Sendable {
+        var id: ConnectionID
+        var endpoint: Endpoint
     }
 
-    private enum Phase {
+    /// A connection that is being made: the first, the next, or a successor.
+    struct Making: Sendable {
+        enum Stage: Sendable {
+            case resolving(ConnectionID, until: NIODeadline)
+            /// Attempts are in progress, or about to begin.
+            case connecting
+            case handshaking(Attempt, until: NIODeadline)
+        }
+
+        var stage = Stage.connecting
+        /// The server the user asked for.
+        var target: Endpoint?
+        /// The server the user wants to leave.
+        var avoided: Endpoint?
+        /// Servers of this round that were not tried yet.
+        var candidates: ArraySlice<Endpoint> = []
+        /// Servers of this round that were.
+        var tried: Set<Endpoint> = []
+        /// In progress, oldest first.
+        var attempts: [Attempt] = []
+        /// When one more attempt joins the race.
+        var nextStart: NIODeadline?
+    }
+
+    struct Connection: Sendable {
+        var id: ConnectionID
+        var endpoint: Endpoint
+        var since: NIODeadline
+        /// The path below changed, or the app slept, since it was proved alive: if it is dead there is no reason to wait.
+        var isSuspect = false
+    }
+
+    enum Phase: Sendable {
         case idle
-        case connecting(Round)
-        case ready(AttemptID, Endpoint, since: NIODeadline)
+        case making
+        case ready(Connection)
         case waiting(until: NIODeadline, reason: SocketError, pulledForward: Bool)
+        /// Without a network, or in the background: until there is news.
+        case held(SocketError)
         case closed
     }
 
-    private let backoff: Backoff
-    private var generator: Generator
-    private var servers: ServerList
-    private var phase = Phase.idle
-    private var nextAttempt: UInt64 = 1
-    /// Rounds and losses in a row without a stable connection: the back-off's exponent.
-    private var failures = 0
+    let settings: Settings
+    var generator: Generator
+    var servers: ServerList
+    var phase = Phase.idle
+    /// Set in phase `making`, and in phase `ready` while a successor is being made.
+    var making: Making?
+    /// Connections that have a successor and still finish what is in flight.
+    var draining: Set<ConnectionID> = []
+    var nextID: UInt64 = 1
+    var isReachable = true
+    var isInBackground = false
+    /// Waits in a row without a stable connection: the back-off's exponent.
+    var failures = 0
     /// Whole rounds since the last ready connection: what the limit counts.
-    private var failedRounds = 0
+    var failedRounds = 0
+    /// How many may fail, where ``connect(attempts:now:)`` said so.
+    var allowedRounds: Int?
     /// Attempts since the last ready connection.
-    private var attempts = 0
-    private(set) var lastError: SocketError?
+    var attempts = 0
+    /// Why each server could not be reached since the last ready connection.
+    var lastErrors: [Endpoint: SocketError] = [:]
+    var lastError: SocketError?
 
-    init(servers: [Endpoint], backoff: Backoff, generator: Generator) {
-        self.servers = ServerList(servers)
-        self.backoff = backoff
+    init(
+        servers: [Endpoint],
+        policy: ServerPolicy = ServerPolicy(),
+        settings: Settings = Settings(),
+        generator: Generator
+    ) {
+        self.servers = ServerList(servers, policy: policy)
+        self.settings = settings
         self.generator = generator
     }
 
     var state: SocketState {
         switch self.phase {
         case .idle: .idle
-        case .connecting(let round): .connecting(round.current, attempt: self.attempts)
-        case .ready(_, let endpoint, _): .ready(endpoint)
+        case .making: self.makingState
+        case .ready(let connection): .ready(connection.endpoint)
         case .waiting(let until, let reason, _): .waiting(until: until, reason: reason)
+        case .held(let reason): .waiting(until: .distantFuture, reason: reason)
         case .closed: .closed
+        }
+    }
+
+    private var makingState: SocketState {
+        guard let making = self.making else { return .idle }
+        switch making.stage {
+        case .resolving: return .resolving
+        case .handshaking(let attempt, _): return .handshaking(attempt.endpoint)
+        case .connecting:
+            guard let latest = making.attempts.last else { return .resolving }
+            return .connecting(latest.endpoint, attempt: self.attempts)
+        }
+    }
+
+    /// When to call ``timerFired(now:)`` if nothing happens before; ask again after each event.
+    var nextDeadline: NIODeadline? {
+        if case .waiting(let until, _, _) = self.phase { return until }
+        switch self.making?.stage {
+        case nil: return nil
+        case .resolving(_, let until), .handshaking(_, let until): return until
+        case .connecting: return self.making?.nextStart
         }
     }
 
     // MARK: The user
 
-    mutating func connect(now: NIODeadline) -> [Action] {
+    /// - Parameter attempts: After so many rounds without a ready connection attempts stop; nil: what the back-off says.
+    mutating func connect(attempts: Int? = nil, now: NIODeadline) -> [Action] {
+        self.allowedRounds = attempts.map { max(1, $0) }
         switch self.phase {
-        case .connecting, .ready:
+        case .making, .ready, .held:
             return []
         case .idle, .closed:
             self.failures = 0
             self.failedRounds = 0
-            return self.startRound()
+            self.lastErrors = [:]
+            if let reason = self.reasonToHold { return self.hold(reason) }
+            return self.startMaking(now: now)
         case .waiting:
-            return [.cancelTimer] + self.startRound()
+            self.failedRounds = 0
+            return self.startMaking(now: now)
         }
     }
 
     mutating func disconnect(now: NIODeadline) -> [Action] {
-        defer { self.phase = .closed }
+        var actions: [Action] = []
         switch self.phase {
         case .closed:
-            return []
-        case .idle:
-            return [.report(.closed)]
-        case .connecting(let round):
-            return [.close(round.attempt), .offline(Self.closedByUser(round.current)), .report(.closed)]
-        case .ready(let attempt, let endpoint, _):
-            let error = Self.closedByUser(endpoint)
-            return [.lost(error), .close(attempt), .offline(error), .report(.closed)]
-        case .waiting:
-            return [.cancelTimer, .report(.closed)]
+            return self.closeDraining()
+        case .idle, .waiting, .held:
+            break
+        case .making:
+            let error = Self.closedByUser(self.endpointBeingTried)
+            actions = self.abandonMaking() + [.offline(error)]
+        case .ready(let connection):
+            let error = Self.closedByUser(connection.endpoint)
+            self.judge(connection, now: now)
+            actions = self.abandonMaking()
+            actions += [.lost(connection.id, error), .close(connection.id), .offline(error)]
         }
+        self.phase = .closed
+        return actions + self.closeDraining() + [.report(.closed)]
     }
 
-    /// Leaves the present server for `endpoint`, or for the next best one.
+    private mutating func closeDraining() -> [Action] {
+        let ids = self.draining.sorted { $0.number < $1.number }
+        self.draining = []
+        return ids.flatMap { id -> [Action] in [.lost(id, Self.closedByUser(nil)), .close(id)] }
+    }
+
+    /// Leaves the present server for `endpoint`, or for the next best one, once that one is ready.
     mutating func switchServer(to endpoint: Endpoint?, now: NIODeadline) -> [Action] {
         if let endpoint { self.servers.prefer(endpoint) }
         switch self.phase {
-        case .idle, .closed:
+        case .idle, .closed, .held:
             return []
         case .waiting:
-            return [.cancelTimer] + self.startRound()
-        case .connecting(let round):
-            if endpoint == round.current { return [] }
-            if endpoint == nil { self.servers.passOver(round.current) }
-            return [.close(round.attempt)] + self.startRound()
-        case .ready(let attempt, let current, _):
-            if endpoint == current { return [] }
-            if endpoint == nil { self.servers.passOver(current) }
-            let error = SocketError(
-                .connectionLost,
-                message: "the connection to \(current) was left for another server by request",
-                endpoint: current
-            )
-            return [.lost(error), .close(attempt), .report(.disconnected(error))] + self.startRound()
+            return self.startMaking(target: endpoint, now: now)
+        case .making:
+            let tried = self.endpointBeingTried
+            if let endpoint, endpoint == tried { return [] }
+            if endpoint == nil, let tried { self.servers.passOver(tried) }
+            return self.startMaking(target: endpoint, avoiding: endpoint == nil ? tried : nil, now: now)
+        case .ready(let connection):
+            guard endpoint != connection.endpoint else { return self.abandonMaking() }
+            guard self.reasonToHold == nil else { return [] }
+            if endpoint == nil { self.servers.passOver(connection.endpoint) }
+            return self.startMaking(target: endpoint, avoiding: connection.endpoint, now: now)
+        }
+    }
+
+    /// A new list. What is known of servers that stay is kept; a connection to one that does not is left for another.
+    mutating func replaceServers(with endpoints: [Endpoint], now: NIODeadline) -> [Action] {
+        self.servers.replace(with: endpoints)
+        self.lastErrors = self.lastErrors.filter { self.servers.contains($0.key) }
+        switch self.phase {
+        case .idle, .closed, .held:
+            return []
+        case .waiting:
+            return self.pullForward(now: now)
+        case .making:
+            return self.adjustMaking(now: now)
+        case .ready(let connection):
+            if self.making != nil { return self.adjustMaking(now: now) }
+            guard !self.servers.isEmpty, !self.servers.contains(connection.endpoint), self.reasonToHold == nil else {
+                return []
+            }
+            return self.startMaking(avoiding: connection.endpoint, now: now)
         }
     }
 
@@ -134,84 +254,14 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         let wait = Double.random(in: 0...1, using: &self.generator)
         let sooner = min(until, now + .nanoseconds(Int64(wait * 1e9)))
         self.phase = .waiting(until: sooner, reason: reason, pulledForward: true)
-        return [.setTimer(sooner)]
+        return []
     }
 
-    // MARK: The network
-
-    mutating func connected(_ attempt: AttemptID, now: NIODeadline) -> [Action] {
-        guard case .connecting(let round) = self.phase, round.attempt == attempt else { return [.close(attempt)] }
-        self.phase = .ready(attempt, round.current, since: now)
-        self.attempts = 0
-        self.failedRounds = 0
-        return [.ready(round.current), .report(.connected(round.current))]
-    }
-
-    mutating func connectFailed(_ attempt: AttemptID, _ error: SocketError, now: NIODeadline) -> [Action] {
-        guard case .connecting(let round) = self.phase, round.attempt == attempt else { return [] }
-        self.lastError = error
-        self.servers.failed(round.current)
-        let report = Action.report(.connectFailed(error))
-        if !round.servers.isEmpty { return [report] + self.attempt(round.servers) }
-        self.failedRounds += 1
-        if let limit = self.backoff.maximumRounds, self.failedRounds >= limit {
-            self.phase = .closed
-            return [report, .offline(error), .report(.gaveUp(error))]
-        }
-        return [report] + self.wait(for: error, now: now)
-    }
-
-    /// A ready connection ended without our doing.
-    mutating func connectionLost(_ attempt: AttemptID, _ error: SocketError, now: NIODeadline) -> [Action] {
-        guard case .ready(attempt, let endpoint, let since) = self.phase else { return [] }
-        self.lastError = error
-        if Duration(now - since) >= self.backoff.resetAfter {
-            self.failures = 0
-            self.servers.proved(endpoint)
-        }
-        self.servers.failed(endpoint)
-        return [.lost(error), .report(.disconnected(error))] + self.wait(for: error, now: now)
-    }
-
-    mutating func timerFired(now: NIODeadline) -> [Action] {
-        guard case .waiting(let until, _, _) = self.phase else { return [] }
-        return now < until ? [.setTimer(until)] : self.startRound()
-    }
-
-    // MARK: Pieces
-
-    private mutating func startRound() -> [Action] {
-        let servers = self.servers.round()
-        guard !servers.isEmpty else {
-            let error = SocketError(
-                .invalidArgument,
-                message: "there is no server to connect to; put at least one into the configuration's list"
-            )
-            self.lastError = error
-            self.phase = .closed
-            return [.offline(error), .report(.gaveUp(error))]
-        }
-        return self.attempt(servers[...])
-    }
-
-    private mutating func attempt(_ servers: ArraySlice<Endpoint>) -> [Action] {
-        guard let endpoint = servers.first else { return [] }
-        let attempt = AttemptID(number: self.nextAttempt)
-        self.nextAttempt += 1
-        self.attempts += 1
-        self.phase = .connecting(Round(servers: servers.dropFirst(), current: endpoint, attempt: attempt))
-        return [.report(.connecting(endpoint, attempt: self.attempts)), .open(attempt, endpoint)]
-    }
-
-    private mutating func wait(for error: SocketError, now: NIODeadline) -> [Action] {
-        let delay = self.backoff.delay(afterFailures: self.failures, using: &self.generator)
-        self.failures += 1
-        let until = now.advanced(clamping: TimeAmount(delay))
-        self.phase = .waiting(until: until, reason: error, pulledForward: false)
-        return [.offline(error), .setTimer(until), .report(.waiting(delay: delay, reason: error))]
-    }
-
-    private static func closedByUser(_ endpoint: Endpoint) -> SocketError {
-        SocketError(.cancelled, message: "the connection to \(endpoint) was closed by disconnect()", endpoint: endpoint)
+    static func closedByUser(_ endpoint: Endpoint?) -> SocketError {
+        SocketError(
+            .cancelled,
+            message: "the connection\(endpoint.map { " to \($0)" } ?? "") was closed by disconnect()",
+            endpoint: endpoint
+        )
     }
 }

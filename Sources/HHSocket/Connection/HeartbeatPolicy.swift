@@ -1,20 +1,90 @@
+import NIOCore
+
 /// When a side pings, and when it takes the other for dead.
-public struct HeartbeatPolicy: Hashable, Sendable {
-    /// A ping is due once this long has passed since the last byte sent or since the last byte received, whichever
-    /// comes first.
-    public var interval: Duration
+///
+/// ```swift
+/// // A ping every 10 s, noticing a dead link after 10 + 2 × 8 s.
+/// configuration.heartbeat = HeartbeatPolicy(interval: .seconds(10))
+/// // A text every 60 s, for a server that wants to read one.
+/// configuration.heartbeat = HeartbeatPolicy(interval: .seconds(60), payload: ByteBuffer(string: "alive"))
+/// // Every 180 s, where the network is known to forget idle connections after 5 minutes.
+/// configuration.heartbeat = HeartbeatPolicy(interval: .seconds(180))
+/// // Every 60 s while the app is active, every 600 s in the background.
+/// configuration.heartbeat = HeartbeatPolicy(strategy: .fixed(.seconds(60), inBackground: .seconds(600)))
+/// // As seldom as the network of the moment allows.
+/// configuration.heartbeat = HeartbeatPolicy(strategy: .adaptive())
+/// // The server pings every 60 s, and nobody else.
+/// configuration.heartbeat = HeartbeatPolicy(interval: .seconds(60), mode: .expectPings)
+/// // Nobody pings.
+/// configuration.heartbeat = nil
+/// ```
+public struct HeartbeatPolicy: Sendable {
+    /// Who pings.
+    public enum Mode: String, Hashable, Sendable {
+        /// This side pings; the other's pings are answered too. The peer is dead after `misses + 1` reply timeouts in
+        /// which no byte came.
+        case ping
+        /// This side never pings: the other pings every ``HeartbeatPolicy/interval``, and is dead when no byte came for
+        /// `interval + (misses + 1) × replyTimeout`, the time after which ``ping`` notices it.
+        case expectPings
+    }
+
+    /// Says how long the interval is. In mode ``Mode-swift.enum/ping`` a ping is due once this long has passed since the
+    /// last byte sent or since the last byte received, whichever comes first; in mode
+    /// ``Mode-swift.enum/expectPings`` it is how often the other side pings.
+    public var interval: any HeartbeatStrategy
     /// How long one ping waits for a byte from the peer.
     public var replyTimeout: Duration
     /// How many pings may stay unanswered before the peer is dead: it is after `misses + 1` reply timeouts.
     public var misses: Int
+    /// What our pings carry. Formats that allow no payload in a heartbeat need it empty.
+    public var payload: ByteBuffer
+    /// Who pings. A client behaves as with ``Mode-swift.enum/expectPings`` in a format in which only servers ping.
+    public var mode: Mode
 
+    /// Pings at a strategy's interval.
+    ///
     /// - Parameters:
-    ///   - interval: 60 s by default.
+    ///   - strategy: Says how long the interval is.
     ///   - replyTimeout: 8 s by default, as Tencent Mars waits for its no-op.
     ///   - misses: 1 by default.
-    public init(interval: Duration = .seconds(60), replyTimeout: Duration = .seconds(8), misses: Int = 1) {
-        self.interval = interval
+    ///   - payload: Empty by default.
+    ///   - mode: ``Mode-swift.enum/ping`` by default.
+    public init(
+        strategy: any HeartbeatStrategy,
+        replyTimeout: Duration = .seconds(8),
+        misses: Int = 1,
+        payload: ByteBuffer = ByteBuffer(),
+        mode: Mode = .ping
+    ) {
+        self.interval = strategy
         self.replyTimeout = replyTimeout
         self.misses = misses
+        self.payload = payload
+        self.mode = mode
+    }
+
+    /// Pings at a fixed interval.
+    ///
+    /// - Parameters:
+    ///   - interval: 60 s by default. Less than 1 ms counts as 1 ms.
+    ///   - replyTimeout: 8 s by default, as Tencent Mars waits for its no-op.
+    ///   - misses: 1 by default.
+    ///   - payload: Empty by default.
+    ///   - mode: ``Mode-swift.enum/ping`` by default.
+    public init(
+        interval: Duration = .seconds(60),
+        replyTimeout: Duration = .seconds(8),
+        misses: Int = 1,
+        payload: ByteBuffer = ByteBuffer(),
+        mode: Mode = .ping
+    ) {
+        self.init(
+            strategy: .fixed(interval),
+            replyTimeout: replyTimeout,
+            misses: misses,
+            payload: payload,
+            mode: mode
+        )
     }
 }

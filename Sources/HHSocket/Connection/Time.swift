@@ -15,3 +15,11 @@ extension Duration {
         return Double(seconds) + Double(attoseconds) / 1e18
     }
 }
+
+extension Int {
+    /// The sum, or the nearest that can be expressed.
+    func addingClamped(_ other: Int) -> Int {
+        let (sum, overflow) = self.addingReportingOverflow(other)
+        return overflow ? (other < 0 ? .min : .max) : sum
+    }
+}

@@ -1,17 +1,21 @@
 /// The floor above a connection. Every method is called on the socket thread.
 package protocol FrameConsumer: AnyObject {
-    /// Frames may be sent from now on.
-    func connectionIsReady(_ endpoint: Endpoint)
-    /// The connection that was ready is no more; what was in flight will not be answered.
-    func connectionWasLost(_ error: SocketError)
+    /// Frames may be sent from now on, and leave by this connection. If another one was ready, it is told of by
+    /// ``connectionDrains(_:)`` next.
+    func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint)
+    /// The connection has a successor. What is in flight on it may still be answered; call
+    /// ``SocketCore/finishDraining(_:)`` as soon as nothing is.
+    func connectionDrains(_ id: ConnectionID)
+    /// The connection is no more; what was in flight on it will not be answered.
+    func connectionWasLost(_ id: ConnectionID, _ error: SocketError)
     /// Nothing is ready and no attempt is in progress; `error` is the last attempt's.
     func connectionIsOffline(_ error: SocketError)
-    /// A round of attempts has begun.
+    /// Nothing is ready, and a connection is being made.
     func connectionIsBeingMade()
     /// A response or a push. Heartbeats and other control frames do not come here.
-    func received(_ frame: Frame)
+    func received(_ frame: Frame, on id: ConnectionID)
     /// The same with a wrong checksum.
-    func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch)
+    func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on id: ConnectionID)
     /// A frame that had to wait is about to leave. False drops it, because nobody wants it any more.
     func frameWillLeave(type: UInt32, serial: UInt32) -> Bool
     /// So many bytes of the frame's payload have left the queue. Only for payloads that leave in slices.

@@ -15,12 +15,16 @@ final class Link: ChannelInboundHandler {
         func linkFinishedReading(_ link: Link)
         func linkFrameWillLeave(type: UInt32, serial: UInt32) -> Bool
         func linkProgressed(type: UInt32, serial: UInt32, payloadBytes: Int)
+        /// A ping of ours was answered, or will never be.
+        func linkHeartbeat(_ outcome: HeartbeatMonitor.Outcome, on link: Link)
         /// The connection ended without our doing. Called once, and not after ``Link/close()``.
         func linkEnded(_ link: Link, _ error: SocketError)
     }
 
     /// Payloads over this leave in slices and are not copied. Smaller ones are gathered into one buffer.
     static let sliceLength = 64 << 10
+    /// So many pings that come during the handshake are answered after it.
+    static let maximumHeldAnswers = 16
     /// How long a closing connection may take to send what is queued and to see the peer's end.
     static let lingerTime = TimeAmount.seconds(1)
 
@@ -32,7 +36,7 @@ final class Link: ChannelInboundHandler {
 
     private enum Phase { case open, closing, ended }
 
-    let attempt: AttemptID
+    let id: ConnectionID
     let endpoint: Endpoint
     private let configuration: SocketConfiguration
     private weak var owner: (any Owner)?
@@ -47,6 +51,9 @@ final class Link: ChannelInboundHandler {
     private var isFlushing = false
     private var queue: FrameQueue
     private var outgoing: Outgoing?
+    /// Nothing but the handshake's frames leaves before ``start()``: our answers to pings wait for it.
+    private var isHandshaking = true
+    private var heldAnswers: [Frame] = []
     private var heartbeat: HeartbeatMonitor?
     private var timer: Scheduled<Void>?
     /// Set while bytes wait for the peer to read: when one of them left last.
@@ -54,13 +61,13 @@ final class Link: ChannelInboundHandler {
     private var closedPromise: EventLoopPromise<Void>?
 
     init(
-        attempt: AttemptID,
+        id: ConnectionID,
         endpoint: Endpoint,
         configuration: SocketConfiguration,
         customFields: [UInt8]?,
         owner: any Owner
     ) {
-        self.attempt = attempt
+        self.id = id
         self.endpoint = endpoint
         self.configuration = configuration
         self.owner = owner
@@ -202,9 +209,14 @@ final class Link: ChannelInboundHandler {
 
     private func end(_ error: SocketError, _ context: ChannelHandlerContext) {
         let wasOpen = self.phase == .open
+        if wasOpen { self.reportHeartbeatLost() }
         self.finish()
         context.close(promise: nil)
         if wasOpen { self.owner?.linkEnded(self, error) }
+    }
+
+    private func reportHeartbeatLost() {
+        if let outcome = self.heartbeat?.connectionLost() { self.owner?.linkHeartbeat(outcome, on: self) }
     }
 
     private func finish() {
@@ -239,15 +251,54 @@ final class Link: ChannelInboundHandler {
             }
             self.heartbeat?.writeIsBlocked(now: now)
         }
-        switch self.heartbeat?.tick(now: now) {
+        guard self.perform(self.heartbeat?.tick(now: now), context) else { return }
+        self.armTimer(context)
+    }
+
+    /// False if the connection has ended.
+    private func perform(_ action: HeartbeatMonitor.Action?, _ context: ChannelHandlerContext) -> Bool {
+        switch action {
         case .ping:
-            if let ping = self.format.clientPing { _ = self.send(ping) }
+            if var ping = self.format.clientPing {
+                if let payload = self.configuration.heartbeat?.payload { ping.payload = payload }
+                _ = self.send(ping)
+            }
             self.flush()
         case .peerIsDead(let silence):
-            return self.end(self.lost("the server answered no heartbeat, silent for \(Duration(silence))"), context)
+            let verb = self.heartbeat?.pings == true ? "answered" : "sent"
+            self.end(self.lost("the server \(verb) no heartbeat, silent for \(Duration(silence))"), context)
+            return false
         case nil:
             break
         }
+        return true
+    }
+
+    // MARK: Heartbeat
+
+    /// Asks at once whether the server lives. The owner is told by ``Owner/linkHeartbeat(_:on:)``.
+    ///
+    /// - Parameter isUrgent: Whether one unanswered ping is enough to take it for dead.
+    func probe(isUrgent: Bool) {
+        guard let context = self.context, self.phase == .open else { return }
+        guard self.perform(self.heartbeat?.probe(now: .now(), misses: isUrgent ? 0 : nil), context) else { return }
+        self.armTimer(context)
+    }
+
+    /// No pings, and no death for the lack of answers.
+    func pauseHeartbeat() {
+        self.heartbeat?.pause()
+        if let context = self.context { self.armTimer(context) }
+    }
+
+    func resumeHeartbeat() {
+        self.heartbeat?.resume(now: .now())
+        if let context = self.context { self.armTimer(context) }
+    }
+
+    func setHeartbeatInterval(_ interval: Duration) {
+        guard self.heartbeat != nil, let context = self.context else { return }
+        self.heartbeat?.setInterval(interval)
         self.armTimer(context)
     }
 
@@ -276,18 +327,29 @@ final class Link: ChannelInboundHandler {
         self.closedPromise?.succeed()
     }
 
-    /// Called once the connection has won: from now on time counts.
-    func start() {
+    /// Called once the connection is ready: from now on time counts.
+    ///
+    /// - Parameter interval: The heartbeat's; nil where there is none.
+    func start(heartbeatInterval interval: Duration?) {
         guard let context = self.context else { return }
-        if let policy = self.configuration.heartbeat, self.format.clientPing != nil {
-            self.heartbeat = HeartbeatMonitor(policy, now: .now())
+        self.isHandshaking = false
+        for answer in self.heldAnswers { _ = self.send(answer) }
+        self.heldAnswers = []
+        // In a format without heartbeats nobody pings, and silence tells nothing.
+        if let policy = self.configuration.heartbeat, let interval, self.format.layout.heartbeat != nil {
+            self.heartbeat = HeartbeatMonitor(
+                policy,
+                interval: interval,
+                canPing: self.format.clientPing != nil,
+                now: .now()
+            )
         }
         self.armTimer(context)
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard self.phase == .open else { return }
-        self.heartbeat?.bytesReceived(now: .now())
+        if let outcome = self.heartbeat?.bytesReceived(now: .now()) { self.owner?.linkHeartbeat(outcome, on: self) }
         self.decoder.append(self.unwrapInboundIn(data))
         do throws(FrameError) {
             while self.phase == .open, let output = try self.decoder.next() {
@@ -310,7 +372,13 @@ final class Link: ChannelInboundHandler {
         }
         // A heartbeat that is no ping answers one of ours. A refused answer means that the server does not read: the
         // write-stall timeout deals with that.
-        if self.format.isServerPing(frame) { _ = self.send(Frame(type: frame.type, serial: frame.serial)) }
+        guard self.format.isServerPing(frame) else { return }
+        let answer = Frame(type: frame.type, serial: frame.serial)
+        guard self.isHandshaking else {
+            _ = self.send(answer)
+            return
+        }
+        if self.heldAnswers.count < Self.maximumHeldAnswers { self.heldAnswers.append(answer) }
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
@@ -334,6 +402,7 @@ final class Link: ChannelInboundHandler {
     func channelInactive(context: ChannelHandlerContext) {
         let wasOpen = self.phase == .open
         let unfinished = self.decoder.bufferedBytes
+        if wasOpen { self.reportHeartbeatLost() }
         self.finish()
         if wasOpen {
             let rest = unfinished > 0 ? " in the middle of a frame, after \(unfinished) bytes of it" : ""

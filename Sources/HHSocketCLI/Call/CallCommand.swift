@@ -46,6 +46,8 @@ struct CallCommand: AsyncParsableCommand {
     @Option(help: FormatArgument.help, transform: FormatArgument.parse)
     var format = WireFormat.standard
 
+    @OptionGroup var connection: ConnectionOptions
+
     func validate() throws {
         try FormatArgument.validate(type: self.type, in: self.format)
         guard self.body == nil || self.bodyFile == nil else {
@@ -77,10 +79,12 @@ struct CallCommand: AsyncParsableCommand {
         var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
         if let timeout = self.timeout { configuration.timeout = timeout.duration }
         configuration.socket.wireFormat = self.format
+        configuration.socket.heartbeat = self.connection.policy
         configuration.maximumInFlight = max(configuration.maximumInFlight, self.inFlight)
         configuration.maximumWaiting = max(configuration.maximumWaiting, self.inFlight)
+        let client = SocketClient(configuration: configuration)
         let calls = CallSequence(
-            client: SocketClient(configuration: configuration),
+            client: client,
             request: SocketRequest(type: self.type, body: payload),
             timeout: configuration.timeout,
             count: self.count,
@@ -98,6 +102,7 @@ struct CallCommand: AsyncParsableCommand {
         let printer = AnswerPrinter(type: self.type, json: self.json)
         let everythingIsFine = await calls.run { try printer.print($0) }
         interruption.cancel()
+        self.connection.tell(client.history)
         if !everythingIsFine { throw ExitCode.failure }
     }
 }

@@ -29,6 +29,8 @@ struct ListenCommand: AsyncParsableCommand {
     @Option(help: FormatArgument.help, transform: FormatArgument.parse)
     var format = WireFormat.standard
 
+    @OptionGroup var connection: ConnectionOptions
+
     func validate() throws {
         if let type = self.type { try FormatArgument.validate(type: type, in: self.format) }
         guard self.format.layout.push != nil else {
@@ -42,6 +44,7 @@ struct ListenCommand: AsyncParsableCommand {
         let signals = Signals()
         var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
         configuration.socket.wireFormat = self.format
+        configuration.socket.heartbeat = self.connection.policy
         let client = SocketClient(configuration: configuration)
         // More than any reader should be behind.
         let buffering = AsyncStream<SocketPush>.Continuation.BufferingPolicy.bufferingNewest(1 << 16)
@@ -76,6 +79,7 @@ struct ListenCommand: AsyncParsableCommand {
         interruption.cancel()
         telling.cancel()
         await client.close()
+        self.connection.tell(client.history)
     }
 
     static func line(for push: SocketPush, serial: UInt32, json: Bool) -> String {

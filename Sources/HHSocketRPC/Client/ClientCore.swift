@@ -17,8 +17,11 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     private var deadlineTimer: Scheduled<Void>?
     private var deadlineTimerFires = NIODeadline.distantFuture
     private var isInvalidated = false
-    /// Where frames come from while the connection is ready.
+    /// What calls leave by, and where it leads, while it is ready.
+    private var connection = ConnectionID(number: 0)
     private var endpoint = Endpoint(host: "", port: 0)
+    /// Where the connections lead that were left for another and finish what is in flight.
+    private var leftEndpoints: [ConnectionID: Endpoint] = [:]
 
     /// What other threads see.
     private struct Shared {
@@ -160,12 +163,12 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         guard removed.phase == .sent, let serial = removed.serial, var frame = self.format.cancel(serial: serial)
         else { return }
         frame.customFields = try? self.socket.customFields(removed.call.originalRequest.header)
-        // If this cannot leave the connection is gone or does not move, and the server will notice that.
-        _ = try? self.socket.send(frame)
+        self.socket.send(frame, on: removed.connection)
     }
 
     private func complete(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
         task.key = nil
+        while let connection = self.table.nextDrained() { self.forget(connection) }
         switch task.finish(result) {
         case nil, .nobody: break
         case .handler: self.socket.callBack(.work(task))
@@ -217,6 +220,8 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.socket.turn {
             while let expired = self.table.expire(now: self.socket.now) {
                 self.tellServer(of: expired)
+                // It may be this call alone. If it is not, the link should not be trusted for longer.
+                if expired.phase == .sent { self.socket.suspect(expired.connection) }
                 self.complete(expired.call, .failure(self.timedOut(expired)))
             }
             self.table.dropStaleDeadlines()
@@ -247,8 +252,9 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     // MARK: Frames
 
-    func received(_ frame: Frame) {
-        guard !self.format.isPush(serial: frame.serial) else { return self.receivedPush(frame) }
+    func received(_ frame: Frame, on id: ConnectionID) {
+        let endpoint = self.endpoint(of: id)
+        guard !self.format.isPush(serial: frame.serial) else { return self.receivedPush(frame, endpoint) }
         switch frame.status {
         case .ok:
             self.receive(frame.serial) { _ in
@@ -259,18 +265,19 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
                         status: frame.status,
                         body: frame.payload,
                         header: self.format.header(of: frame),
-                        endpoint: self.endpoint
+                        endpoint: endpoint
                     )
                 )
             }
         case .partial:
             self.receive(frame.serial, isFinal: false) { task in
-                self.tellServer(of: .init(call: task, phase: .sent, serial: frame.serial))
+                self.tellServer(of: .init(call: task, phase: .sent, serial: frame.serial, connection: id))
                 return .failure(
                     self.failed(
                         SocketError.Code(frame.status),
-                        "\(self.endpoint) answered with a part of a stream (status 206), but this call expects one answer",
-                        frame
+                        "\(endpoint) answered with a part of a stream (status 206), but this call expects one answer",
+                        frame,
+                        endpoint
                     )
                 )
             }
@@ -281,26 +288,29 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
                 return .failure(
                     self.failed(
                         code,
-                        "\(self.endpoint) answered type \(task.originalRequest.type), serial \(frame.serial), with status "
+                        "\(endpoint) answered type \(task.originalRequest.type), serial \(frame.serial), with status "
                             + "\(frame.status)\(name)",
-                        frame
+                        frame,
+                        endpoint
                     )
                 )
             }
         }
     }
 
-    func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch) {
+    func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on id: ConnectionID) {
+        let endpoint = self.endpoint(of: id)
         self.count(\.checksumFailures)
         guard !self.format.isPush(serial: frame.serial), !self.format.isControlType(frame.type) else { return }
         self.receive(frame.serial) { task in
             var error = self.failed(
                 .checksumMismatch,
                 """
-                the answer of \(self.endpoint) to serial \(frame.serial) came with checksum \
+                the answer of \(endpoint) to serial \(frame.serial) came with checksum \
                 \(mismatch.received) where its \(frame.payload.readableBytes) bytes amount to \(mismatch.computed)
                 """,
-                frame
+                frame,
+                endpoint
             )
             // What the server said is not known.
             error.delivery = .sentUnknown
@@ -309,11 +319,16 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         }
     }
 
-    private func failed(_ code: SocketError.Code, _ message: String, _ frame: Frame) -> SocketError {
+    private func failed(
+        _ code: SocketError.Code,
+        _ message: String,
+        _ frame: Frame,
+        _ endpoint: Endpoint
+    ) -> SocketError {
         SocketError(
             code,
             message: message,
-            endpoint: self.endpoint,
+            endpoint: endpoint,
             serial: frame.serial,
             delivery: .answered,
             body: frame.payload
@@ -371,14 +386,14 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         return stream
     }
 
-    private func receivedPush(_ frame: Frame) {
+    private func receivedPush(_ frame: Frame, _ endpoint: Endpoint) {
         self.count(\.pushes)
         let push = SocketPush(
             type: frame.type,
             status: frame.status,
             body: frame.payload,
             header: self.format.header(of: frame),
-            endpoint: self.endpoint
+            endpoint: endpoint
         )
         let (isClaimed, dropped) = self.pushes.route(push)
         if dropped > 0 { self.count(\.droppedPushes, by: dropped) }
@@ -391,9 +406,11 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.table.linkIsConnecting()
     }
 
-    func connectionIsReady(_ endpoint: Endpoint) {
+    func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint) {
+        if self.table.link == .ready { self.leftEndpoints[self.connection] = self.endpoint }
+        self.connection = id
         self.endpoint = endpoint
-        self.table.linkIsReady()
+        self.table.linkIsReady(id)
         while let (next, key) = self.table.nextWaiting() {
             if let serial = next.serial {
                 self.send(next.call, key, serial)
@@ -403,8 +420,23 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         }
     }
 
-    func connectionWasLost(_ error: SocketError) {
-        for lost in self.table.linkWasLost() {
+    func connectionDrains(_ id: ConnectionID) {
+        self.table.linkDrains(id)
+        while let connection = self.table.nextDrained() { self.forget(connection) }
+    }
+
+    private func forget(_ connection: ConnectionID) {
+        self.leftEndpoints[connection] = nil
+        self.socket.finishDraining(connection)
+    }
+
+    private func endpoint(of id: ConnectionID) -> Endpoint {
+        id == self.connection ? self.endpoint : self.leftEndpoints[id] ?? self.endpoint
+    }
+
+    func connectionWasLost(_ id: ConnectionID, _ error: SocketError) {
+        self.leftEndpoints[id] = nil
+        for lost in self.table.linkWasLost(id) {
             var error = error
             error.serial = lost.serial
             error.delivery = lost.phase == .sent ? .sentUnknown : .notSent

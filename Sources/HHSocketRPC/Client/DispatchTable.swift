@@ -58,6 +58,8 @@ struct DispatchTable<Call> {
         var phase: Phase
         /// The serial it was given, if any.
         var serial: UInt32?
+        /// What it left by, where it did.
+        var connection = DispatchTable.noConnection
     }
 
     private struct Entry {
@@ -66,7 +68,12 @@ struct DispatchTable<Call> {
         var serial: UInt32 = 0
         var generation: UInt32 = 0
         var phase = Phase.waiting
+        /// What it left by.
+        var connection = DispatchTable.noConnection
     }
+
+    /// Of calls that have not left.
+    private static var noConnection: ConnectionID { ConnectionID(number: 0) }
 
     /// The value that marks a tombstone in `serials`.
     private static var tombstone: UInt32 { .max }
@@ -77,6 +84,12 @@ struct DispatchTable<Call> {
     private let maximumTombstones: Int
 
     private(set) var link = LinkState.offline
+    /// What calls leave by, or left by last.
+    private var connection = DispatchTable.noConnection
+    /// How many calls are in flight on connections that were left for another.
+    private var draining: [ConnectionID: Int] = [:]
+    /// Those of them that have nothing in flight any more.
+    private var drained: [ConnectionID] = []
     private var entries: [Entry] = []
     private var free: [UInt32] = []
     /// Serials in flight, to entries, or to `tombstone`.
@@ -220,27 +233,47 @@ struct DispatchTable<Call> {
         if self.link == .offline { self.link = .connecting }
     }
 
-    mutating func linkIsReady() {
+    /// Calls leave by this connection from now on. If another was ready, ``linkDrains(_:)`` is called next.
+    mutating func linkIsReady(_ connection: ConnectionID) {
+        if self.link != .ready {
+            // A new connection brings no answers to a lost one's calls.
+            for serial in self.tombstones where self.serials[serial] == Self.tombstone { self.serials.remove(serial) }
+            self.tombstones.removeAll()
+        }
         self.link = .ready
-        // A new connection brings no answers to the old one's calls.
-        for serial in self.tombstones where self.serials[serial] == Self.tombstone { self.serials.remove(serial) }
-        self.tombstones.removeAll()
+        self.connection = connection
     }
 
-    /// The connection is gone: every call in flight.
-    mutating func linkWasLost() -> [Removed] {
-        self.link = .offline
-        return self.removeAll { $0 != .waiting }
+    /// The connection has a successor: no call leaves by it any more.
+    mutating func linkDrains(_ connection: ConnectionID) {
+        let inFlight = self.entries.reduce(0) {
+            $0 + ($1.call != nil && $1.phase != .waiting && $1.connection == connection ? 1 : 0)
+        }
+        if inFlight > 0 {
+            self.draining[connection] = inFlight
+        } else {
+            self.drained.append(connection)
+        }
+    }
+
+    /// A connection that was left and on which nothing is in flight any more.
+    mutating func nextDrained() -> ConnectionID? { self.drained.popLast() }
+
+    /// The connection is gone: every call in flight on it.
+    mutating func linkWasLost(_ connection: ConnectionID) -> [Removed] {
+        if connection == self.connection { self.link = .offline }
+        self.draining[connection] = nil
+        return self.removeAll { $0.phase != .waiting && $0.connection == connection }
     }
 
     /// No attempt is in progress: every call that waits.
     mutating func linkIsOffline() -> [Removed] {
         self.link = .offline
-        return self.removeAll { $0 == .waiting }
+        return self.removeAll { $0.phase == .waiting }
     }
 
-    private mutating func removeAll(where predicate: (Phase) -> Bool) -> [Removed] {
-        self.keys.filter { predicate(self.entries[Int($0.index)].phase) }
+    private mutating func removeAll(where predicate: (Entry) -> Bool) -> [Removed] {
+        self.keys.filter { predicate(self.entries[Int($0.index)]) }
             .compactMap { self.take($0.index, leavingTombstone: false) }
     }
 
@@ -274,6 +307,7 @@ struct DispatchTable<Call> {
     private mutating func join(_ key: DispatchKey, _ serial: UInt32) {
         self.entries[Int(key.index)].serial = serial
         self.entries[Int(key.index)].phase = .sent
+        self.entries[Int(key.index)].connection = self.connection
         self.serials.set(serial, key.index)
         self.inFlightCount += 1
     }
@@ -292,12 +326,19 @@ struct DispatchTable<Call> {
             return Removed(call: call, phase: entry.phase, serial: nil)
         }
         self.inFlightCount -= 1
+        if entry.connection != self.connection { self.leftDraining(entry.connection) }
         if leavingTombstone, entry.phase == .sent, self.maximumTombstones > 0 {
             self.bury(entry.serial)
         } else {
             self.serials.remove(entry.serial)
         }
-        return Removed(call: call, phase: entry.phase, serial: entry.serial)
+        return Removed(call: call, phase: entry.phase, serial: entry.serial, connection: entry.connection)
+    }
+
+    private mutating func leftDraining(_ connection: ConnectionID) {
+        guard let count = self.draining[connection] else { return }
+        self.draining[connection] = count > 1 ? count - 1 : nil
+        if count <= 1 { self.drained.append(connection) }
     }
 
     private mutating func release(_ index: UInt32) {

@@ -125,6 +125,14 @@ public final class SocketClient: Sendable {
         self.core.socket.submit(.closure { [core] in core.socket.connect() })
     }
 
+    /// The same as ``connect()``, but gives up after so many rounds without a ready connection, each of which tries every
+    /// server once. With one server they are attempts. Once a connection is ready, `Backoff.maximumRounds` counts again.
+    ///
+    /// - Parameter attempts: 1 or more; less counts as 1.
+    public func connect(attempts: Int) {
+        self.core.socket.submit(.closure { [core] in core.socket.connect(attempts: attempts) })
+    }
+
     /// Closes the connection, after what was sent has left (within a second), and stays closed until ``connect()``.
     /// Calls in flight complete with `cancelled`.
     public func disconnect() {
@@ -144,15 +152,50 @@ public final class SocketClient: Sendable {
         }
     }
 
-    /// Leaves the present server for the next best one. Calls in flight fail with `connectionLost`.
+    /// Leaves the present server for the next best one, as soon as a connection to that is ready. Calls in flight are still
+    /// answered by the old one, for ``SocketConfiguration/drainTimeout`` at most. If no other server can be reached the
+    /// connection stays where it is.
     public func switchServer() {
         self.core.socket.submit(.closure { [core] in core.socket.switchServer(to: nil) })
     }
 
-    /// Leaves the present server for `endpoint`, which is added to the list if it is new.
+    /// Leaves the present server for `endpoint`, which is added to the list if it is new, as ``switchServer()``.
     public func switchServer(to endpoint: Endpoint) {
         self.core.socket.submit(.closure { [core] in core.socket.switchServer(to: endpoint) })
     }
+
+    /// Replaces the list of servers. What is known of those that stay is kept. If the present one is not among them it is
+    /// left, as by ``switchServer()``.
+    public func setServers(_ servers: [Endpoint]) {
+        self.core.socket.submit(.closure { [core] in core.socket.replaceServers(with: servers) })
+    }
+
+    /// To be called when the network has gone, has come back, or has changed its path.
+    ///
+    /// Without a network nothing is attempted. When there is one again, or another, what waited connects at once, and a
+    /// connection that looks alive is probed.
+    ///
+    /// - Parameter name: What to call this network, such as the Wi-Fi's name; an adaptive heartbeat learns for each. Nil: as
+    ///   before.
+    public func networkDidChange(isReachable: Bool, name: String? = nil) {
+        self.core.socket.submit(
+            .closure { [core] in core.socket.networkChanged(isReachable: isReachable, label: name) }
+        )
+    }
+
+    /// To be called when the app goes into the background; what follows, ``SocketConfiguration/backgroundPolicy`` says.
+    public func applicationDidEnterBackground() {
+        self.core.socket.submit(.closure { [core] in core.socket.didEnterBackground() })
+    }
+
+    /// To be called when the app returns to the foreground: a connection that looks alive is probed, a dead one is made anew
+    /// without waiting.
+    public func applicationWillEnterForeground() {
+        self.core.socket.submit(.closure { [core] in core.socket.willEnterForeground() })
+    }
+
+    /// What happened to the connection lately, and why.
+    public var history: ConnectionHistory { self.core.socket.history }
 
     /// What the connection is doing now.
     public var state: SocketState { self.core.socket.state }

@@ -133,7 +133,12 @@ final class ServerSession: ChannelDuplexHandler {
         self.publishStatistics()
         self.loop.add(self)
         if let policy = self.limits.heartbeat, self.format.serverPing != nil {
-            self.heartbeat = HeartbeatMonitor(policy, now: .now())
+            self.heartbeat = HeartbeatMonitor(
+                policy,
+                interval: policy.interval.interval(for: HeartbeatHistory()),
+                canPing: true,
+                now: .now()
+            )
             self.scheduleHeartbeat(on: context.eventLoop)
         }
         if self.loop.isDraining { self.drain() }
@@ -526,7 +531,8 @@ final class ServerSession: ChannelDuplexHandler {
         }
         switch self.heartbeat?.tick(now: now) {
         case .ping?:
-            if let ping = self.format.serverPing {
+            if var ping = self.format.serverPing {
+                if let payload = self.limits.heartbeat?.payload { ping.payload = payload }
                 self.machine.pinged()
                 self.send(ping)
             }

@@ -13,7 +13,7 @@ import Testing
     @Test func boundOfAMillionFailuresIsTheCap() {
         #expect(Backoff().bound(afterFailures: .max) == .seconds(60))
         #expect(Backoff(factor: 1).bound(afterFailures: 1_000_000) == .seconds(1))
-        #expect(Backoff(base: .zero).bound(afterFailures: 10_000) == .zero)
+        #expect(Backoff(base: .zero).bound(afterFailures: 10_000) == Backoff.minimumRepeatedWait)
     }
 
     @Test func everyDelayIsJitteredTheFirstToo() {

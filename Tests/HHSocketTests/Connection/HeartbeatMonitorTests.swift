@@ -9,8 +9,17 @@ import Testing
 
     private func at(_ seconds: Int64) -> NIODeadline { self.start + .seconds(seconds) }
 
+    private func monitor(_ policy: HeartbeatPolicy = Self.policy, canPing: Bool = true) -> HeartbeatMonitor {
+        HeartbeatMonitor(
+            policy,
+            interval: policy.interval.interval(for: HeartbeatHistory()),
+            canPing: canPing,
+            now: self.start
+        )
+    }
+
     @Test func pingIsDueAfterTheIntervalOfSilence() {
-        var monitor = HeartbeatMonitor(Self.policy, now: self.start)
+        var monitor = self.monitor()
         #expect(monitor.nextDeadline == self.at(10))
         #expect(monitor.tick(now: self.at(9)) == nil)
         #expect(monitor.tick(now: self.at(10)) == .ping)
@@ -18,19 +27,19 @@ import Testing
     }
 
     @Test func sendingAloneDoesNotPutThePingOff() {
-        var monitor = HeartbeatMonitor(Self.policy, now: self.start)
+        var monitor = self.monitor()
         for second in 1...9 { monitor.bytesSent(now: self.at(Int64(second))) }
         #expect(monitor.tick(now: self.at(10)) == .ping)
     }
 
     @Test func receivingAloneDoesNotPutThePingOff() {
-        var monitor = HeartbeatMonitor(Self.policy, now: self.start)
+        var monitor = self.monitor()
         for second in 1...9 { monitor.bytesReceived(now: self.at(Int64(second))) }
         #expect(monitor.tick(now: self.at(10)) == .ping)
     }
 
     @Test func trafficBothWaysPutsThePingOff() {
-        var monitor = HeartbeatMonitor(Self.policy, now: self.start)
+        var monitor = self.monitor()
         monitor.bytesSent(now: self.at(6))
         monitor.bytesReceived(now: self.at(7))
         #expect(monitor.tick(now: self.at(10)) == nil)
@@ -38,7 +47,7 @@ import Testing
     }
 
     @Test func anyByteAnswersAPing() {
-        var monitor = HeartbeatMonitor(Self.policy, now: self.start)
+        var monitor = self.monitor()
         #expect(monitor.tick(now: self.at(10)) == .ping)
         monitor.bytesSent(now: self.at(10))
         monitor.bytesReceived(now: self.at(12))
@@ -50,7 +59,7 @@ import Testing
     @Test(arguments: 0...3)
     func peerIsDeadAfterOneMoreThanTheAllowedMisses(misses: Int) {
         let policy = HeartbeatPolicy(interval: .seconds(10), replyTimeout: .seconds(3), misses: misses)
-        var monitor = HeartbeatMonitor(policy, now: self.start)
+        var monitor = self.monitor(policy)
         var now = self.at(10)
         for _ in 0...misses {
             #expect(monitor.tick(now: now) == .ping)
@@ -62,7 +71,7 @@ import Testing
     }
 
     @Test func clockStandsStillWhileOurBytesCannotLeave() {
-        var monitor = HeartbeatMonitor(Self.policy, now: self.start)
+        var monitor = self.monitor()
         #expect(monitor.tick(now: self.at(10)) == .ping)
         monitor.writeIsBlocked(now: self.at(13))
         #expect(monitor.tick(now: self.at(13)) == nil)
@@ -73,8 +82,231 @@ import Testing
 
     @Test func absurdPoliciesDoNotTrap() {
         let policy = HeartbeatPolicy(interval: .seconds(Int64.max), replyTimeout: .seconds(-1), misses: -5)
-        var monitor = HeartbeatMonitor(policy, now: self.start)
+        var monitor = self.monitor(policy)
         #expect(monitor.nextDeadline == .distantFuture)
         #expect(monitor.tick(now: self.at(1_000_000)) == nil)
+        monitor.setInterval(.seconds(-1))
+        #expect(monitor.tick(now: self.at(1_000_000)) == .ping)
+        let deaf = HeartbeatPolicy(
+            interval: .seconds(Int64.max),
+            replyTimeout: .seconds(Int64.max),
+            misses: .max,
+            mode: .expectPings
+        )
+        monitor = self.monitor(deaf)
+        #expect(monitor.nextDeadline == .distantFuture)
+        #expect(monitor.tick(now: self.at(1_000_000)) == nil)
+    }
+
+    @Test func changedIntervalCountsFromTheSameBytes() {
+        var monitor = self.monitor()
+        monitor.setInterval(.seconds(30))
+        #expect(monitor.tick(now: self.at(29)) == nil)
+        monitor.setInterval(.seconds(20))
+        #expect(monitor.tick(now: self.at(29)) == .ping)
+        monitor.setInterval(.seconds(1))
+        #expect(monitor.nextDeadline == self.at(32))
+    }
+
+    // MARK: Packets that are swallowed
+
+    /// Runs the monitor by its own deadlines until it takes the peer, of whom no byte comes, for dead.
+    private func death(of monitor: inout HeartbeatMonitor, sending: Bool = false) -> NIODeadline? {
+        var now = self.start
+        for _ in 0..<1_000 {
+            if sending { monitor.bytesSent(now: now) }
+            now = max(now, monitor.nextTick(now: now))
+            switch monitor.tick(now: now) {
+            case .ping: monitor.bytesSent(now: now)
+            case .peerIsDead(let silence):
+                #expect(silence == now - self.start)
+                return now
+            case nil: break
+            }
+        }
+        return nil
+    }
+
+    @Test(arguments: [HeartbeatPolicy.Mode.ping, .expectPings], 0...3)
+    func deadLinkIsNoticedInTheStatedTimeWhoeverPings(mode: HeartbeatPolicy.Mode, misses: Int) {
+        for interval in [1, 10, 180] as [Int64] {
+            let policy = HeartbeatPolicy(
+                interval: .seconds(interval),
+                replyTimeout: .seconds(8),
+                misses: misses,
+                mode: mode
+            )
+            let stated = self.at(interval + 8 * Int64(misses + 1))
+            for sending in [false, true] {
+                var monitor = self.monitor(policy)
+                #expect(self.death(of: &monitor, sending: sending) == stated)
+            }
+        }
+    }
+
+    // MARK: Pings of the peer
+
+    @Test func peerThatShouldPingIsNeverPingedAndLivesAsLongAsItDoes() {
+        var policy = Self.policy
+        policy.mode = .expectPings
+        var monitor = self.monitor(policy)
+        for ping in 1...5 {
+            #expect(monitor.tick(now: self.at(Int64(ping) * 15)) == nil)
+            #expect(monitor.bytesReceived(now: self.at(Int64(ping) * 15)) == nil)
+            #expect(!monitor.awaitsReply)
+        }
+        #expect(monitor.nextDeadline == self.at(75 + 16))
+        #expect(monitor.tick(now: self.at(90)) == nil)
+        #expect(monitor.tick(now: self.at(91)) == .peerIsDead(silentFor: .seconds(16)))
+        #expect(monitor.connectionLost() == nil)
+    }
+
+    @Test func formatInWhichWeCannotPingExpectsPings() {
+        var monitor = self.monitor(canPing: false)
+        #expect(monitor.nextDeadline == self.at(16))
+        #expect(monitor.probe(now: self.at(5)) == nil)
+        #expect(!monitor.awaitsReply)
+        #expect(monitor.probe(now: self.at(16), misses: 0) == .peerIsDead(silentFor: .seconds(16)))
+    }
+
+    @Test func silenceOfAPeerThatShouldPingStandsStillWhileOurBytesCannotLeave() {
+        var monitor = self.monitor(canPing: false)
+        monitor.writeIsBlocked(now: self.at(15))
+        #expect(monitor.tick(now: self.at(16)) == nil)
+        #expect(monitor.nextDeadline == self.at(31))
+    }
+
+    // MARK: Probes
+
+    @Test func probePingsAtOnceAndThenTheUsualRuleApplies() {
+        var monitor = self.monitor()
+        #expect(monitor.probe(now: self.at(4)) == .ping)
+        monitor.bytesSent(now: self.at(4))
+        #expect(monitor.nextDeadline == self.at(7))
+        #expect(monitor.tick(now: self.at(7)) == .ping)
+        #expect(monitor.tick(now: self.at(10)) == .peerIsDead(silentFor: .seconds(10)))
+    }
+
+    @Test func probeOfTheForegroundAllowsNoMissAndOnlyThatOne() {
+        var monitor = self.monitor()
+        #expect(monitor.probe(now: self.at(4), misses: 0) == .ping)
+        #expect(monitor.tick(now: self.at(7)) == .peerIsDead(silentFor: .seconds(7)))
+
+        monitor = self.monitor()
+        #expect(monitor.probe(now: self.at(4), misses: 0) == .ping)
+        monitor.bytesSent(now: self.at(4))
+        #expect(monitor.bytesReceived(now: self.at(5))?.isAnswered == true)
+        #expect(monitor.tick(now: self.at(14)) == .ping)
+        #expect(monitor.tick(now: self.at(17)) == .ping)
+        #expect(monitor.tick(now: self.at(20)) == .peerIsDead(silentFor: .seconds(15)))
+    }
+
+    @Test func pingThatWaitsForItsAnswerIsTheProbe() {
+        var monitor = self.monitor()
+        #expect(monitor.tick(now: self.at(10)) == .ping)
+        #expect(monitor.probe(now: self.at(11)) == nil)
+        #expect(monitor.probe(now: self.at(11), misses: 7) == nil)
+        #expect(monitor.nextDeadline == self.at(13))
+        #expect(monitor.probe(now: self.at(12), misses: 0) == nil)
+        #expect(monitor.tick(now: self.at(13)) == .peerIsDead(silentFor: .seconds(13)))
+    }
+
+    // MARK: Pausing
+
+    @Test func pausedMonitorNeitherPingsNorKills() {
+        var monitor = self.monitor()
+        #expect(monitor.tick(now: self.at(10)) == .ping)
+        monitor.pause()
+        #expect(!monitor.awaitsReply)
+        #expect(monitor.nextDeadline == .distantFuture)
+        #expect(monitor.nextTick(now: self.at(10)) == .distantFuture)
+        #expect(monitor.tick(now: self.at(1_000)) == nil)
+        #expect(monitor.probe(now: self.at(1_000)) == nil)
+        #expect(monitor.connectionLost() == nil)
+        monitor.resume(now: self.at(1_000))
+        #expect(monitor.tick(now: self.at(1_000)) == .ping)
+        #expect(monitor.nextDeadline == self.at(1_003))
+    }
+
+    @Test func peerThatShouldPingHasItsWholeTimeAfterAPause() {
+        var monitor = self.monitor(canPing: false)
+        monitor.pause()
+        #expect(monitor.tick(now: self.at(1_000)) == nil)
+        monitor.resume(now: self.at(1_000))
+        #expect(monitor.nextDeadline == self.at(1_016))
+        monitor.resume(now: self.at(1_010))
+        #expect(monitor.tick(now: self.at(1_016)) == .peerIsDead(silentFor: .seconds(1_016)))
+    }
+
+    // MARK: Outcomes
+
+    @Test func answeredPingOfAnIdleConnectionProvesTheInterval() {
+        var monitor = self.monitor()
+        #expect(monitor.bytesReceived(now: self.start) == nil)
+        _ = monitor.tick(now: self.at(10))
+        monitor.setInterval(.seconds(20))
+        let outcome = monitor.bytesReceived(now: self.at(10) + .milliseconds(50))
+        #expect(
+            outcome
+                == .init(isAnswered: true, roundTripTime: .milliseconds(50), testedInterval: .seconds(10))
+        )
+        #expect(monitor.bytesReceived(now: self.at(11)) == nil)
+        #expect(monitor.connectionLost() == nil)
+    }
+
+    @Test(arguments: [0, 1, 2, 9])
+    func connectionThatWasNotIdleProvesNothing(lastSent: Int64) {
+        for isAnswered in [true, false] {
+            var monitor = self.monitor()
+            monitor.bytesSent(now: self.at(lastSent))
+            _ = monitor.tick(now: self.at(10))
+            let outcome = isAnswered ? monitor.bytesReceived(now: self.at(11)) : monitor.connectionLost()
+            #expect(outcome?.isAnswered == isAnswered)
+            // 90 % of the interval is idle enough.
+            #expect(outcome?.testedInterval == (lastSent <= 1 ? .seconds(10) : nil))
+        }
+    }
+
+    @Test func probeProvesNothing() {
+        var monitor = self.monitor()
+        #expect(monitor.probe(now: self.at(10)) == .ping)
+        #expect(monitor.bytesReceived(now: self.at(12)) == .init(isAnswered: true, roundTripTime: .seconds(2)))
+        #expect(monitor.probe(now: self.at(30)) == .ping)
+        #expect(monitor.connectionLost() == .init(isAnswered: false))
+    }
+
+    @Test func deathAndLossDisproveTheInterval() {
+        var monitor = self.monitor()
+        _ = monitor.tick(now: self.at(10))
+        _ = monitor.tick(now: self.at(13))
+        #expect(monitor.tick(now: self.at(16)) == .peerIsDead(silentFor: .seconds(16)))
+        #expect(monitor.connectionLost() == .init(isAnswered: false, testedInterval: .seconds(10)))
+        #expect(monitor.connectionLost() == nil)
+
+        // The peer, or a router on the way, may as well reset a connection of which it knows nothing.
+        monitor = self.monitor()
+        _ = monitor.tick(now: self.at(10))
+        #expect(monitor.connectionLost() == .init(isAnswered: false, testedInterval: .seconds(10)))
+    }
+
+    @Test func lossLongAfterTheIntervalTellsNothingAboutIt() {
+        var monitor = self.monitor()
+        #expect(monitor.tick(now: self.at(12)) == .ping)
+        #expect(monitor.connectionLost() == .init(isAnswered: false))
+        // That it lives after more than the interval tells all the more.
+        monitor = self.monitor()
+        #expect(monitor.tick(now: self.at(12)) == .ping)
+        #expect(monitor.bytesReceived(now: self.at(12))?.testedInterval == .seconds(10))
+    }
+
+    @Test func roundTripTimeIsUnknownAfterASecondPingOrABlockedWrite() {
+        var monitor = self.monitor()
+        _ = monitor.tick(now: self.at(10))
+        _ = monitor.tick(now: self.at(13))
+        #expect(monitor.bytesReceived(now: self.at(14)) == .init(isAnswered: true, testedInterval: .seconds(10)))
+        monitor = self.monitor()
+        _ = monitor.tick(now: self.at(10))
+        monitor.writeIsBlocked(now: self.at(11))
+        #expect(monitor.bytesReceived(now: self.at(12)) == .init(isAnswered: true, testedInterval: .seconds(10)))
     }
 }

@@ -65,7 +65,7 @@ import Testing
         socket.delegate = recorder
         socket.connect()
         try await eventually("giving up") {
-            recorder.lines.withLockedValue { $0.last == "gave up connectionRefused" }
+            recorder.lines.withLockedValue { $0.last == "gave up noServerReachable" }
         }
         #expect(recorder.lines.withLockedValue { $0.filter { $0 == "failed connectionRefused" }.count } == 3)
         #expect(socket.state.description == "closed")

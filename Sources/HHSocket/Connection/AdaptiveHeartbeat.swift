@@ -1,0 +1,134 @@
+/// Finds the longest interval for which the network keeps an idle connection alive, so that the radio is woken as seldom
+/// as possible: routers with network address translation forget connections that are idle for longer than some time,
+/// which they do not tell, and swallow what comes later.
+///
+/// It starts at ``minimum``, grows by ``step`` after enough answered pings, and falls back by a step when pings stay
+/// unanswered; so it settles within one step below the network's time. While the app is active it is ``minimum``: there a
+/// dead connection costs more than the energy of a ping.
+///
+/// The defaults are those of Tencent Mars, the long link under WeChat, except ``reprobeAfter``, which is ours. Mars takes
+/// 20 s off what it found, since its timers count from the last ping; ours count from the last byte and need no such
+/// allowance.
+public struct AdaptiveHeartbeat: HeartbeatStrategy, Hashable {
+    /// The shortest interval, where it starts.
+    public var minimum: Duration
+    /// The longest interval. Less than ``minimum`` counts as ``minimum``.
+    public var maximum: Duration
+    /// How much it grows and falls back by. Zero or less: it stays at ``minimum``.
+    public var step: Duration
+    /// How many answered pings it takes to grow beyond ``minimum``.
+    public var successesAtMinimum: Int
+    /// How many answered pings it takes to grow elsewhere.
+    public var successesPerStep: Int
+    /// How many unanswered pings running, with the same interval, it takes to fall back. One may have other causes, such as
+    /// a server that restarts.
+    public var failuresBeforeFallingBack: Int
+    /// After so many answered pings running below an interval that failed, that one is tried again, since networks change
+    /// under the same name; nil for never.
+    public var reprobeAfter: Int?
+
+    /// - Parameters:
+    ///   - minimum: 210 s by default.
+    ///   - maximum: 600 s by default.
+    ///   - step: 60 s by default.
+    ///   - successesAtMinimum: 3 by default, 1 at least.
+    ///   - successesPerStep: 5 by default, 1 at least.
+    ///   - failuresBeforeFallingBack: 2 by default, 1 at least.
+    ///   - reprobeAfter: 100 by default, which at intervals of 5 minutes are 8 hours.
+    public init(
+        minimum: Duration = .seconds(210),
+        maximum: Duration = .seconds(600),
+        step: Duration = .seconds(60),
+        successesAtMinimum: Int = 3,
+        successesPerStep: Int = 5,
+        failuresBeforeFallingBack: Int = 2,
+        reprobeAfter: Int? = 100
+    ) {
+        self.minimum = minimum
+        self.maximum = maximum
+        self.step = step
+        self.successesAtMinimum = successesAtMinimum
+        self.successesPerStep = successesPerStep
+        self.failuresBeforeFallingBack = failuresBeforeFallingBack
+        self.reprobeAfter = reprobeAfter
+    }
+
+    public func interval(for history: HeartbeatHistory) -> Duration {
+        var search = Search(self)
+        if history.isApplicationActive { return search.minimum }
+        for run in history.runs { search.observe(run) }
+        return search.current
+    }
+}
+
+/// What is known after the runs seen so far.
+private struct Search {
+    let minimum: Duration
+    private let maximum: Duration
+    private let step: Duration
+    private let rules: AdaptiveHeartbeat
+    private(set) var current: Duration
+    /// The shortest interval known to be too long.
+    private var ceiling: Duration?
+    /// Answered pings running, at `current`.
+    private var successes = 0
+    /// Unanswered pings running, at one interval.
+    private var failures: (interval: Duration, count: Int)?
+
+    init(_ rules: AdaptiveHeartbeat) {
+        self.rules = rules
+        self.minimum = rules.minimum.asHeartbeatInterval
+        self.maximum = max(self.minimum, rules.maximum.asHeartbeatInterval)
+        self.step = rules.step > .zero ? rules.step.asHeartbeatInterval : .zero
+        self.current = self.minimum
+    }
+
+    mutating func observe(_ run: HeartbeatHistory.Run) {
+        if run.isAnswered {
+            self.answered(run.interval, run.count)
+        } else {
+            self.unanswered(run.interval, run.count)
+        }
+    }
+
+    private mutating func answered(_ interval: Duration, _ count: Int) {
+        if let failures = self.failures, interval >= failures.interval { self.failures = nil }
+        if let ceiling = self.ceiling, interval >= ceiling { self.ceiling = nil }
+        // A shorter interval, as while the app is active, tells nothing about the present one.
+        guard interval >= self.current else { return }
+        if interval > self.current {
+            self.current = min(interval, self.maximum)
+            self.successes = 0
+        }
+        self.successes = self.successes.addingClamped(count)
+        self.growIfProved()
+    }
+
+    private mutating func growIfProved() {
+        let next = min(self.current + self.step, self.maximum)
+        guard next > self.current else { return }
+        if let ceiling = self.ceiling, ceiling <= next {
+            guard let reprobeAfter = self.rules.reprobeAfter, self.successes >= reprobeAfter else { return }
+            self.ceiling = nil
+        } else {
+            let isAtMinimum = self.current == self.minimum
+            let needed = isAtMinimum ? self.rules.successesAtMinimum : self.rules.successesPerStep
+            guard self.successes >= needed else { return }
+        }
+        self.current = next
+        self.successes = 0
+    }
+
+    private mutating func unanswered(_ interval: Duration, _ count: Int) {
+        self.successes = 0
+        let before = if let failures = self.failures, failures.interval == interval { failures.count } else { 0 }
+        let failures = before.addingClamped(count)
+        self.failures = (interval, failures)
+        // What was known before may have been dropped from the history; that this was tried says that it had grown so far.
+        self.current = max(self.current, min(interval, self.maximum))
+        guard failures >= self.rules.failuresBeforeFallingBack else { return }
+        self.failures = nil
+        self.ceiling = min(interval, self.ceiling ?? interval)
+        self.current = max(self.minimum, min(self.current, interval - self.step))
+    }
+}

@@ -1,0 +1,188 @@
+import Foundation
+
+/// What happened to a connection lately, and why: the answer to "why did it reconnect?".
+///
+/// Printed, it is one line an entry, oldest first, in UTC:
+/// ```
+/// 2026-11-21T12:00:01.123Z lost 10.0.0.1:7000 after 63.2 s ready: connectionLost: the server closed it
+/// 2026-11-21T12:00:01.480Z connect failed 10.0.0.1:7000 3 times until 2026-11-21T12:00:04.002Z: connectionRefused: …
+/// 2026-11-21T12:00:06.310Z connected 10.0.0.2:7000 at attempt 4, after 5.2 s without a connection
+/// ```
+public struct ConnectionHistory: Sendable {
+    /// What happened. Cases may be added; have a default when you switch over it.
+    public enum Kind: Hashable, Sendable {
+        /// A connection is ready, at this attempt counted from 1. `offline` is how long there had been none; nil for the
+        /// first.
+        case connected(attempt: Int, offline: Duration?)
+        /// A connection that had been ready for so long ended without our doing.
+        case lost(ready: Duration)
+        /// Attempts failed, `count` of them with the same server and code.
+        case connectFailed(count: Int)
+        /// No server could be reached within the allowed rounds; attempts have stopped.
+        case gaveUp
+        /// The user disconnected.
+        case closedByUser
+        /// A connection that had been ready for so long was left by choice; nil if it was not ready yet. `next` is the
+        /// server that was asked for, if one was.
+        case leftForAnotherServer(ready: Duration?, next: Endpoint?)
+        /// The app went to the background.
+        case enteredBackground
+        /// The app came to the foreground.
+        case enteredForeground
+        /// There is no network.
+        case networkLost
+        /// There is another network, or one again; its name where it is known.
+        case networkChanged(name: String?)
+    }
+
+    /// One thing that happened, or several equal ones.
+    public struct Entry: Sendable {
+        /// When it happened, first if it did several times, by the wall clock.
+        public var date: Date
+        /// When it happened last.
+        public var lastDate: Date
+        public var kind: Kind
+        /// The server concerned.
+        public var endpoint: Endpoint?
+        /// The cause; the last one if it happened several times.
+        public var error: SocketError?
+    }
+
+    /// How many entries are kept by default: 32.
+    public static let defaultCapacity = 32
+
+    /// How many entries are kept; the oldest are dropped.
+    public let capacity: Int
+    /// What happened, oldest first.
+    public private(set) var entries: [Entry] = []
+
+    /// - Parameter capacity: How many entries are kept, 32 by default, 1 at least.
+    public init(capacity: Int = Self.defaultCapacity) {
+        self.capacity = max(1, capacity)
+    }
+
+    /// Adds what happened. Failed attempts since anything else happened are one entry for each server and code, so that a
+    /// long outage does not push out what it began with.
+    package mutating func record(
+        _ kind: Kind,
+        endpoint: Endpoint? = nil,
+        error: SocketError? = nil,
+        at date: Date
+    ) {
+        if case .connectFailed(let count) = kind, let index = self.indexOfFailure(like: error, at: endpoint),
+            case .connectFailed(let before) = self.entries[index].kind
+        {
+            self.entries[index].kind = .connectFailed(count: before.addingClamped(count))
+            self.entries[index].lastDate = date
+            self.entries[index].error = error
+            return
+        }
+        self.entries.append(Entry(date: date, lastDate: date, kind: kind, endpoint: endpoint, error: error))
+        if self.entries.count > self.capacity { self.entries.removeFirst() }
+    }
+
+    private func indexOfFailure(like error: SocketError?, at endpoint: Endpoint?) -> Int? {
+        for index in self.entries.indices.reversed() {
+            guard case .connectFailed = self.entries[index].kind else { return nil }
+            if self.entries[index].endpoint == endpoint, self.entries[index].error?.code == error?.code { return index }
+        }
+        return nil
+    }
+}
+
+extension ConnectionHistory: CustomStringConvertible {
+    /// One line an entry, oldest first; empty if nothing happened.
+    public var description: String { self.entries.map(\.description).joined(separator: "\n") }
+}
+
+extension ConnectionHistory.Entry: CustomStringConvertible {
+    /// The time, what happened, where, and why, in one line.
+    public var description: String {
+        let line = "\(self.date.inUTC) \(self.whatHappened)\(self.error.map { ": \($0)" } ?? "")"
+        // Messages may quote what others said; an entry stays one line all the same.
+        return String(line.map { $0.isNewline ? " " : $0 })
+    }
+
+    private var whatHappened: String {
+        let server = self.endpoint.map { " \($0)" } ?? ""
+        switch self.kind {
+        case .connected(let attempt, let offline):
+            let wait = offline.map { ", after \($0.forHumans) without a connection" } ?? ""
+            return "connected\(server) at attempt \(attempt)\(wait)"
+        case .lost(let ready):
+            return "lost\(server) after \(ready.forHumans) ready"
+        case .connectFailed(let count):
+            return "connect failed\(server)" + (count > 1 ? " \(count) times until \(self.lastDate.inUTC)" : "")
+        case .gaveUp:
+            return "gave up\(server)"
+        case .closedByUser:
+            return "closed\(server) by the user"
+        case .leftForAnotherServer(let ready, let next):
+            let time = ready.map { " after \($0.forHumans) ready" } ?? ""
+            return "left\(server)\(time) for \(next.map { "\($0)" } ?? "another server")"
+        case .enteredBackground:
+            return "the app went to the background"
+        case .enteredForeground:
+            return "the app came to the foreground"
+        case .networkLost:
+            return "the network was lost"
+        case .networkChanged(let name):
+            return "the network changed" + (name.map { " to \($0)" } ?? "")
+        }
+    }
+}
+
+extension Date {
+    /// ISO 8601 with milliseconds, such as `2026-11-21T12:00:01.123Z`. By hand, since Foundation cuts off instead of
+    /// rounding, which makes .123 of what a `Date` holds of .123 at times .122. Years beyond 0001 to 9999 are cut to these.
+    var inUTC: String {
+        let range = -62_135_596_800.0...253_402_300_799.0
+        let seconds = self.timeIntervalSince1970
+        let clamped = seconds.isNaN ? 0 : min(max(seconds, range.lowerBound), range.upperBound)
+        let milliseconds = Int64((clamped * 1_000).rounded())
+        let (day, time) = milliseconds.flooringDivision(by: 86_400_000)
+        let (year, month, dayOfMonth) = Self.civil(day: day)
+        let date = "\(year.padded(4))-\(month.padded(2))-\(dayOfMonth.padded(2))"
+        let clock = "\((time / 3_600_000).padded(2)):\((time / 60_000 % 60).padded(2)):\((time / 1_000 % 60).padded(2))"
+        return "\(date)T\(clock).\((time % 1_000).padded(3))Z"
+    }
+
+    /// The Gregorian date of a day counted from 1970-01-01. Years begin in March here, so that the leap day is their last,
+    /// and are counted in the 400 years (146,097 days) after which the calendar repeats; 719,468 days lie between
+    /// 0000-03-01 and 1970-01-01. See Howard Hinnant, "chrono-compatible low-level date algorithms".
+    private static func civil(day: Int64) -> (year: Int64, month: Int64, day: Int64) {
+        let (era, dayOfEra) = (day + 719_468).flooringDivision(by: 146_097)
+        let yearOfEra = (dayOfEra - dayOfEra / 1_460 + dayOfEra / 36_524 - dayOfEra / 146_096) / 365
+        let dayOfYear = dayOfEra - (365 * yearOfEra + yearOfEra / 4 - yearOfEra / 100)
+        let monthFromMarch = (5 * dayOfYear + 2) / 153
+        let month = monthFromMarch < 10 ? monthFromMarch + 3 : monthFromMarch - 9
+        let year = yearOfEra + era * 400 + (month <= 2 ? 1 : 0)
+        return (year, month, dayOfYear - (153 * monthFromMarch + 2) / 5 + 1)
+    }
+}
+
+extension Int64 {
+    fileprivate func flooringDivision(by divisor: Int64) -> (quotient: Int64, remainder: Int64) {
+        let (quotient, remainder) = self.quotientAndRemainder(dividingBy: divisor)
+        return remainder < 0 ? (quotient - 1, remainder + divisor) : (quotient, remainder)
+    }
+
+    fileprivate func padded(_ width: Int) -> String {
+        let digits = String(self)
+        return String(repeating: "0", count: Swift.max(0, width - digits.count)) + digits
+    }
+}
+
+extension Duration {
+    /// Short and the same everywhere: `250 ms`, `63.2 s`, `2 h 5 min`.
+    var forHumans: String {
+        // Beyond a century nobody reads on, and nothing overflows.
+        let seconds = min(max(self, .zero), .seconds(100 * 365 * 86_400)).inSeconds
+        let milliseconds = Int64((seconds * 1_000).rounded())
+        if milliseconds < 1_000 { return "\(milliseconds) ms" }
+        let tenths = Int64((seconds * 10).rounded())
+        if tenths < 6_000 { return "\(tenths / 10).\(tenths % 10) s" }
+        let minutes = Int64((seconds / 60).rounded())
+        return minutes < 60 ? "\(minutes) min" : "\(minutes / 60) h \(minutes % 60) min"
+    }
+}

@@ -1,0 +1,33 @@
+/// When a server is passed over because of how it behaved.
+public struct ServerPolicy: Hashable, Sendable {
+    /// So many failures in a row ban a server: refused and timed-out attempts, handshakes it failed, connections it lost
+    /// before they were stable. 3 by default, as Tencent Mars and Finagle ban; 1 at least.
+    public var failuresBeforeBan: Int
+    /// How long the first ban lasts. Each ban that follows without a stable connection between lasts twice as long; the last
+    /// half of each is left to chance. 15 s by default.
+    public var firstBan: Duration
+    /// No ban lasts longer. 300 s by default, as Finagle's.
+    public var longestBan: Duration
+    /// Outcomes older than this do not count in a server's score. 10 minutes by default.
+    public var memory: Duration
+    /// Whether equally good servers are tried in an order of chance, which spreads the clients of a fleet, instead of in the
+    /// list's. False by default.
+    public var shufflesEquals: Bool
+
+    public init(
+        failuresBeforeBan: Int = 3,
+        firstBan: Duration = .seconds(15),
+        longestBan: Duration = .seconds(300),
+        memory: Duration = .seconds(600),
+        shufflesEquals: Bool = false
+    ) {
+        self.failuresBeforeBan = failuresBeforeBan
+        self.firstBan = firstBan
+        self.longestBan = longestBan
+        self.memory = memory
+        self.shufflesEquals = shufflesEquals
+    }
+
+    /// So many outcomes of a server are remembered for its score, as Tencent Mars remembers them.
+    static let rememberedOutcomes = 8
+}

@@ -1,0 +1,50 @@
+/// What happened to a ``Socket``, in order. Cases may be added; have a default when you switch over it.
+public enum SocketEvent: Sendable {
+    /// An attempt began; `attempt` counts those since the last ready connection, from 1.
+    case connecting(Endpoint, attempt: Int)
+    /// An attempt or a handshake failed; the next server is tried, or a wait begins.
+    case connectFailed(SocketError)
+    /// A connection is made; the handshake gate runs.
+    case handshaking(Endpoint)
+    /// The connection is ready.
+    case connected(Endpoint)
+    /// A ready connection ended without a successor.
+    case disconnected(SocketError)
+    /// A new connection is ready in the place of one that was left by choice and finishes what is in flight.
+    case switched(from: Endpoint, to: Endpoint)
+    /// No other server could be reached; the connection stays where it was.
+    case switchFailed(SocketError)
+    /// The next round of attempts begins in `delay`.
+    case waiting(delay: Duration, reason: SocketError)
+    /// Attempts have stopped: no server could be reached within the allowed rounds (`noServerReachable`, with the last error
+    /// of each), the gate said so (`handshakeRefused`), or there is no server (`invalidArgument`).
+    case gaveUp(SocketError)
+    /// The network went (false), or came or changed (true).
+    case networkChanged(isReachable: Bool)
+    /// The app went into the background.
+    case enteredBackground
+    /// The app is about to return to the foreground.
+    case willEnterForeground
+    /// The user disconnected.
+    case closed
+}
+
+extension SocketEvent: CustomStringConvertible {
+    public var description: String {
+        switch self {
+        case .connecting(let endpoint, let attempt): "connecting to \(endpoint), attempt \(attempt)"
+        case .connectFailed(let error): "connect failed: \(error)"
+        case .handshaking(let endpoint): "handshaking with \(endpoint)"
+        case .connected(let endpoint): "connected to \(endpoint)"
+        case .disconnected(let error): "disconnected: \(error)"
+        case .switched(let from, let to): "switched from \(from) to \(to)"
+        case .switchFailed(let error): "switch failed: \(error)"
+        case .waiting(let delay, let reason): "next attempt in \(delay) (\(reason))"
+        case .gaveUp(let error): "gave up: \(error)"
+        case .networkChanged(let isReachable): isReachable ? "the network changed" : "the network is gone"
+        case .enteredBackground: "the app is in the background"
+        case .willEnterForeground: "the app returns to the foreground"
+        case .closed: "closed"
+        }
+    }
+}

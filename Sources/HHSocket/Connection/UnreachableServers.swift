@@ -1,0 +1,11 @@
+/// Why no server can be reached: the underlying error of one with code ``SocketError/Code/noServerReachable``.
+public struct UnreachableServers: Error, Sendable, CustomStringConvertible {
+    /// The last error of each server that was tried; each says which one in ``SocketError/endpoint``.
+    public var errors: [SocketError]
+
+    public init(errors: [SocketError]) {
+        self.errors = errors
+    }
+
+    public var description: String { self.errors.map(\.message).joined(separator: "; ") }
+}

@@ -1,0 +1,217 @@
+import HHSocket
+import HHSocketRPC
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+/// What `ConnectionMachine` decides, over real sockets.
+@Suite struct ConnectionLifeTests {
+    private func client(
+        _ servers: [Endpoint],
+        _ change: (inout SocketConfiguration) -> Void = { _ in }
+    ) -> SocketClient {
+        var configuration = SocketClient.Configuration(servers: servers)
+        configuration.socket.backoff.base = .milliseconds(10)
+        configuration.timeout = .seconds(60)
+        change(&configuration.socket)
+        return SocketClient(configuration: configuration)
+    }
+
+    private func text(_ text: String) -> ByteBuffer { ByteBuffer(string: text) }
+
+    // MARK: The gate
+
+    @Test func nothingLeavesBeforeTheGateReturnsAndItRunsAtEveryReconnect() async throws {
+        let server = try await MockServer(.echo)
+        server.once(101, .close)
+        let client = self.client([server.endpoint]) {
+            $0.gate = HandshakeGate { handshake in
+                let answer = try await handshake.exchange(type: 17, payload: ByteBuffer(string: "token"))
+                guard answer.payload == ByteBuffer(string: "token") else { throw HandshakeRefusal(.stop, "no") }
+            }
+        }
+        client.connect()
+        let calls = (0..<10).map { _ in client.dataTask(with: SocketRequest(type: 102)) }
+        for call in calls { call.resume() }
+        try await eventually("the calls") { calls.allSatisfy { $0.state == .completed } }
+        #expect(calls.allSatisfy { $0.response != nil })
+        #expect(server.received.first?.type == 17)
+        _ = try? await client.data(for: SocketRequest(type: 101))
+        try await eventually("the next connection's call") {
+            (try? await client.data(for: SocketRequest(type: 103))) != nil
+        }
+        let second = server.received.filter { $0.connection == 1 }
+        #expect(second.first?.type == 17)
+        #expect(server.received.filter { $0.type == 17 }.count == server.acceptedCount)
+    }
+
+    @Test func framesThatTheGateDoesNotTakeAreDeliveredOnceItHasReturned() async throws {
+        let server = try await MockServer(.echo)
+        server.on(17, .echo.then(.push(2001, "early")))
+        let (released, release) = AsyncStream.makeStream(of: Void.self)
+        let client = self.client([server.endpoint]) {
+            $0.gate = HandshakeGate { handshake in
+                _ = try await handshake.exchange(type: 17)
+                for await _ in released { break }
+            }
+        }
+        let pushes = client.pushes(ofType: 2001)
+        client.connect()
+        try await server.received(1, ofType: 17)
+        release.finish()
+        #expect(try await first(of: pushes, "the push").body == self.text("early"))
+    }
+
+    @Test func gateThatRefusesForGoodStopsTheAttemptsAndSaysWhy() async throws {
+        let server = try await MockServer(.echo)
+        let client = self.client([server.endpoint]) {
+            $0.gate = HandshakeGate { _ in throw HandshakeRefusal(.stop, "the token is not valid") }
+        }
+        let events = client.events
+        client.connect()
+        let event = try await first(of: events, "giving up") { if case .gaveUp = $0 { true } else { false } }
+        guard case .gaveUp(let error) = event else { return }
+        #expect(error.code == .handshakeRefused)
+        #expect(error.message.contains("\(server.endpoint)") && error.message.contains("the token is not valid"))
+        #expect(client.state.description == "closed")
+        #expect(server.acceptedCount == 1)
+    }
+
+    @Test func gateThatWaitsForWhatNeverComesEndsInTimeAndTheNextServerIsTried() async throws {
+        let silent = try await MockServer(.drop)
+        let good = try await MockServer(.echo)
+        let goodEndpoint = good.endpoint
+        let ended = NIOLockedValueBox(0)
+        let client = self.client([silent.endpoint, good.endpoint]) {
+            $0.gate = HandshakeGate(timeout: .milliseconds(100)) { handshake in
+                do {
+                    _ = try await handshake.exchange(type: 17)
+                } catch {
+                    ended.withLockedValue { $0 += 1 }
+                    throw error
+                }
+            }
+        }
+        let events = client.events
+        client.connect()
+        _ = try await first(of: events, "the good server") {
+            if case .connected(goodEndpoint) = $0 { true } else { false }
+        }
+        try await eventually("the end of the first gate") { ended.withLockedValue { $0 > 0 } }
+        #expect(client.history.entries.contains { $0.error?.code == .handshakeTimeout })
+    }
+
+    // MARK: Servers
+
+    @Test func resolverFindsTheServers() async throws {
+        let server = try await MockServer(.echo)
+        let client = self.client([]) { $0.resolver = ServerResolver { [endpoint = server.endpoint] in [endpoint] } }
+        client.connect()
+        #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == server.endpoint)
+    }
+
+    @Test func addressesOfANameAreServersOfTheirOwn() async throws {
+        let server = try await MockServer(.echo)
+        let client = self.client([]) { $0.resolver = .dns(host: "127.0.0.1", port: server.endpoint.port) }
+        client.connect()
+        #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == server.endpoint)
+    }
+
+    @Test func nameThatDoesNotExistIsToldApart() async throws {
+        let client = self.client([]) { $0.resolver = .dns(host: "no-such-host.invalid", port: 1) }
+        let events = client.events
+        client.connect(attempts: 1)
+        let event = try await first(of: events, "giving up") { if case .gaveUp = $0 { true } else { false } }
+        guard case .gaveUp(let error) = event else { return }
+        #expect((error.underlying as? UnreachableServers)?.errors.first?.code == .hostNotFound)
+    }
+
+    @Test func newListMovesTheConnection() async throws {
+        let (old, new) = (try await MockServer(.echo), try await MockServer(.echo))
+        let client = self.client([old.endpoint])
+        let events = client.events
+        client.connect()
+        _ = try await client.data(for: SocketRequest(type: 101))
+        client.setServers([new.endpoint])
+        _ = try await first(of: events, "the switch") { if case .switched = $0 { true } else { false } }
+        #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == new.endpoint)
+        try await old.ended(connection: 0)
+    }
+
+    @Test func oneOfThreeServersDeadIsSkippedAndAllDeadThenOneBackIsFound() async throws {
+        let servers = [try await MockServer(.echo), try await MockServer(.echo), try await MockServer(.echo)]
+        try await servers[0].refuseConnections()
+        let client = self.client(servers.map(\.endpoint)) { $0.backoff.cap = .milliseconds(50) }
+        let events = client.events
+        client.connect()
+        #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == servers[1].endpoint)
+        for server in servers { try await server.refuseConnections() }
+        for server in servers { await server.perform(.close) }
+        _ = try await first(of: events, "the wait") { if case .waiting = $0 { true } else { false } }
+        let third = servers[2].endpoint
+        try await servers[2].acceptConnections()
+        _ = try await first(of: events, "the server that is back") {
+            if case .connected(third) = $0 { true } else { false }
+        }
+        #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == servers[2].endpoint)
+    }
+
+    @Test func raceIsWonByWhoAnswersFirst() async throws {
+        // A listener that accepts nobody, with its backlog full: the kernel leaves further connections without an answer.
+        let group = MultiThreadedEventLoopGroup.singleton
+        let listener = try await ServerBootstrap(group: group)
+            .serverChannelOption(.backlog, value: 0)
+            .serverChannelOption(.autoRead, value: false)
+            .bind(host: "127.0.0.1", port: 0).get()
+        let port = try #require(listener.localAddress?.port)
+        for _ in 0..<8 {
+            let filler = ClientBootstrap(group: group).connectTimeout(.milliseconds(50))
+            _ = try? await filler.connect(host: "127.0.0.1", port: port).get()
+        }
+        let server = try await MockServer(.echo)
+        let client = self.client([Endpoint(host: "127.0.0.1", port: port), server.endpoint]) {
+            $0.racing = RacingPolicy(stagger: .milliseconds(20))
+            $0.connectTimeout = .seconds(300)
+        }
+        client.connect()
+        #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == server.endpoint)
+        try await listener.close()
+    }
+
+    // MARK: The network and the app's life
+
+    @Test func withoutANetworkNothingIsAttempted() async throws {
+        let server = try await MockServer(.echo)
+        let client = self.client([server.endpoint])
+        client.networkDidChange(isReachable: false)
+        client.connect()
+        let error = try await socketError { () throws(SocketError) in
+            _ = try await client.data(for: SocketRequest(type: 101))
+        }
+        #expect(error.code == .notConnected)
+        #expect(server.acceptedCount == 0)
+        client.networkDidChange(isReachable: true, name: "wifi")
+        try await server.connection(0)
+        try await eventually("a call") { (try? await client.data(for: SocketRequest(type: 101))) != nil }
+    }
+
+    @Test func foregroundFindsADeadConnectionAndMakesANewOneAtOnce() async throws {
+        let server = try await MockServer(.echo)
+        server.on(0, .drop)
+        let client = self.client([server.endpoint]) {
+            $0.heartbeat = HeartbeatPolicy(interval: .seconds(600), replyTimeout: .milliseconds(50), misses: 5)
+        }
+        let events = client.events
+        client.connect()
+        _ = try await client.data(for: SocketRequest(type: 101))
+        server.onAnyOther(.drop)
+        client.applicationDidEnterBackground()
+        client.applicationWillEnterForeground()
+        _ = try await first(of: events, "the loss") { if case .disconnected = $0 { true } else { false } }
+        try await server.connection(1)
+        #expect(!client.history.description.contains("waiting"))
+    }
+}

@@ -1,0 +1,254 @@
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocket
+
+/// Races, the gate, the resolver, switches, the network and the app's life.
+@Suite struct ConnectionMakingTests {
+    let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+
+    private func machine(
+        _ servers: [Endpoint] = [serverA, serverB, serverC],
+        _ change: (inout Machine.Settings) -> Void = { _ in }
+    ) -> Machine {
+        var settings = Machine.Settings()
+        change(&settings)
+        return Machine(servers: servers, settings: settings, generator: SeededGenerator(seed: 1))
+    }
+
+    private func id(_ number: UInt64) -> ConnectionID { ConnectionID(number: number) }
+
+    private func ready(_ servers: [Endpoint] = [serverA, serverB, serverC]) -> Machine {
+        var machine = self.machine(servers)
+        _ = machine.connect(now: self.start)
+        _ = machine.connected(self.id(1), now: self.start)
+        return machine
+    }
+
+    // MARK: Races
+
+    @Test func raceStartsOneMoreAttemptAfterEachStaggerAndTheFirstConnectedWins() {
+        var machine = self.machine { $0.racing = RacingPolicy(maximumAttempts: 2) }
+        #expect(machine.connect(now: self.start).deeds == ["being made", "open 1 a:1"])
+        #expect(machine.nextDeadline == self.start + .milliseconds(2_500))
+        let second = self.start + .milliseconds(2_500)
+        #expect(machine.timerFired(now: second).deeds == ["open 2 b:2"])
+        #expect(machine.nextDeadline == nil, "two at once, and no more")
+        #expect(machine.connectFailed(self.id(1), refused(serverA), now: second).deeds == ["open 3 c:3"])
+        #expect(machine.connected(self.id(3), now: second).deeds == ["close 2", "ready 3 c:3"])
+        #expect(machine.connected(self.id(2), now: second).deeds == ["close 2"])
+    }
+
+    @Test func raceThatEveryoneLosesWaits() {
+        var machine = self.machine([serverA, serverB]) { $0.racing = RacingPolicy() }
+        _ = machine.connect(now: self.start)
+        _ = machine.timerFired(now: self.start + .milliseconds(2_500))
+        #expect(machine.connectFailed(self.id(2), refused(serverB), now: self.start).deeds == [])
+        #expect(
+            machine.connectFailed(self.id(1), refused(serverA), now: self.start).deeds == [
+                "offline connectionRefused"
+            ]
+        )
+    }
+
+    // MARK: The gate
+
+    @Test func nothingIsReadyBeforeTheGateReturnsAndItRunsAtEveryReconnect() throws {
+        var machine = self.machine { $0.gateTimeout = .seconds(5) }
+        _ = machine.connect(now: self.start)
+        #expect(machine.connected(self.id(1), now: self.start).deeds == ["shake hands 1 a:1, attempt 1"])
+        #expect(machine.state.description == "handshaking with a:1")
+        #expect(machine.handshakeSucceeded(self.id(1), now: self.start).deeds == ["ready 1 a:1"])
+        _ = machine.connectionLost(self.id(1), lostError, now: self.start)
+        _ = machine.timerFired(now: try #require(machine.nextDeadline))
+        #expect(machine.connected(self.id(2), now: self.start).deeds.first?.hasPrefix("shake hands 2") == true)
+    }
+
+    @Test func gateThatTakesTooLongIsAFailureOfTheServer() {
+        var machine = self.machine { $0.gateTimeout = .seconds(5) }
+        _ = machine.connect(now: self.start)
+        _ = machine.connected(self.id(1), now: self.start)
+        #expect(machine.nextDeadline == self.start + .seconds(5))
+        let actions = machine.timerFired(now: self.start + .seconds(5))
+        #expect(actions.deeds == ["close 1", "open 2 b:2"])
+        #expect(actions.texts.contains("report connect failed handshakeTimeout"))
+        #expect(machine.handshakeSucceeded(self.id(1), now: self.start).isEmpty)
+    }
+
+    @Test func refusalSaysWhereToTryNext() throws {
+        let error = SocketError(.handshakeRefused, message: "no", endpoint: serverA)
+        func refuse(_ remedy: HandshakeRefusal.Remedy) -> (Machine, [String]) {
+            var machine = self.machine { $0.gateTimeout = .seconds(5) }
+            _ = machine.connect(now: self.start)
+            _ = machine.connected(self.id(1), now: self.start)
+            let actions = machine.handshakeFailed(self.id(1), error, remedy, now: self.start)
+            return (machine, actions.texts)
+        }
+        #expect(refuse(.tryAnotherServer).1.last == "open 2 b:2")
+        var (machine, actions) = refuse(.trySameServer)
+        #expect(actions.suffix(2) == ["offline handshakeRefused", "report waiting"])
+        #expect(machine.timerFired(now: try #require(machine.nextDeadline)).texts.last == "open 2 a:1")
+        (machine, actions) = refuse(.stop)
+        #expect(actions.last == "report gave up handshakeRefused")
+        #expect(machine.nextDeadline == nil)
+    }
+
+    @Test func connectionLostDuringTheHandshakeGoesOnWithTheNextServer() {
+        var machine = self.machine { $0.gateTimeout = .seconds(5) }
+        _ = machine.connect(now: self.start)
+        _ = machine.connected(self.id(1), now: self.start)
+        #expect(machine.connectionLost(self.id(1), lostError, now: self.start).deeds == ["close 1", "open 2 b:2"])
+    }
+
+    // MARK: The resolver
+
+    @Test func resolverIsAskedBeforeEachRoundAndItsFailureLeavesTheServersKnown() throws {
+        var machine = self.machine([serverA]) { $0.resolverTimeout = .seconds(10) }
+        #expect(machine.connect(now: self.start).deeds == ["being made", "resolve 1"])
+        #expect(machine.state.description == "looking for servers")
+        #expect(machine.resolved(self.id(1), .success([serverB]), now: self.start).deeds == ["open 2 b:2"])
+        _ = machine.connectFailed(self.id(2), refused(serverB), now: self.start)
+        #expect(machine.timerFired(now: try #require(machine.nextDeadline)).deeds == ["being made", "resolve 3"])
+        let failed = machine.resolved(self.id(3), .failure(lostError), now: self.start)
+        #expect(failed.deeds == ["open 4 b:2"])
+    }
+
+    @Test func resolverThatFindsNothingIsAFailedRound() {
+        var machine = self.machine([]) { $0.resolverTimeout = .seconds(10) }
+        _ = machine.connect(now: self.start)
+        #expect(machine.resolved(self.id(1), .success([]), now: self.start).deeds == ["offline hostNotFound"])
+        #expect(machine.nextDeadline != nil)
+    }
+
+    @Test func resolverThatDoesNotAnswerTimesOut() {
+        var machine = self.machine([serverA]) { $0.resolverTimeout = .seconds(10) }
+        _ = machine.connect(now: self.start)
+        #expect(machine.timerFired(now: self.start + .seconds(10)).deeds == ["open 2 a:1"])
+        #expect(machine.resolved(self.id(1), .success([serverC]), now: self.start).isEmpty)
+    }
+
+    // MARK: Switches
+
+    @Test func switchMakesTheNewConnectionBeforeTheOldOneDrains() {
+        var machine = self.ready()
+        #expect(machine.switchServer(to: nil, now: self.start).deeds == ["open 2 b:2"])
+        #expect(machine.state.description == "ready, a:1")
+        #expect(
+            machine.connected(self.id(2), now: self.start).texts == [
+                "ready 2 b:2", "drain 1", "report switched from a:1 to b:2",
+            ]
+        )
+        #expect(machine.connectionLost(self.id(1), lostError, now: self.start).texts == ["lost 1 connectionLost"])
+        #expect(machine.state.description == "ready, b:2")
+        let new = Endpoint(host: "new", port: 9)
+        #expect(machine.switchServer(to: new, now: self.start).deeds == ["open 3 new:9"])
+        #expect(machine.switchServer(to: serverB, now: self.start).deeds == ["close 3"])
+    }
+
+    @Test func switchThatReachesNobodyStaysWhereItIs() {
+        var machine = self.ready()
+        _ = machine.switchServer(to: serverB, now: self.start)
+        let failed = machine.connectFailed(self.id(2), refused(serverB), now: self.start).texts
+        #expect(failed == ["report connect failed connectionRefused", "report switch failed connectionRefused"])
+        #expect(machine.state.description == "ready, a:1")
+        #expect(machine.nextDeadline == nil)
+    }
+
+    @Test func lossDuringASwitchGoesOnWithWhatIsBeingMade() {
+        var machine = self.ready()
+        _ = machine.switchServer(to: nil, now: self.start)
+        #expect(
+            machine.connectionLost(self.id(1), lostError, now: self.start).deeds == [
+                "lost 1 connectionLost", "being made",
+            ]
+        )
+        #expect(machine.connected(self.id(2), now: self.start).deeds == ["ready 2 b:2"])
+    }
+
+    @Test func disconnectEndsEverything() {
+        var machine = self.ready()
+        _ = machine.switchServer(to: nil, now: self.start)
+        _ = machine.connected(self.id(2), now: self.start)
+        _ = machine.switchServer(to: nil, now: self.start)
+        #expect(
+            machine.disconnect(now: self.start).deeds == [
+                "close 3", "lost 2 cancelled", "close 2", "offline cancelled", "lost 1 cancelled", "close 1",
+            ]
+        )
+    }
+
+    @Test func listThatLacksThePresentServerLeavesIt() {
+        var machine = self.ready()
+        #expect(machine.replaceServers(with: [serverA, serverC], now: self.start).isEmpty)
+        #expect(machine.replaceServers(with: [serverC], now: self.start).deeds == ["open 2 c:3"])
+        #expect(machine.connected(self.id(2), now: self.start).deeds == ["ready 2 c:3", "drain 1"])
+    }
+
+    @Test func listThatLacksTheServerBeingTriedGivesThatAttemptUp() {
+        var machine = self.machine()
+        _ = machine.connect(now: self.start)
+        #expect(machine.replaceServers(with: [serverA, serverB], now: self.start).isEmpty)
+        #expect(machine.replaceServers(with: [serverB], now: self.start).deeds == ["close 1", "open 2 b:2"])
+    }
+
+    // MARK: The network
+
+    @Test func withoutANetworkNothingIsAttemptedAndWithOneAtOnce() {
+        var machine = self.machine()
+        _ = machine.connect(now: self.start)
+        let gone = machine.networkChanged(isReachable: false, now: self.start)
+        #expect(gone.deeds == ["close 1", "offline networkUnreachable"])
+        #expect(machine.nextDeadline == nil)
+        #expect(machine.connect(now: self.start).isEmpty)
+        #expect(machine.networkChanged(isReachable: false, now: self.start).isEmpty)
+        let back = machine.networkChanged(isReachable: true, now: self.start)
+        #expect(back.deeds == ["being made", "open 2 a:1"])
+    }
+
+    @Test func newPathProbesALiveConnectionAndADeadOneIsMadeAnewWithoutWaiting() {
+        var machine = self.ready()
+        #expect(machine.networkChanged(isReachable: true, now: self.start).deeds == ["probe 1"])
+        let lost = machine.connectionLost(self.id(1), lostError, now: self.start)
+        #expect(lost.deeds == ["lost 1 connectionLost", "being made", "open 2 a:1"])
+    }
+
+    @Test func connectionThatProvedAliveWaitsAgainWhenItIsLost() {
+        var machine = self.ready()
+        _ = machine.networkChanged(isReachable: true, now: self.start)
+        machine.connectionIsAlive(self.id(1))
+        let lost = machine.connectionLost(self.id(1), lostError, now: self.start)
+        #expect(lost.deeds == ["lost 1 connectionLost", "offline connectionLost"])
+    }
+
+    // MARK: The app's life
+
+    @Test func backgroundStopsPingsAndAttemptsAndForegroundProbes() {
+        var machine = self.ready()
+        #expect(machine.didEnterBackground(now: self.start).deeds == ["inactive", "pause 1"])
+        #expect(machine.willEnterForeground(now: self.start).deeds == ["active", "resume 1", "probe 1"])
+        _ = machine.didEnterBackground(now: self.start)
+        let lost = machine.connectionLost(self.id(1), lostError, now: self.start)
+        #expect(lost.deeds == ["lost 1 connectionLost", "offline notConnected"])
+        #expect(machine.nextDeadline == nil)
+        let back = machine.willEnterForeground(now: self.start)
+        #expect(back.deeds == ["active", "being made", "open 2 a:1"])
+    }
+
+    @Test func backgroundMayFailTheTasksAndSaysWhy() {
+        var machine = self.machine { $0.background = .failTasks }
+        _ = machine.connect(now: self.start)
+        _ = machine.connected(self.id(1), now: self.start)
+        let actions = machine.didEnterBackground(now: self.start)
+        #expect(actions.deeds == ["inactive", "lost 1 connectionLost", "close 1", "offline notConnected"])
+        let cause = actions.compactMap { if case .lost(_, let error) = $0 { error.message } else { nil } }.first
+        #expect(cause?.contains("in the background") == true)
+    }
+
+    @Test func backgroundMayChangeNothing() {
+        var machine = self.machine { $0.background = .keepConnected }
+        _ = machine.connect(now: self.start)
+        #expect(machine.didEnterBackground(now: self.start).deeds == ["inactive"])
+        #expect(machine.connected(self.id(1), now: self.start).deeds == ["ready 1 a:1"])
+    }
+}

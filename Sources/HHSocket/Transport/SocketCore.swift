@@ -5,8 +5,8 @@ import NIOPosix
 
 /// The connection's owner on the socket thread: performs what ``ConnectionMachine`` decides.
 package final class SocketCore: @unchecked Sendable {
-    // Proof of Sendable: the first five never change, or are locked; all others are touched on the event loop alone,
-    // but for the consumer, which is set before the core is shared.
+    // Proof of Sendable: constants are Sendable themselves, or locked; variables are touched on the event loop alone, but
+    // for the consumer, which is set before the core is shared.
     package let eventLoop: any EventLoop
     package let configuration: SocketConfiguration
     package let format: WireFormat
@@ -37,8 +37,6 @@ package final class SocketCore: @unchecked Sendable {
     private var timerDeadline: NIODeadline?
     private var consumer: (any FrameConsumer)?
     private var isInvalidated = false
-    /// Between ``ConnectionMachine/Action/ready(_:_:)`` and `drain`: the predecessor.
-    private var leaving: Link?
     /// Says how often to ping; nil where nobody pings.
     private var tuner: HeartbeatTuner?
     private var batch: [Submission] = []
@@ -130,13 +128,16 @@ package final class SocketCore: @unchecked Sendable {
         self.tell { $0.networkChanged(isReachable: isReachable, now: $1) }
     }
 
+    /// The connection that is ready, if it is still this one.
+    private func readyLink(_ id: ConnectionID) -> Link? { self.link?.id == id ? self.link : nil }
+
     private func updateHeartbeatInterval() {
         if let interval = self.tuner?.interval { self.link?.setHeartbeatInterval(interval) }
     }
 
     /// A call was not answered in time: finds out whether the connection still lives. One dead call does not kill it.
     package func suspect(_ id: ConnectionID) {
-        if let link = self.link, link.id == id { link.probe(isUrgent: false) }
+        self.readyLink(id)?.probe(isUrgent: false)
     }
 
     package func didEnterBackground() {
@@ -165,7 +166,7 @@ package final class SocketCore: @unchecked Sendable {
     /// The same by the connection that another frame left by, which may be draining. Without that connection nothing
     /// happens.
     package func send(_ frame: Frame, on id: ConnectionID) {
-        guard let link = self.link?.id == id ? self.link : self.draining[id]?.link else { return }
+        guard let link = self.readyLink(id) ?? self.draining[id]?.link else { return }
         // If it cannot leave the connection does not move, and the server will notice that.
         _ = try? self.send(frame, on: link)
         if link !== self.link { link.flush() }
@@ -360,7 +361,7 @@ package final class SocketCore: @unchecked Sendable {
         case .ready(let id, let endpoint):
             self.becomeReady(id, endpoint)
         case .drain(let id):
-            self.drain(id)
+            self.consumer?.connectionDrains(id)
         case .lost(let id, let error):
             self.consumer?.connectionWasLost(id, error)
         case .beingMade:
@@ -368,11 +369,11 @@ package final class SocketCore: @unchecked Sendable {
         case .offline(let error):
             self.consumer?.connectionIsOffline(error)
         case .probe(let id):
-            if let link = self.link, link.id == id { link.probe(isUrgent: true) }
+            self.readyLink(id)?.probe(isUrgent: true)
         case .pauseHeartbeat(let id):
-            if let link = self.link, link.id == id { link.pauseHeartbeat() }
+            self.readyLink(id)?.pauseHeartbeat()
         case .resumeHeartbeat(let id):
-            if let link = self.link, link.id == id { link.resumeHeartbeat() }
+            self.readyLink(id)?.resumeHeartbeat()
         case .applicationIsActive(let isActive):
             self.tuner?.applicationChanged(isActive: isActive)
             self.updateHeartbeatInterval()
@@ -578,7 +579,7 @@ package final class SocketCore: @unchecked Sendable {
     private func becomeReady(_ id: ConnectionID, _ endpoint: Endpoint) {
         guard let greeting = self.greeting, greeting.link.id == id else { return }
         self.greeting = nil
-        if let predecessor = self.link { self.leaving = predecessor }
+        if let predecessor = self.link { self.limitDraining(predecessor) }
         self.link = greeting.link
         let unread = greeting.end(Self.handshakeIsOver(endpoint))
         greeting.link.start(heartbeatInterval: self.tuner?.interval)
@@ -586,16 +587,14 @@ package final class SocketCore: @unchecked Sendable {
         for frame in unread { self.consumer?.received(frame, on: id) }
     }
 
-    /// Lets the connection that has just got a successor finish what is in flight.
-    private func drain(_ id: ConnectionID) {
-        guard let link = self.leaving, link.id == id else { return }
-        self.leaving = nil
+    /// Lets the connection that has just got a successor finish what is in flight, for a limited time.
+    private func limitDraining(_ link: Link) {
+        let id = link.id
         let timeout = TimeAmount(self.configuration.drainTimeout)
         let timer = self.eventLoop.assumeIsolated().scheduleTask(in: max(.zero, timeout)) { [weak self] () -> Void in
             self?.drainTimedOut(id)
         }
         self.draining[id] = (link, timer)
-        self.consumer?.connectionDrains(id)
     }
 
     /// Nothing is in flight any more on a connection that drains.

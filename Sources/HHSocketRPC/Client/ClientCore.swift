@@ -168,7 +168,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     private func complete(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
         task.key = nil
-        while let connection = self.table.nextDrained() { self.forget(connection) }
+        self.finishDrained()
         switch task.finish(result) {
         case nil, .nobody: break
         case .handler: self.socket.callBack(.work(task))
@@ -422,12 +422,15 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     func connectionDrains(_ id: ConnectionID) {
         self.table.linkDrains(id)
-        while let connection = self.table.nextDrained() { self.forget(connection) }
+        self.finishDrained()
     }
 
-    private func forget(_ connection: ConnectionID) {
-        self.leftEndpoints[connection] = nil
-        self.socket.finishDraining(connection)
+    /// Lets go of the connections that were left and have nothing in flight any more.
+    private func finishDrained() {
+        while let connection = self.table.nextDrained() {
+            self.leftEndpoints[connection] = nil
+            self.socket.finishDraining(connection)
+        }
     }
 
     private func endpoint(of id: ConnectionID) -> Endpoint {

@@ -98,22 +98,27 @@ public final class Socket: Sendable {
     /// What happened to the connection lately, and why.
     public var history: ConnectionHistory { self.core.history }
 
-    /// Sends a frame, and returns once it is on its way or queued behind a peer that does not read.
+    /// Sends a frame, and returns once it is on its way or queued within the high-water mark. Where there is no room, or no
+    /// connection, it waits or fails as ``SocketConfiguration/writePolicy`` says. What is on its way when the connection is
+    /// lost may be lost with it.
     ///
-    /// - Throws: ``SocketError`` with code `notConnected`, `frameTooLarge` or `queueFull`; the frame was not sent.
-    public func send(_ frame: Frame) async throws(SocketError) {
-        let result: Result<Void, SocketError> = await withCheckedContinuation { continuation in
-            // Never refused: only the end of this object, which is still in use here, closes the queue.
-            self.core.submit(
-                .closure { [core] in
-                    do throws(SocketError) {
-                        _ = try core.send(frame)
-                        continuation.resume(returning: .success(()))
-                    } catch {
-                        continuation.resume(returning: .failure(error))
+    /// - Parameter priority: Which of the frames that wait leaves first.
+    /// - Throws: ``SocketError``; the frame was not sent. Codes: `notConnected`, `frameTooLarge`, `invalidArgument` (custom
+    ///   fields of the wrong width), `queueFull`; after a wait also why there will be no connection, or `cancelled` when the
+    ///   Swift task was cancelled meanwhile.
+    public func send(_ frame: Frame, priority: FramePriority = .default) async throws(SocketError) {
+        let write = PendingWrite(frame, priority)
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { (writer: CheckedContinuation<Result<Void, SocketError>, Never>) in
+                // Never refused: only the end of this object, which is still in use here, closes the queue.
+                self.core.submit(
+                    .closure { [core] in
+                        if write.begin({ writer.resume(returning: $0) }) { core.perform(write) }
                     }
-                }
-            )
+                )
+            }
+        } onCancel: {
+            self.core.submit(.closure { [core] in core.cancel(write) })
         }
         try result.get()
     }

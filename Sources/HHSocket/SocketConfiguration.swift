@@ -1,3 +1,5 @@
+import Logging
+import Metrics
 import NIOCore
 
 /// How a ``Socket`` connects, stays connected and is bounded.
@@ -40,8 +42,16 @@ public struct SocketConfiguration: Sendable {
     /// How many bytes of frames may wait while the peer does not read; a frame beyond fails with
     /// ``SocketError/Code/queueFull``. One frame may always wait. 64 MiB by default.
     public var maximumQueuedBytes = 64 << 20
+    /// When ``Socket/send(_:priority:)`` waits, and when it fails.
+    public var writePolicy = WritePolicy()
     /// The connection is lost when bytes wait and none of them leaves for this long. 30 s by default.
     public var writeStallTimeout: Duration = .seconds(30)
+    /// Told what happens to the connection, with the metadata `server`, `attempt`, `cause` and `error`, never with payloads;
+    /// at `debug` and `trace`, and at `warning` when attempts stop. Nil by default: nothing is logged.
+    public var logger: Logger?
+    /// Where the connection's metrics go; their names begin with `hhsocket.`. Nil by default: to what
+    /// `MetricsSystem.bootstrap` was given.
+    public var metricsFactory: (any MetricsFactory)?
     /// Where delegate callbacks and completion handlers run.
     public var callbackQueue: CallbackQueue = .default
     /// The event loops to take one from. By default each socket has a thread of its own, which ends with it.

@@ -1,5 +1,4 @@
 #if os(Linux)
-import Foundation
 import HHSocket
 import HHSocketTesting
 import NIOCore
@@ -7,13 +6,6 @@ import TestSupport
 import Testing
 
 @testable import HHSocketServer
-
-/// The memory this process has in use, in bytes.
-private func residentBytes() -> Int {
-    // Pages: total, resident, …
-    let fields = (try? String(contentsOfFile: "/proc/self/statm", encoding: .utf8))?.split(separator: " ") ?? []
-    return fields.count > 1 ? (Int(fields[1]) ?? 0) * 4_096 : 0
-}
 
 /// Each attack against a server in a process of its own, whose memory nobody else uses. (The attackers are in it too.)
 @Suite(.serialized, .timeLimit(.minutes(5))) struct AttackTests {

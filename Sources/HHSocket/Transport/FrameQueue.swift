@@ -1,9 +1,7 @@
-import DequeModule
-
-/// Frames that wait for the peer to read, first in, first out, bounded in bytes.
+/// Frames that wait for the peer to read, highest priority first, bounded in bytes.
 struct FrameQueue {
     private let encoder: FrameEncoder
-    private var frames: Deque<Frame> = []
+    private var frames = PriorityQueue<Frame>()
     /// What the queued frames take on the wire.
     private(set) var bytes = 0
 
@@ -14,10 +12,10 @@ struct FrameQueue {
     var isEmpty: Bool { self.frames.isEmpty }
 
     /// False if the frame would exceed `limit` bytes. Into an empty queue a frame of any size goes.
-    mutating func append(_ frame: Frame, limit: Int) -> Bool {
+    mutating func append(_ frame: Frame, _ priority: FramePriority, limit: Int) -> Bool {
         let length = self.length(of: frame)
-        guard self.frames.isEmpty || self.bytes + length <= limit else { return false }
-        self.frames.append(frame)
+        guard self.frames.isEmpty || length <= limit - self.bytes else { return false }
+        self.frames.append(frame, priority)
         self.bytes += length
         return true
     }
@@ -29,7 +27,7 @@ struct FrameQueue {
     }
 
     mutating func removeAll() {
-        self.frames = []
+        self.frames = PriorityQueue()
         self.bytes = 0
     }
 

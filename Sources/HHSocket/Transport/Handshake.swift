@@ -7,10 +7,13 @@ import NIOCore
 /// Frames that come and are not taken by the gate are delivered as usual once it has returned. Everything here throws when
 /// the handshake is over: when it took too long, the connection was lost, or the user disconnected.
 public final class Handshake: Sendable {
+    private typealias Waiter = CheckedContinuation<Result<Frame, SocketError>, Never>
+
     private struct State {
         var frames: Deque<Frame> = []
-        var readers: Deque<CheckedContinuation<Result<Frame, SocketError>, Never>> = []
-        var exchanges: [UInt32: CheckedContinuation<Result<Frame, SocketError>, Never>] = [:]
+        var readers: Deque<(number: Int, waiter: Waiter)> = []
+        var lastReader = 0
+        var exchanges: [UInt32: Waiter] = [:]
         var nextSerial: UInt32
         var end: SocketError?
     }
@@ -50,16 +53,30 @@ public final class Handshake: Sendable {
 
     /// The next frame that comes and answers no ``exchange(type:payload:)``.
     ///
-    /// - Throws: ``SocketError`` when the handshake is over.
+    /// - Throws: ``SocketError`` when the handshake is over, or with code `cancelled` when the Swift task is cancelled.
     public func nextFrame() async throws(SocketError) -> Frame {
-        let result: Result<Frame, SocketError> = await withCheckedContinuation { continuation in
-            let ready: Result<Frame, SocketError>? = self.state.withLockedValue { state in
-                if let frame = state.frames.popFirst() { return .success(frame) }
-                if let end = state.end { return .failure(end) }
-                state.readers.append(continuation)
-                return nil
+        let number = self.state.withLockedValue { state in
+            state.lastReader += 1
+            return state.lastReader
+        }
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { (waiter: Waiter) in
+                let ready: Result<Frame, SocketError>? = self.state.withLockedValue { state in
+                    if let frame = state.frames.popFirst() { return .success(frame) }
+                    if let end = state.end { return .failure(end) }
+                    // Cancelled from here on, it is found by the handler below.
+                    if Task.isCancelled { return .failure(self.cancelled) }
+                    state.readers.append((number, waiter))
+                    return nil
+                }
+                if let ready { waiter.resume(returning: ready) }
             }
-            if let ready { continuation.resume(returning: ready) }
+        } onCancel: {
+            let waiter = self.state.withLockedValue { state -> Waiter? in
+                guard let index = state.readers.firstIndex(where: { $0.number == number }) else { return nil }
+                return state.readers.remove(at: index).waiter
+            }
+            waiter?.resume(returning: .failure(self.cancelled))
         }
         return try result.get()
     }
@@ -67,25 +84,37 @@ public final class Handshake: Sendable {
     /// Sends a request and waits for its answer, whatever its status. Its serial is taken from the far end of the range, so
     /// that an answer that comes too late belongs to no later call.
     ///
-    /// - Throws: ``SocketError`` if the request cannot leave, or when the handshake is over.
+    /// - Throws: ``SocketError`` if the request cannot leave, when the handshake is over, or with code `cancelled` when the
+    ///   Swift task is cancelled.
     public func exchange(type: UInt32, payload: ByteBuffer = ByteBuffer()) async throws(SocketError) -> Frame {
         let serial = self.state.withLockedValue { state in
             defer { state.nextSerial &-= 1 }
             return state.nextSerial
         }
-        let result: Result<Frame, SocketError> = await withCheckedContinuation { continuation in
-            let end: SocketError? = self.state.withLockedValue { state in
-                if state.end == nil { state.exchanges[serial] = continuation }
-                return state.end
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { (waiter: Waiter) in
+                let end: SocketError? = self.state.withLockedValue { state in
+                    let end = state.end ?? (Task.isCancelled ? self.cancelled : nil)
+                    if end == nil { state.exchanges[serial] = waiter }
+                    return end
+                }
+                if let end { return waiter.resume(returning: .failure(end)) }
+                self.transmit(Frame(type: type, serial: serial, payload: payload)) { result in
+                    if case .failure(let error) = result { self.endExchange(serial, error) }
+                }
             }
-            if let end { return continuation.resume(returning: .failure(end)) }
-            self.transmit(Frame(type: type, serial: serial, payload: payload)) { result in
-                guard case .failure(let error) = result else { return }
-                self.state.withLockedValue { $0.exchanges.removeValue(forKey: serial) }?
-                    .resume(returning: .failure(error))
-            }
+        } onCancel: {
+            self.endExchange(serial, self.cancelled)
         }
         return try result.get()
+    }
+
+    private func endExchange(_ serial: UInt32, _ error: SocketError) {
+        self.state.withLockedValue { $0.exchanges.removeValue(forKey: serial) }?.resume(returning: .failure(error))
+    }
+
+    private var cancelled: SocketError {
+        SocketError(.cancelled, message: "the gate of \(self.endpoint) waits no longer", endpoint: self.endpoint)
     }
 
     // MARK: For the socket thread
@@ -93,11 +122,11 @@ public final class Handshake: Sendable {
     /// False if too many frames wait.
     func receive(_ frame: Frame) -> Bool {
         enum Taker {
-            case one(CheckedContinuation<Result<Frame, SocketError>, Never>), queue, nobody
+            case one(Waiter), queue, nobody
         }
         let taker: Taker = self.state.withLockedValue { state in
             if let exchange = state.exchanges.removeValue(forKey: frame.serial) { return .one(exchange) }
-            if let reader = state.readers.popFirst() { return .one(reader) }
+            if let reader = state.readers.popFirst() { return .one(reader.waiter) }
             guard state.frames.count < Self.maximumWaitingFrames else { return .nobody }
             state.frames.append(frame)
             return .queue
@@ -122,7 +151,7 @@ public final class Handshake: Sendable {
                 state.exchanges = [:]
                 state.frames = []
             }
-            return (Array(state.readers) + Array(state.exchanges.values), Array(state.frames))
+            return (state.readers.map(\.waiter) + Array(state.exchanges.values), Array(state.frames))
         }
         for continuation in waiting { continuation.resume(returning: .failure(error)) }
         return frames

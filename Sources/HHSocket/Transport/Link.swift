@@ -15,6 +15,8 @@ final class Link: ChannelInboundHandler {
         func linkFinishedReading(_ link: Link)
         func linkFrameWillLeave(type: UInt32, serial: UInt32) -> Bool
         func linkProgressed(type: UInt32, serial: UInt32, payloadBytes: Int)
+        /// All that could leave has left for now. True if more was sent at once, by ``Link/send(_:_:)``.
+        func linkFlushed(_ link: Link) -> Bool
         /// A ping of ours was answered, or will never be.
         func linkHeartbeat(_ outcome: HeartbeatMonitor.Outcome, on link: Link)
         /// The connection ended without our doing. Called once, and not after ``Link/close()``.
@@ -25,6 +27,9 @@ final class Link: ChannelInboundHandler {
     static let sliceLength = 64 << 10
     /// So many pings that come during the handshake are answered after it.
     static let maximumHeldAnswers = 16
+    /// What the channel buffers before it takes no more. With what was gathered already when that happens, two payloads that
+    /// are not sliced at most, it is 256 KiB: no more than one read.
+    static let channelWaterMarks = ChannelOptions.Types.WriteBufferWaterMark(low: 64 << 10, high: 128 << 10)
     /// How long a closing connection may take to send what is queued and to see the peer's end.
     static let lingerTime = TimeAmount.seconds(1)
 
@@ -40,6 +45,7 @@ final class Link: ChannelInboundHandler {
     let endpoint: Endpoint
     private let configuration: SocketConfiguration
     private weak var owner: (any Owner)?
+    private let traffic: Traffic
     private let format: WireFormat
     private let encoder: FrameEncoder
     private var decoder: FrameDecoder
@@ -65,11 +71,13 @@ final class Link: ChannelInboundHandler {
         endpoint: Endpoint,
         configuration: SocketConfiguration,
         customFields: [UInt8]?,
+        traffic: Traffic,
         owner: any Owner
     ) {
         self.id = id
         self.endpoint = endpoint
         self.configuration = configuration
+        self.traffic = traffic
         self.owner = owner
         self.format = configuration.wireFormat
         self.encoder = FrameEncoder(direction: .request, format: self.format, customFields: customFields)
@@ -84,7 +92,7 @@ final class Link: ChannelInboundHandler {
 
     // MARK: Sending
 
-    /// What became of a frame that was given to ``send(_:)``.
+    /// What became of a frame that was given to ``send(_:_:)``.
     enum SendResult {
         /// It leaves with the next flush.
         case leaving
@@ -94,14 +102,14 @@ final class Link: ChannelInboundHandler {
         case refused
     }
 
-    func send(_ frame: Frame) -> SendResult {
+    func send(_ frame: Frame, _ priority: FramePriority = .default) -> SendResult {
         guard self.phase == .open, let context = self.context else { return .refused }
         if self.outgoing == nil, self.queue.isEmpty, context.channel.isWritable {
             self.begin(frame, context)
             if self.gathered.readableBytes >= Self.sliceLength { self.writeGathered(context) }
             return .leaving
         }
-        guard self.queue.append(frame, limit: self.configuration.maximumQueuedBytes) else { return .refused }
+        guard self.queue.append(frame, priority, limit: self.configuration.maximumQueuedBytes) else { return .refused }
         return .queued
     }
 
@@ -111,15 +119,42 @@ final class Link: ChannelInboundHandler {
         guard let context = self.context, self.phase != .ended, !self.isFlushing else { return }
         self.isFlushing = true
         defer { self.isFlushing = false }
+        repeat { self.drain(context) } while self.phase == .open && self.owner?.linkFlushed(self) ?? false
+        self.noteBlocked(context)
+    }
+
+    private func drain(_ context: ChannelHandlerContext) {
         repeat {
             self.pump(context)
             self.writeGathered(context)
-            guard self.needsFlush else { return self.noteBlocked(context) }
+            guard self.needsFlush else { return }
             self.needsFlush = false
             self.heartbeat?.bytesSent(now: .now())
             context.flush()
         } while context.channel.isWritable && !(self.queue.isEmpty && self.outgoing == nil)
-        self.noteBlocked(context)
+    }
+
+    /// What waits for the channel to take it, in bytes on the wire: what is measured by the water marks. The channel's own
+    /// buffer comes on top, ``channelWaterMarks``.
+    private var waitingBytes: Int {
+        self.queue.bytes + (self.outgoing.map { $0.frame.payload.readableBytes - $0.sent } ?? 0)
+    }
+
+    /// Whether a frame of `length` bytes on the wire stays within the high-water mark.
+    func hasRoom(for length: Int) -> Bool {
+        let waiting = self.waitingBytes
+        return waiting == 0 || length <= self.configuration.writePolicy.highWaterMark - waiting
+    }
+
+    /// Whether so little waits that those who wait for room may have it.
+    var isBelowLowWaterMark: Bool { self.waitingBytes <= self.configuration.writePolicy.lowWaterMark }
+
+    /// What was sent and has not been handed to the kernel yet, in bytes on the wire; zero where that is no more than what
+    /// the channel takes without being asked.
+    var queuedBytes: Int {
+        guard let channel = self.context?.channel, !channel.isWritable || self.waitingBytes > 0 else { return 0 }
+        let pending = try? channel.syncOptions?.getOption(.bufferedWritableBytes)
+        return self.waitingBytes + self.gathered.readableBytes + (pending ?? 0)
     }
 
     /// Moves waiting frames and slices into the channel while it takes them.
@@ -138,6 +173,7 @@ final class Link: ChannelInboundHandler {
     }
 
     private func begin(_ frame: Frame, _ context: ChannelHandlerContext) {
+        self.traffic.framesSent += 1
         if self.gathered.capacity == 0 { self.gathered = context.channel.allocator.buffer(capacity: 4 << 10) }
         if frame.payload.readableBytes <= Self.sliceLength {
             self.encoder.encode(frame, into: &self.gathered)
@@ -153,6 +189,7 @@ final class Link: ChannelInboundHandler {
         let length = min(Self.sliceLength, payload.readableBytes - outgoing.sent)
         if let slice = payload.getSlice(at: payload.readerIndex + outgoing.sent, length: length), length > 0 {
             self.writeGathered(context)
+            self.traffic.bytesSent += length
             context.write(self.wrapOutboundOut(slice), promise: nil)
             self.needsFlush = true
             outgoing.sent += length
@@ -172,6 +209,7 @@ final class Link: ChannelInboundHandler {
 
     private func writeGathered(_ context: ChannelHandlerContext) {
         guard self.gathered.readableBytes > 0 else { return }
+        self.traffic.bytesSent += self.gathered.readableBytes
         context.write(self.wrapOutboundOut(self.gathered), promise: nil)
         self.gathered = ByteBuffer()
         self.needsFlush = true
@@ -261,7 +299,7 @@ final class Link: ChannelInboundHandler {
         case .ping:
             if var ping = self.format.clientPing {
                 if let payload = self.configuration.heartbeat?.payload { ping.payload = payload }
-                _ = self.send(ping)
+                _ = self.send(ping, .control)
             }
             self.flush()
         case .peerIsDead(let silence):
@@ -333,7 +371,7 @@ final class Link: ChannelInboundHandler {
     func start(heartbeatInterval interval: Duration?) {
         guard let context = self.context else { return }
         self.isHandshaking = false
-        for answer in self.heldAnswers { _ = self.send(answer) }
+        for answer in self.heldAnswers { _ = self.send(answer, .control) }
         self.heldAnswers = []
         // In a format without heartbeats nobody pings, and silence tells nothing.
         if let policy = self.configuration.heartbeat, let interval, self.format.layout.heartbeat != nil {
@@ -350,9 +388,12 @@ final class Link: ChannelInboundHandler {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard self.phase == .open else { return }
         if let outcome = self.heartbeat?.bytesReceived(now: .now()) { self.owner?.linkHeartbeat(outcome, on: self) }
-        self.decoder.append(self.unwrapInboundIn(data))
+        let bytes = self.unwrapInboundIn(data)
+        self.traffic.bytesReceived += bytes.readableBytes
+        self.decoder.append(bytes)
         do throws(FrameError) {
             while self.phase == .open, let output = try self.decoder.next() {
+                self.traffic.framesReceived += 1
                 switch output {
                 case .frame(let frame):
                     self.received(frame)
@@ -375,7 +416,7 @@ final class Link: ChannelInboundHandler {
         guard self.format.isServerPing(frame) else { return }
         let answer = Frame(type: frame.type, serial: frame.serial)
         guard self.isHandshaking else {
-            _ = self.send(answer)
+            _ = self.send(answer, .control)
             return
         }
         if self.heldAnswers.count < Self.maximumHeldAnswers { self.heldAnswers.append(answer) }

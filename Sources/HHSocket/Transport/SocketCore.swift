@@ -1,7 +1,7 @@
 import Foundation
+import Metrics
 import NIOConcurrencyHelpers
 import NIOCore
-import NIOPosix
 
 /// The connection's owner on the socket thread: performs what ``ConnectionMachine`` decides.
 package final class SocketCore: @unchecked Sendable {
@@ -12,27 +12,29 @@ package final class SocketCore: @unchecked Sendable {
     package let format: WireFormat
     /// The custom fields of every frame that brings none.
     private let customFields: Result<[UInt8]?, SocketError>
+    private let encoder: FrameEncoder
     private let thread: SocketThread
+    private let dialer: Dialer
     private let submissions = SubmissionQueue()
     private let snapshot = NIOLockedValueBox(SocketState.idle)
     private let recorder = NIOLockedValueBox(HistoryRecorder())
+    private var log: ConnectionLog?
+    private var metrics: ConnectionMetrics
+    private let traffic = Traffic()
 
     private var machine: ConnectionMachine<SystemRandomNumberGenerator>
     /// The connection that is ready.
     private var link: Link?
     /// The connection that is made and not ready yet.
     private var greeting: Greeting?
+    /// Writers who wait for room, or for a connection.
+    private var writers = WriterQueue()
     /// Connections that have a successor and finish what is in flight, each with the timer that ends that.
     private var draining: [ConnectionID: (link: Link, timer: Scheduled<Void>)] = [:]
     /// A link that is closing by choice.
     private weak var closing: Link?
-    /// The channels of the attempts in progress.
-    private var attempts: [ConnectionID: [any Channel]] = [:]
     /// The resolver's present search.
     private var search: Task<Void, Never>?
-    /// Attempts whose future is still to come, abandoned ones included.
-    private var unfinishedAttempts = 0
-    private var unfinishedAttemptsPromise: EventLoopPromise<Void>?
     private var timer: Scheduled<Void>?
     private var timerDeadline: NIODeadline?
     private var consumer: (any FrameConsumer)?
@@ -53,8 +55,17 @@ package final class SocketCore: @unchecked Sendable {
         self.customFields = Result { () throws(SocketError) in
             try format.customFields(configuration.header, in: .request)
         }
+        self.encoder = FrameEncoder(direction: .request, format: format, customFields: nil)
         self.thread = SocketThread(lent: configuration.eventLoopGroup)
         self.eventLoop = self.thread.eventLoop
+        self.dialer = Dialer(
+            eventLoop: self.eventLoop,
+            configuration: configuration,
+            customFields: self.customFields,
+            traffic: self.traffic
+        )
+        self.log = configuration.logger.map { ConnectionLog($0) }
+        self.metrics = ConnectionMetrics(factory: configuration.metricsFactory ?? MetricsSystem.factory)
         self.machine = ConnectionMachine(
             servers: configuration.servers,
             policy: configuration.serverPolicy,
@@ -156,19 +167,19 @@ package final class SocketCore: @unchecked Sendable {
     /// Sends the frame with this turn's flush, or queues it while the peer does not read.
     ///
     /// - Returns: Whether it is leaving already.
-    package func send(_ frame: Frame) throws(SocketError) -> Bool {
+    package func send(_ frame: Frame, _ priority: FramePriority = .default) throws(SocketError) -> Bool {
         self.eventLoop.assertInEventLoop()
         try self.check(frame)
         guard let link = self.link else { throw self.notConnected() }
-        return try self.send(frame, on: link)
+        return try self.send(frame, priority, on: link)
     }
 
     /// The same by the connection that another frame left by, which may be draining. Without that connection nothing
     /// happens.
-    package func send(_ frame: Frame, on id: ConnectionID) {
+    package func send(_ frame: Frame, _ priority: FramePriority, on id: ConnectionID) {
         guard let link = self.readyLink(id) ?? self.draining[id]?.link else { return }
         // If it cannot leave the connection does not move, and the server will notice that.
-        _ = try? self.send(frame, on: link)
+        _ = try? self.send(frame, priority, on: link)
         if link !== self.link { link.flush() }
     }
 
@@ -195,23 +206,88 @@ package final class SocketCore: @unchecked Sendable {
         }
     }
 
-    private func send(_ frame: Frame, on link: Link) throws(SocketError) -> Bool {
-        switch link.send(frame) {
+    private func send(_ frame: Frame, _ priority: FramePriority, on link: Link) throws(SocketError) -> Bool {
+        switch link.send(frame, priority) {
         case .leaving:
             return true
         case .queued:
             return false
         case .refused:
-            throw SocketError(
-                .queueFull,
-                message: """
-                    \(link.endpoint) does not read: over \(self.configuration.maximumQueuedBytes) bytes are waiting \
-                    (maximumQueuedBytes); send less at once
-                    """,
-                endpoint: link.endpoint,
-                serial: frame.serial
+            throw self.queueFull(frame, link.endpoint, self.configuration.maximumQueuedBytes, "maximumQueuedBytes")
+        }
+    }
+
+    private func queueFull(_ frame: Frame, _ endpoint: Endpoint?, _ bound: Int, _ name: String) -> SocketError {
+        let cause = endpoint.map { "\($0) does not read as fast as frames are sent" } ?? "there is no connection yet"
+        return SocketError(
+            .queueFull,
+            message: "\(cause): no more than \(bound) bytes may wait (\(name)); send less at once",
+            endpoint: endpoint,
+            serial: frame.serial
+        )
+    }
+
+    // MARK: Writers who can wait
+
+    /// Sends the frame as soon as ``WritePolicy`` lets it, and completes `write` then.
+    func perform(_ write: PendingWrite) {
+        do throws(SocketError) {
+            try self.check(write.frame)
+            if let link = self.link {
+                try self.perform(write, on: link)
+            } else {
+                guard self.configuration.writePolicy.whenNotReady == .wait, !self.isInvalidated, !self.isClosed else {
+                    throw self.notConnected()
+                }
+                try self.wait(write)
+            }
+        } catch {
+            write.complete(.failure(error))
+        }
+    }
+
+    private func perform(_ write: PendingWrite, on link: Link) throws(SocketError) {
+        let policy = self.configuration.writePolicy
+        if self.writers.isEmpty, link.hasRoom(for: self.length(of: write.frame)) {
+            _ = try self.send(write.frame, write.priority, on: link)
+            return write.complete(.success(()))
+        }
+        guard policy.whenFull == .wait else {
+            throw self.queueFull(write.frame, link.endpoint, policy.highWaterMark, "WritePolicy.highWaterMark")
+        }
+        try self.wait(write)
+    }
+
+    private func wait(_ write: PendingWrite) throws(SocketError) {
+        let limit = self.configuration.maximumQueuedBytes
+        guard self.writers.append(write, length: self.length(of: write.frame), limit: limit) else {
+            throw self.queueFull(write.frame, self.link?.endpoint, limit, "maximumQueuedBytes")
+        }
+    }
+
+    private func length(of frame: Frame) -> Int {
+        self.encoder.encodedLength(payloadLength: frame.payload.readableBytes)
+    }
+
+    /// The writer waits no longer.
+    func cancel(_ write: PendingWrite) {
+        self.writers.cancel(write)
+    }
+
+    /// Lets those in who find room now. True if there was one.
+    private func admitWriters(to link: Link) -> Bool {
+        var isAdmitted = false
+        while let write = self.writers.popFirst(where: { link.hasRoom(for: $0.length) }) {
+            isAdmitted = true
+            write.complete(
+                Result { () throws(SocketError) in _ = try self.send(write.frame, write.priority, on: link) }
             )
         }
+        return isAdmitted
+    }
+
+    private var isClosed: Bool {
+        if case .closed = self.machine.state { true } else { false }
     }
 
     /// The custom fields of a request with these values over the configuration's, for a frame.
@@ -257,13 +333,10 @@ package final class SocketCore: @unchecked Sendable {
         self.search?.cancel()
         self.consumer?.socketWasInvalidated()
         self.consumer = nil
-        // A thread that ends while an attempt is still resolving a name could never be told the result.
-        let promise = self.eventLoop.makePromise(of: Void.self)
-        self.unfinishedAttemptsPromise = promise
-        if self.unfinishedAttempts == 0 { promise.succeed() }
         let idle = self.eventLoop.makePromise(of: Void.self)
         self.submissions.close { idle.succeed() }
-        promise.futureResult.and(self.drained()).and(idle.futureResult).whenComplete { [thread] _ in thread.end() }
+        self.dialer.whenFinished().and(self.drained()).and(idle.futureResult).whenComplete { [thread] _ in thread.end()
+        }
     }
 
     /// Completes when all that was asked to leave is gone: the connection is closed, or there was none.
@@ -282,7 +355,14 @@ package final class SocketCore: @unchecked Sendable {
         body()
         self.link?.flush()
         self.isInTurn = false
+        self.measure()
         self.flushCallbacks()
+    }
+
+    /// Once for all that a turn did, so that counting costs next to nothing.
+    private func measure() {
+        self.metrics.take(self.traffic)
+        self.metrics.queued(bytes: self.link?.queuedBytes ?? 0)
     }
 
     private func drainSubmissions() {
@@ -364,6 +444,7 @@ package final class SocketCore: @unchecked Sendable {
             self.consumer?.connectionDrains(id)
         case .lost(let id, let error):
             self.consumer?.connectionWasLost(id, error)
+            if self.link == nil, self.configuration.writePolicy.whenNotReady == .fail { self.writers.failAll(error) }
         case .beingMade:
             self.consumer?.connectionIsBeingMade()
         case .offline(let error):
@@ -378,9 +459,22 @@ package final class SocketCore: @unchecked Sendable {
             self.tuner?.applicationChanged(isActive: isActive)
             self.updateHeartbeatInterval()
         case .report(let event):
-            self.recorder.withLockedValue { $0.happened(event, now: .now(), date: Date()) }
-            self.consumer?.happened(event)
+            self.report(event)
         }
+    }
+
+    private func report(_ event: SocketEvent) {
+        switch event {
+        // Nobody reconnects any more, so nobody need wait for that.
+        case .closed: self.writers.failAll(Machine.closedByUser(nil))
+        case .gaveUp(let error): self.writers.failAll(error)
+        default: break
+        }
+        let now = NIODeadline.now()
+        self.recorder.withLockedValue { $0.happened(event, now: now, date: Date()) }
+        self.log?.happened(event)
+        self.metrics.happened(event, now: now)
+        self.consumer?.happened(event)
     }
 
     // MARK: Attempts
@@ -404,89 +498,20 @@ package final class SocketCore: @unchecked Sendable {
     }
 
     private func open(_ id: ConnectionID, _ endpoint: Endpoint) {
-        guard (1...65_535).contains(endpoint.port), !endpoint.host.isEmpty else {
-            return self.refuse(
-                id,
-                SocketError(
-                    .invalidArgument,
-                    message: "cannot connect to \(endpoint): a host and a port from 1 to 65535 are needed",
-                    endpoint: endpoint
-                )
-            )
-        }
-        let customFields: [UInt8]?
-        switch self.customFields {
-        case .success(let fields):
-            customFields = fields
-        case .failure(var error):
-            error.endpoint = endpoint
-            return self.refuse(id, error)
-        }
-        let configuration = self.configuration
-        self.attempts[id] = []
-        self.unfinishedAttempts += 1
-        ClientBootstrap(group: self.eventLoop)
-            .connectTimeout(max(.milliseconds(1), TimeAmount(configuration.connectTimeout)))
-            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .channelOption(.writeBufferWaterMark, value: .init(low: 64 << 10, high: 256 << 10))
-            .channelOption(
-                .recvAllocator,
-                value: AdaptiveRecvByteBufferAllocator(minimum: 2 << 10, initial: 16 << 10, maximum: 256 << 10)
-            )
-            .channelInitializer { [weak self] channel in
-                channel.eventLoop.makeCompletedFuture {
-                    guard let self, self.attempts[id] != nil else { throw CancellationError() }
-                    self.attempts[id]?.append(channel)
-                    try channel.pipeline.syncOperations.addHandler(
-                        Link(
-                            id: id,
-                            endpoint: endpoint,
-                            configuration: configuration,
-                            customFields: customFields,
-                            owner: self
-                        )
-                    )
-                }
+        self.dialer.dial(id, endpoint, owner: self) { result in
+            switch result {
+            case .success(let link):
+                self.greeting = Greeting(link: link)
+                self.tell { $0.connected(link.id, now: $1) }
+            case .failure(let error):
+                self.tell { $0.connectFailed(id, error, now: $1) }
             }
-            .connect(host: endpoint.host, port: endpoint.port)
-            .whenComplete { result in
-                let isWanted = self.attempts.removeValue(forKey: id) != nil
-                self.unfinishedAttempts -= 1
-                switch result.flatMap({ channel in
-                    Result { try channel.pipeline.syncOperations.handler(type: Link.self) }
-                }) {
-                case .success(let link) where isWanted: self.opened(link)
-                case .success(let link): link.close()
-                case .failure(let error): self.failed(id, endpoint, error)
-                }
-                if self.unfinishedAttempts == 0 { self.unfinishedAttemptsPromise?.succeed() }
-            }
-    }
-
-    /// An attempt that need not be made to know that it fails.
-    private func refuse(_ id: ConnectionID, _ error: SocketError) {
-        // Not at once: the machine's actions are still being performed.
-        self.eventLoop.execute { self.tell { $0.connectFailed(id, error, now: $1) } }
-    }
-
-    private func opened(_ link: Link) {
-        self.greeting = Greeting(link: link)
-        self.tell { $0.connected(link.id, now: $1) }
-    }
-
-    private func failed(_ id: ConnectionID, _ endpoint: Endpoint, _ error: any Error) {
-        let error = SocketError.connecting(
-            to: endpoint,
-            failedWith: error,
-            timeout: self.configuration.connectTimeout
-        )
-        self.tell { $0.connectFailed(id, error, now: $1) }
+        }
     }
 
     private func close(_ id: ConnectionID) {
-        if let channels = self.attempts.removeValue(forKey: id) {
-            for channel in channels { channel.close(promise: nil) }
-        } else if let greeting = self.greeting, greeting.link.id == id {
+        if self.dialer.abandon(id) { return }
+        if let greeting = self.greeting, greeting.link.id == id {
             self.greeting = nil
             greeting.end(
                 SocketError(
@@ -510,50 +535,27 @@ package final class SocketCore: @unchecked Sendable {
     // MARK: The gate
 
     private func shakeHands(_ id: ConnectionID, _ endpoint: Endpoint, attempt: Int) {
-        guard let gate = self.configuration.gate, let link = self.greeting?.link else { return }
-        let handshake = Handshake(
-            endpoint: endpoint,
+        guard let gate = self.configuration.gate else { return }
+        self.greeting?.run(
+            gate,
             attempt: attempt,
-            lastSerial: self.format.layout.requestSerials.upperBound
-        ) { [weak self] frame, completion in
-            let isAlive = self.map { core in core.submit(.closure { core.sendGreeting(frame, id, completion) }) }
-            if isAlive != true { completion(.failure(Self.handshakeIsOver(endpoint))) }
-        }
-        let task = Task { [weak self] in
-            let outcome: (error: SocketError, remedy: HandshakeRefusal.Remedy)?
-            do {
-                try await gate.run(handshake)
-                outcome = nil
-            } catch {
-                outcome = Self.refusal(error, endpoint)
+            lastSerial: self.format.layout.requestSerials.upperBound,
+            transmit: { [weak self] frame, completion in
+                let isAlive = self.map { core in core.submit(.closure { core.sendGreeting(frame, id, completion) }) }
+                if isAlive != true { completion(.failure(Greeting.isOver(endpoint))) }
+            },
+            completion: { [weak self] refusal in
+                guard let self else { return }
+                self.submit(.closure { self.gateReturned(id, refusal) })
             }
-            guard let self else { return }
-            self.submit(
-                .closure {
-                    self.tell { machine, now in
-                        guard let outcome else { return machine.handshakeSucceeded(id, now: now) }
-                        return machine.handshakeFailed(id, outcome.error, outcome.remedy, now: now)
-                    }
-                }
-            )
-        }
-        self.greeting = Greeting(link: link, handshake: handshake, task: task)
-    }
-
-    private static func refusal(_ error: any Error, _ endpoint: Endpoint) -> (SocketError, HandshakeRefusal.Remedy) {
-        let refusal = error as? HandshakeRefusal
-        let reason = refusal?.reason ?? "\(error)"
-        let refused = SocketError(
-            .handshakeRefused,
-            message: "cannot use the connection to \(endpoint): the handshake failed: \(reason)",
-            underlying: refusal?.underlying ?? error,
-            endpoint: endpoint
         )
-        return (refused, refusal?.remedy ?? .tryAnotherServer)
     }
 
-    private static func handshakeIsOver(_ endpoint: Endpoint) -> SocketError {
-        SocketError(.notConnected, message: "the handshake with \(endpoint) is over", endpoint: endpoint)
+    private func gateReturned(_ id: ConnectionID, _ refusal: Greeting.Refusal?) {
+        self.tell { machine, now in
+            guard let refusal else { return machine.handshakeSucceeded(id, now: now) }
+            return machine.handshakeFailed(id, refusal.error, refusal.remedy, now: now)
+        }
     }
 
     private func sendGreeting(
@@ -562,11 +564,11 @@ package final class SocketCore: @unchecked Sendable {
         _ completion: (Result<Void, SocketError>) -> Void
     ) {
         guard let link = self.greeting?.link, link.id == id else {
-            return completion(.failure(Self.handshakeIsOver(link?.endpoint ?? Endpoint(host: "", port: 0))))
+            return completion(.failure(Greeting.isOver(link?.endpoint ?? Endpoint(host: "", port: 0))))
         }
         do throws(SocketError) {
             try self.check(frame)
-            _ = try self.send(frame, on: link)
+            _ = try self.send(frame, .default, on: link)
             link.flush()
             completion(.success(()))
         } catch {
@@ -581,9 +583,10 @@ package final class SocketCore: @unchecked Sendable {
         self.greeting = nil
         if let predecessor = self.link { self.limitDraining(predecessor) }
         self.link = greeting.link
-        let unread = greeting.end(Self.handshakeIsOver(endpoint))
+        let unread = greeting.end(Greeting.isOver(endpoint))
         greeting.link.start(heartbeatInterval: self.tuner?.interval)
         self.consumer?.connectionIsReady(id, endpoint)
+        _ = self.admitWriters(to: greeting.link)
         for frame in unread { self.consumer?.received(frame, on: id) }
     }
 
@@ -621,20 +624,6 @@ package final class SocketCore: @unchecked Sendable {
     }
 }
 
-/// A connection that is made and not ready yet.
-private struct Greeting {
-    var link: Link
-    var handshake: Handshake?
-    var task: Task<Void, Never>?
-
-    /// - Returns: The frames that the gate did not take.
-    @discardableResult
-    func end(_ error: SocketError) -> [Frame] {
-        self.task?.cancel()
-        return self.handshake?.end(error) ?? []
-    }
-}
-
 extension SocketCore: Link.Owner {
     func linkReceived(_ frame: Frame, on link: Link) {
         if link !== self.link, let greeting = self.greeting, greeting.link === link {
@@ -645,16 +634,11 @@ extension SocketCore: Link.Owner {
     }
 
     private func receivedGreeting(_ frame: Frame, _ greeting: Greeting) {
-        guard let handshake = greeting.handshake, !handshake.receive(frame) else { return }
-        let error = SocketError(
-            .handshakeRefused,
-            message: """
-                cannot use the connection to \(greeting.link.endpoint): over \(Handshake.maximumWaitingFrames) frames \
-                came during the handshake
-                """,
-            endpoint: greeting.link.endpoint
-        )
-        self.tell { $0.handshakeFailed(greeting.link.id, error, .tryAnotherServer, now: $1) }
+        do throws(SocketError) {
+            try greeting.receive(frame)
+        } catch {
+            self.tell { $0.handshakeFailed(greeting.link.id, error, .tryAnotherServer, now: $1) }
+        }
     }
 
     func linkReceived(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on link: Link) {
@@ -676,8 +660,15 @@ extension SocketCore: Link.Owner {
         self.consumer?.frameProgressed(type: type, serial: serial, payloadBytes: payloadBytes)
     }
 
+    func linkFlushed(_ link: Link) -> Bool {
+        if !self.isInTurn { self.measure() }
+        guard !self.writers.isEmpty, link === self.link, link.isBelowLowWaterMark else { return false }
+        return self.admitWriters(to: link)
+    }
+
     func linkHeartbeat(_ outcome: HeartbeatMonitor.Outcome, on link: Link) {
         if outcome.isAnswered { self.machine.connectionIsAlive(link.id) }
+        if let time = outcome.roundTripTime { self.metrics.heartbeatWasAnswered(after: time) }
         guard outcome.testedInterval != nil else { return }
         self.tuner?.observe(outcome)
         self.updateHeartbeatInterval()
@@ -696,22 +687,4 @@ extension SocketCore: Link.Owner {
         }
         self.tell { $0.connectionLost(link.id, error, now: $1) }
     }
-}
-
-/// Something to tell the user, without a closure where there is an object that knows what.
-package enum SocketCallback: Sendable {
-    case work(any CallbackWork)
-    case closure(@Sendable () -> Void)
-
-    func run() {
-        switch self {
-        case .work(let work): work.callBack()
-        case .closure(let closure): closure()
-        }
-    }
-}
-
-/// An object that runs its own callback.
-package protocol CallbackWork: AnyObject, Sendable {
-    func callBack()
 }

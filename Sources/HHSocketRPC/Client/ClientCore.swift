@@ -163,7 +163,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         guard removed.phase == .sent, let serial = removed.serial, var frame = self.format.cancel(serial: serial)
         else { return }
         frame.customFields = try? self.socket.customFields(removed.call.originalRequest.header)
-        self.socket.send(frame, on: removed.connection)
+        self.socket.send(frame, .control, on: removed.connection)
     }
 
     private func complete(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {

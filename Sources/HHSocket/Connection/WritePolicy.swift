@@ -1,0 +1,43 @@
+/// How much may wait to be sent by ``Socket/send(_:priority:)``, and what becomes of a frame that finds no room or no
+/// connection.
+///
+/// Calls of a `SocketClient` are not concerned: they wait in the queue within their timeout, and are bounded by
+/// ``SocketConfiguration/maximumQueuedBytes`` alone.
+public struct WritePolicy: Hashable, Sendable {
+    /// What a writer does who cannot be served now.
+    public enum Behavior: Hashable, Sendable {
+        /// Waits. Together those who wait hold ``SocketConfiguration/maximumQueuedBytes`` at most; more fail with
+        /// ``SocketError/Code/queueFull``.
+        case wait
+        /// Fails at once.
+        case fail
+    }
+
+    /// A frame that would make more bytes than this wait to be sent finds no room. One frame of any size finds room where
+    /// none waits. 1 MiB by default: enough to keep a fast link busy for the time of a round trip.
+    public var highWaterMark: Int
+    /// Writers who wait are let in once no more bytes than this wait to be sent. A quarter of ``highWaterMark`` by default.
+    public var lowWaterMark: Int
+    /// What happens to a frame that finds no room: by default its writer waits; else it fails with
+    /// ``SocketError/Code/queueFull``.
+    public var whenFull: Behavior
+    /// What happens to a frame while the connection is not ready: by default it fails with
+    /// ``SocketError/Code/notConnected``. Where it waits, it leaves once the handshake gate has let it through, in the order
+    /// of priority and then of arrival. After ``Socket/disconnect()`` it fails in any case.
+    public var whenNotReady: Behavior
+
+    /// - Parameters:
+    ///   - highWaterMark: In bytes; less than 1 counts as 1.
+    ///   - lowWaterMark: In bytes; nil: a quarter of `highWaterMark`, and never more than it.
+    public init(
+        highWaterMark: Int = 1 << 20,
+        lowWaterMark: Int? = nil,
+        whenFull: Behavior = .wait,
+        whenNotReady: Behavior = .fail
+    ) {
+        self.highWaterMark = max(1, highWaterMark)
+        self.lowWaterMark = max(0, min(lowWaterMark ?? self.highWaterMark / 4, self.highWaterMark))
+        self.whenFull = whenFull
+        self.whenNotReady = whenNotReady
+    }
+}

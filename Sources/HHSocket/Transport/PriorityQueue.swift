@@ -1,0 +1,56 @@
+import DequeModule
+
+/// What waits, highest priority first, equals in the order they came.
+struct PriorityQueue<Element> {
+    private struct Level {
+        var priority: FramePriority
+        /// Never empty.
+        var elements: Deque<Element>
+    }
+
+    /// One for each priority that waits, the lowest first.
+    private var levels: [Level] = []
+    private(set) var count = 0
+
+    var isEmpty: Bool { self.count == 0 }
+
+    /// The one to leave next.
+    var first: Element? { self.levels.last?.elements.first }
+
+    mutating func append(_ element: Element, _ priority: FramePriority) {
+        self.count += 1
+        let index = self.firstIndex(atLeast: priority)
+        if index < self.levels.count, self.levels[index].priority == priority {
+            self.levels[index].elements.append(element)
+        } else {
+            self.levels.insert(Level(priority: priority, elements: [element]), at: index)
+        }
+    }
+
+    private func firstIndex(atLeast priority: FramePriority) -> Int {
+        var range = self.levels.startIndex..<self.levels.endIndex
+        while !range.isEmpty {
+            let middle = range.lowerBound + range.count / 2
+            if self.levels[middle].priority < priority {
+                range = middle + 1..<range.upperBound
+            } else {
+                range = range.lowerBound..<middle
+            }
+        }
+        return range.lowerBound
+    }
+
+    mutating func popFirst() -> Element? {
+        guard let last = self.levels.indices.last else { return nil }
+        let element = self.levels[last].elements.popFirst()
+        if self.levels[last].elements.isEmpty { self.levels.removeLast() }
+        self.count -= 1
+        return element
+    }
+
+    mutating func removeAll(where predicate: (Element) -> Bool) {
+        for index in self.levels.indices { self.levels[index].elements.removeAll(where: predicate) }
+        self.levels.removeAll { $0.elements.isEmpty }
+        self.count = self.levels.reduce(0) { $0 + $1.elements.count }
+    }
+}

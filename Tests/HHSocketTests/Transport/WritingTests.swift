@@ -1,0 +1,353 @@
+import HHSocket
+import HHSocketTesting
+import Metrics
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+/// What becomes of frames for which there is no room or no connection, over real sockets.
+@Suite(.timeLimit(.minutes(5))) struct WritingTests {
+    /// More than the kernels of both ends take from a sender whose peer does not read, and as much as a frame may have.
+    private static let tooMuch = 16 << 20
+
+    private func socket(
+        _ server: MockServer,
+        _ policy: WritePolicy,
+        _ change: (inout SocketConfiguration) -> Void = { _ in }
+    ) -> Socket {
+        var configuration = SocketConfiguration(servers: [server.endpoint])
+        configuration.backoff.base = .milliseconds(10)
+        configuration.heartbeat = nil
+        configuration.writePolicy = policy
+        change(&configuration)
+        return Socket(configuration: configuration)
+    }
+
+    private func connect(_ socket: Socket) async throws {
+        socket.connect()
+        try await eventually("ready") { if case .ready = socket.state { true } else { false } }
+    }
+
+    /// A server that reads nothing before it is woken.
+    private func sleepingServer() async throws -> MockServer {
+        let server = try await MockServer(.drop)
+        server.onConnect(.stopReading)
+        return server
+    }
+
+    private func frame(_ serial: UInt32, _ count: Int = 10) -> Frame {
+        Frame(type: 16, serial: serial, payload: ByteBuffer(repeating: UInt8(truncatingIfNeeded: serial), count: count))
+    }
+
+    /// Sends them in the background and says how they ended, by serial.
+    private final class Writers: Sendable {
+        let ends = NIOLockedValueBox<[UInt32: Result<Void, SocketError>]>([:])
+
+        func send(_ frame: Frame, _ priority: FramePriority = .default, on socket: Socket) -> Task<Void, Never> {
+            Task {
+                let end: Result<Void, SocketError>
+                do throws(SocketError) {
+                    try await socket.send(frame, priority: priority)
+                    end = .success(())
+                } catch {
+                    end = .failure(error)
+                }
+                self.ends.withLockedValue { $0[frame.serial] = end }
+            }
+        }
+
+        func count() -> Int { self.ends.withLockedValue { $0.count } }
+
+        func error(_ serial: UInt32) -> SocketError? {
+            if case .failure(let error) = self.ends.withLockedValue({ $0[serial] }) { error } else { nil }
+        }
+
+        func isSent(_ serial: UInt32) -> Bool {
+            if case .success = self.ends.withLockedValue({ $0[serial] }) { true } else { false }
+        }
+    }
+
+    // MARK: Priority
+
+    @Test func whatWaitsLeavesByPriorityAndAnswersToPingsBeforeAll() async throws {
+        let server = try await self.sleepingServer()
+        // Everything is taken at once, so that the order is the queue's alone.
+        let socket = self.socket(server, WritePolicy(highWaterMark: .max))
+        try await self.connect(socket)
+        let connection = try await server.connection(0)
+        try await socket.send(self.frame(50, Self.tooMuch))
+        for (serial, priority) in [
+            (51, 0.5), (52, 0.25), (53, 0.75), (54, 0.5), (55, 1), (56, 0.75), (57, 0),
+        ] as [(UInt32, Float)] {
+            try await socket.send(self.frame(serial), priority: FramePriority(rawValue: priority))
+        }
+        await connection.perform(.ping(serial: 5))
+        // The push comes after the ping: when it is here, the ping was answered, as far as that goes.
+        let recorder = FrameRecorder()
+        socket.delegate = recorder
+        await connection.perform(.push(2001, "after the ping"))
+        try await eventually("the push") { recorder.count == 1 }
+        await connection.perform(.wakeUp)
+        let serials = try await server.received(9).map(\.serial)
+        #expect(serials == [50, 5, 55, 53, 56, 51, 54, 52, 57])
+    }
+
+    private final class FrameRecorder: SocketDelegate {
+        private let frames = NIOLockedValueBox(0)
+        var count: Int { self.frames.withLockedValue { $0 } }
+        func socket(_ socket: Socket, didReceive frame: Frame) { self.frames.withLockedValue { $0 += 1 } }
+    }
+
+    // MARK: No room
+
+    @Test func writersWaitForRoomAndLeaveInOrder() async throws {
+        let server = try await self.sleepingServer()
+        let socket = self.socket(server, WritePolicy(highWaterMark: 100_000))
+        try await self.connect(socket)
+        try await socket.send(self.frame(50, Self.tooMuch))
+        let writers = Writers()
+        var tasks: [Task<Void, Never>] = []
+        for serial in 51...60 as ClosedRange<UInt32> { tasks.append(writers.send(self.frame(serial), on: socket)) }
+        // Had they not to wait, they would be there before this one, which must fail.
+        let large = await #expect(throws: SocketError.self) {
+            try await socket.send(
+                Frame(type: 16, serial: 99, payload: ByteBuffer(repeating: 0, count: Self.tooMuch + 1))
+            )
+        }
+        #expect(large?.code == .frameTooLarge)
+        #expect(writers.count() == 0)
+        try await server.connection(0).perform(.wakeUp)
+        for task in tasks { await task.value }
+        #expect((51...60).allSatisfy { writers.isSent($0) })
+        let serials = try await server.received(11).map(\.serial)
+        #expect(serials.first == 50)
+        #expect(Set(serials) == Set(50...60))
+    }
+
+    @Test func writersThatShallNotWaitFailAtOnceAndTheErrorSaysWhichMark() async throws {
+        let server = try await self.sleepingServer()
+        let socket = self.socket(server, WritePolicy(highWaterMark: 100_000, whenFull: .fail))
+        try await self.connect(socket)
+        try await socket.send(self.frame(50, Self.tooMuch))
+        let error = await #expect(throws: SocketError.self) { try await socket.send(self.frame(51)) }
+        #expect(error?.code == .queueFull)
+        #expect(error?.serial == 51)
+        #expect(error?.endpoint == server.endpoint)
+        #expect(error?.delivery == .notSent)
+        #expect(error?.message.contains("WritePolicy.highWaterMark") == true)
+        #expect(error?.message.contains("100000") == true)
+        // What it refused did no harm.
+        try await server.connection(0).perform(.wakeUp)
+        try await server.received(1)
+        try await eventually("room again") { (try? await socket.send(self.frame(52))) != nil }
+        #expect(try await server.received(2).map(\.serial) == [50, 52])
+    }
+
+    @Test func whoWaitsIsBoundedToo() async throws {
+        let server = try await self.sleepingServer()
+        let socket = self.socket(server, WritePolicy(highWaterMark: 1_000)) { $0.maximumQueuedBytes = 2_000 }
+        try await self.connect(socket)
+        try await socket.send(self.frame(50, Self.tooMuch))
+        let writers = Writers()
+        // 516 bytes each on the wire: three find a place to wait, whichever come first.
+        let tasks = (51...56 as ClosedRange<UInt32>).map { writers.send(self.frame($0, 500), on: socket) }
+        try await eventually("three refusals") { writers.count() == 3 }
+        let refused = writers.ends.withLockedValue { Array($0.keys) }
+        #expect(refused.allSatisfy { writers.error($0)?.code == .queueFull })
+        try await server.connection(0).perform(.wakeUp)
+        for task in tasks { await task.value }
+        #expect((51...56).filter { writers.isSent($0) }.count == 3)
+    }
+
+    @Test func whoIsCancelledWhileItWaitsSendsNothing() async throws {
+        let server = try await self.sleepingServer()
+        let socket = self.socket(server, WritePolicy(highWaterMark: 1_000))
+        try await self.connect(socket)
+        try await socket.send(self.frame(50, Self.tooMuch))
+        let writers = Writers()
+        let first = writers.send(self.frame(51), on: socket)
+        let second = writers.send(self.frame(52), on: socket)
+        first.cancel()
+        await first.value
+        #expect(writers.error(51)?.code == .cancelled)
+        try await server.connection(0).perform(.wakeUp)
+        await second.value
+        #expect(writers.isSent(52))
+        #expect(try await server.received(2).map(\.serial) == [50, 52])
+    }
+
+    @Test func whoWaitsForRoomFailsWithTheConnection() async throws {
+        let server = try await self.sleepingServer()
+        let socket = self.socket(server, WritePolicy(highWaterMark: 1_000)) {
+            $0.writeStallTimeout = .milliseconds(300)
+        }
+        try await self.connect(socket)
+        try await socket.send(self.frame(50, Self.tooMuch))
+        let writers = Writers()
+        await writers.send(self.frame(51), on: socket).value
+        #expect(writers.error(51)?.code == .connectionLost)
+        #expect(writers.error(51)?.delivery == .notSent)
+        #expect(writers.error(51)?.serial == 51)
+    }
+
+    @Test func whoWaitsForRoomGoesOnWithTheNextConnectionWhereItMay() async throws {
+        let server = try await self.sleepingServer()
+        server.onConnect(number: 1, .drop)
+        let socket = self.socket(server, WritePolicy(highWaterMark: 1_000, whenNotReady: .wait)) {
+            $0.writeStallTimeout = .milliseconds(300)
+        }
+        try await self.connect(socket)
+        try await socket.send(self.frame(50, Self.tooMuch))
+        try await socket.send(self.frame(51))
+        let received = try await server.received(1, onConnection: 1)
+        #expect(received.map(\.serial) == [51])
+    }
+
+    // MARK: No connection
+
+    @Test func whatIsWrittenBeforeTheConnectionIsReadyLeavesInOrderAfterTheGate() async throws {
+        let server = try await MockServer(.echo)
+        let (opened, open) = AsyncStream.makeStream(of: Void.self)
+        let socket = self.socket(server, WritePolicy(whenNotReady: .wait)) {
+            $0.gate = HandshakeGate { handshake in
+                _ = try await handshake.exchange(type: 17)
+                for await _ in opened { break }
+            }
+        }
+        let writers = Writers()
+        var tasks: [Task<Void, Never>] = []
+        // Of equal priority they leave in the order they came, which is known only of those that were seen to wait.
+        for (serial, priority) in [(50, 0.25), (51, 0.5), (52, 0.75)] as [(UInt32, Float)] {
+            tasks.append(writers.send(self.frame(serial), FramePriority(rawValue: priority), on: socket))
+        }
+        socket.connect()
+        try await server.received(1, ofType: 17)
+        tasks.append(writers.send(self.frame(53, 1), .low, on: socket))
+        // Refused for its size when the others wait already: what is submitted runs in order.
+        _ = await #expect(throws: SocketError.self) { try await socket.send(self.frame(99, Self.tooMuch + 1)) }
+        #expect(writers.count() == 0)
+        open.finish()
+        for task in tasks { await task.value }
+        let serials = try await server.received(4, ofType: 16).map(\.serial)
+        #expect(serials.prefix(2) == [52, 51])
+        #expect(Set(serials.suffix(2)) == [50, 53])
+        #expect(server.received.first?.type == 17)
+    }
+
+    @Test func withoutAConnectionItFailsAtOnceByDefault() async throws {
+        let server = try await MockServer(.drop)
+        let socket = self.socket(server, WritePolicy())
+        let error = await #expect(throws: SocketError.self) { try await socket.send(self.frame(50)) }
+        #expect(error?.code == .notConnected)
+    }
+
+    @Test func whoWaitsForAConnectionLearnsWhyThereWillBeNone() async throws {
+        let server = try await MockServer(.drop)
+        await server.shutdown()
+        let socket = self.socket(server, WritePolicy(whenNotReady: .wait)) { $0.backoff.maximumRounds = 2 }
+        let writers = Writers()
+        let task = writers.send(self.frame(50), on: socket)
+        socket.connect()
+        await task.value
+        let error = writers.error(50)
+        #expect([.noServerReachable, .notConnected].contains(error?.code), "\(String(describing: error))")
+        #expect(error?.delivery == .notSent)
+        // And who comes later does not wait for nobody.
+        let late = await #expect(throws: SocketError.self) { try await socket.send(self.frame(51)) }
+        #expect(late?.code == .notConnected)
+    }
+
+    @Test func disconnectEndsEveryWait() async throws {
+        let server = try await self.sleepingServer()
+        let socket = self.socket(server, WritePolicy(highWaterMark: 1_000, whenNotReady: .wait))
+        let writers = Writers()
+        let early = writers.send(self.frame(49), on: socket)
+        // In line, for what is submitted runs in order.
+        _ = await #expect(throws: SocketError.self) { try await socket.send(self.frame(99, Self.tooMuch + 1)) }
+        socket.disconnect()
+        await early.value
+        #expect([.cancelled, .notConnected].contains(writers.error(49)?.code))
+        try await self.connect(socket)
+        try await socket.send(self.frame(50, Self.tooMuch))
+        let late = writers.send(self.frame(51), on: socket)
+        _ = await #expect(throws: SocketError.self) { try await socket.send(self.frame(99, Self.tooMuch + 1)) }
+        socket.disconnect()
+        await late.value
+        #expect([.cancelled, .notConnected].contains(writers.error(51)?.code))
+    }
+
+    @Test func waitingWriterKeepsItsSocketAlive() async throws {
+        let server = try await MockServer(.drop)
+        var socket: Socket? = self.socket(server, WritePolicy(whenNotReady: .wait))
+        let writers = Writers()
+        let task = socket.map { writers.send(self.frame(50), on: $0) }
+        socket?.connect()
+        socket = nil
+        await task?.value
+        #expect(writers.isSent(50))
+    }
+
+    // MARK: Memory
+
+    /// Keeps the highest value of the one meter that there is.
+    private final class PeakMeter: MetricsFactory, MeterHandler {
+        private let value = NIOLockedValueBox((now: 0.0, peak: 0.0))
+
+        var peak: Int { Int(self.value.withLockedValue { $0.peak }) }
+        var now: Int { Int(self.value.withLockedValue { $0.now }) }
+
+        func set(_ value: Int64) { self.set(Double(value)) }
+        func set(_ value: Double) { self.value.withLockedValue { $0 = (value, max(value, $0.peak)) } }
+        func increment(by amount: Double) { self.set(self.value.withLockedValue { $0.now } + amount) }
+        func decrement(by amount: Double) { self.set(self.value.withLockedValue { $0.now } - amount) }
+
+        func makeMeter(label: String, dimensions: [(String, String)]) -> any MeterHandler {
+            #expect(label == "hhsocket.queued_bytes")
+            return self
+        }
+        func makeCounter(label: String, dimensions: [(String, String)]) -> any CounterHandler {
+            NOOPMetricsHandler.instance
+        }
+        func makeRecorder(label: String, dimensions: [(String, String)], aggregate: Bool) -> any RecorderHandler {
+            NOOPMetricsHandler.instance
+        }
+        func makeTimer(label: String, dimensions: [(String, String)]) -> any TimerHandler {
+            NOOPMetricsHandler.instance
+        }
+        func destroyMeter(_ handler: any MeterHandler) {}
+        func destroyCounter(_ handler: any CounterHandler) {}
+        func destroyRecorder(_ handler: any RecorderHandler) {}
+        func destroyTimer(_ handler: any TimerHandler) {}
+    }
+
+    @Test func memoryOfAWriterFasterThanItsPeerStaysUnderTheMarkPlusOneReadBuffer() async throws {
+        let server = try await self.sleepingServer()
+        let meter = PeakMeter()
+        let mark = 1 << 20
+        let socket = self.socket(server, WritePolicy(highWaterMark: mark)) { $0.metricsFactory = meter }
+        try await self.connect(socket)
+        let sent = NIOLockedValueBox(0)
+        let total = 1_024
+        let writer = Task {
+            for serial in 0..<total {
+                try await socket.send(self.frame(UInt32(serial), 64 << 10))
+                sent.withLockedValue { $0 += 1 }
+            }
+        }
+        // It gets as far as the mark, and waits there.
+        try await eventually("the mark") { meter.now > mark - (65 << 10) }
+        #expect(sent.withLockedValue { $0 } < total)
+        for _ in 0..<20 {
+            try await server.connection(0).perform(.wakeUp)
+            try await server.connection(0).perform(.stopReading)
+        }
+        try await server.connection(0).perform(.wakeUp)
+        try await writer.value
+        let received = try await server.received(total)
+        #expect(received.map(\.serial) == (0..<UInt32(total)).map { $0 })
+        // What the channel holds is no more than one read.
+        #expect(meter.peak <= mark + (256 << 10), "\(meter.peak)")
+        try await eventually("the end of the queue") { meter.now == 0 }
+    }
+}

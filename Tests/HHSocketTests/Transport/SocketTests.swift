@@ -96,6 +96,7 @@ import Testing
         configuration.writeStallTimeout = .milliseconds(300)
         // More than the kernels take, or what waits would leave after all.
         configuration.maximumQueuedBytes = 64 << 20
+        configuration.writePolicy = WritePolicy(highWaterMark: .max)
         let socket = Socket(configuration: configuration)
         let events = socket.events
         socket.connect()

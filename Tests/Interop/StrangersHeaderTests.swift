@@ -100,11 +100,8 @@ import Testing
             }
             return answer
         }
-        var configuration = SocketClient.Configuration(servers: [server.endpoint])
-        configuration.timeout = patience
-        configuration.socket.wireFormat = try Self.motan()
-        let client = SocketClient(configuration: configuration)
-        client.connect()
+        let format = try Self.motan()
+        let client = SocketClient.connecting(to: server.endpoint) { $0.socket.wireFormat = format }
         for body in ["hello", "", String(repeating: "x", count: 100_000)] {
             let response = try await client.data(for: SocketRequest(type: 1000, body: body))
             #expect(response.string == body)
@@ -120,16 +117,9 @@ import Testing
             #expect(request.header == ["flags": [0]])
             return request.body
         }
-        let format = try Self.motan()
-        let server = SocketServer(configuration: .init(wireFormat: format), router: router)
-        try await server.start()
-        var configuration = SocketClient.Configuration(servers: [try #require(server.address)])
-        configuration.timeout = patience
-        configuration.socket.wireFormat = format
-        let client = SocketClient(configuration: configuration)
-        client.connect()
-        #expect(try await client.data(for: SocketRequest(type: 1000, body: "hello")).string == "hello")
-        await client.close()
-        await server.shutdown(gracePeriod: .zero)
+        try await Pair.with(Self.motan(), router: router) { client, _ in
+            let response = try await client.data(for: SocketRequest(type: 1000, body: "hello"))
+            #expect(response.string == "hello")
+        }
     }
 }

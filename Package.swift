@@ -106,6 +106,7 @@ let package = Package(
             name: "TestSupport",
             dependencies: [
                 "HHSocket",
+                "HHSocketRPC",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
             ],
             path: "Tests/TestSupport"

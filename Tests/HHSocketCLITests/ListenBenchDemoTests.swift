@@ -110,8 +110,12 @@ import Testing
         #expect(outcome.errors == "")
         let steps = outcome.lines.compactMap { $0.firstMatch(of: #/^ *[0-9.]+ ms  ([a-z ]+?)  /#)?.output.1 }
         #expect(
-            steps == ["servers", "connect", "calls", "big body", "push", "cancel", "timeout", "failover", "goodbye"]
+            steps == [
+                "servers", "connect", "calls", "big body", "push", "cancel", "timeout", "failover", "found", "goodbye",
+            ]
         )
+        let found = try #require(outcome.lines.first { $0.contains("  found  ") })
+        #expect(found.contains(/by itself, [0-9]+ ms after its return$/))
     }
 }
 

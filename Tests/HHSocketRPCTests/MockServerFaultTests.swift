@@ -325,6 +325,7 @@ private enum Call {
             $0.socket.maximumQueuedBytes = 64 << 20
             $0.socket.writeStallTimeout = .milliseconds(300)
         }
+        let events = client.events
         try await server.connection(0)
         let body = ByteBuffer(repeating: 7, count: 1 << 20)
         let tasks = (0..<100).map { _ in client.dataTask(with: SocketRequest(type: 101, body: body)) }
@@ -341,6 +342,10 @@ private enum Call {
         #expect(lost.contains { $0.delivery == .sentUnknown && !$0.notExecuted })
         #expect(lost.contains { $0.delivery == .notSent && $0.notExecuted })
         #expect(refused.count + lost.count == 100)
+        let event = try await first(of: events, "the loss") { if case .disconnected = $0 { true } else { false } }
+        guard case .disconnected(let error) = event else { return }
+        #expect(error.code == .connectionLost)
+        #expect(error.message.contains("took no byte"))
         try await eventually("an answer") {
             (try? await client.data(for: SocketRequest(type: 102, body: "next")).string) == "next"
         }

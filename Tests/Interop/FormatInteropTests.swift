@@ -62,32 +62,9 @@ import Testing
         #expect(Self.formats.count == 6)
     }
 
-    private func withPair(
-        _ format: WireFormat,
-        configureServer: (inout SocketServer.Configuration) -> Void = { _ in },
-        configureClient: (inout SocketClient.Configuration) -> Void = { _ in },
-        _ body: (SocketClient, SocketServer) async throws -> Void
-    ) async throws {
-        var serverConfiguration = SocketServer.Configuration(wireFormat: format)
-        configureServer(&serverConfiguration)
-        let server = SocketServer(configuration: serverConfiguration, router: Self.router)
-        try await server.start()
-        let address = try #require(server.address)
-        var clientConfiguration = SocketClient.Configuration(servers: [address])
-        clientConfiguration.timeout = patience
-        clientConfiguration.socket.wireFormat = format
-        configureClient(&clientConfiguration)
-        let client = SocketClient(configuration: clientConfiguration)
-        client.connect()
-        let result = await Result { try await body(client, server) }
-        await client.close()
-        await server.shutdown(gracePeriod: .zero)
-        try result.get()
-    }
-
     @Test(arguments: formats)
     func bodiesOfAllSizesComeBack(format: WireFormat) async throws {
-        try await self.withPair(format) { client, server in
+        try await Pair.with(format) { client, server in
             for length in [0, 1, 19, 511, 513, 16_384, 65_536, 65_537, 1 << 20] {
                 let body = (0..<length).map { UInt8(truncatingIfNeeded: $0 &* 31) }
                 let response = try await client.data(for: SocketRequest(type: Self.echo, body: body))
@@ -105,7 +82,7 @@ import Testing
 
     @Test(arguments: formats)
     func serialsBeginWhereTheFormatSays(format: WireFormat) async throws {
-        try await self.withPair(format) { client, _ in
+        try await Pair.with(format) { client, _ in
             let serials = format.layout.requestSerials
             for offset in 0..<5 as Range<UInt32> {
                 let response = try await client.data(for: SocketRequest(type: Self.echo))
@@ -117,7 +94,7 @@ import Testing
 
     @Test(arguments: formats)
     func anErrorIsToldWhereThereIsAStatusAndNeverPassesForSuccess(format: WireFormat) async throws {
-        try await self.withPair(format) { client, server in
+        try await Pair.with(format) { client, server in
             // Without a status no answer comes, however long one waits.
             let timeout = format.hasStatus ? patience : .milliseconds(300)
             let request = SocketRequest(type: Self.fail, body: "why", timeout: timeout)
@@ -142,7 +119,7 @@ import Testing
 
     @Test(arguments: formats)
     func pushesArriveWhereThereAreAny(format: WireFormat) async throws {
-        try await self.withPair(format) { client, server in
+        try await Pair.with(format) { client, server in
             let pushes = client.pushes()
             _ = try await client.data(for: SocketRequest(type: Self.echo))
             let count = await server.push(type: 1_500, body: ByteBuffer(string: "news"))
@@ -160,7 +137,7 @@ import Testing
 
     @Test(arguments: formats)
     func cancelsAreSentWhereThereAreAny(format: WireFormat) async throws {
-        try await self.withPair(format) { client, server in
+        try await Pair.with(format) { client, server in
             let task = client.dataTask(with: SocketRequest(type: Self.sleep))
             task.resume()
             try await eventually("the request") { server.statistics.requests == 1 }
@@ -176,7 +153,7 @@ import Testing
     @Test(arguments: formats)
     func theClientPingsWhereItShould(format: WireFormat) async throws {
         let (events, seen) = AsyncStream.makeStream(of: SocketEvent.self)
-        try await self.withPair(
+        try await Pair.with(
             format,
             configureClient: {
                 $0.socket.heartbeat = HeartbeatPolicy(interval: .milliseconds(20), replyTimeout: .milliseconds(2_000))
@@ -209,7 +186,7 @@ import Testing
             #expect(error?.code == .invalidArgument)
             return
         }
-        try await self.withPair(
+        try await Pair.with(
             format,
             configureServer: { $0.heartbeat = policy },
             configureClient: { $0.socket.heartbeat = nil }
@@ -228,7 +205,7 @@ import Testing
 
     @Test func headerFieldsAreFilledInPerRequestOverTheConfigurations() async throws {
         let format = try WireFormat.tgcd(sessionIDLength: 4)
-        try await self.withPair(format, configureClient: { $0.socket.header = ["sessionID": [1, 2, 3, 4]] }) {
+        try await Pair.with(format, configureClient: { $0.socket.header = ["sessionID": [1, 2, 3, 4]] }) {
             client,
             _ in
             let usual = try await client.data(for: SocketRequest(type: Self.header))
@@ -240,7 +217,7 @@ import Testing
     }
 
     @Test func anAnswerRepeatsTheRequestsFieldsAndAPushHasTheServers() async throws {
-        try await self.withPair(
+        try await Pair.with(
             .mars,
             configureServer: { $0.header = ["clientVersion": [7, 7, 7, 7]] },
             configureClient: { $0.socket.header = ["clientVersion": [0, 0, 0, 200]] }
@@ -260,7 +237,7 @@ import Testing
         ] as [(WireFormat, [String: [UInt8]])]
     )
     func headerFieldsThatTheFormatDoesNotHaveAreRefused(format: WireFormat, header: [String: [UInt8]]) async throws {
-        try await self.withPair(format) { client, server in
+        try await Pair.with(format) { client, server in
             let request = SocketRequest(type: Self.echo, header: header)
             let error = await #expect(throws: SocketError.self) { try await client.data(for: request) }
             #expect(error?.code == .invalidArgument)
@@ -274,12 +251,10 @@ import Testing
         let server = SocketServer(configuration: .init(wireFormat: format, header: header), router: Self.router)
         let error = await #expect(throws: SocketError.self) { try await server.start() }
         #expect(error?.code == .invalidArgument)
-        var configuration = SocketClient.Configuration(servers: [Endpoint(host: "127.0.0.1", port: 1)])
-        configuration.timeout = patience
-        configuration.socket.wireFormat = format
-        configuration.socket.header = header
-        let client = SocketClient(configuration: configuration)
-        client.connect()
+        let client = SocketClient.connecting(to: Endpoint(host: "127.0.0.1", port: 1)) {
+            $0.socket.wireFormat = format
+            $0.socket.header = header
+        }
         let refused = await #expect(throws: SocketError.self) {
             try await client.data(for: SocketRequest(type: Self.echo))
         }
@@ -288,7 +263,7 @@ import Testing
     }
 
     @Test func typesAreWhatTheFormatLeavesToApplications() async throws {
-        try await self.withPair(.mars) { client, _ in
+        try await Pair.with(.mars) { client, _ in
             let reserved = await #expect(throws: SocketError.self) {
                 try await client.data(for: SocketRequest(type: 6))
             }
@@ -296,16 +271,10 @@ import Testing
         }
         var router = Router()
         router.handleSynchronously(5) { request, _ in request.body }
-        let server = SocketServer(configuration: .init(wireFormat: .mars), router: router)
-        try await server.start()
-        var configuration = SocketClient.Configuration(servers: [try #require(server.address)])
-        configuration.timeout = patience
-        configuration.socket.wireFormat = .mars
-        let client = SocketClient(configuration: configuration)
-        client.connect()
-        #expect(try await client.data(for: SocketRequest(type: 5, body: "five")).string == "five")
-        await client.close()
-        await server.shutdown(gracePeriod: .zero)
+        try await Pair.with(.mars, router: router) { client, _ in
+            let response = try await client.data(for: SocketRequest(type: 5, body: "five"))
+            #expect(response.string == "five")
+        }
     }
 
     // MARK: Speaking different formats
@@ -315,19 +284,12 @@ import Testing
         mine: WireFormat,
         theirs: WireFormat
     ) async throws {
-        let server = SocketServer(configuration: .init(wireFormat: theirs), router: Self.router)
-        try await server.start()
-        var configuration = SocketClient.Configuration(servers: [try #require(server.address)])
-        configuration.timeout = patience
-        configuration.socket.wireFormat = mine
-        let client = SocketClient(configuration: configuration)
-        client.connect()
-        let request = SocketRequest(type: Self.echo, body: [UInt8](repeating: 1, count: 100), timeout: .seconds(2))
-        let error = await #expect(throws: SocketError.self) { try await client.data(for: request) }
-        #expect(error?.code == .connectionLost || error?.code == .protocolViolation || error?.code == .timeout)
-        #expect(server.statistics.requests == 0)
-        await client.close()
-        await server.shutdown(gracePeriod: .zero)
+        try await Pair.with(theirs, configureClient: { $0.socket.wireFormat = mine }) { client, server in
+            let request = SocketRequest(type: Self.echo, body: [UInt8](repeating: 1, count: 100), timeout: .seconds(2))
+            let error = await #expect(throws: SocketError.self) { try await client.data(for: request) }
+            #expect(error?.code == .connectionLost || error?.code == .protocolViolation || error?.code == .timeout)
+            #expect(server.statistics.requests == 0)
+        }
     }
 
     @Test func aRunOfWrongChecksumsIsLostAndReconnected() async throws {
@@ -341,12 +303,8 @@ import Testing
             }
             return answer
         }
-        var configuration = SocketClient.Configuration(servers: [server.endpoint])
-        configuration.timeout = patience
-        configuration.socket.backoff.base = .milliseconds(20)
-        let client = SocketClient(configuration: configuration)
+        let client = SocketClient.connecting(to: server.endpoint)
         let events = client.events
-        client.connect()
         for _ in 0..<3 {
             let error = await #expect(throws: SocketError.self) {
                 try await client.data(for: SocketRequest(type: Self.echo, body: "x"))
@@ -364,11 +322,5 @@ import Testing
         #expect(client.statistics.checksumFailures == 3)
         await client.close()
         try await server.close()
-    }
-}
-
-extension Result where Failure == any Error {
-    fileprivate init(_ body: () async throws -> Success) async {
-        do { self = .success(try await body()) } catch { self = .failure(error) }
     }
 }

@@ -16,10 +16,6 @@ enum Python {
     static let howToGetIt =
         "There is no python3 in PATH: Examples/python is NOT TESTED here. Install Python 3.9 or later."
 
-    private static let package = (0..<3).reduce(URL(fileURLWithPath: #filePath)) { url, _ in
-        url.deletingLastPathComponent()
-    }
-
     static func server(_ arguments: [String] = []) throws -> Command {
         try self.start("Examples/python/server.py", ["--port", "0"] + arguments)
     }
@@ -45,6 +41,6 @@ enum Python {
     private static func start(_ script: String, _ arguments: [String]) throws -> Command {
         guard let executable = self.executable else { throw Unexpected(description: self.howToGetIt) }
         // -B: a test leaves nothing in the sources' folder.
-        return try Command(["-B", self.package.appendingPathComponent(script).path] + arguments, of: executable)
+        return try Command(["-B", packageFolder.appendingPathComponent(script).path] + arguments, of: executable)
     }
 }

@@ -35,24 +35,20 @@ import Testing
         #expect(try WireFormat(json: Self.json.utf8) == Self.motan())
     }
 
-    static var page: String {
-        get throws {
-            let package = (0..<3).reduce(URL(fileURLWithPath: #filePath)) { url, _ in url.deletingLastPathComponent() }
-            return try String(contentsOf: package.appendingPathComponent("Docs/WireFormat.md"), encoding: .utf8)
-        }
+    static var page: DocumentationPage {
+        get throws { try DocumentationPage("Docs/WireFormat.md") }
     }
 
     /// Whatever the page shows as a description of a format is one.
     @Test func theDescriptionsInTheDocumentationCanBeRead() throws {
-        let descriptions = try Self.page.components(separatedBy: "```json\n").dropFirst()
-            .compactMap { $0.components(separatedBy: "\n```").first }
+        let descriptions = try Self.page.blocks("json")
         #expect(descriptions.count == 2)
         let formats = try descriptions.map { try WireFormat(json: $0.utf8) }
         #expect(formats.contains(.standard))
     }
 
     @Test func bothAreInTheDocumentationInUnderFifteenLines() throws {
-        let page = try Self.page
+        let page = try Self.page.text
         #expect(page.contains(Self.json))
         let source = try String(contentsOfFile: #filePath, encoding: .utf8)
         let lines = source.components(separatedBy: "\n")
@@ -70,7 +66,7 @@ import Testing
             (0, "F0F00100 000003E8 00000001 00000005 68656C6C6F"),
             (1, "F0F00101 000003E8 00000001 00000005 68656C6C6F"),
         ] as [(UInt8, String)] {
-            #expect(try Self.page.contains("\n\(hex)\n"))
+            #expect(try Self.page.text.contains("\n\(hex)\n"))
             let golden = hex.split(separator: " ").joined()
             var bytes = ByteBuffer()
             FrameEncoder(direction: .request, format: format).encode(
@@ -104,11 +100,8 @@ import Testing
             }
             return answer
         }
-        var configuration = SocketClient.Configuration(servers: [server.endpoint])
-        configuration.timeout = patience
-        configuration.socket.wireFormat = try Self.motan()
-        let client = SocketClient(configuration: configuration)
-        client.connect()
+        let format = try Self.motan()
+        let client = SocketClient.connecting(to: server.endpoint) { $0.socket.wireFormat = format }
         for body in ["hello", "", String(repeating: "x", count: 100_000)] {
             let response = try await client.data(for: SocketRequest(type: 1000, body: body))
             #expect(response.string == body)
@@ -124,16 +117,9 @@ import Testing
             #expect(request.header == ["flags": [0]])
             return request.body
         }
-        let format = try Self.motan()
-        let server = SocketServer(configuration: .init(wireFormat: format), router: router)
-        try await server.start()
-        var configuration = SocketClient.Configuration(servers: [try #require(server.address)])
-        configuration.timeout = patience
-        configuration.socket.wireFormat = format
-        let client = SocketClient(configuration: configuration)
-        client.connect()
-        #expect(try await client.data(for: SocketRequest(type: 1000, body: "hello")).string == "hello")
-        await client.close()
-        await server.shutdown(gracePeriod: .zero)
+        try await Pair.with(Self.motan(), router: router) { client, _ in
+            let response = try await client.data(for: SocketRequest(type: 1000, body: "hello"))
+            #expect(response.string == "hello")
+        }
     }
 }

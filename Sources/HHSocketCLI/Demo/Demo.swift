@@ -2,6 +2,7 @@ import Foundation
 import HHSocket
 import HHSocketRPC
 import HHSocketServer
+import NIOConcurrencyHelpers
 import NIOCore
 
 /// Two servers and a client in one process, over real TCP: what a user would want to see before trusting it.
@@ -23,6 +24,8 @@ struct Demo {
 
     private let first = SocketServer(router: BuiltIn.router)
     private let second = SocketServer(router: BuiltIn.router)
+    /// The one that listens where the first did, once that is gone.
+    private let returned = NIOLockedValueBox<SocketServer?>(nil)
 
     mutating func run() async throws {
         do {
@@ -37,6 +40,7 @@ struct Demo {
     private func stop() async {
         await self.first.shutdown(gracePeriod: .zero)
         await self.second.shutdown(gracePeriod: .zero)
+        await self.returned.withLockedValue { $0 }?.shutdown(gracePeriod: .zero)
     }
 
     private func steps() async throws {
@@ -48,7 +52,10 @@ struct Demo {
             }
             return ((a, b), "listening on \(a) and \(b)")
         }
-        let client = SocketClient(configuration: .init(servers: [a, b]))
+        var configuration = SocketClient.Configuration(servers: [a, b])
+        // Who watches does not want to wait as long as by default.
+        configuration.socket.backoff = Backoff(base: .milliseconds(200), cap: .seconds(1))
+        let client = SocketClient(configuration: configuration)
         let events = client.events
         let pushes = client.pushes(ofType: Self.news)
 
@@ -82,6 +89,10 @@ struct Demo {
         try await self.step("failover") {
             try await self.failover(client, to: b)
             return ((), "the first server killed in mid-call; the client goes on with the second")
+        }
+        try await self.step("found") {
+            let time = String(format: "%.0f ms", try await self.lostAndFound(client, at: a).inMilliseconds)
+            return ((), "both servers killed; the client found the first one by itself, \(time) after its return")
         }
         try await self.step("goodbye") {
             await client.close()
@@ -192,6 +203,47 @@ struct Demo {
         try Self.expect(answer.string == "still here" && answer.endpoint == next, "answered \(answer)")
     }
 
+    /// Nobody is left, until a server listens where the first did. Returns how long it took from then until there was a
+    /// connection to it.
+    private func lostAndFound(_ client: SocketClient, at endpoint: Endpoint) async throws -> Duration {
+        let events = client.events
+        await self.second.shutdown(gracePeriod: .zero)
+        _ = try await Self.next(events, "the loss was not told") { if case .disconnected = $0 { true } else { nil } }
+        // It has asked around in vain, and waits.
+        _ = try await Self.next(events, "no attempt failed") { if case .connectFailed = $0 { true } else { nil } }
+        _ = try await Self.next(events, "the client does not wait") { if case .waiting = $0 { true } else { nil } }
+
+        try await self.start(at: endpoint)
+        let clock = ContinuousClock()
+        let start = clock.now
+        let found = try await Self.connected(events)
+        let time = clock.now - start
+        try Self.expect(found == endpoint, "connected to \(found) instead of \(endpoint)")
+        let answer = try await client.data(for: SocketRequest(type: BuiltIn.echo, body: "found"))
+        try Self.expect(answer.string == "found" && answer.endpoint == endpoint, "answered \(answer)")
+        return time
+    }
+
+    /// Starts one more server, on a port that was ours.
+    private func start(at endpoint: Endpoint) async throws {
+        let server = SocketServer(
+            configuration: .init(host: endpoint.host, port: endpoint.port),
+            router: BuiltIn.router
+        )
+        self.returned.withLockedValue { $0 = server }
+        let clock = ContinuousClock()
+        let deadline = clock.now + Self.patience
+        while true {
+            do {
+                return try await server.start()
+            } catch {
+                // An outgoing connection of somebody else may have borrowed the port for a moment.
+                guard error.code == .bindFailed, clock.now < deadline else { throw error }
+            }
+            try await Task.sleep(for: .milliseconds(10))
+        }
+    }
+
     // MARK: Pieces
 
     /// Runs one step and prints its line.
@@ -230,14 +282,25 @@ struct Demo {
 
     /// The server of the next connection.
     private static func connected(_ events: AsyncStream<SocketEvent>) async throws -> Endpoint {
-        let endpoint = try await self.within(self.patience, "no connection") {
+        try await self.next(events, "no connection") {
+            if case .connected(let endpoint) = $0 { endpoint } else { nil }
+        }
+    }
+
+    /// What `choose` makes of the first event of which it makes anything.
+    private static func next<Value: Sendable>(
+        _ events: AsyncStream<SocketEvent>,
+        _ otherwise: String,
+        _ choose: @escaping @Sendable (SocketEvent) -> Value?
+    ) async throws -> Value {
+        let value = try await self.within(self.patience, otherwise) {
             for await event in events {
-                if case .connected(let endpoint) = event { return endpoint }
+                if let value = choose(event) { return value }
             }
             return nil
         }
-        guard let endpoint else { throw Unexpected(description: "no connection") }
-        return endpoint
+        guard let value else { throw Unexpected(description: otherwise) }
+        return value
     }
 
     /// Waits until the first server has counted something.

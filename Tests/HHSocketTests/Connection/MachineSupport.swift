@@ -57,3 +57,23 @@ extension [Machine.Action] {
     /// Without what is only told.
     var deeds: [String] { self.filter { !$0.isReport }.map(\.text) }
 }
+
+extension Machine {
+    /// Fails every attempt until the machine waits for nothing any more, or has waited `limit` times.
+    mutating func waitsUntilItGivesUp(from start: NIODeadline, atMost limit: Int = 500) -> [Duration] {
+        var now = start
+        var waits: [Duration] = []
+        while waits.count < limit {
+            if let endpoint = self.endpointBeingTried {
+                _ = self.connectFailed(ConnectionID(number: self.nextID - 1), refused(endpoint), now: now)
+            } else if let timer = self.nextDeadline {
+                waits.append(Duration(timer - now))
+                now = timer
+                _ = self.timerFired(now: now)
+            } else {
+                break
+            }
+        }
+        return waits
+    }
+}

@@ -1,10 +1,9 @@
 import HHSocket
 import HHSocketRPC
-import TestSupport
 
 extension SocketClient {
     /// A client of these servers that is connecting.
-    static func connecting(
+    package static func connecting(
         to servers: Endpoint...,
         configure: (inout SocketClient.Configuration) -> Void = { _ in }
     ) -> SocketClient {
@@ -16,14 +15,4 @@ extension SocketClient {
         client.connect()
         return client
     }
-}
-
-/// The error that `body` throws.
-func socketError(_ body: () async throws(SocketError) -> Void) async throws -> SocketError {
-    do throws(SocketError) {
-        try await body()
-    } catch {
-        return error
-    }
-    throw TimedOut(description: "nothing was thrown")
 }

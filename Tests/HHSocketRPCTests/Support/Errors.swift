@@ -1,0 +1,13 @@
+import HHSocket
+import HHSocketRPC
+import TestSupport
+
+/// The error that `body` throws.
+func socketError(_ body: () async throws(SocketError) -> Void) async throws -> SocketError {
+    do throws(SocketError) {
+        try await body()
+    } catch {
+        return error
+    }
+    throw TimedOut(description: "nothing was thrown")
+}

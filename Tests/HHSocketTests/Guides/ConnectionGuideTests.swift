@@ -1,0 +1,92 @@
+import Foundation
+import HHSocketTesting
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocket
+
+/// The examples of `Docs/Connection.md`, word for word.
+@Suite(.timeLimit(.minutes(5))) struct ConnectionGuideTests {
+    @Test func everyExampleOfThePageIsInThisFile() throws {
+        let source = try String(contentsOfFile: #filePath, encoding: .utf8)
+        #expect(try DocumentationPage("Docs/Connection.md").examples(missingFrom: source) == [])
+    }
+
+    // MARK: Waiting
+
+    /// The waits after the loss of a connection that is never made again, 20 at most, and whether attempts stop then.
+    private func outage(_ configuration: SocketConfiguration) -> (waits: [Duration], givesUp: Bool) {
+        let settings = Machine.Settings(backoff: configuration.backoff)
+        var machine = Machine(servers: [serverA], settings: settings, generator: SeededGenerator(seed: 1))
+        let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
+        _ = machine.connect(now: start)
+        _ = machine.connected(ConnectionID(number: 1), now: start)
+        _ = machine.connectionLost(ConnectionID(number: 1), lostError, now: start)
+        let waits = machine.waitsUntilItGivesUp(from: start, atMost: 20)
+        return (waits, machine.state.description == "closed")
+    }
+
+    @Test func waitsAreThoseThatAreWanted() throws {
+        var configuration = Assignments()
+        // swift-format-ignore
+        configuration.backoff = Backoff()                                                        // the default, see below
+        configuration.backoff = Backoff(base: .seconds(2), cap: .seconds(1024), jitter: 0, maximumRounds: 10)
+        configuration.backoff = Backoff(base: .seconds(2), cap: .seconds(64), jitter: 0, maximumRounds: 5)
+        configuration.backoff = .immediate
+
+        #expect(configuration.made.first?.backoff == SocketConfiguration(servers: []).backoff)
+        let outages = configuration.made.map(self.outage)
+        let bounds = [1, 2, 4, 8, 16, 32] + [Int](repeating: 60, count: 14)
+        #expect(zip(try #require(outages.first).waits, bounds).allSatisfy { $0 >= .zero && $0 <= .seconds($1) })
+        let exact: [[Duration]] = [
+            [2, 4, 8, 16, 32, 64, 128, 256, 512, 1024].map { .seconds($0) },
+            [2, 4, 8, 16, 32].map { .seconds($0) },
+            [.zero] + [Duration](repeating: .milliseconds(100), count: 19),
+        ]
+        #expect(outages.dropFirst().map(\.waits) == exact)
+        #expect(outages.map(\.givesUp) == [false, true, true, false])
+    }
+
+    // MARK: Greeting
+
+    /// Connects to a server that knows one token.
+    private func socket(_ server: MockServer, token text: String) -> Socket {
+        server.on(17, .respond { $0.string == "the token" ? .status(.ok) : .status(.noPermission) })
+        var configuration = SocketConfiguration(servers: [server.endpoint])
+        configuration.backoff.base = .milliseconds(10)
+        @Sendable func token() -> ByteBuffer { ByteBuffer(string: text) }
+        configuration.gate = HandshakeGate { handshake in
+            let answer = try await handshake.exchange(type: 17, payload: token())
+            if answer.status == .noPermission { throw HandshakeRefusal(.stop, "the token is not valid") }
+        }
+        return Socket(configuration: configuration)
+    }
+
+    @Test func greetingIsTheFirstThingOnEveryConnection() async throws {
+        let server = try await MockServer(.echo)
+        server.once(101, .close)
+        let socket = self.socket(server, token: "the token")
+        let events = socket.events
+        socket.connect()
+        for serial in 50..<52 as Range<UInt32> {
+            _ = try await first(of: events, "a connection") { if case .connected = $0 { true } else { false } }
+            try await socket.send(Frame(type: 101, serial: serial))
+        }
+        try await server.received(2, ofType: 101)
+        #expect(server.received.map(\.type) == [17, 101, 17, 101])
+        #expect(server.received.map(\.connection) == [0, 0, 1, 1])
+    }
+
+    @Test func tokenThatIsNotValidStopsTheAttempts() async throws {
+        let server = try await MockServer(.echo)
+        let socket = self.socket(server, token: "another one")
+        let events = socket.events
+        socket.connect()
+        let event = try await first(of: events, "giving up") { if case .gaveUp = $0 { true } else { false } }
+        guard case .gaveUp(let error) = event else { return }
+        #expect(error.code == .handshakeRefused)
+        #expect(error.message.contains("the token is not valid"))
+        #expect(socket.state.description == "closed")
+    }
+}

@@ -1,5 +1,7 @@
 import Foundation
 import HHSocketTesting
+import Logging
+import MetricsTestKit
 import NIOCore
 import TestSupport
 import Testing
@@ -88,5 +90,38 @@ import Testing
         #expect(error.code == .handshakeRefused)
         #expect(error.message.contains("the token is not valid"))
         #expect(socket.state.description == "closed")
+    }
+
+    // MARK: Writing
+
+    @Test func framesWaitForTheConnection() async throws {
+        let server = try await MockServer(.drop)
+        var configuration = SocketConfiguration(servers: [server.endpoint])
+        configuration.writePolicy = WritePolicy(highWaterMark: 1 << 20, whenFull: .wait, whenNotReady: .wait)
+
+        let socket = Socket(configuration: configuration)
+        let (reading, alarm) = (ByteBuffer(string: "21 degrees"), ByteBuffer(string: "fire"))
+        socket.connect()
+        try await socket.send(Frame(type: 16, serial: 50, payload: reading), priority: .low)
+        try await socket.send(Frame(type: 17, serial: 51, payload: alarm), priority: .high)
+
+        let received = try await server.received(2)
+        #expect(received.map(\.type) == [16, 17])
+        #expect(received.map(\.body) == [reading, alarm])
+    }
+
+    // MARK: Watching
+
+    @Test func logAndMetricsAreTheAppsOwn() async throws {
+        let server = try await MockServer(.drop)
+        let factory = TestMetrics()
+        var configuration = SocketConfiguration(servers: [server.endpoint])
+        configuration.logger = Logger(label: "com.example.connection")
+        configuration.metricsFactory = factory  // nil: what MetricsSystem.bootstrap was given
+
+        let socket = Socket(configuration: configuration)
+        socket.connect()
+        try await eventually("ready") { factory.counterTotal(label: "hhsocket.connects") == 1 }
+        #expect(configuration.logger?.label == "com.example.connection")
     }
 }

@@ -50,11 +50,16 @@ extension SocketError {
         case ECONNREFUSED:
             (.connectionRefused, "connection refused; nothing listens on this port")
         case ENETUNREACH, EHOSTUNREACH, ENETDOWN, EHOSTDOWN, EADDRNOTAVAIL:
-            (.networkUnreachable, "the network cannot reach it (\(error))")
+            (.networkUnreachable, "the network cannot reach it (\(error.systemReason))")
         case ETIMEDOUT:
             (.connectTimeout, "no answer before the system gave up; the host may be down or behind a firewall")
         default:
-            (.connectFailed, "\(error)")
+            (.connectFailed, error.systemReason)
         }
     }
+}
+
+extension IOError {
+    /// What the system calls it, such as "Connection reset by peer"; not which of NIO's functions met it.
+    var systemReason: String { String(cString: strerror(self.errnoCode)) }
 }

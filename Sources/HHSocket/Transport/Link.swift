@@ -437,7 +437,8 @@ final class Link: ChannelInboundHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        self.end(self.lost("\(error)", underlying: error), context)
+        let reason = (error as? IOError)?.systemReason ?? "\(error)"
+        self.end(self.lost(reason, underlying: error), context)
     }
 
     func channelInactive(context: ChannelHandlerContext) {

@@ -17,7 +17,7 @@ public struct SocketError: Error, Sendable {
             case protobufFailed, database, unknown, noPermission, deadlineExceeded, cancelledByServer
             case overloaded, draining, emptyProtobuf
             case notConnected, timeout, networkUnreachable, cancelled, connectionLost
-            case connectionRefused, connectTimeout, hostNotFound, connectFailed
+            case connectionRefused, connectTimeout, hostNotFound, tlsFailed, connectFailed
             case handshakeRefused, handshakeTimeout, noServerReachable
             case checksumMismatch, frameTooLarge, protocolViolation
             case tooManyInFlight, queueFull
@@ -106,6 +106,8 @@ public struct SocketError: Error, Sendable {
         public static let connectTimeout = Self(named: .connectTimeout)
         /// The host name has no address.
         public static let hostNotFound = Self(named: .hostNotFound)
+        /// TLS could not be agreed on, or one end did not accept the other; ``SocketError/underlying`` is a ``TLSFailure``.
+        public static let tlsFailed = Self(named: .tlsFailed)
         /// Connecting failed in another way; see ``SocketError/underlying``.
         public static let connectFailed = Self(named: .connectFailed)
         /// The ``HandshakeGate`` refused the connection; see ``SocketError/underlying``.

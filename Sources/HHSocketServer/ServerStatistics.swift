@@ -1,7 +1,9 @@
 /// What a server has done since it started. Every number only grows.
 public struct ServerStatistics: Hashable, Sendable {
-    /// Connections accepted.
+    /// Connections accepted; with TLS, once that is agreed on.
     public var connectionsAccepted = 0
+    /// Connections closed because TLS could not be agreed on, or took too long.
+    public var tlsFailures = 0
     /// Requests with a right checksum, however they were answered.
     public var requests = 0
     /// Requests answered 401, because no handler has their type.
@@ -38,6 +40,7 @@ public struct ServerStatistics: Hashable, Sendable {
 
     static func += (sum: inout Self, other: Self) {
         sum.connectionsAccepted += other.connectionsAccepted
+        sum.tlsFailures += other.tlsFailures
         sum.requests += other.requests
         sum.unknownTypes += other.unknownTypes
         sum.badChecksums += other.badChecksums

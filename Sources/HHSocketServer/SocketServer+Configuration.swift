@@ -9,6 +9,10 @@ extension SocketServer {
         public var host: String
         /// The TCP port, 0 to 65,535. 0, the default, takes a free one; ``SocketServer/address`` tells which.
         public var port: Int
+        /// Listen on a Unix domain socket at this path instead. One that a dead server left there is replaced. Nil by default.
+        public var unixPath: String?
+        /// TLS; nil by default: what is sent can be read and changed by whoever is on the path.
+        public var tls: ServerTLS?
         /// How frames are laid out; the standard format by default. In a format whose responses have no status errors cannot
         /// be told: such answers are not sent, and counted in ``ServerStatistics/errorsNotSent``.
         public var wireFormat: WireFormat
@@ -37,6 +41,8 @@ extension SocketServer {
         public init(
             host: String = "127.0.0.1",
             port: Int = 0,
+            unixPath: String? = nil,
+            tls: ServerTLS? = nil,
             wireFormat: WireFormat = .standard,
             header: [String: [UInt8]] = [:],
             maximumPayloadLength: Int = Frame.defaultMaximumPayloadLength,
@@ -48,6 +54,8 @@ extension SocketServer {
         ) {
             self.host = host
             self.port = port
+            self.unixPath = unixPath
+            self.tls = tls
             self.wireFormat = wireFormat
             self.header = header
             self.maximumPayloadLength = maximumPayloadLength

@@ -2,6 +2,7 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import NIOSSL
 
 #if canImport(Glibc)
 import Glibc
@@ -48,6 +49,8 @@ public final class SocketServer: Sendable {
     public let configuration: Configuration
     private let router: Router
     private let state = NIOLockedValueBox(State.idle)
+    /// What connections are accepted with from now on; nil without TLS.
+    private let tlsContext = NIOLockedValueBox<NIOSSLContext?>(nil)
 
     /// - Parameters:
     ///   - configuration: Where to listen, and the limits.
@@ -87,6 +90,14 @@ public final class SocketServer: Sendable {
             )
         }
 
+        do throws(SocketError) {
+            try self.reloadTLS()
+        } catch {
+            self.state.withLockedValue { $0 = .idle }
+            var error = error
+            error.endpoint = self.wantedAddress
+            throw error
+        }
         let ownGroup: MultiThreadedEventLoopGroup?
         let group: any EventLoopGroup
         if let given = self.configuration.eventLoopGroup {
@@ -99,9 +110,11 @@ public final class SocketServer: Sendable {
         let loops = group.makeIterator().map { ServerLoop(eventLoop: $0, connectionIDs: connectionIDs) }
         do {
             let listener = try await self.listen(on: group, loops: loops)
-            let address = listener.localAddress.flatMap { address in
-                address.port.map { Endpoint(host: address.ipAddress ?? self.configuration.host, port: $0) }
-            }
+            let address =
+                self.configuration.unixPath.map { Endpoint(unixPath: $0) }
+                ?? listener.localAddress.flatMap { address in
+                    address.port.map { Endpoint(host: address.ipAddress ?? self.configuration.host, port: $0) }
+                }
             self.state.withLockedValue {
                 $0 = .running(Running(listener: listener, address: address, loops: loops, ownGroup: ownGroup))
             }
@@ -157,10 +170,27 @@ public final class SocketServer: Sendable {
 
     private func finish(_ running: Running) async {
         try? await running.listener.close()
+        if let path = self.configuration.unixPath { unlink(path) }
         for drained in running.loops.map({ $0.drain() }) { try? await drained.get() }
         let statistics = Self.total(running.loops)
         self.state.withLockedValue { $0 = .stopped(statistics) }
         try? await running.ownGroup?.shutdownGracefully()
+    }
+
+    /// Reads certificates and keys anew: connections that are accepted from now on get the new ones, those that are open stay.
+    ///
+    /// - Parameter tls: What to use from now on; nil, the default: what the server was configured with, whose files are read
+    ///   again.
+    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read; the old ones stay.
+    public func reloadTLS(_ tls: ServerTLS? = nil) throws(SocketError) {
+        guard let configured = self.configuration.tls else {
+            guard tls == nil else {
+                throw SocketError(.invalidArgument, message: "a server that was made without TLS cannot begin with it")
+            }
+            return
+        }
+        let context = try (tls ?? configured).makeContext()
+        self.tlsContext.withLockedValue { $0 = context }
     }
 
     // MARK: What it is doing
@@ -245,10 +275,10 @@ public final class SocketServer: Sendable {
             heartbeat: configuration.heartbeat
         )
         let loopsByID = Dictionary(uniqueKeysWithValues: loops.map { (ObjectIdentifier($0.eventLoop), $0) })
-        return try await ServerBootstrap(group: group)
+        let (tlsContext, handshakeTimeout) = (self.tlsContext, configuration.tls?.handshakeTimeout ?? .zero)
+        let bootstrap = ServerBootstrap(group: group)
             .serverChannelOption(.backlog, value: 4096)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelOption(.writeBufferWaterMark, value: .init(low: 256 << 10, high: 1 << 20))
             .childChannelOption(
@@ -260,17 +290,43 @@ public final class SocketServer: Sendable {
                     guard let loop = loopsByID[ObjectIdentifier(channel.eventLoop)] else {
                         throw ChannelError.operationUnsupported
                     }
-                    try channel.pipeline.syncOperations.addHandler(
-                        ServerSession(loop: loop, router: router, limits: limits)
-                    )
+                    let operations = channel.pipeline.syncOperations
+                    func session() -> ServerSession { ServerSession(loop: loop, router: router, limits: limits) }
+                    guard let context = tlsContext.withLockedValue({ $0 }) else {
+                        return try operations.addHandler(session())
+                    }
+                    let timeout = max(.milliseconds(1), TimeAmount(handshakeTimeout))
+                    try operations.addHandlers([
+                        NIOSSLServerHandler(context: context),
+                        TLSAcceptance(loop: loop, timeout: timeout, session: session),
+                    ])
                 }
             }
+        if let path = configuration.unixPath { return try await self.listen(with: bootstrap, atUnixPath: path) }
+        return
+            try await bootstrap
+            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
             .bind(host: configuration.host, port: configuration.port)
             .get()
     }
 
+    private func listen(with bootstrap: ServerBootstrap, atUnixPath path: String) async throws -> any Channel {
+        do {
+            return try await bootstrap.bind(unixDomainSocketPath: path).get()
+        } catch let error as IOError where error.errnoCode == EADDRINUSE {
+            // Somebody's who still listens, or left behind by one who does not?
+            let probe = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            if let channel = try? await probe.connect(unixDomainSocketPath: path).get() {
+                try? await channel.close()
+                throw error
+            }
+            return try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
+        }
+    }
+
     private var wantedAddress: Endpoint {
-        Endpoint(host: self.configuration.host, port: self.configuration.port)
+        self.configuration.unixPath.map { Endpoint(unixPath: $0) }
+            ?? Endpoint(host: self.configuration.host, port: self.configuration.port)
     }
 
     private func checkConfiguration() throws(SocketError) {

@@ -1,17 +1,35 @@
-/// Where a server listens.
-public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
-    /// A host name, an IPv4 address, or an IPv6 address without brackets.
+/// Where a server listens: a TCP port of a host, or a Unix domain socket.
+public struct Endpoint: Hashable, Sendable {
+    /// A host name, an IPv4 address, or an IPv6 address without brackets. Empty for a Unix domain socket.
     public var host: String
-    /// A TCP port, 1 to 65,535.
+    /// A TCP port, 1 to 65,535. 0 for a Unix domain socket.
     public var port: Int
+    /// The path of a Unix domain socket; nil for TCP.
+    public let unixPath: String?
 
     public init(host: String, port: Int) {
         self.host = host
         self.port = port
+        self.unixPath = nil
     }
 
-    /// Reads `host:port`, with an IPv6 address in brackets: `[::1]:7000`. Nil if it is something else.
+    /// A server on this machine.
+    ///
+    /// - Parameter unixPath: Where its socket is in the file system; the system allows about 100 bytes.
+    public init(unixPath: String) {
+        self.host = ""
+        self.port = 0
+        self.unixPath = unixPath
+    }
+
+    /// Reads `host:port`, with an IPv6 address in brackets: `[::1]:7000`; or `unix:` and a path. Nil if it is something else.
     public init?(_ text: some StringProtocol) {
+        if text.hasPrefix("unix:") {
+            let path = String(text.dropFirst(5))
+            guard !path.isEmpty else { return nil }
+            self.init(unixPath: path)
+            return
+        }
         guard let colon = text.lastIndex(of: ":") else { return nil }
         var host = text[..<colon]
         let digits = text[text.index(after: colon)...]
@@ -24,8 +42,12 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
         guard !host.isEmpty, (1...65_535).contains(port) else { return nil }
         self.init(host: String(host), port: port)
     }
+}
 
+extension Endpoint: CustomStringConvertible {
+    /// As the initializer without a label reads it.
     public var description: String {
-        self.host.contains(":") ? "[\(self.host)]:\(self.port)" : "\(self.host):\(self.port)"
+        if let unixPath = self.unixPath { return "unix:\(unixPath)" }
+        return self.host.contains(":") ? "[\(self.host)]:\(self.port)" : "\(self.host):\(self.port)"
     }
 }

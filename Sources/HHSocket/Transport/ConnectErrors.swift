@@ -14,6 +14,7 @@ import Android
 extension SocketError {
     /// What NIO says of a failed attempt, told apart.
     static func connecting(to endpoint: Endpoint, failedWith error: any Error, timeout: Duration) -> SocketError {
+        let error = TLSFailure(error) ?? error
         let (code, reason) = self.classify(error, timeout: timeout)
         return SocketError(
             code,
@@ -27,6 +28,8 @@ extension SocketError {
         switch error {
         case ChannelError.connectTimeout:
             return (.connectTimeout, "no answer within \(timeout); the host may be down or behind a firewall")
+        case let failure as TLSFailure:
+            return (.tlsFailed, failure.description)
         case let error as IOError:
             return self.classify(error)
         case let error as NIOConnectionError:
@@ -51,6 +54,10 @@ extension SocketError {
             (.connectionRefused, "connection refused; nothing listens on this port")
         case ENETUNREACH, EHOSTUNREACH, ENETDOWN, EHOSTDOWN, EADDRNOTAVAIL:
             (.networkUnreachable, "the network cannot reach it (\(error.systemReason))")
+        case ENOENT:
+            (.connectionRefused, "there is no such socket; see that the server runs, and the path")
+        case EACCES, EPERM:
+            (.connectFailed, "permission denied")
         case ETIMEDOUT:
             (.connectTimeout, "no answer before the system gave up; the host may be down or behind a firewall")
         default:

@@ -1,5 +1,10 @@
 import NIOCore
 import NIOPosix
+import NIOSSL
+
+#if canImport(Network)
+import NIOTransportServices
+#endif
 
 /// Opens connections, and lets go of those that nobody wants any more. Lives on the socket thread.
 final class Dialer: @unchecked Sendable {
@@ -10,11 +15,24 @@ final class Dialer: @unchecked Sendable {
     /// The custom fields of every frame that brings none.
     private let customFields: Result<[UInt8]?, SocketError>
     private let traffic: Traffic
-    /// The channels of the attempts in progress: name resolution may lead to several each.
-    private var channels: [ConnectionID: [any Channel]] = [:]
+    /// Made for the first connection, since that reads files.
+    private var tls: Result<NIOSSLContext, SocketError>?
+    private var attempts: [ConnectionID: Attempt] = [:]
     /// Attempts whose future is still to come, abandoned ones included.
     private var unfinished = 0
     private var finishedPromise: EventLoopPromise<Void>?
+
+    private struct Attempt {
+        var endpoint: Endpoint
+        /// Name resolution may lead to several.
+        var channels: [any Channel] = []
+        var stage = Stage.connecting
+    }
+
+    /// How far an attempt got: what is said when its time is up.
+    private enum Stage {
+        case connecting, tls
+    }
 
     init(
         eventLoop: any EventLoop,
@@ -28,57 +46,63 @@ final class Dialer: @unchecked Sendable {
         self.traffic = traffic
     }
 
-    /// Opens a connection. `completion` is called once, on the socket thread and after this method has returned; never once
-    /// the attempt is abandoned.
+    /// Opens a connection, TLS and all. `completion` is called once, on the socket thread and after this method has
+    /// returned; never once the attempt is abandoned.
     func dial(
         _ id: ConnectionID,
         _ endpoint: Endpoint,
         owner: any Link.Owner & Sendable,
         completion: @escaping @Sendable (Result<Link, SocketError>) -> Void
     ) {
-        let customFields: [UInt8]?
+        self.attempts[id] = Attempt(endpoint: endpoint)
+        let plan: Plan
         do throws(SocketError) {
-            customFields = try self.check(endpoint)
+            plan = try self.plan(endpoint)
         } catch {
-            self.channels[id] = []
             self.eventLoop.execute {
-                if self.channels.removeValue(forKey: id) != nil { completion(.failure(error)) }
+                if self.attempts.removeValue(forKey: id) != nil { completion(.failure(error)) }
             }
             return
         }
-        let configuration = self.configuration
-        self.channels[id] = []
         self.unfinished += 1
-        ClientBootstrap(group: self.eventLoop)
-            .connectTimeout(max(.milliseconds(1), TimeAmount(configuration.connectTimeout)))
-            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .channelOption(.writeBufferWaterMark, value: Link.channelWaterMarks)
-            .channelOption(
-                .recvAllocator,
-                value: AdaptiveRecvByteBufferAllocator(minimum: 2 << 10, initial: 16 << 10, maximum: 256 << 10)
-            )
-            .channelInitializer { [weak owner] channel in
-                channel.eventLoop.makeCompletedFuture {
-                    guard let owner, self.channels[id] != nil else { throw CancellationError() }
-                    self.channels[id]?.append(channel)
-                    try channel.pipeline.syncOperations.addHandler(
-                        Link(
-                            id: id,
-                            endpoint: endpoint,
-                            configuration: configuration,
-                            customFields: customFields,
-                            traffic: self.traffic,
-                            owner: owner
-                        )
-                    )
+        let timer = self.eventLoop.scheduleTask(in: TimeAmount(self.configuration.connectTimeout)) {
+            self.timedOut(id, completion)
+        }
+        self.connect(id, endpoint)
+            .flatMap { channel in self.secure(channel, id, plan).map { channel } }
+            .flatMapThrowing { [weak owner] channel in
+                guard let owner, self.attempts[id] != nil else {
+                    channel.close(promise: nil)
+                    throw CancellationError()
                 }
+                return try self.addLink(to: channel, id, plan, owner)
             }
-            .connect(host: endpoint.host, port: endpoint.port)
-            .whenComplete { self.finished(id, endpoint, $0, completion) }
+            .whenComplete { result in
+                timer.cancel()
+                self.unfinished -= 1
+                if self.attempts.removeValue(forKey: id) != nil {
+                    completion(result.mapError { self.error(endpoint, $0) })
+                } else if case .success(let link) = result {
+                    link.close()
+                }
+                if self.unfinished == 0 { self.finishedPromise?.succeed() }
+            }
     }
 
-    private func check(_ endpoint: Endpoint) throws(SocketError) -> [UInt8]? {
-        guard (1...65_535).contains(endpoint.port), !endpoint.host.isEmpty else {
+    // MARK: Before anything is sent
+
+    /// What an attempt needs, found out before it is made.
+    private struct Plan: Sendable {
+        var endpoint: Endpoint
+        var customFields: [UInt8]?
+        var tls: NIOSSLContext?
+        /// For the certificate; nil: the address that is connected to.
+        var serverName: String?
+    }
+
+    private func plan(_ endpoint: Endpoint) throws(SocketError) -> Plan {
+        guard endpoint.unixPath?.isEmpty == false || (1...65_535).contains(endpoint.port) && !endpoint.host.isEmpty
+        else {
             throw SocketError(
                 .invalidArgument,
                 message: "cannot connect to \(endpoint): a host and a port from 1 to 65535 are needed",
@@ -86,7 +110,12 @@ final class Dialer: @unchecked Sendable {
             )
         }
         do throws(SocketError) {
-            return try self.customFields.get()
+            var plan = Plan(endpoint: endpoint, customFields: try self.customFields.get())
+            if let tls = self.configuration.tls {
+                plan.tls = try self.context(tls)
+                plan.serverName = try self.serverName(tls, endpoint)
+            }
+            return plan
         } catch {
             var error = error
             error.endpoint = endpoint
@@ -94,32 +123,124 @@ final class Dialer: @unchecked Sendable {
         }
     }
 
-    private func finished(
+    private func context(_ tls: ClientTLS) throws(SocketError) -> NIOSSLContext {
+        let made = self.tls ?? Result { () throws(SocketError) in try tls.makeContext() }
+        self.tls = made
+        return try made.get()
+    }
+
+    private func serverName(_ tls: ClientTLS, _ endpoint: Endpoint) throws(SocketError) -> String? {
+        if let name = tls.serverName ?? endpoint.tlsName { return name }
+        // An address is looked for among the certificate's addresses; the channel must know it then.
+        guard endpoint.unixPath != nil, !tls.insecurelySkipsVerification else { return nil }
+        throw SocketError(
+            .invalidArgument,
+            message:
+                "cannot connect to \(endpoint): there is no name to look for in a certificate; set ClientTLS.serverName"
+        )
+    }
+
+    private func connect(_ id: ConnectionID, _ endpoint: Endpoint) -> EventLoopFuture<any Channel> {
+        let bootstrap = self.bootstrap()
+            // Ours ends all of the attempt, and knows how far it got.
+            .connectTimeout(.hours(24))
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    guard self.attempts[id] != nil else { throw CancellationError() }
+                    self.attempts[id]?.channels.append(channel)
+                }
+            }
+        if let path = endpoint.unixPath { return bootstrap.connect(unixDomainSocketPath: path) }
+        return bootstrap.connect(host: endpoint.host, port: endpoint.port)
+    }
+
+    private func bootstrap() -> any NIOClientTCPBootstrapProtocol {
+        #if canImport(Network)
+        // Network.framework's event loops have connections of their own.
+        if let bootstrap = NIOTSConnectionBootstrap(validatingGroup: self.eventLoop) {
+            let options = NWProtocolTCP.Options()
+            options.noDelay = true
+            return bootstrap.tcpOptions(options)
+        }
+        #endif
+        return ClientBootstrap(group: self.eventLoop)
+            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .channelOption(.writeBufferWaterMark, value: Link.channelWaterMarks)
+            .channelOption(
+                .recvAllocator,
+                value: AdaptiveRecvByteBufferAllocator(minimum: 2 << 10, initial: 16 << 10, maximum: 256 << 10)
+            )
+    }
+
+    private func secure(_ channel: any Channel, _ id: ConnectionID, _ plan: Plan) -> EventLoopFuture<Void> {
+        guard let context = plan.tls, let tls = self.configuration.tls else {
+            return self.eventLoop.makeSucceededVoidFuture()
+        }
+        self.attempts[id]?.stage = .tls
+        let done = self.eventLoop.makePromise(of: Void.self)
+        do {
+            let handler = try NIOSSLClientHandler(context: context, serverHostname: plan.serverName)
+            let handshake = TLSHandshake(pins: tls.pins, done: done)
+            // It first, or the handshake might be over before it is there.
+            try channel.pipeline.syncOperations.addHandler(handshake)
+            try channel.pipeline.syncOperations.addHandler(handler, position: .first)
+        } catch {
+            done.fail(error)
+        }
+        return done.futureResult
+    }
+
+    private func addLink(
+        to channel: any Channel,
         _ id: ConnectionID,
-        _ endpoint: Endpoint,
-        _ result: Result<any Channel, any Error>,
+        _ plan: Plan,
+        _ owner: any Link.Owner
+    ) throws -> Link {
+        let link = Link(
+            id: id,
+            endpoint: plan.endpoint,
+            configuration: self.configuration,
+            customFields: plan.customFields,
+            traffic: self.traffic,
+            owner: owner
+        )
+        try channel.pipeline.syncOperations.addHandler(link)
+        return link
+    }
+
+    // MARK: Ends
+
+    private func error(_ endpoint: Endpoint, _ error: any Error) -> SocketError {
+        .connecting(to: endpoint, failedWith: error, timeout: self.configuration.connectTimeout)
+    }
+
+    private func timedOut(
+        _ id: ConnectionID,
         _ completion: (Result<Link, SocketError>) -> Void
     ) {
-        let isWanted = self.channels.removeValue(forKey: id) != nil
-        self.unfinished -= 1
-        switch result.flatMap({ channel in Result { try channel.pipeline.syncOperations.handler(type: Link.self) } }) {
-        case .success(let link) where isWanted:
-            completion(.success(link))
-        case .success(let link):
-            link.close()
-        case .failure(let error):
-            let timeout = self.configuration.connectTimeout
-            if isWanted {
-                completion(.failure(.connecting(to: endpoint, failedWith: error, timeout: timeout)))
+        guard let attempt = self.attempts.removeValue(forKey: id) else { return }
+        let timeout = self.configuration.connectTimeout
+        let reason =
+            switch attempt.stage {
+            case .connecting: "no answer within \(timeout); the host may be down or behind a firewall"
+            case .tls: "the TLS handshake was not over within \(timeout); see that it speaks TLS on this port"
             }
-        }
-        if self.unfinished == 0 { self.finishedPromise?.succeed() }
+        for channel in attempt.channels { channel.close(promise: nil) }
+        completion(
+            .failure(
+                SocketError(
+                    .connectTimeout,
+                    message: "cannot connect to \(attempt.endpoint): \(reason)",
+                    endpoint: attempt.endpoint
+                )
+            )
+        )
     }
 
     /// Gives up an attempt that is in progress. False if there is none of this name.
     func abandon(_ id: ConnectionID) -> Bool {
-        guard let channels = self.channels.removeValue(forKey: id) else { return false }
-        for channel in channels { channel.close(promise: nil) }
+        guard let attempt = self.attempts.removeValue(forKey: id) else { return false }
+        for channel in attempt.channels { channel.close(promise: nil) }
         return true
     }
 
@@ -130,5 +251,15 @@ final class Dialer: @unchecked Sendable {
         self.finishedPromise = promise
         if self.unfinished == 0 { promise.succeed() }
         return promise.futureResult
+    }
+}
+
+extension Endpoint {
+    /// The host, where it is a name and no address.
+    fileprivate var tlsName: String? {
+        guard self.unixPath == nil, (try? SocketAddress(ipAddress: self.host, port: self.port)) == nil else {
+            return nil
+        }
+        return self.host
     }
 }

@@ -1,4 +1,5 @@
 import NIOCore
+import NIOSSL
 
 /// One established connection: bytes to frames, frames to bytes, and the heartbeat. Lives on the socket thread.
 ///
@@ -437,6 +438,13 @@ final class Link: ChannelInboundHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        // Without a last word of TLS: frames have lengths, so nothing is taken for complete that is not. What follows is an
+        // end like that of any other connection.
+        if case NIOSSLError.uncleanShutdown = error { return }
+        // In TLS 1.3 a server may reject our certificate when the handshake is over for us.
+        if let failure = TLSFailure(error) {
+            return self.end(self.lost(failure.description, underlying: failure, .tlsFailed), context)
+        }
         let reason = (error as? IOError)?.systemReason ?? "\(error)"
         self.end(self.lost(reason, underlying: error), context)
     }

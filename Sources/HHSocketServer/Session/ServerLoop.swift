@@ -7,6 +7,8 @@ import NIOCore
 final class ServerLoop: Sendable {
     private struct Sessions {
         var open: [ObjectIdentifier: ServerSession] = [:]
+        /// Channels whose TLS handshake is not over.
+        var handshakes: [ObjectIdentifier: any Channel] = [:]
         var isDraining = false
         var empty: EventLoopPromise<Void>?
     }
@@ -57,6 +59,7 @@ final class ServerLoop: Sendable {
     func drain() -> EventLoopFuture<Void> {
         self.eventLoop.flatSubmit {
             self.sessions.value.isDraining = true
+            self.closeHandshakes()
             for session in Array(self.sessions.value.open.values) { session.drain() }
             guard !self.sessions.value.open.isEmpty else { return self.eventLoop.makeSucceededVoidFuture() }
             let empty = self.sessions.value.empty ?? self.eventLoop.makePromise(of: Void.self)
@@ -69,6 +72,7 @@ final class ServerLoop: Sendable {
     func kill() {
         self.eventLoop.execute {
             self.sessions.value.isDraining = true
+            self.closeHandshakes()
             for session in Array(self.sessions.value.open.values) { session.kill() }
         }
     }
@@ -76,6 +80,19 @@ final class ServerLoop: Sendable {
     // MARK: On the event loop
 
     var isDraining: Bool { self.sessions.value.isDraining }
+
+    func addHandshake(on channel: any Channel) {
+        self.sessions.value.handshakes[ObjectIdentifier(channel)] = channel
+    }
+
+    func removeHandshake(on channel: any Channel) {
+        self.sessions.value.handshakes[ObjectIdentifier(channel)] = nil
+    }
+
+    /// Nothing is in flight on them.
+    private func closeHandshakes() {
+        for channel in Array(self.sessions.value.handshakes.values) { channel.close(promise: nil) }
+    }
 
     func add(_ session: ServerSession) {
         self.sessions.value.open[ObjectIdentifier(session)] = session

@@ -1,5 +1,6 @@
 import HHSocket
 import NIOCore
+import NIOSSL
 
 /// One client's connection: the thin shell that does what ``ServerSessionMachine`` decides.
 ///
@@ -164,6 +165,8 @@ final class ServerSession: ChannelDuplexHandler {
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        // A client that has closed its side without TLS's last word; it may still read its answers.
+        if case NIOSSLError.uncleanShutdown = error { return }
         context.close(promise: nil)
     }
 

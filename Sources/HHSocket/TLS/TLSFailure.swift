@@ -1,0 +1,154 @@
+import Foundation
+import NIOSSL
+
+/// Why TLS failed, as closely as can be told: the ``SocketError/underlying`` of errors with the code `tlsFailed`.
+public struct TLSFailure: Error, Sendable {
+    /// Cases may be added; have a default when you switch over it.
+    public enum Reason: Hashable, Sendable {
+        /// The server's certificate is for another name.
+        case wrongHost
+        /// The server's certificate does not lead to an authority that is trusted, or is otherwise not acceptable.
+        case notTrusted
+        /// The server's certificate is not valid any more, or not yet.
+        case outOfDate
+        /// The server's certificate is good, but its key is none of the pins.
+        case pinMismatch
+        /// The server asks for a client's certificate, and got none.
+        case clientCertificateRequired
+        /// The server does not accept our certificate.
+        case clientCertificateRejected
+        /// The two have no version or cipher in common.
+        case noCommonProtocol
+        /// What answers does not speak TLS.
+        case notTLS
+        /// The connection ended during the handshake.
+        case closed
+        /// Something else; ``TLSFailure/description`` has it.
+        case other
+    }
+
+    public var reason: Reason
+    /// What failed, in words.
+    public var description: String
+    /// The library's error.
+    public var underlying: (any Error)?
+
+    init(_ reason: Reason, _ description: String, underlying: (any Error)? = nil) {
+        self.reason = reason
+        self.description = description
+        self.underlying = underlying
+    }
+}
+
+extension TLSFailure: CustomStringConvertible {}
+
+extension TLSFailure {
+    /// What an error of NIOSSL means; nil if it is no failure of TLS.
+    ///
+    /// - Parameter certificate: What the peer showed, where that is known: BoringSSL does not tell why it rejected it.
+    init?(_ error: any Error, certificate: NIOSSLCertificate? = nil) {
+        switch error {
+        case let failure as TLSFailure:
+            self = failure
+        case let error as NIOSSLExtraError where error == .failedToValidateHostname:
+            self = Self.wrongHost(error)
+        case NIOSSLError.unableToValidateCertificate:
+            self = Self.wrongHost(error)
+        case NIOSSLError.handshakeFailed(.sslError([.eofDuringHandshake])):
+            self.init(
+                .closed,
+                "the other end closed the connection during the TLS handshake; see that it speaks TLS on this port",
+                underlying: error
+            )
+        case NIOSSLError.handshakeFailed(.sslError(let stack)), BoringSSLError.sslError(let stack):
+            self.init(stack, certificate, underlying: error)
+        case is NIOSSLError, is NIOSSLExtraError, is BoringSSLError:
+            self.init(.other, "\(error)", underlying: error)
+        default:
+            return nil
+        }
+    }
+
+    private init(_ stack: NIOBoringSSLErrorStack, _ certificate: NIOSSLCertificate?, underlying: any Error) {
+        // BoringSSL's names are all that there is: "error:1000007d:SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED".
+        let text = stack.map(\.description).joined(separator: "; ")
+        func has(_ names: String...) -> Bool { names.contains { text.contains($0) } }
+        if has("CERTIFICATE_VERIFY_FAILED") {
+            self = Self.rejection(of: certificate)
+        } else if has("ALERT_CERTIFICATE_REQUIRED") {
+            self.init(.clientCertificateRequired, "the server wants a client's certificate; set ClientTLS.identity")
+        } else if has(
+            "ALERT_BAD_CERTIFICATE",
+            "ALERT_UNSUPPORTED_CERTIFICATE",
+            "ALERT_CERTIFICATE_REVOKED",
+            "ALERT_CERTIFICATE_EXPIRED",
+            "ALERT_CERTIFICATE_UNKNOWN",
+            "ALERT_UNKNOWN_CA",
+            "ALERT_ACCESS_DENIED",
+            "ALERT_DECRYPT_ERROR"
+        ) {
+            self.init(
+                .clientCertificateRejected,
+                "the other end does not accept our certificate: \(Self.alert(in: text) ?? text)"
+            )
+        } else if has(
+            "UNSUPPORTED_PROTOCOL",
+            "ALERT_PROTOCOL_VERSION",
+            "NO_SHARED_CIPHER",
+            "ALERT_HANDSHAKE_FAILURE",
+            "ALERT_INSUFFICIENT_SECURITY",
+            "NO_APPLICATION_PROTOCOL",
+            "NO_COMMON_SIGNATURE_ALGORITHMS"
+        ) {
+            self.init(.noCommonProtocol, "the two ends have no version, cipher or protocol in common: \(text)")
+        } else if has(
+            "WRONG_VERSION_NUMBER",
+            "HTTP_REQUEST",
+            "HTTPS_PROXY_REQUEST",
+            "INVALID_ALERT",
+            "UNEXPECTED_RECORD"
+        ) {
+            self.init(.notTLS, "what answers does not speak TLS: \(text)")
+        } else {
+            self.init(.other, text)
+        }
+        self.underlying = underlying
+    }
+
+    private static func wrongHost(_ error: any Error) -> TLSFailure {
+        TLSFailure(
+            .wrongHost,
+            "the server's certificate is for another name; connect by the name that it has, or set ClientTLS.serverName",
+            underlying: error
+        )
+    }
+
+    /// Why our side rejected the peer's certificate.
+    private static func rejection(of certificate: NIOSSLCertificate?) -> TLSFailure {
+        let now = Int(Date().timeIntervalSince1970)
+        if let end = certificate.map({ Int($0.notValidAfter) }), end < now {
+            return TLSFailure(.outOfDate, "the other end's certificate has expired on \(self.day(end))")
+        }
+        if let begin = certificate.map({ Int($0.notValidBefore) }), begin > now {
+            return TLSFailure(
+                .outOfDate,
+                "the other end's certificate is not valid before \(self.day(begin)); see that the clock is right"
+            )
+        }
+        return TLSFailure(
+            .notTrusted,
+            "the other end's certificate is not trusted: none of the authorities known here (ClientTLS.trust) vouches for it"
+        )
+    }
+
+    private static func day(_ time: Int) -> String {
+        String(Date(timeIntervalSince1970: TimeInterval(time)).inUTC.prefix(10))
+    }
+
+    /// The alert's name, such as "UNKNOWN_CA".
+    private static func alert(in text: String) -> String? {
+        guard let start = text.range(of: "ALERT_") else { return nil }
+        let name = text[start.upperBound...].prefix { $0.isLetter || $0 == "_" }
+        return name.lowercased().replacingOccurrences(of: "_", with: " ")
+    }
+}

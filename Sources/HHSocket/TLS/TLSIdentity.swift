@@ -1,0 +1,110 @@
+import NIOSSL
+
+/// A certificate, the certificates that lead from it to an authority, and the private key to it.
+public struct TLSIdentity: Sendable {
+    private enum Source: Sendable {
+        case files(certificates: String, key: String)
+        case pem(certificates: String, key: String)
+    }
+
+    private let source: Source
+
+    /// From PEM files, which are read when a context is made of them: so a server that is told to reload reads them anew.
+    ///
+    /// - Parameters:
+    ///   - certificateFile: The certificate, and behind it those that lead to the authority.
+    ///   - keyFile: The private key, without a passphrase.
+    public init(certificateFile: String, keyFile: String) {
+        self.source = .files(certificates: certificateFile, key: keyFile)
+    }
+
+    /// From PEM texts.
+    public init(certificatePEM: String, keyPEM: String) {
+        self.source = .pem(certificates: certificatePEM, key: keyPEM)
+    }
+
+    /// - Throws: ``SocketError`` with code `invalidArgument` that says what cannot be read, and where it should be.
+    package func load() throws(SocketError) -> (chain: [NIOSSLCertificate], key: NIOSSLPrivateKey) {
+        switch self.source {
+        case .files(let certificates, let key):
+            return (
+                try PEM.certificates(inFile: certificates),
+                try PEM.read("a private key", from: "the file \(key)") { try NIOSSLPrivateKey(file: key, format: .pem) }
+            )
+        case .pem(let certificates, let key):
+            return (
+                try PEM.certificates(inText: certificates),
+                try PEM.read("a private key", from: "the text given") {
+                    try NIOSSLPrivateKey(bytes: Array(key.utf8), format: .pem)
+                }
+            )
+        }
+    }
+}
+
+/// The certificates that decide whom to believe.
+public struct TLSTrust: Sendable {
+    private enum Source: Sendable {
+        case system
+        case file(String)
+        case pem(String)
+    }
+
+    private let source: Source
+
+    /// The authorities that the system trusts.
+    public static let system = TLSTrust(source: .system)
+
+    /// The authorities in a PEM file alone.
+    public static func file(_ path: String) -> TLSTrust { TLSTrust(source: .file(path)) }
+
+    /// The authorities in a PEM text alone.
+    public static func pem(_ text: String) -> TLSTrust { TLSTrust(source: .pem(text)) }
+
+    /// - Throws: ``SocketError`` with code `invalidArgument`.
+    package func load() throws(SocketError) -> NIOSSLTrustRoots {
+        switch self.source {
+        case .system: .default
+        case .file(let path): .certificates(try PEM.certificates(inFile: path))
+        case .pem(let text): .certificates(try PEM.certificates(inText: text))
+        }
+    }
+}
+
+/// Reads PEM, and says what is wrong with it.
+private enum PEM {
+    static func certificates(inFile path: String) throws(SocketError) -> [NIOSSLCertificate] {
+        try self.some(in: "the file \(path)") { try NIOSSLCertificate.fromPEMFile(path) }
+    }
+
+    static func certificates(inText text: String) throws(SocketError) -> [NIOSSLCertificate] {
+        try self.some(in: "the text given") { try NIOSSLCertificate.fromPEMBytes(Array(text.utf8)) }
+    }
+
+    private static func some(
+        in place: String,
+        _ body: () throws -> [NIOSSLCertificate]
+    ) throws(SocketError) -> [NIOSSLCertificate] {
+        let certificates = try self.read("certificates", from: place, body)
+        guard !certificates.isEmpty else {
+            throw SocketError(.invalidArgument, message: "there is no certificate in \(place); it takes PEM")
+        }
+        return certificates
+    }
+
+    static func read<Value>(
+        _ what: String,
+        from place: String,
+        _ body: () throws -> Value
+    ) throws(SocketError) -> Value {
+        do {
+            return try body()
+        } catch {
+            throw SocketError(
+                .invalidArgument,
+                message: "cannot read \(what) from \(place): \(error); see that it is there and in PEM",
+                underlying: error
+            )
+        }
+    }
+}

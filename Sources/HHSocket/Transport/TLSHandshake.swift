@@ -1,0 +1,68 @@
+import NIOCore
+import NIOSSL
+import NIOTLS
+
+/// Stands behind the TLS handler until the handshake is over, and checks the pins before anything is sent.
+final class TLSHandshake: ChannelInboundHandler, RemovableChannelHandler {
+    typealias InboundIn = ByteBuffer
+
+    private let pins: Set<PublicKeyPin>
+    private let done: EventLoopPromise<Void>
+    private var isDone = false
+
+    /// - Parameter done: Succeeds when the peer has proved to be who it must be, fails with ``TLSFailure`` otherwise. What
+    ///   comes after it must be in the pipeline when its callbacks return.
+    init(pins: Set<PublicKeyPin>, done: EventLoopPromise<Void>) {
+        self.pins = pins
+        self.done = done
+    }
+
+    private func finish(_ result: Result<Void, any Error>) {
+        guard !self.isDone else { return }
+        self.isDone = true
+        self.done.completeWith(result)
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case TLSUserEvent.handshakeCompleted = event {
+            if let failure = self.pinFailure(self.peerCertificate(context)) {
+                self.finish(.failure(failure))
+                context.close(promise: nil)
+            } else {
+                self.finish(.success(()))
+            }
+        }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    private func pinFailure(_ certificate: NIOSSLCertificate?) -> TLSFailure? {
+        guard !self.pins.isEmpty else { return nil }
+        let shown = certificate.flatMap { PublicKeyPin($0) }
+        if let shown, self.pins.contains(shown) { return nil }
+        return TLSFailure(
+            .pinMismatch,
+            """
+            the server's key is none of the pins (ClientTLS.pins): it shows \(shown.map { "\($0)" } ?? "none that can be read")
+            """
+        )
+    }
+
+    private func peerCertificate(_ context: ChannelHandlerContext) -> NIOSSLCertificate? {
+        (try? context.pipeline.syncOperations.handler(type: NIOSSLClientHandler.self))?.peerCertificate
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        guard !self.isDone else { return context.fireErrorCaught(error) }
+        self.finish(.failure(TLSFailure(error, certificate: self.peerCertificate(context)) ?? error))
+        context.close(promise: nil)
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        self.finish(.failure(TLSFailure(.closed, "the connection was closed during the TLS handshake")))
+        context.fireChannelInactive()
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.finish(.failure(ChannelError.ioOnClosedChannel))
+    }
+}

@@ -1,0 +1,65 @@
+import NIOCore
+import NIOSSL
+import NIOTLS
+
+/// Stands behind the TLS handler until the handshake is over, for a limited time; then its place is the session's.
+final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
+    typealias InboundIn = ByteBuffer
+
+    private let loop: ServerLoop
+    private let timeout: TimeAmount
+    private let session: () -> ServerSession
+    private var timer: Scheduled<Void>?
+    private var isOver = false
+
+    /// - Parameter session: Makes the session.
+    init(loop: ServerLoop, timeout: TimeAmount, session: @escaping () -> ServerSession) {
+        self.loop = loop
+        self.timeout = timeout
+        self.session = session
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        let channel = context.channel
+        guard !self.loop.isDraining else { return channel.close(promise: nil) }
+        self.loop.addHandshake(on: channel)
+        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: self.timeout) { () -> Void in
+            self.end(failed: true)
+            channel.close(promise: nil)
+        }
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.end(failed: true)
+        self.loop.removeHandshake(on: context.channel)
+    }
+
+    private func end(failed: Bool) {
+        guard !self.isOver else { return }
+        self.isOver = true
+        self.timer?.cancel()
+        guard failed else { return }
+        var statistics = ServerStatistics()
+        statistics.tlsFailures = 1
+        self.loop.add(statistics)
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        context.fireUserInboundEventTriggered(event)
+        guard case TLSUserEvent.handshakeCompleted = event, !self.isOver else { return }
+        self.end(failed: false)
+        do {
+            let operations = context.pipeline.syncOperations
+            try operations.addHandler(self.session(), position: .after(self))
+            operations.removeHandler(self, promise: nil)
+        } catch {
+            context.close(promise: nil)
+        }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        guard !self.isOver else { return context.fireErrorCaught(error) }
+        self.end(failed: true)
+        context.close(promise: nil)
+    }
+}

@@ -54,6 +54,11 @@ public struct TLSMinimumVersion: Hashable, Sendable {
 extension NIOSSLContext {
     /// - Throws: ``SocketError`` with code `invalidArgument`, such as for a key that is another certificate's.
     package static func make(_ configuration: TLSConfiguration) throws(SocketError) -> NIOSSLContext {
+        var configuration = configuration
+        // Our last word is sent, the peer's is not waited for: RFC 8446, 6.1 allows that, and our frames have lengths. Who
+        // wants to hear the peer out closes one direction first. (Where both ends close at once on a channel that may be
+        // half closed, NIOSSL 2.37 would wait for all of this time.)
+        configuration.shutdownTimeout = .zero
         do {
             return try NIOSSLContext(configuration: configuration)
         } catch {

@@ -1,0 +1,353 @@
+import Crypto
+import Foundation
+import HHSocket
+import HHSocketRPC
+import HHSocketServer
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+/// TLS between our client and our server, with certificates made here.
+@Suite(.timeLimit(.minutes(5))) struct TLSTests {
+    private static let router: Router = {
+        var router = Router()
+        router.handleSynchronously(101) { request, _ in request.body }
+        return router
+    }()
+
+    /// Runs `body` with a server of this certificate, and what a client should say to it.
+    private func withServer(
+        _ certificate: TestAuthority.Issued,
+        _ change: (inout ServerTLS) -> Void = { _ in },
+        _ body: (Endpoint, SocketServer) async throws -> Void
+    ) async throws {
+        var tls = ServerTLS(identity: certificate.identity)
+        change(&tls)
+        let server = SocketServer(configuration: .init(tls: tls), router: Self.router)
+        try await server.start()
+        let result: Result<Void, any Error>
+        do {
+            result = .success(try await body(try #require(server.address), server))
+        } catch {
+            result = .failure(error)
+        }
+        await server.shutdown(gracePeriod: .zero)
+        try result.get()
+    }
+
+    private func client(
+        _ server: Endpoint,
+        trusting authority: TestAuthority,
+        _ change: (inout ClientTLS) -> Void = { _ in }
+    ) -> SocketClient {
+        var tls = ClientTLS()
+        tls.trust = authority.trust
+        change(&tls)
+        return SocketClient.connecting(to: server) { $0.socket.tls = tls }
+    }
+
+    private func localhost(_ server: Endpoint) -> Endpoint { Endpoint(host: "localhost", port: server.port) }
+
+    private func echo(_ client: SocketClient, _ text: String = "hello") async throws {
+        let answer = try await client.data(for: SocketRequest(type: 101, body: text))
+        #expect(answer.string == text)
+    }
+
+    /// Why this client cannot connect, or is told later that it may not.
+    private func failure(_ client: SocketClient) async throws -> TLSFailure {
+        let event = try await first(of: client.events, "a failure of TLS") {
+            switch $0 {
+            case .connectFailed(let error), .disconnected(let error): error.code == .tlsFailed
+            default: false
+            }
+        }
+        switch event {
+        case .connectFailed(let error), .disconnected(let error):
+            #expect(error.endpoint != nil)
+            #expect(error.message.contains("\(try #require(error.endpoint))"))
+            return try #require(error.underlying as? TLSFailure)
+        default:
+            throw Unexpected(description: "\(event)")
+        }
+    }
+
+    // MARK: The server's certificate
+
+    @Test func rightCertificateIsAcceptedByNameAndByAddress() async throws {
+        let authority = try TestAuthority()
+        try await self.withServer(try authority.server()) { server, _ in
+            for endpoint in [server, self.localhost(server)] {
+                let client = self.client(endpoint, trusting: authority)
+                try await self.echo(client)
+                try await self.echo(client, String(repeating: "long ", count: 1 << 20))
+                await client.close()
+            }
+        }
+    }
+
+    @Test func manyCallsInFlightAndPushesAreAnsweredOverTLS() async throws {
+        let authority = try TestAuthority()
+        try await self.withServer(try authority.server()) { endpoint, server in
+            let client = self.client(endpoint, trusting: authority)
+            let pushes = client.pushes(ofType: 2001)
+            try await withThrowingTaskGroup { group in
+                for number in 0..<500 { group.addTask { try await self.echo(client, "call \(number)") } }
+                try await group.waitForAll()
+            }
+            #expect(await server.push(type: 2001, body: ByteBuffer(string: "news")) == 1)
+            #expect(try await first(of: pushes, "the push").string == "news")
+        }
+    }
+
+    @Test func expiredCertificateIsRejected() async throws {
+        let authority = try TestAuthority()
+        try await self.withServer(try authority.server(validFor: TestAuthority.lastWeek)) { server, instance in
+            let failure = try await self.failure(self.client(server, trusting: authority))
+            #expect(failure.reason == .outOfDate)
+            #expect(failure.description.contains("expired on 20"))
+            #expect(instance.statistics.connectionsAccepted == 0)
+        }
+    }
+
+    @Test func certificateOfAnotherHostIsRejected() async throws {
+        let authority = try TestAuthority()
+        try await self.withServer(try authority.server(names: ["example.com"], addresses: [])) { server, _ in
+            for endpoint in [server, self.localhost(server)] {
+                #expect(try await self.failure(self.client(endpoint, trusting: authority)).reason == .wrongHost)
+            }
+            // Asked for by the name that it has, it is right.
+            let client = self.client(server, trusting: authority) { $0.serverName = "example.com" }
+            try await self.echo(client)
+        }
+    }
+
+    @Test func authorityThatNobodyKnowsIsNotBelieved() async throws {
+        let authority = try TestAuthority()
+        let other = try TestAuthority()
+        try await self.withServer(try authority.server()) { server, instance in
+            #expect(try await self.failure(self.client(server, trusting: other)).reason == .notTrusted)
+            let system = SocketClient.connecting(to: server) { $0.socket.tls = ClientTLS() }
+            #expect(try await self.failure(system).reason == .notTrusted)
+            #expect(instance.statistics.requests == 0)
+            // Unless somebody says in so many words that nothing is to be verified.
+            let client = self.client(server, trusting: other) { $0.insecurelySkipsVerification = true }
+            try await self.echo(client)
+        }
+    }
+
+    // MARK: Pins
+
+    @Test func pinsAreCheckedOnTopOfVerification() async throws {
+        let authority = try TestAuthority()
+        let certificate = try authority.server()
+        let other = try authority.server()
+        let pin = try PublicKeyPin(certificatePEM: certificate.certificatePEM)
+        let wrong = try PublicKeyPin(certificatePEM: other.certificatePEM)
+        try await self.withServer(certificate) { server, instance in
+            try await self.echo(self.client(server, trusting: authority) { $0.pins = [pin] })
+            // The second one is for the day when the first is replaced.
+            try await self.echo(self.client(server, trusting: authority) { $0.pins = [wrong, pin] })
+            let requests = instance.statistics.requests
+
+            let pinned = self.client(server, trusting: authority) { $0.pins = [wrong] }
+            let call = pinned.dataTask(with: SocketRequest(type: 101, body: "secret"))
+            call.resume()
+            let failure = try await self.failure(pinned)
+            #expect(failure.reason == .pinMismatch)
+            #expect(failure.description.contains(pin.base64))
+            await pinned.close()
+            // Nothing was sent.
+            #expect(instance.statistics.requests == requests)
+
+            // A pin does not stand in for what verification is for.
+            let unknown = self.client(server, trusting: try TestAuthority()) { $0.pins = [pin] }
+            #expect(try await self.failure(unknown).reason == .notTrusted)
+            let unverified = self.client(server, trusting: authority) {
+                $0.insecurelySkipsVerification = true
+                $0.pins = [wrong]
+            }
+            #expect(try await self.failure(unverified).reason == .pinMismatch)
+        }
+    }
+
+    @Test func pinStaysWhenACertificateIsRenewedWithItsKey() throws {
+        let key = P256.Signing.PrivateKey()
+        let authority = try TestAuthority()
+        let old = try PublicKeyPin(certificatePEM: try authority.server(key: key).certificatePEM)
+        let new = try PublicKeyPin(
+            certificatePEM: try TestAuthority().server(names: ["other"], key: key).certificatePEM
+        )
+        #expect(old == new)
+        // By hand: the SHA-256 of the key's SubjectPublicKeyInfo.
+        #expect(old.base64 == Data(SHA256.hash(data: key.publicKey.derRepresentation)).base64EncodedString())
+        #expect(try PublicKeyPin(base64: old.base64) == old)
+        #expect(try PublicKeyPin(base64: old.description) == old)
+        for text in ["", "sha256/", "no base64!", Data([1, 2, 3]).base64EncodedString()] {
+            #expect(throws: SocketError.self) { try PublicKeyPin(base64: text) }
+        }
+    }
+
+    // MARK: The client's certificate
+
+    @Test(arguments: [true, false])
+    func certificateOfTheRightAuthorityLetsAClientIn(isRequired: Bool) async throws {
+        let authority = try TestAuthority()
+        let clients = try TestAuthority("clients")
+        let certificate = try clients.client()
+        try await self.withServer(
+            try authority.server(),
+            { $0.clientCertificates = isRequired ? .required(clients.trust) : .wanted(clients.trust) }
+        ) { server, instance in
+            try await self.echo(self.client(server, trusting: authority) { $0.identity = certificate.identity })
+            guard !isRequired else { return }
+            try await self.echo(self.client(server, trusting: authority))
+        }
+    }
+
+    /// In TLS 1.3 the client hears of it when the handshake is over for it.
+    @Test func clientWithoutACertificateIsToldSoAndNoTaskIsLost() async throws {
+        let authority = try TestAuthority()
+        try await self.withServer(
+            try authority.server(),
+            { $0.clientCertificates = .required(authority.trust) }
+        ) { server, instance in
+            let client = self.client(server, trusting: authority)
+            let events = client.events
+            let error = await #expect(throws: SocketError.self) { try await self.echo(client) }
+            #expect(error?.code == .tlsFailed, "\(String(describing: error))")
+            #expect((error?.underlying as? TLSFailure)?.reason == .clientCertificateRequired)
+            #expect(try await self.failure(client).reason == .clientCertificateRequired)
+            _ = events
+            #expect(instance.statistics.requests == 0)
+            try await eventually("the server's count") { instance.statistics.tlsFailures >= 1 }
+        }
+    }
+
+    @Test func clientWhoseCertificateIsExpiredOrUnknownIsToldSo() async throws {
+        let authority = try TestAuthority()
+        let expired = try authority.client(validFor: TestAuthority.lastWeek)
+        let stranger = try TestAuthority("strangers").client()
+        for isRequired in [true, false] {
+            try await self.withServer(
+                try authority.server(),
+                { $0.clientCertificates = isRequired ? .required(authority.trust) : .wanted(authority.trust) }
+            ) { server, _ in
+                for certificate in [expired, stranger] {
+                    let client = self.client(server, trusting: authority) { $0.identity = certificate.identity }
+                    let failure = try await self.failure(client)
+                    #expect(failure.reason == .clientCertificateRejected, "\(failure)")
+                }
+            }
+        }
+    }
+
+    // MARK: Reloading
+
+    @Test func serverThatReloadsServesOnAndShowsTheNewCertificate() async throws {
+        let authority = try TestAuthority()
+        let (old, new) = (try authority.server(), try authority.server())
+        let newPin = try PublicKeyPin(certificatePEM: new.certificatePEM)
+        try await self.withServer(old) { endpoint, server in
+            let before = self.client(endpoint, trusting: authority)
+            let stop = NIOLockedValueBox(false)
+            let load = Task {
+                var calls = 0
+                while !stop.withLockedValue({ $0 }) {
+                    try await self.echo(before, "call \(calls)")
+                    calls += 1
+                }
+                return calls
+            }
+            // New connections all the while, and certificates that change under them.
+            for round in 0..<10 {
+                try server.reloadTLS(ServerTLS(identity: (round % 2 == 0 ? new : old).identity))
+                let client = self.client(endpoint, trusting: authority)
+                try await self.echo(client)
+                await client.close()
+            }
+            try server.reloadTLS(ServerTLS(identity: new.identity))
+            try await self.echo(self.client(endpoint, trusting: authority) { $0.pins = [newPin] })
+            // What cannot be used changes nothing.
+            let mixed = TLSIdentity(certificatePEM: new.certificatePEM, keyPEM: old.keyPEM)
+            #expect(throws: SocketError.self) { try server.reloadTLS(ServerTLS(identity: mixed)) }
+            #expect(throws: SocketError.self) {
+                try server.reloadTLS(ServerTLS(identity: TLSIdentity(certificateFile: "/nowhere", keyFile: "/nowhere")))
+            }
+            try await self.echo(self.client(endpoint, trusting: authority) { $0.pins = [newPin] })
+            stop.withLockedValue { $0 = true }
+            #expect(try await load.value > 0)
+        }
+    }
+
+    // MARK: One end without TLS
+
+    @Test func plainClientOfATLSPortHearsOfItInTime() async throws {
+        let authority = try TestAuthority()
+        try await self.withServer(try authority.server(), { $0.handshakeTimeout = .milliseconds(200) }) {
+            server,
+            instance in
+            let client = SocketClient.connecting(to: server) { $0.timeout = .seconds(60) }
+            let error = await #expect(throws: SocketError.self) { try await self.echo(client) }
+            #expect([.connectionLost, .protocolViolation].contains(error?.code), "\(String(describing: error))")
+            // One that says nothing at all does not stay for ever.
+            let silent = SocketClient.connecting(to: server)
+            _ = try await first(of: silent.events, "the end of the silence") {
+                if case .disconnected = $0 { true } else { false }
+            }
+            try await eventually("the count") { instance.statistics.tlsFailures >= 2 }
+            #expect(instance.statistics.connectionsAccepted == 0)
+        }
+    }
+
+    @Test func clientOfAPlainPortHearsOfItInTime() async throws {
+        let server = SocketServer(router: Self.router)
+        try await server.start()
+        let client = SocketClient.connecting(to: try #require(server.address)) {
+            $0.socket.tls = ClientTLS()
+            $0.socket.connectTimeout = .seconds(5)
+        }
+        let event = try await first(of: client.events, "the failure") {
+            if case .connectFailed = $0 { true } else { false }
+        }
+        guard case .connectFailed(let error) = event else { return }
+        #expect([.tlsFailed, .connectTimeout].contains(error.code), "\(error)")
+        #expect(error.message.contains("TLS"))
+        await client.close()
+        await server.shutdown(gracePeriod: .zero)
+    }
+
+    @Test func whatCannotBeReadIsSaidAtOnce() async throws {
+        let authority = try TestAuthority()
+        let server = SocketServer(
+            configuration: .init(
+                tls: ServerTLS(identity: TLSIdentity(certificateFile: "/nowhere.pem", keyFile: "/key"))
+            ),
+            router: Self.router
+        )
+        let error = await #expect(throws: SocketError.self) { try await server.start() }
+        #expect(error?.code == .invalidArgument)
+        #expect(error?.message.contains("/nowhere.pem") == true)
+
+        var tls = ClientTLS()
+        tls.trust = .pem("nothing")
+        let client = SocketClient.connecting(to: Endpoint(host: "127.0.0.1", port: 1)) { [tls] in $0.socket.tls = tls }
+        let event = try await first(of: client.events, "the failure") {
+            if case .connectFailed = $0 { true } else { false }
+        }
+        guard case .connectFailed(let failure) = event else { return }
+        #expect(failure.code == .invalidArgument)
+        _ = authority
+    }
+
+    @Test func shutdownDoesNotWaitForHandshakes() async throws {
+        let authority = try TestAuthority()
+        try await self.withServer(try authority.server()) { endpoint, server in
+            let silent = SocketClient.connecting(to: endpoint)
+            _ = try await first(of: silent.events, "the connection") { if case .connected = $0 { true } else { false } }
+            await server.shutdown(gracePeriod: .seconds(60))
+            _ = try await eventually("the loss") { if case .ready = silent.state { false } else { true } }
+        }
+    }
+}

@@ -38,6 +38,11 @@ enum Python {
         try await self.start("Tests/Interop/peer.py", ["connect", address] + steps).outcome()
     }
 
+    /// Bytes between a connection with TLS and one without.
+    static func tlsRelay(_ arguments: [String]) throws -> Command {
+        try self.start("Tests/Interop/tls_relay.py", arguments)
+    }
+
     private static func start(_ script: String, _ arguments: [String]) throws -> Command {
         guard let executable = self.executable else { throw Unexpected(description: self.howToGetIt) }
         // -B: a test leaves nothing in the sources' folder.

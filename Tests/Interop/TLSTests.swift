@@ -123,6 +123,21 @@ import Testing
         }
     }
 
+    /// NIOSSL alone would accept it: whoever forges the DNS can have a certificate for an address of their own.
+    @Test func certificateForTheAddressDoesNotStandInForTheName() async throws {
+        let authority = try TestAuthority()
+        try await self.withServer(try authority.server(names: ["other.example"])) { server, instance in
+            // The address alone is what this one asks for.
+            try await self.echo(self.client(server, trusting: authority))
+            let requests = instance.statistics.requests
+            let byName = self.client(self.localhost(server), trusting: authority)
+            #expect(try await self.failure(byName).reason == .wrongHost)
+            let named = self.client(server, trusting: authority) { $0.serverName = "example.com" }
+            #expect(try await self.failure(named).reason == .wrongHost)
+            #expect(instance.statistics.requests == requests)
+        }
+    }
+
     @Test func authorityThatNobodyKnowsIsNotBelieved() async throws {
         let authority = try TestAuthority()
         let other = try TestAuthority()

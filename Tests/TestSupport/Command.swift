@@ -60,7 +60,14 @@ package final class Command: Sendable {
     }
 
     /// Starts it.
-    package init(_ arguments: [String], of executable: URL = Command.hhsocket, input: Data = Data()) throws {
+    ///
+    /// - Parameter keepsInputOpen: Whether its standard input ends with the process alone, and not after `input`.
+    package init(
+        _ arguments: [String],
+        of executable: URL = Command.hhsocket,
+        input: Data = Data(),
+        keepsInputOpen: Bool = false
+    ) throws {
         let state = NIOLockedValueBox(State())
         let (process, stdin, stdout, stderr) = try Self.spawn([executable.path] + arguments)
         self.process = process
@@ -85,13 +92,14 @@ package final class Command: Sendable {
                     rest = UnsafeRawBufferPointer(rebasing: rest[max(0, count)...])
                 }
             }
-            close(stdin)
+            if !keepsInputOpen { close(stdin) }
         }
         Thread.detachNewThread {
             var status: CInt = 0
             while waitpid(process, &status, 0) == -1, errno == EINTR {}
             // As a shell has it: of a signal it is the number and 128.
             let exitCode = status & 0x7F == 0 ? status >> 8 & 0xFF : 128 + status & 0x7F
+            if keepsInputOpen { close(stdin) }
             state.withLockedValue { $0.exitCode = exitCode }
         }
     }

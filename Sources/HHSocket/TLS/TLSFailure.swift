@@ -51,9 +51,9 @@ extension TLSFailure {
         case let failure as TLSFailure:
             self = failure
         case let error as NIOSSLExtraError where error == .failedToValidateHostname:
-            self = Self.wrongHost(error)
+            self = .wrongHost(underlying: error)
         case NIOSSLError.unableToValidateCertificate:
-            self = Self.wrongHost(error)
+            self = .wrongHost(underlying: error)
         case NIOSSLError.handshakeFailed(.sslError([.eofDuringHandshake])):
             self.init(
                 .closed,
@@ -115,7 +115,7 @@ extension TLSFailure {
         self.underlying = underlying
     }
 
-    private static func wrongHost(_ error: any Error) -> TLSFailure {
+    static func wrongHost(underlying error: (any Error)? = nil) -> TLSFailure {
         TLSFailure(
             .wrongHost,
             "the server's certificate is for another name; connect by the name that it has, or set ClientTLS.serverName",

@@ -180,7 +180,8 @@ final class Dialer: @unchecked Sendable {
         let done = self.eventLoop.makePromise(of: Void.self)
         do {
             let handler = try NIOSSLClientHandler(context: context, serverHostname: plan.serverName)
-            let handshake = TLSHandshake(pins: tls.pins, done: done)
+            let name = tls.insecurelySkipsVerification ? nil : plan.serverName.map { HostName($0) }
+            let handshake = TLSHandshake(name: name, pins: tls.pins, done: done)
             // It first, or the handshake might be over before it is there.
             try channel.pipeline.syncOperations.addHandler(handshake)
             try channel.pipeline.syncOperations.addHandler(handler, position: .first)

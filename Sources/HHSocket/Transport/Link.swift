@@ -61,6 +61,7 @@ final class Link: ChannelInboundHandler {
     /// Nothing but the handshake's frames leaves before ``start()``: our answers to pings wait for it.
     private var isHandshaking = true
     private var heldAnswers: [Frame] = []
+    private var hasReceived = false
     private var heartbeat: HeartbeatMonitor?
     private var timer: Scheduled<Void>?
     /// Set while bytes wait for the peer to read: when one of them left last.
@@ -357,6 +358,15 @@ final class Link: ChannelInboundHandler {
 
     // MARK: Channel events
 
+    /// What may help to understand why the server closed the connection.
+    private func circumstance(_ unfinished: Int) -> String {
+        if unfinished > 0 { return " in the middle of a frame, after \(unfinished) bytes of it" }
+        if self.configuration.tls != nil, !self.hasReceived {
+            return " without a word; one that wants another client certificate (ClientTLS.identity) may do so"
+        }
+        return ""
+    }
+
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
     }
@@ -389,6 +399,7 @@ final class Link: ChannelInboundHandler {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard self.phase == .open else { return }
         if let outcome = self.heartbeat?.bytesReceived(now: .now()) { self.owner?.linkHeartbeat(outcome, on: self) }
+        self.hasReceived = true
         let bytes = self.unwrapInboundIn(data)
         self.traffic.bytesReceived += bytes.readableBytes
         self.decoder.append(bytes)
@@ -455,8 +466,7 @@ final class Link: ChannelInboundHandler {
         if wasOpen { self.reportHeartbeatLost() }
         self.finish()
         if wasOpen {
-            let rest = unfinished > 0 ? " in the middle of a frame, after \(unfinished) bytes of it" : ""
-            self.owner?.linkEnded(self, self.lost("the server closed it\(rest)"))
+            self.owner?.linkEnded(self, self.lost("the server closed it\(self.circumstance(unfinished))"))
         }
         context.fireChannelInactive()
     }

@@ -2,17 +2,21 @@ import NIOCore
 import NIOSSL
 import NIOTLS
 
-/// Stands behind the TLS handler until the handshake is over, and checks the pins before anything is sent.
+/// Stands behind the TLS handler until the handshake is over, and checks name and pins before anything is sent.
 final class TLSHandshake: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
 
+    private let name: HostName?
     private let pins: Set<PublicKeyPin>
     private let done: EventLoopPromise<Void>
     private var isDone = false
 
-    /// - Parameter done: Succeeds when the peer has proved to be who it must be, fails with ``TLSFailure`` otherwise. What
-    ///   comes after it must be in the pipeline when its callbacks return.
-    init(pins: Set<PublicKeyPin>, done: EventLoopPromise<Void>) {
+    /// - Parameters:
+    ///   - name: What the certificate must name, over and above what NIOSSL asks of it; nil: no more.
+    ///   - done: Succeeds when the peer has proved to be who it must be, fails with ``TLSFailure`` otherwise. What comes
+    ///     after it must be in the pipeline when its callbacks return.
+    init(name: HostName?, pins: Set<PublicKeyPin>, done: EventLoopPromise<Void>) {
+        self.name = name
         self.pins = pins
         self.done = done
     }
@@ -25,7 +29,7 @@ final class TLSHandshake: ChannelInboundHandler, RemovableChannelHandler {
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         if case TLSUserEvent.handshakeCompleted = event {
-            if let failure = self.pinFailure(self.peerCertificate(context)) {
+            if let failure = self.failure(of: self.peerCertificate(context)) {
                 self.finish(.failure(failure))
                 context.close(promise: nil)
             } else {
@@ -35,7 +39,8 @@ final class TLSHandshake: ChannelInboundHandler, RemovableChannelHandler {
         context.fireUserInboundEventTriggered(event)
     }
 
-    private func pinFailure(_ certificate: NIOSSLCertificate?) -> TLSFailure? {
+    private func failure(of certificate: NIOSSLCertificate?) -> TLSFailure? {
+        if let name = self.name, certificate.map({ name.isNamed(by: $0) }) != true { return .wrongHost() }
         guard !self.pins.isEmpty else { return nil }
         let shown = certificate.flatMap { PublicKeyPin($0) }
         if let shown, self.pins.contains(shown) { return nil }

@@ -79,7 +79,7 @@ struct CallCommand: AsyncParsableCommand {
         var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
         if let timeout = self.timeout { configuration.timeout = timeout.duration }
         configuration.socket.wireFormat = self.format
-        configuration.socket.heartbeat = self.connection.policy
+        try self.connection.apply(to: &configuration.socket)
         configuration.maximumInFlight = max(configuration.maximumInFlight, self.inFlight)
         configuration.maximumWaiting = max(configuration.maximumWaiting, self.inFlight)
         let client = SocketClient(configuration: configuration)

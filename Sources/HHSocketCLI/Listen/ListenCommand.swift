@@ -44,7 +44,7 @@ struct ListenCommand: AsyncParsableCommand {
         let signals = Signals()
         var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
         configuration.socket.wireFormat = self.format
-        configuration.socket.heartbeat = self.connection.policy
+        try self.connection.apply(to: &configuration.socket)
         let client = SocketClient(configuration: configuration)
         // More than any reader should be behind.
         let buffering = AsyncStream<SocketPush>.Continuation.BufferingPolicy.bufferingNewest(1 << 16)

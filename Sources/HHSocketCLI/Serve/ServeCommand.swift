@@ -3,6 +3,14 @@ import HHSocket
 import HHSocketServer
 import NIOCore
 
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
 struct ServeCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "serve",
@@ -20,7 +28,7 @@ struct ServeCommand: AsyncParsableCommand {
     /// How long a signal lets requests in flight go on.
     static let grace = Duration.seconds(5)
 
-    @Option(help: "The address to listen on.")
+    @Option(help: "The address to listen on; unix:PATH is a Unix domain socket.")
     var host = "127.0.0.1"
 
     @Option(help: "The port to listen on; 0 picks a free one.")
@@ -47,7 +55,14 @@ struct ServeCommand: AsyncParsableCommand {
     @Option(help: FormatArgument.help, transform: FormatArgument.parse)
     var format = WireFormat.standard
 
+    @OptionGroup var tls: ServerTLSOptions
+
+    private var unixPath: String? {
+        self.host.hasPrefix("unix:") ? String(self.host.dropFirst(5)) : nil
+    }
+
     func validate() throws {
+        guard self.unixPath?.isEmpty != true else { throw ValidationError("--host unix:PATH needs a path.") }
         if let push = self.push {
             guard self.format.layout.push != nil else {
                 throw ValidationError("The format \(self.format) has no pushes.")
@@ -68,10 +83,13 @@ struct ServeCommand: AsyncParsableCommand {
     func run() async throws {
         Signals.ignoreBrokenPipes()
         let signals = Signals()
+        let hangUps = self.tls.tls == nil ? nil : Signals([SIGHUP])
         let server = SocketServer(
             configuration: .init(
                 host: self.host,
                 port: self.port,
+                unixPath: self.unixPath,
+                tls: self.tls.tls,
                 wireFormat: self.format,
                 heartbeat: self.ping.map { HeartbeatPolicy(interval: $0.duration) }
             ),
@@ -93,6 +111,10 @@ struct ServeCommand: AsyncParsableCommand {
                 await server.push(type: push.type, body: push.body)
             }
         }
+        let reloading = Task { [stream = hangUps?.stream] in
+            guard let stream else { return }
+            for await _ in stream { Self.reload(server) }
+        }
         var signalled = signals.stream.makeAsyncIterator()
         _ = await signalled.next()
         let ended = Task {
@@ -103,11 +125,22 @@ struct ServeCommand: AsyncParsableCommand {
         }
         await ended.value
         secondSignal.cancel()
+        reloading.cancel()
         pushing.cancel()
     }
 
+    private static func reload(_ server: SocketServer) {
+        do throws(SocketError) {
+            try server.reloadTLS()
+            StandardError.line("the certificate was read anew")
+        } catch {
+            StandardError.line("error: \(error.code): \(error.message.inOneLine); the old certificate stays")
+        }
+    }
+
     private func announcement(of address: Endpoint?) -> String {
-        let address = address ?? Endpoint(host: self.host, port: self.port)
+        let address =
+            address ?? self.unixPath.map { Endpoint(unixPath: $0) } ?? Endpoint(host: self.host, port: self.port)
         guard let format = self.announce else { return "listening on \(address)" }
         return Self.announcement(format, address)
     }
@@ -119,7 +152,7 @@ struct ServeCommand: AsyncParsableCommand {
             result += rest[..<percent]
             rest = rest[rest.index(after: percent)...]
             switch rest.first {
-            case "h": result += address.host
+            case "h": result += address.unixPath ?? address.host
             case "p": result += String(address.port)
             case "%": result += "%"
             default:

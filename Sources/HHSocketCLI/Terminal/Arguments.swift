@@ -2,7 +2,7 @@ import ArgumentParser
 import HHSocket
 import NIOCore
 
-/// `HOST:PORT[,HOST:PORT…]`
+/// `HOST:PORT[,HOST:PORT…]`, or `unix:PATH`
 struct ServerAddresses: ExpressibleByArgument, Sendable {
     var endpoints: [Endpoint]
 
@@ -14,7 +14,7 @@ struct ServerAddresses: ExpressibleByArgument, Sendable {
     }
 
     static let help = ArgumentHelp(
-        "The servers, tried in this order; an IPv6 address in brackets.",
+        "The servers, tried in this order; an IPv6 address in brackets, a Unix domain socket as unix:PATH.",
         valueName: "host:port,..."
     )
 }
@@ -45,48 +45,5 @@ struct PushText: ExpressibleByArgument, Sendable {
         else { return nil }
         self.type = type
         self.body = ByteBuffer(string: String(argument[argument.index(after: colon)...]))
-    }
-}
-
-/// How `call` and `listen` keep their connection, and what they tell of it.
-struct ConnectionOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("Ping after so much silence. (default: 60)", valueName: "seconds"))
-    var heartbeat: Seconds?
-
-    @Option(
-        help: ArgumentHelp(
-            "How long a ping waits for an answer. (default: 8, or --heartbeat's if that is less)",
-            valueName: "seconds"
-        )
-    )
-    var heartbeatTimeout: Seconds?
-
-    @Option(help: "How many pings may stay unanswered before the server is dead.")
-    var heartbeatMisses = 1
-
-    @Flag(help: "Tell on stderr what the connection did and why, when the command ends.")
-    var verbose = false
-
-    func validate() throws {
-        guard self.heartbeatMisses >= 0 else {
-            throw ValidationError("--heartbeat-misses is 0 or more, not \(self.heartbeatMisses).")
-        }
-    }
-
-    /// The policy that the options amount to.
-    var policy: HeartbeatPolicy {
-        var policy = HeartbeatPolicy(misses: self.heartbeatMisses)
-        if let heartbeat = self.heartbeat {
-            policy.interval = .fixed(heartbeat.duration)
-            policy.replyTimeout = min(heartbeat.duration, policy.replyTimeout)
-        }
-        if let timeout = self.heartbeatTimeout { policy.replyTimeout = timeout.duration }
-        return policy
-    }
-
-    /// Prints the history, if that was asked for.
-    func tell(_ history: ConnectionHistory) {
-        guard self.verbose else { return }
-        for entry in history.entries { StandardError.line("\(entry)") }
     }
 }

@@ -8,18 +8,19 @@ import Musl
 import Darwin
 #endif
 
-/// SIGINT and SIGTERM as a stream, for as long as this lives; they no longer end the process.
+/// Signals as a stream, for as long as this lives; they no longer end the process.
 final class Signals {
     /// Each signal as it comes.
     let stream: AsyncStream<CInt>
     private let sources: [any DispatchSourceSignal]
 
-    init() {
+    /// - Parameter numbers: SIGINT and SIGTERM by default.
+    init(_ numbers: [CInt] = [SIGINT, SIGTERM]) {
         let (stream, continuation) = AsyncStream.makeStream(of: CInt.self)
         self.stream = stream
         let queue = DispatchQueue(label: "signals")
         let registered = DispatchGroup()
-        self.sources = [SIGINT, SIGTERM].map { number in
+        self.sources = numbers.map { number in
             // A source only watches: without this the signal would still do what it does by default.
             signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number, queue: queue)

@@ -1,0 +1,37 @@
+import NIOSSL
+
+/// A host's name as a certificate must have it (RFC 9525).
+///
+/// NIOSSL checks names too, but is content as well with a certificate for the *address* that it is connected to. Whoever
+/// can forge the answers of the DNS has an address, and can get a certificate for it from authorities that everybody
+/// trusts. So who asked for a name gets one that has it.
+struct HostName: Hashable, Sendable {
+    private let labels: [Substring]
+
+    /// - Parameter text: With or without a final period.
+    init(_ text: String) {
+        self.labels = Self.labels(of: text)
+    }
+
+    private static func labels(of text: String) -> [Substring] {
+        let name = text.hasSuffix(".") ? text.dropLast() : text[...]
+        return name.lowercased().split(separator: ".", omittingEmptySubsequences: false).map { Substring($0) }
+    }
+
+    /// Whether one of the certificate's alternative names is this one. Its common name does not count.
+    func isNamed(by certificate: NIOSSLCertificate) -> Bool {
+        // An underscore says that a symbol may change; there is no other way to the names but a parser of our own.
+        certificate._subjectAlternativeNames().contains { name in
+            name.nameType == .dnsName && self.matches(String(decoding: Array(name.contents), as: UTF8.self))
+        }
+    }
+
+    /// - Parameter pattern: A name, whose first label may be `*` for any one label.
+    func matches(_ pattern: String) -> Bool {
+        let pattern = Self.labels(of: pattern)
+        guard pattern.count == self.labels.count, !pattern.contains("") else { return false }
+        // A wildcard for a whole top-level domain would be nobody's.
+        if pattern[0] == "*", pattern.count > 2 { return pattern.dropFirst() == self.labels.dropFirst() }
+        return pattern == self.labels
+    }
+}

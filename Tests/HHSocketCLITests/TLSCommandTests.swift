@@ -1,0 +1,129 @@
+import Foundation
+import HHSocket
+import TestSupport
+import Testing
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// TLS and Unix domain sockets on the command line.
+@Suite(.timeLimit(.minutes(5))) struct TLSCommandTests {
+    private let folder: TemporaryFolder
+    private let authority: TestAuthority
+    private let ca: String
+    private let certificate: String
+    private let key: String
+    private let pin: String
+
+    init() throws {
+        self.folder = try TemporaryFolder()
+        self.authority = try TestAuthority()
+        let issued = try self.authority.server()
+        self.ca = try self.folder.write(self.authority.pem, to: "ca.pem")
+        self.certificate = try self.folder.write(issued.certificatePEM, to: "server.pem")
+        self.key = try self.folder.write(issued.keyPEM, to: "server.key")
+        self.pin = try PublicKeyPin(certificatePEM: issued.certificatePEM).base64
+    }
+
+    private func call(_ address: String, _ options: [String]) async throws -> Command.Outcome {
+        try await Command.run(["call", address, "--type", "1000", "--body", "hello"] + options)
+    }
+
+    @Test func callSpeaksTLSAsItIsTold() async throws {
+        try await withServe(["--cert", self.certificate, "--key", self.key]) { address, _ in
+            for options in [
+                ["--ca", self.ca], ["--ca", self.ca, "--pin", self.pin],
+                ["--ca", self.ca, "--server-name", "localhost"],
+                ["--insecure-skip-verification"],
+            ] {
+                let outcome = try await self.call(address, options)
+                #expect(outcome.exitCode == 0, "\(options): \(outcome.errors)")
+                #expect(outcome.text == "hello")
+            }
+            let other = String(repeating: "A", count: 43) + "="
+            for (options, reason) in [
+                (["--tls"], "is not trusted"),
+                (["--ca", self.ca, "--pin", other], "none of the pins"),
+                (["--ca", self.ca, "--server-name", "example.com"], "for another name"),
+            ] {
+                let outcome = try await self.call(address, options)
+                #expect(outcome.exitCode == 1)
+                #expect(outcome.errors.hasPrefix("error: tlsFailed: "), "\(outcome.errors)")
+                #expect(outcome.errors.contains(reason), "\(outcome.errors)")
+            }
+        }
+    }
+
+    @Test func serverWithAnAuthorityLetsItsClientsInAlone() async throws {
+        let issued = try self.authority.client()
+        let certificate = try self.folder.write(issued.certificatePEM, to: "client.pem")
+        let key = try self.folder.write(issued.keyPEM, to: "client.key")
+        try await withServe(["--cert", self.certificate, "--key", self.key, "--ca", self.ca]) { address, _ in
+            let outcome = try await self.call(address, ["--ca", self.ca, "--cert", certificate, "--key", key])
+            #expect(outcome.text == "hello", "\(outcome.errors)")
+            let without = try await self.call(address, ["--ca", self.ca])
+            #expect(without.exitCode == 1)
+            #expect(without.errors.contains("wants a client's certificate"), "\(without.errors)")
+        }
+    }
+
+    @Test func certificateIsReadAnewWhenAServerHangsUp() async throws {
+        try await withServe(["--cert", self.certificate, "--key", self.key]) { address, server in
+            let renewed = try self.authority.server()
+            _ = try self.folder.write(renewed.certificatePEM, to: "server.pem")
+            // The old key does not fit: the old certificate stays.
+            server.signal(SIGHUP)
+            _ = try await value { server.errors.contains("the old certificate stays") ? true : nil }
+            #expect(try await self.call(address, ["--ca", self.ca, "--pin", self.pin]).text == "hello")
+            _ = try self.folder.write(renewed.keyPEM, to: "server.key")
+            server.signal(SIGHUP)
+            _ = try await value { server.errors.contains("the certificate was read anew") ? true : nil }
+            let pin = try PublicKeyPin(certificatePEM: renewed.certificatePEM).base64
+            #expect(try await self.call(address, ["--ca", self.ca, "--pin", pin]).text == "hello")
+        }
+    }
+
+    @Test func listenSpeaksTLSToo() async throws {
+        let arguments = ["--cert", self.certificate, "--key", self.key, "--push", "2001:hi", "--push-every", "0.01"]
+        try await withServe(arguments) { address, _ in
+            let outcome = try await Command.run(["listen", address, "--ca", self.ca, "--count", "2"])
+            #expect(outcome.lines == ["2001 hi", "2001 hi"], "\(outcome.errors)")
+        }
+    }
+
+    @Test func unixDomainSocketIsAnAddress() async throws {
+        let path = self.folder.file("s")
+        let server = try Command(["serve", "--host", "unix:\(path)"])
+        #expect(try await server.lines() == ["listening on unix:\(path)"])
+        let outcome = try await self.call("unix:\(path)", [])
+        #expect(outcome.text == "hello", "\(outcome.errors)")
+        server.signal(SIGTERM)
+        #expect(try await server.outcome().exitCode == 0)
+        #expect(!FileManager.default.fileExists(atPath: path))
+    }
+
+    @Test(arguments: [
+        ["call", "127.0.0.1:1", "--type", "1000", "--cert", "x"],
+        ["call", "127.0.0.1:1", "--type", "1000", "--pin", "short"],
+        ["serve", "--key", "x"], ["serve", "--ca", "x"], ["serve", "--host", "unix:"],
+    ])
+    func optionsThatMakeNoSenseAreRefused(arguments: [String]) async throws {
+        let outcome = try await Command.run(arguments)
+        #expect(outcome.exitCode == 64, "\(outcome)")
+        #expect(outcome.errors.contains("rror"))
+    }
+
+    @Test func fileThatIsNotThereIsNamed() async throws {
+        let outcome = try await self.call("127.0.0.1:1", ["--ca", "/nowhere.pem"])
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.errors.contains("/nowhere.pem"), "\(outcome.errors)")
+        let server = try await Command.run(["serve", "--port", "0", "--cert", "/nowhere.pem", "--key", self.key])
+        #expect(server.exitCode == 1)
+        #expect(server.errors.contains("/nowhere.pem"), "\(server.errors)")
+    }
+}

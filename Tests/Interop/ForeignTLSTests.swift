@@ -1,0 +1,199 @@
+import Foundation
+import HHSocket
+import HHSocketRPC
+import HHSocketServer
+import TestSupport
+import Testing
+
+/// Our TLS with that of OpenSSL: Python's `ssl`, and `openssl s_server`.
+@Suite(.timeLimit(.minutes(5))) struct ForeignTLSTests {
+    private static let openssl: URL? = ["/usr/bin/openssl", "/opt/homebrew/bin/openssl", "/usr/local/bin/openssl"]
+        .first { FileManager.default.isExecutableFile(atPath: $0) }
+        .map { URL(fileURLWithPath: $0) }
+
+    private static let router: Router = {
+        var router = Router()
+        router.handleSynchronously(101) { request, _ in request.body }
+        return router
+    }()
+
+    private let folder: TemporaryFolder
+    private let authority: TestAuthority
+    private let ca: String
+    private let certificate: String
+    private let key: String
+
+    init() throws {
+        self.folder = try TemporaryFolder()
+        self.authority = try TestAuthority()
+        let issued = try self.authority.server()
+        self.ca = try self.folder.write(self.authority.pem, to: "ca.pem")
+        self.certificate = try self.folder.write(issued.certificatePEM, to: "server.pem")
+        self.key = try self.folder.write(issued.keyPEM, to: "server.key")
+    }
+
+    private var tls: ClientTLS {
+        var tls = ClientTLS()
+        tls.trust = self.authority.trust
+        return tls
+    }
+
+    /// Runs `body` with a server of ours.
+    private func withServer(tls: ServerTLS?, _ body: (Endpoint) async throws -> Void) async throws {
+        let server = SocketServer(configuration: .init(tls: tls), router: Self.router)
+        try await server.start()
+        let result: Result<Void, any Error>
+        do { result = .success(try await body(try #require(server.address))) } catch { result = .failure(error) }
+        await server.shutdown(gracePeriod: .zero)
+        try result.get()
+    }
+
+    private func calls(_ client: SocketClient) async throws {
+        let long = String(repeating: "long ", count: 1 << 20)
+        #expect(try await client.data(for: SocketRequest(type: 101, body: long)).string == long)
+        try await withThrowingTaskGroup { group in
+            for number in 0..<200 {
+                group.addTask {
+                    let answer = try await client.data(for: SocketRequest(type: 101, body: "call \(number)"))
+                    #expect(answer.string == "call \(number)")
+                }
+            }
+            try await group.waitForAll()
+        }
+        await client.close()
+    }
+
+    // MARK: Python
+
+    @Test(.enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)))
+    func ourClientSpeaksToPythonsTLS() async throws {
+        try await self.withServer(tls: nil) { server in
+            let relay = try Python.tlsRelay(["in", "\(server.port)", self.certificate, self.key])
+            let address = try #require(try await relay.lines().first?.split(separator: " ").last.map(String.init))
+            let endpoint = try #require(Endpoint(address))
+            try await self.calls(SocketClient.connecting(to: endpoint) { $0.socket.tls = self.tls })
+            relay.signal(15)
+        }
+    }
+
+    @Test(.enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)))
+    func pythonsTLSSpeaksToOurServer() async throws {
+        let identity = TLSIdentity(certificateFile: self.certificate, keyFile: self.key)
+        try await self.withServer(tls: ServerTLS(identity: identity)) { server in
+            let relay = try Python.tlsRelay(["out", "\(server.port)", self.ca])
+            let address = try #require(try await relay.lines().first?.split(separator: " ").last.map(String.init))
+            try await self.calls(SocketClient.connecting(to: try #require(Endpoint(address))))
+            relay.signal(15)
+        }
+    }
+
+    @Test(.enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)))
+    func pythonsServerThatWantsACertificateGetsOneOrSaysWhyNot() async throws {
+        let client = try self.authority.client()
+        try await self.withServer(tls: nil) { server in
+            let relay = try Python.tlsRelay(["in", "\(server.port)", self.certificate, self.key, self.ca])
+            let address = try #require(try await relay.lines().first?.split(separator: " ").last.map(String.init))
+            let endpoint = try #require(Endpoint(address))
+            var tls = self.tls
+            let without = SocketClient.connecting(to: endpoint) { [tls] in $0.socket.tls = tls }
+            // Python closes without an alert, so there is nothing but a guess.
+            let error = await #expect(throws: SocketError.self) {
+                _ = try await without.data(for: SocketRequest(type: 101))
+            }
+            #expect([.connectionLost, .tlsFailed].contains(error?.code), "\(String(describing: error))")
+            #expect(error?.message.contains("client") == true, "\(String(describing: error))")
+            tls.identity = client.identity
+            try await self.calls(SocketClient.connecting(to: endpoint) { [tls] in $0.socket.tls = tls })
+            relay.signal(15)
+        }
+    }
+
+    // MARK: openssl s_server
+
+    /// What became of the first connection to a server of OpenSSL's with these options: it took a frame, failed, or was lost.
+    private func attempt(
+        _ options: [String],
+        _ tls: ClientTLS
+    ) async throws -> (error: SocketError?, server: Command.Outcome) {
+        let executable = try #require(Self.openssl)
+        let arguments = ["s_server", "-accept", "127.0.0.1:0", "-cert", self.certificate, "-key", self.key]
+        let server = try Command(arguments + options, of: executable, keepsInputOpen: true)
+        // "ACCEPT 127.0.0.1:12345"
+        let endpoint = try await value {
+            server.output.split(separator: "\n").first { $0.hasPrefix("ACCEPT ") }
+                .flatMap { Endpoint(String($0.dropFirst(7))) }
+        }
+        var configuration = SocketConfiguration(servers: [endpoint])
+        configuration.tls = tls
+        configuration.writePolicy.whenNotReady = .wait
+        let socket = Socket(configuration: configuration)
+        let events = socket.events
+        socket.connect()
+        let error = try await withThrowingTaskGroup(of: SocketError?.self) { group in
+            group.addTask {
+                try await socket.send(Frame(type: 0x4142_4344, serial: 50))
+                _ = try await value { server.output.contains("ABCD") ? true : nil }
+                return nil
+            }
+            group.addTask {
+                let event = try await first(of: events, "a failure") {
+                    switch $0 {
+                    case .connectFailed, .disconnected: true
+                    default: false
+                    }
+                }
+                switch event {
+                case .connectFailed(let error), .disconnected(let error): return error
+                default: throw Unexpected(description: "\(event)")
+                }
+            }
+            defer { group.cancelAll() }
+            return try await group.next() ?? nil
+        }
+        socket.disconnect()
+        server.signal(15)
+        return (error, try await server.outcome())
+    }
+
+    /// As ``attempt(_:_:)``, and it must fail for a reason of TLS.
+    private func failure(_ options: [String], _ tls: ClientTLS) async throws -> TLSFailure.Reason? {
+        let (error, server) = try await self.attempt(options, tls)
+        #expect(error?.code == .tlsFailed, "\(String(describing: error)) \(server)")
+        return (error?.underlying as? TLSFailure)?.reason
+    }
+
+    @Test(
+        .enabled(if: ForeignTLSTests.openssl != nil, "There is no openssl here: its s_server is NOT TESTED."),
+        arguments: ["-tls1_2", "-tls1_3"]
+    )
+    func opensslAgreesOnEitherVersion(version: String) async throws {
+        var tls = self.tls
+        tls.applicationProtocols = ["hh", "other"]
+        let (error, server) = try await self.attempt([version, "-alpn", "hh"], tls)
+        #expect(error == nil, "\(String(describing: error)): \(server)")
+        #expect(server.text.contains("ALPN protocols selected: hh") || server.errors.contains("ALPN"), "\(server.text)")
+    }
+
+    @Test(.enabled(if: ForeignTLSTests.openssl != nil, "There is no openssl here: its s_server is NOT TESTED."))
+    func olderVersionThanAllowedIsRefused() async throws {
+        var tls = self.tls
+        tls.minimumVersion = .v1_3
+        #expect(try await self.failure(["-tls1_2"], tls) == .noCommonProtocol)
+    }
+
+    @Test(
+        .enabled(if: ForeignTLSTests.openssl != nil, "There is no openssl here: its s_server is NOT TESTED."),
+        arguments: ["-tls1_2", "-tls1_3"]
+    )
+    func clientCertificateThatIsMissingOrUnknownIsToldInEitherVersion(version: String) async throws {
+        let options = [version, "-Verify", "1", "-verify_return_error", "-CAfile", self.ca]
+        // In TLS 1.2 there is no alert for a certificate that is missing, but one for a handshake that fails.
+        let missing = try await self.failure(options, self.tls)
+        #expect(missing == (version == "-tls1_3" ? .clientCertificateRequired : .noCommonProtocol))
+        var tls = self.tls
+        tls.identity = try TestAuthority("strangers").client().identity
+        #expect(try await self.failure(options, tls) == .clientCertificateRejected)
+        tls.identity = try self.authority.client().identity
+        #expect(try await self.attempt(options, tls).error == nil)
+    }
+}

@@ -20,7 +20,7 @@ public struct ServerTLS: Sendable {
     /// What is agreed on by application-layer protocol negotiation (ALPN), the favourite first. None by default.
     public var applicationProtocols: [String] = []
     /// The oldest version that is accepted; 1.2 by default.
-    public var minimumVersion = TLSMinimumVersion.v1_2
+    public var minimumVersion = TLSMinimumVersion.tls12
     /// How long a client may take for the handshake; then its connection is closed. 10 s by default.
     public var handshakeTimeout = Duration.seconds(10)
 

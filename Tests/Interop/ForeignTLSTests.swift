@@ -177,7 +177,7 @@ import Testing
     @Test(.enabled(if: ForeignTLSTests.openssl != nil, "There is no openssl here: its s_server is NOT TESTED."))
     func olderVersionThanAllowedIsRefused() async throws {
         var tls = self.tls
-        tls.minimumVersion = .v1_3
+        tls.minimumVersion = .tls13
         #expect(try await self.failure(["-tls1_2"], tls) == .noCommonProtocol)
     }
 

@@ -345,15 +345,21 @@ import Testing
         #expect(error?.code == .invalidArgument)
         #expect(error?.message.contains("/nowhere.pem") == true)
 
-        var tls = ClientTLS()
-        tls.trust = .pem("nothing")
-        let client = SocketClient.connecting(to: Endpoint(host: "127.0.0.1", port: 1)) { [tls] in $0.socket.tls = tls }
-        let event = try await first(of: client.events, "the failure") {
-            if case .connectFailed = $0 { true } else { false }
+        for (wrong, word) in [
+            ({ (tls: inout ClientTLS) in tls.trust = .pem("nothing") }, "certificate"),
+            ({ $0.trust = .file("/nowhere.pem") }, "/nowhere.pem"),
+            ({ $0.identity = TLSIdentity(certificatePEM: authority.pem, keyPEM: "nothing") }, "private key"),
+            ({ $0.serverName = "127.0.0.1" }, "serverName"),
+            ({ $0.serverName = "" }, "serverName"),
+        ] as [((inout ClientTLS) -> Void, String)] {
+            let client = self.client(Endpoint(host: "127.0.0.1", port: 1), trusting: authority, wrong)
+            let event = try await first(of: client.events, "the failure") {
+                if case .connectFailed = $0 { true } else { false }
+            }
+            guard case .connectFailed(let failure) = event else { return }
+            #expect(failure.code == .invalidArgument)
+            #expect(failure.message.contains(word), "\(failure.message)")
         }
-        guard case .connectFailed(let failure) = event else { return }
-        #expect(failure.code == .invalidArgument)
-        _ = authority
     }
 
     @Test func shutdownDoesNotWaitForHandshakes() async throws {

@@ -19,7 +19,7 @@ public struct ClientTLS: Sendable {
     /// What is offered by application-layer protocol negotiation (ALPN), the favourite first. None by default.
     public var applicationProtocols: [String] = []
     /// The oldest version that is accepted; 1.2 by default.
-    public var minimumVersion = TLSMinimumVersion.v1_2
+    public var minimumVersion = TLSMinimumVersion.tls12
     /// Takes any certificate of anybody for the server's: whoever is on the path can read and change everything. For tests
     /// against a server whose certificate is worth nothing. Pins are still checked.
     public var insecurelySkipsVerification = false
@@ -46,9 +46,9 @@ public struct TLSMinimumVersion: Hashable, Sendable {
     package let version: TLSVersion
 
     /// TLS 1.2, RFC 5246.
-    public static let v1_2 = TLSMinimumVersion(version: .tlsv12)
+    public static let tls12 = TLSMinimumVersion(version: .tlsv12)
     /// TLS 1.3, RFC 8446.
-    public static let v1_3 = TLSMinimumVersion(version: .tlsv13)
+    public static let tls13 = TLSMinimumVersion(version: .tlsv13)
 }
 
 extension NIOSSLContext {

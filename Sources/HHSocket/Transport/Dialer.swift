@@ -2,8 +2,9 @@ import NIOCore
 import NIOPosix
 import NIOSSL
 
-#if canImport(Network)
+#if canImport(NIOTransportServices)
 import NIOTransportServices
+import Network
 #endif
 
 /// Opens connections, and lets go of those that nobody wants any more. Lives on the socket thread.
@@ -130,7 +131,16 @@ final class Dialer: @unchecked Sendable {
     }
 
     private func serverName(_ tls: ClientTLS, _ endpoint: Endpoint) throws(SocketError) -> String? {
-        if let name = tls.serverName ?? endpoint.tlsName { return name }
+        if let name = tls.serverName {
+            guard !name.isEmpty, !Endpoint(host: name, port: 1).isAddress else {
+                throw SocketError(
+                    .invalidArgument,
+                    message: "cannot connect to \(endpoint): ClientTLS.serverName takes a host's name, not \"\(name)\""
+                )
+            }
+            return name
+        }
+        if endpoint.unixPath == nil, !endpoint.isAddress { return endpoint.host }
         // An address is looked for among the certificate's addresses; the channel must know it then.
         guard endpoint.unixPath != nil, !tls.insecurelySkipsVerification else { return nil }
         throw SocketError(
@@ -155,7 +165,7 @@ final class Dialer: @unchecked Sendable {
     }
 
     private func bootstrap() -> any NIOClientTCPBootstrapProtocol {
-        #if canImport(Network)
+        #if canImport(NIOTransportServices)
         // Network.framework's event loops have connections of their own.
         if let bootstrap = NIOTSConnectionBootstrap(validatingGroup: self.eventLoop) {
             let options = NWProtocolTCP.Options()
@@ -256,11 +266,6 @@ final class Dialer: @unchecked Sendable {
 }
 
 extension Endpoint {
-    /// The host, where it is a name and no address.
-    fileprivate var tlsName: String? {
-        guard self.unixPath == nil, (try? SocketAddress(ipAddress: self.host, port: self.port)) == nil else {
-            return nil
-        }
-        return self.host
-    }
+    /// Whether the host is an IP address.
+    fileprivate var isAddress: Bool { (try? SocketAddress(ipAddress: self.host, port: self.port)) != nil }
 }

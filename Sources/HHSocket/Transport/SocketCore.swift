@@ -300,6 +300,7 @@ package final class SocketCore: @unchecked Sendable {
 
     /// Why nothing can be sent now.
     package func notConnected() -> SocketError {
+        if case .held(let reason) = self.machine.phase, reason.code == .networkUnreachable { return reason }
         let last = self.machine.lastError
         let place = (last?.endpoint ?? self.configuration.servers.first).map { " to \($0)" } ?? ""
         let why = last.map { "; the last failure: \($0.message)" } ?? "; call connect() first"

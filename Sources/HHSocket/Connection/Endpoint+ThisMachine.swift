@@ -1,0 +1,14 @@
+import NIOCore
+
+extension Endpoint {
+    /// Whether the server runs on this machine for certain, so that it can be reached without a network. A name that only
+    /// happens to lead here is not looked up.
+    var isOnThisMachine: Bool {
+        let name = self.host.lowercased()
+        // RFC 6761 keeps all names below `localhost` for the loopback interface.
+        if name == "localhost" || name.hasSuffix(".localhost") { return true }
+        // Written in the one way the system writes it, for an IPv6 address may be spelled in many.
+        guard let address = try? SocketAddress(ipAddress: self.host, port: 0).ipAddress else { return false }
+        return address == "::1" || address.hasPrefix("127.") || address.hasPrefix("::ffff:127.")
+    }
+}

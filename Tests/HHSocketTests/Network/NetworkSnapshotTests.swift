@@ -110,4 +110,12 @@ import Testing
         #expect(!isLasting(2, "eth1"))
         #expect(table.isLasting([UInt8](repeating: 0, count: 15) + [1], of: "lo"))
     }
+
+    #if os(Linux)
+    @Test func thisMachineHasALoopbackInterface() throws {
+        let snapshot = try #require(NetworkSnapshot.now())
+        #expect(snapshot.interfaces.contains { $0.isLoopback && $0.name == "lo" })
+        #expect(try #require(NetworkSnapshot.now()) == snapshot)
+    }
+    #endif
 }

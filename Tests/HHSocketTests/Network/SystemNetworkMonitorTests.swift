@@ -1,4 +1,5 @@
 import NIOConcurrencyHelpers
+import NIOPosix
 import TestSupport
 import Testing
 
@@ -80,6 +81,30 @@ private final class System: Sendable {
         system.change(NetworkPath(isReachable: false), on: monitor)
         #expect(await paths.next() == path("third"))
         #expect(await paths.next() == NetworkPath(isReachable: false))
+    }
+
+    @Test func socketsShareOneWatcherFromTheFirstThatConnectsToTheLastThatIsReleased() async throws {
+        let system = System()
+        let monitor = system.makeMonitor()
+        var configuration = SocketConfiguration(servers: [Endpoint(host: "127.0.0.1", port: 1)])
+        configuration.networkMonitor = monitor
+        configuration.eventLoopGroup = MultiThreadedEventLoopGroup.singleton
+        configuration.backoff.base = .seconds(600)
+        do {
+            let sockets = (0..<50).map { _ in Socket(configuration: configuration) }
+            #expect(!monitor.isWatching)
+            for socket in sockets {
+                socket.connect()
+                socket.connect()
+            }
+            try await eventually("observers") { monitor.observerCount == 50 }
+            #expect(system.watched == 1)
+            sockets.first?.disconnect()
+            // A socket that is closed may connect again.
+            #expect(monitor.observerCount == 50)
+        }
+        try await eventually("the end") { !monitor.isWatching }
+        #expect(system.cancelled == 1)
     }
 
     @Test func realSystemTellsItsPath() async throws {

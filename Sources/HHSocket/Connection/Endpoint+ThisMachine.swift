@@ -9,6 +9,8 @@ extension Endpoint {
         if name == "localhost" || name.hasSuffix(".localhost") { return true }
         // Written in the one way the system writes it, for an IPv6 address may be spelled in many.
         guard let address = try? SocketAddress(ipAddress: self.host, port: 0).ipAddress else { return false }
-        return address == "::1" || address.hasPrefix("127.") || address.hasPrefix("::ffff:127.")
+        // The unspecified address leads here as well.
+        return ["::1", "::", "0.0.0.0"].contains(address) || address.hasPrefix("127.")
+            || address.hasPrefix("::ffff:127.")
     }
 }

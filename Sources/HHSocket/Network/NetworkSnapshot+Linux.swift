@@ -21,7 +21,7 @@ extension NetworkSnapshot {
         var list: UnsafeMutablePointer<ifaddrs>?
         guard getifaddrs(&list) == 0 else { return nil }
         defer { freeifaddrs(list) }
-        // Read after the addresses, so that each of them was there before or is gone. Where there is no /proc all count.
+        // Where there is no /proc all addresses count.
         let table = (try? String(contentsOfFile: "/proc/net/if_inet6", encoding: .utf8)).map { IPv6AddressTable($0) }
         var interfaces: [String: Interface] = [:]
         var next = list
@@ -37,10 +37,13 @@ extension NetworkSnapshot {
                     isRunning: flags & UInt32(IFF_RUNNING) != 0,
                     isLoopback: flags & UInt32(IFF_LOOPBACK) != 0
                 )
-            if let (family, address) = self.address(entry.ifa_addr),
-                family == AF_INET || table?.isLasting(address, of: name) != false
-            {
-                interface.addresses.append(self.text(family, address))
+            if let (family, address) = self.address(entry.ifa_addr) {
+                let text = self.text(family, address)
+                switch family == AF_INET ? .lasting : table?.use(of: address, on: name) ?? .lasting {
+                case .lasting: interface.addresses.append(text)
+                case .temporary: interface.temporaryAddresses.append(text)
+                case .unusable: break
+                }
             }
             interfaces[name] = interface
         }

@@ -6,8 +6,10 @@ struct NetworkSnapshot: Hashable, Sendable {
         /// Whether it has a carrier: a cable with somebody at its other end, a radio that is associated.
         var isRunning = true
         var isLoopback = false
-        /// As text, without those that come and go by themselves.
+        /// As text.
         var addresses: [String] = []
+        /// Those of IPv6 that are there for privacy's sake, and give way to others every few hours.
+        var temporaryAddresses: [String] = []
     }
 
     /// Where packets to the internet leave.
@@ -26,13 +28,16 @@ struct NetworkSnapshot: Hashable, Sendable {
     /// A network is there if an interface that works has an address with which others can be reached. A way out is not asked
     /// for: a network of one's own may have none. An IPv6 address of the link is not enough, for every interface that is up
     /// has one; one of IPv4 is, for it is given only where a network is configured so, or where others have one too.
+    ///
+    /// Temporary addresses do not make another path: one stays for as long as connections use it, beside the next.
     var path: NetworkPath {
         var addresses: [String] = []
         var first: String?
         for interface in self.interfaces.sorted(by: { $0.name < $1.name })
         where interface.isUp && interface.isRunning && !interface.isLoopback {
             let outward = interface.addresses.filter { !Self.isLinkLocal($0) }.sorted()
-            if !outward.isEmpty, first == nil { first = interface.name }
+            let isAnyOutward = !outward.isEmpty || interface.temporaryAddresses.contains { !Self.isLinkLocal($0) }
+            if isAnyOutward, first == nil { first = interface.name }
             addresses += outward.map { "\(interface.name) \($0)" }
         }
         // Without a network nothing tells one path from another.
@@ -59,6 +64,8 @@ struct IPv6AddressTable: Sendable {
         var address: Substring
     }
 
+    enum Use: Hashable, Sendable { case lasting, temporary, unusable }
+
     // IFA_F_TEMPORARY, IFA_F_DADFAILED and IFA_F_TENTATIVE of linux/if_addr.h.
     private static let temporary: UInt8 = 0x01
     private static let isDuplicate: UInt8 = 0x08
@@ -75,12 +82,12 @@ struct IPv6AddressTable: Sendable {
         }
     }
 
-    /// Whether the address belongs to the path. Not one that is there for privacy's sake and for some hours, beside one that
-    /// stays; and not one that cannot be used, because it is not known yet whether somebody else has it. One that the table
-    /// does not have is gone already.
-    func isLasting(_ address: [UInt8], of interface: String) -> Bool {
+    /// What an address is good for. For nothing as long as it is not known whether somebody else has it, or when somebody
+    /// does. One that the table does not have counts: what is not understood must hold nobody back.
+    func use(of address: [UInt8], on interface: String) -> Use {
         let digits = address.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
-        guard let flags = self.flags[Key(interface: interface[...], address: digits[...])] else { return false }
-        return flags & (Self.temporary | Self.isDuplicate | Self.tentative) == 0
+        guard let flags = self.flags[Key(interface: interface[...], address: digits[...])] else { return .lasting }
+        if flags & (Self.isDuplicate | Self.tentative) != 0 { return .unusable }
+        return flags & Self.temporary == 0 ? .lasting : .temporary
     }
 }

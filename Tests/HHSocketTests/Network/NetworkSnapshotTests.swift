@@ -67,6 +67,19 @@ import Testing
         }
     }
 
+    @Test func temporaryAddressIsANetworkButNoneMakesAnotherPath() {
+        var interface = self.ethernet
+        let before = self.path(interface)
+        for address in ["2001:db8::1234", "2001:db8::5678"] {
+            interface.temporaryAddresses = [address]
+            #expect(self.path(interface) == before)
+        }
+        interface.addresses = ["fe80::1"]
+        #expect(self.path(interface).isReachable)
+        interface.temporaryAddresses = ["fe80::2"]
+        #expect(!self.path(interface).isReachable)
+    }
+
     @Test func orderAndWhatIsNoWayOutDoNotMatter() {
         let way = NetworkSnapshot.WayOut(interface: "eth0", router: "192.0.2.1")
         let before = self.path(self.loopback, self.ethernet, by: way)
@@ -98,17 +111,17 @@ import Testing
             fd000000000000000000000000000007 04 40 00 zz     eth0
             """
         )
-        func isLasting(_ last: UInt8, _ interface: String = "eth0") -> Bool {
-            table.isLasting([0xFD] + [UInt8](repeating: 0, count: 14) + [last], of: interface)
+        func use(_ last: UInt8, _ interface: String = "eth0") -> IPv6AddressTable.Use {
+            table.use(of: [0xFD] + [UInt8](repeating: 0, count: 14) + [last], on: interface)
         }
-        #expect(isLasting(2))
-        #expect(!isLasting(3), "temporary")
-        #expect(!isLasting(4), "tentative")
-        #expect(!isLasting(5), "somebody else has it")
-        #expect(isLasting(6), "deprecated, and still used")
-        #expect(!isLasting(7))
-        #expect(!isLasting(2, "eth1"))
-        #expect(table.isLasting([UInt8](repeating: 0, count: 15) + [1], of: "lo"))
+        #expect(use(2) == .lasting)
+        #expect(use(3) == .temporary)
+        #expect(use(4) == .unusable, "tentative")
+        #expect(use(5) == .unusable, "somebody else has it")
+        #expect(use(6) == .lasting, "deprecated, and still used")
+        #expect(use(7) == .lasting, "unknown")
+        #expect(use(3, "eth1") == .lasting, "unknown there")
+        #expect(table.use(of: [UInt8](repeating: 0, count: 15) + [1], on: "lo") == .lasting)
     }
 
     #if os(Linux)

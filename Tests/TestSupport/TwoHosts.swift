@@ -19,7 +19,7 @@ package final class TwoHosts: Sendable {
         #if os(Linux)
         let reason: String
         if geteuid() != 0 {
-            reason = "only root may make network namespaces"
+            reason = "only root may make network namespaces; see make test-network"
         } else if system(quiet("ip -V && nsenter -V && unshare -V")) != 0 {
             reason = "ip (iproute2), nsenter or unshare (util-linux) is missing"
         } else if system(

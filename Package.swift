@@ -49,11 +49,15 @@ let package = Package(
             providers: [.apt(["libdeflate-dev"]), .brew(["libdeflate"])]
         ),
 
+        // Ground too: what Linux' headers say in macros and variable lengths, which Swift cannot read.
+        .target(name: "CNetlink"),
+
         // Floor 2: one long-lived connection.
         .target(
             name: "HHSocket",
             dependencies: [
                 "CZlib",
+                .target(name: "CNetlink", condition: .when(platforms: [.linux, .android])),
                 .target(name: "CDeflate", condition: .when(platforms: [.linux, .macOS], traits: ["FastChecksum"])),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "DequeModule", package: "swift-collections"),

@@ -206,7 +206,8 @@ let package = Package(
                 "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOCore", package: "swift-nio"),
-            ]
+            ],
+            exclude: ["bad_link.py"]
         ),
     ],
     swiftLanguageModes: [.v6]

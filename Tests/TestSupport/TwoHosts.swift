@@ -41,9 +41,11 @@ package final class TwoHosts: Sendable {
 
     /// They do nothing but hold their namespaces, and end by themselves if nobody ends them.
     private let holders: [Command]
-    private let numbers: [String]
+    /// Of the processes in them.
+    package let numbers: [String]
 
-    package init() async throws {
+    /// - Parameter hasCable: Whether there is a cable between them, which loses nothing.
+    package init(hasCable: Bool = true) async throws {
         let holders = try (0..<2).map { _ in
             try Self.command(["unshare", "--net", "sh", "-c", "echo $$; exec sleep 600"])
         }
@@ -51,6 +53,7 @@ package final class TwoHosts: Sendable {
         for holder in holders { numbers += try await holder.lines() }
         self.holders = holders
         self.numbers = numbers
+        guard hasCable else { return }
         try await Self.run("ip link add cable netns \(numbers[0]) type veth peer name cable netns \(numbers[1])")
         for (side, address) in [(Side.left, Self.left), (.right, Self.right)] {
             try await self.run("ip address add \(address)/24 dev cable && ip link set cable up", side)

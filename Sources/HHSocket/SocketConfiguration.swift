@@ -15,9 +15,12 @@ public struct SocketConfiguration: Sendable {
     public var racing: RacingPolicy?
     /// TLS; nil by default: what is sent can be read and changed by whoever is on the path.
     public var tls: ClientTLS?
+    /// What connects us to the servers; nil by default: nothing stands between. Servers that are Unix domain sockets are
+    /// reached without it.
+    public var proxy: Proxy?
     /// What must happen on each new connection before anything else leaves; nil by default: nothing.
     public var gate: HandshakeGate?
-    /// How long one attempt may take, name resolution and TLS included. 10 s by default.
+    /// How long one attempt may take, name resolution, proxy and TLS included. 10 s by default.
     public var connectTimeout: Duration = .seconds(10)
     /// The waits between rounds of attempts.
     public var backoff = Backoff()

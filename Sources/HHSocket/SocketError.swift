@@ -17,7 +17,7 @@ public struct SocketError: Error, Sendable {
             case protobufFailed, database, unknown, noPermission, deadlineExceeded, cancelledByServer
             case overloaded, draining, emptyProtobuf
             case notConnected, timeout, networkUnreachable, cancelled, connectionLost
-            case connectionRefused, connectTimeout, hostNotFound, tlsFailed, connectFailed
+            case connectionRefused, connectTimeout, hostNotFound, proxyFailed, tlsFailed, connectFailed
             case handshakeRefused, handshakeTimeout, noServerReachable
             case checksumMismatch, frameTooLarge, protocolViolation
             case tooManyInFlight, queueFull
@@ -106,6 +106,9 @@ public struct SocketError: Error, Sendable {
         public static let connectTimeout = Self(named: .connectTimeout)
         /// The host name has no address.
         public static let hostNotFound = Self(named: .hostNotFound)
+        /// The proxy is there, but did not connect us to the server; ``SocketError/underlying`` is a ``ProxyFailure``. A proxy
+        /// that is not there has the same codes as a server that is not, and a message that says so.
+        public static let proxyFailed = Self(named: .proxyFailed)
         /// TLS could not be agreed on, or one end did not accept the other; ``SocketError/underlying`` is a ``TLSFailure``.
         public static let tlsFailed = Self(named: .tlsFailed)
         /// Connecting failed in another way; see ``SocketError/underlying``.

@@ -53,3 +53,42 @@ struct ByteServer {
         try await self.channel.close()
     }
 }
+
+/// A server that says its bytes to whoever connects, and nothing more.
+struct ByteGreeter {
+    let endpoint: Endpoint
+    private let channel: any Channel
+
+    init(_ bytes: [UInt8]) async throws {
+        self.channel = try await ServerBootstrap(
+            group: MultiThreadedEventLoopGroup.singletonMultiThreadedEventLoopGroup
+        )
+        .childChannelInitializer { channel in
+            channel.eventLoop.makeCompletedFuture {
+                try channel.pipeline.syncOperations.addHandler(Handler(bytes: bytes))
+            }
+        }
+        .bind(host: "127.0.0.1", port: 0)
+        .get()
+        self.endpoint = Endpoint(host: "127.0.0.1", port: self.channel.localAddress?.port ?? 0)
+    }
+
+    func close() async throws {
+        try await self.channel.close()
+    }
+
+    private final class Handler: ChannelInboundHandler {
+        typealias InboundIn = ByteBuffer
+        typealias OutboundOut = ByteBuffer
+
+        private let bytes: [UInt8]
+
+        init(bytes: [UInt8]) {
+            self.bytes = bytes
+        }
+
+        func channelActive(context: ChannelHandlerContext) {
+            context.writeAndFlush(self.wrapOutboundOut(ByteBuffer(bytes: self.bytes)), promise: nil)
+        }
+    }
+}

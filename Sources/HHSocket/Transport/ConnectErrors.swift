@@ -13,12 +13,19 @@ import Android
 
 extension SocketError {
     /// What NIO says of a failed attempt, told apart.
-    static func connecting(to endpoint: Endpoint, failedWith error: any Error, timeout: Duration) -> SocketError {
+    static func connecting(
+        to endpoint: Endpoint,
+        through proxy: Proxy?,
+        _ stage: Dialer.Stage,
+        failedWith error: any Error,
+        timeout: Duration
+    ) -> SocketError {
         let error = TLSFailure(error) ?? error
         let (code, reason) = self.classify(error, timeout: timeout)
+        let isProxyMissing = proxy != nil && stage == .connecting
         return SocketError(
             code,
-            message: "cannot connect to \(endpoint): \(reason)",
+            message: "cannot connect to \(endpoint)\(proxy.through): \(isProxyMissing ? "the proxy: " : "")\(reason)",
             underlying: error,
             endpoint: endpoint
         )
@@ -28,6 +35,8 @@ extension SocketError {
         switch error {
         case ChannelError.connectTimeout:
             return (.connectTimeout, "no answer within \(timeout); the host may be down or behind a firewall")
+        case let failure as ProxyFailure:
+            return (.proxyFailed, failure.description)
         case let failure as TLSFailure:
             return (.tlsFailed, failure.description)
         case let error as IOError:
@@ -64,6 +73,11 @@ extension SocketError {
             (.connectFailed, error.systemReason)
         }
     }
+}
+
+extension Proxy? {
+    /// What an error's message says behind the server.
+    var through: String { self.map { " through \($0)" } ?? "" }
 }
 
 extension IOError {

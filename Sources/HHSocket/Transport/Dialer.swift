@@ -30,9 +30,13 @@ final class Dialer: @unchecked Sendable {
         var stage = Stage.connecting
     }
 
-    /// How far an attempt got: what is said when its time is up.
-    private enum Stage {
-        case connecting, tls
+    /// How far an attempt got: what is said when it fails or its time is up.
+    enum Stage {
+        /// To the proxy, where there is one.
+        case connecting
+        /// The proxy is there, and has not connected us yet.
+        case proxy
+        case tls
     }
 
     init(
@@ -47,7 +51,7 @@ final class Dialer: @unchecked Sendable {
         self.traffic = traffic
     }
 
-    /// Opens a connection, TLS and all. `completion` is called once, on the socket thread and after this method has
+    /// Opens a connection, proxy, TLS and all. `completion` is called once, on the socket thread and after this method has
     /// returned; never once the attempt is abandoned.
     func dial(
         _ id: ConnectionID,
@@ -69,7 +73,8 @@ final class Dialer: @unchecked Sendable {
         let timer = self.eventLoop.scheduleTask(in: TimeAmount(self.configuration.connectTimeout)) {
             self.timedOut(id, completion)
         }
-        self.connect(id, endpoint)
+        self.connect(id, plan.proxy?.endpoint ?? endpoint)
+            .flatMap { channel in self.tunnel(channel, id, plan).map { channel } }
             .flatMap { channel in self.secure(channel, id, plan).map { channel } }
             .flatMapThrowing { [weak owner] channel in
                 guard let owner, self.attempts[id] != nil else {
@@ -81,8 +86,8 @@ final class Dialer: @unchecked Sendable {
             .whenComplete { result in
                 timer.cancel()
                 self.unfinished -= 1
-                if self.attempts.removeValue(forKey: id) != nil {
-                    completion(result.mapError { self.error(endpoint, $0) })
+                if let attempt = self.attempts.removeValue(forKey: id) {
+                    completion(result.mapError { self.error(plan, attempt.stage, $0) })
                 } else if case .success(let link) = result {
                     link.close()
                 }
@@ -96,6 +101,9 @@ final class Dialer: @unchecked Sendable {
     private struct Plan: Sendable {
         var endpoint: Endpoint
         var customFields: [UInt8]?
+        var proxy: Proxy?
+        /// What is to be said to the proxy.
+        var negotiation: (any ProxyNegotiation)?
         var tls: NIOSSLContext?
         /// For the certificate; nil: the address that is connected to.
         var serverName: String?
@@ -112,6 +120,10 @@ final class Dialer: @unchecked Sendable {
         }
         do throws(SocketError) {
             var plan = Plan(endpoint: endpoint, customFields: try self.customFields.get())
+            if let proxy = self.proxy(for: endpoint) {
+                plan.proxy = proxy
+                plan.negotiation = try proxy.negotiation(to: endpoint)
+            }
             if let tls = self.configuration.tls {
                 plan.tls = try self.context(tls)
                 plan.serverName = try self.serverName(tls, endpoint)
@@ -122,6 +134,11 @@ final class Dialer: @unchecked Sendable {
             error.endpoint = endpoint
             throw error
         }
+    }
+
+    /// A Unix domain socket is on this machine's file system, where no proxy can go.
+    private func proxy(for endpoint: Endpoint) -> Proxy? {
+        endpoint.unixPath == nil ? self.configuration.proxy : nil
     }
 
     private func context(_ tls: ClientTLS) throws(SocketError) -> NIOSSLContext {
@@ -141,12 +158,14 @@ final class Dialer: @unchecked Sendable {
             return name
         }
         if endpoint.unixPath == nil, !endpoint.isAddress { return endpoint.host }
-        // An address is looked for among the certificate's addresses; the channel must know it then.
-        guard endpoint.unixPath != nil, !tls.insecurelySkipsVerification else { return nil }
+        // An address is looked for among the certificate's addresses; the channel must know it then. Behind a proxy it knows
+        // the proxy's: a certificate for that would do for any server.
+        let proxy = self.proxy(for: endpoint)
+        guard endpoint.unixPath != nil || proxy != nil, !tls.insecurelySkipsVerification else { return nil }
         throw SocketError(
             .invalidArgument,
             message:
-                "cannot connect to \(endpoint): there is no name to look for in a certificate; set ClientTLS.serverName"
+                "cannot connect to \(endpoint)\(proxy.through): there is no name to look for in a certificate; set ClientTLS.serverName"
         )
     }
 
@@ -180,6 +199,20 @@ final class Dialer: @unchecked Sendable {
                 .recvAllocator,
                 value: AdaptiveRecvByteBufferAllocator(minimum: 2 << 10, initial: 16 << 10, maximum: 256 << 10)
             )
+    }
+
+    /// Has the proxy connect us, where there is one.
+    private func tunnel(_ channel: any Channel, _ id: ConnectionID, _ plan: Plan) -> EventLoopFuture<Void> {
+        guard let negotiation = plan.negotiation else { return self.eventLoop.makeSucceededVoidFuture() }
+        self.attempts[id]?.stage = .proxy
+        let done = self.eventLoop.makePromise(of: Void.self)
+        do {
+            try channel.pipeline.syncOperations.addHandler(ProxyHandshake(negotiation, done: done))
+        } catch {
+            // It has been closed already.
+            done.fail(negotiation.closed())
+        }
+        return done.futureResult
     }
 
     private func secure(_ channel: any Channel, _ id: ConnectionID, _ plan: Plan) -> EventLoopFuture<Void> {
@@ -221,8 +254,14 @@ final class Dialer: @unchecked Sendable {
 
     // MARK: Ends
 
-    private func error(_ endpoint: Endpoint, _ error: any Error) -> SocketError {
-        .connecting(to: endpoint, failedWith: error, timeout: self.configuration.connectTimeout)
+    private func error(_ plan: Plan, _ stage: Stage, _ error: any Error) -> SocketError {
+        .connecting(
+            to: plan.endpoint,
+            through: plan.proxy,
+            stage,
+            failedWith: error,
+            timeout: self.configuration.connectTimeout
+        )
     }
 
     private func timedOut(
@@ -231,9 +270,14 @@ final class Dialer: @unchecked Sendable {
     ) {
         guard let attempt = self.attempts.removeValue(forKey: id) else { return }
         let timeout = self.configuration.connectTimeout
+        let proxy = self.proxy(for: attempt.endpoint)
         let reason =
             switch attempt.stage {
+            case .connecting where proxy != nil:
+                "no answer from the proxy within \(timeout); its host may be down or behind a firewall"
             case .connecting: "no answer within \(timeout); the host may be down or behind a firewall"
+            case .proxy:
+                "the proxy did not connect us within \(timeout); the server may be down, or what answers be no proxy"
             case .tls: "the TLS handshake was not over within \(timeout); see that it speaks TLS on this port"
             }
         for channel in attempt.channels { channel.close(promise: nil) }
@@ -241,7 +285,7 @@ final class Dialer: @unchecked Sendable {
             .failure(
                 SocketError(
                     .connectTimeout,
-                    message: "cannot connect to \(attempt.endpoint): \(reason)",
+                    message: "cannot connect to \(attempt.endpoint)\(proxy.through): \(reason)",
                     endpoint: attempt.endpoint
                 )
             )
@@ -267,5 +311,5 @@ final class Dialer: @unchecked Sendable {
 
 extension Endpoint {
     /// Whether the host is an IP address.
-    fileprivate var isAddress: Bool { (try? SocketAddress(ipAddress: self.host, port: self.port)) != nil }
+    fileprivate var isAddress: Bool { self.ipAddress != nil }
 }

@@ -50,6 +50,31 @@ import Testing
         #expect(outages.map(\.givesUp) == [false, true, true, false])
     }
 
+    // MARK: Through a proxy
+
+    @Test func proxiesAreThoseThatAreWanted() async throws {
+        let server = try await MockServer(.drop)
+        let proxy = try await TestProxy(.http)
+        var configuration = Assignments(servers: [server.endpoint])
+        let password = "open sesame"
+        configuration.proxy = .http(host: "proxy.example", port: 3128)
+        configuration.proxy = .socks5(host: "10.0.0.1", credentials: Proxy.Credentials(user: "me", password: password))
+        configuration.proxy = try Proxy(url: "http://me:p%40ss@proxy.example:3128")
+        configuration.proxy = nil
+
+        let proxies = configuration.made.map(\.proxy)
+        let descriptions = ["http://proxy.example:3128", "socks5://me@10.0.0.1:1080", "http://me@proxy.example:3128"]
+        #expect(proxies.map { $0.map { "\($0)" } } == descriptions + [nil])
+        #expect(proxies.map { $0?.credentials?.password } == [nil, password, "p@ss", nil])
+        #expect(SocketConfiguration(servers: []).proxy == nil)
+
+        configuration.proxy = proxy.proxy()
+        let socket = Socket(configuration: try #require(configuration.made.last))
+        socket.connect()
+        try await server.connection(0)
+        #expect(proxy.asked == ["\(server.endpoint)"])
+    }
+
     // MARK: Greeting
 
     /// Connects to a server that knows one token.

@@ -1,0 +1,101 @@
+import HHSocket
+import HHSocketRPC
+import HHSocketServer
+import TestSupport
+import Testing
+
+/// TLS with the server, through a proxy that sees nothing of it.
+@Suite(.timeLimit(.minutes(5))) struct TLSProxyTests {
+    static let kinds: [Proxy.Kind] = [.http, .socks5]
+    private let authority: TestAuthority
+
+    init() throws {
+        self.authority = try TestAuthority()
+    }
+
+    /// Runs `body` with a server of TLS and a proxy that knows it as `db.example`.
+    private func with(
+        _ kind: Proxy.Kind,
+        _ issued: TestAuthority.Issued,
+        _ body: (TestProxy, Endpoint) async throws -> Void
+    ) async throws {
+        var router = Router()
+        router.handleSynchronously(101) { request, _ in request.body }
+        let server = SocketServer(configuration: .init(tls: ServerTLS(identity: issued.identity)), router: router)
+        try await server.start()
+        let address = try #require(server.address)
+        let proxy = try await TestProxy(kind) { $0.hosts = ["db.example": address, "10.1.2.3": address] }
+        let result: Result<Void, any Error>
+        do { result = .success(try await body(proxy, address)) } catch { result = .failure(error) }
+        await server.shutdown(gracePeriod: .zero)
+        try result.get()
+    }
+
+    private func client(_ proxy: TestProxy, _ host: String, _ port: Int, name: String? = nil) -> SocketClient {
+        SocketClient.connecting(to: Endpoint(host: host, port: port)) {
+            var tls = ClientTLS()
+            tls.trust = self.authority.trust
+            tls.serverName = name
+            $0.socket.tls = tls
+            $0.socket.proxy = proxy.proxy()
+        }
+    }
+
+    private func failure(_ client: SocketClient) async throws -> SocketError {
+        let event = try await first(of: client.events, "the failure") {
+            if case .connectFailed = $0 { true } else { false }
+        }
+        guard case .connectFailed(let error) = event else { throw Unexpected(description: "\(event)") }
+        await client.close()
+        return error
+    }
+
+    @Test(arguments: kinds) func callsGoThroughToTheServerOfThatName(kind: Proxy.Kind) async throws {
+        try await self.with(kind, self.authority.server(names: ["db.example"], addresses: [])) { proxy, address in
+            let client = self.client(proxy, "db.example", address.port)
+            let body = String(repeating: "secret ", count: 100_000)
+            let answer = try await client.data(for: SocketRequest(type: 101, body: body))
+            #expect(answer.string == body)
+            await client.close()
+            #expect(proxy.asked == ["db.example:\(address.port)"])
+        }
+    }
+
+    /// The proxy is at 127.0.0.1, for which these certificates are good.
+    @Test(arguments: kinds) func certificateOfTheProxysNameOrAddressIsNotTheServers(kind: Proxy.Kind) async throws {
+        let issued = try self.authority.server(names: ["localhost"], addresses: [[127, 0, 0, 1]])
+        try await self.with(kind, issued) { proxy, address in
+            let error = try await self.failure(self.client(proxy, "db.example", address.port))
+            #expect(error.code == .tlsFailed)
+            #expect((error.underlying as? TLSFailure)?.reason == .wrongHost)
+            #expect(error.message.hasPrefix("cannot connect to db.example:\(address.port) through \(proxy.proxy()): "))
+        }
+    }
+
+    @Test(arguments: kinds) func addressNeedsAName(kind: Proxy.Kind) async throws {
+        let issued = try self.authority.server(names: ["db.example"], addresses: [[127, 0, 0, 1], [10, 1, 2, 3]])
+        try await self.with(kind, issued) { proxy, address in
+            let error = try await self.failure(self.client(proxy, "10.1.2.3", address.port))
+            #expect(error.code == .invalidArgument)
+            #expect(error.message.contains("set ClientTLS.serverName"))
+            #expect(proxy.asked.isEmpty)
+            let client = self.client(proxy, "10.1.2.3", address.port, name: "db.example")
+            let answer = try await client.data(for: SocketRequest(type: 101, body: "hi"))
+            #expect(answer.string == "hi")
+            await client.close()
+        }
+    }
+
+    /// What comes behind the proxy's answer, in one write with it, must meet TLS and not the frames' decoder.
+    @Test(arguments: kinds) func serverWithoutTLSThatSpeaksFirstIsNotBelieved(kind: Proxy.Kind) async throws {
+        let server = try await ByteGreeter(Array("\0\0\0\u{10} hello, this is no TLS".utf8))
+        let proxy = try await TestProxy(kind) {
+            $0.hosts = ["db.example": server.endpoint]
+            $0.waitsForTheServer = true
+        }
+        let error = try await self.failure(self.client(proxy, "db.example", 7_000))
+        #expect(error.code == .tlsFailed, "\(error)")
+        #expect((error.underlying as? TLSFailure)?.reason == .notTLS, "\(error)")
+        try await server.close()
+    }
+}

@@ -226,10 +226,10 @@ import Testing
     @Test(arguments: kinds) func silenceEndsWithTheConnectTimeout(kind: Proxy.Kind) async throws {
         let proxy = try await TestProxy(kind) { $0.answer = .silence }
         var configuration = self.configuration(Endpoint(host: "db.invalid", port: 7_000), proxy.proxy())
-        configuration.connectTimeout = .milliseconds(200)
+        configuration.connectTimeout = .seconds(1)
         let error = try await self.failure(configuration)
         #expect(error.code == .connectTimeout)
-        #expect(error.message.contains("the proxy did not connect us within 0.2 seconds"), "\(error.message)")
+        #expect(error.message.contains("the proxy did not connect us within 1.0 seconds"), "\(error.message)")
         try await eventually("the end of the connection") { proxy.connectionCount == 0 }
     }
 

@@ -17,10 +17,10 @@ FUZZ_SECONDS ?= 60
 FORMATTED = Package.swift Sources Tests Benchmarks/Package.swift Benchmarks/Benchmarks Fuzz/Package.swift Fuzz/Sources
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test soak bench fuzz install lint format dependencies clean
+.PHONY: help demo test test-network soak bench fuzz install lint format dependencies clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: dependencies ## build the command line tool and let it show what the framework does, over real TCP
 	@echo 'Building hhsocket-cli; the first time takes some minutes.' >&2
@@ -32,6 +32,9 @@ test: programs = python3
 # keep each other waiting.
 test: dependencies ## build and run every test
 	swift test --no-parallel $(SWIFTFLAGS)
+
+test-network: dependencies ## pull cables between two network namespaces; as root, or it says that it cannot
+	sh Scripts/test-network $(SWIFTFLAGS)
 
 soak: dependencies ## run ten times as many random histories of a connection as the tests do
 	HHSOCKET_HISTORIES=100000 swift test --no-parallel $(SWIFTFLAGS) --filter RandomHistoryTests

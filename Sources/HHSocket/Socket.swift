@@ -75,8 +75,11 @@ public final class Socket: Sendable {
 
     /// To be called when the network has gone, has come back, or has changed its path.
     ///
-    /// Without a network nothing is attempted. When there is one again, or another, what waited connects at once, and a
-    /// connection that looks alive is probed.
+    /// Without a network nothing is attempted, unless a server in the list is on this machine. When there is one again, or
+    /// another, what waited connects at once, and a connection that looks alive is probed.
+    ///
+    /// For an app that knows better than ``SocketConfiguration/networkMonitor``; the last word counts, so it should then be
+    /// nil.
     ///
     /// - Parameter name: What to call this network, such as the Wi-Fi's name; an adaptive heartbeat learns for each. Nil: as
     ///   before.
@@ -103,9 +106,9 @@ public final class Socket: Sendable {
     /// lost may be lost with it.
     ///
     /// - Parameter priority: Which of the frames that wait leaves first.
-    /// - Throws: ``SocketError``; the frame was not sent. Codes: `notConnected`, `frameTooLarge`, `invalidArgument` (custom
-    ///   fields of the wrong width), `queueFull`; after a wait also why there will be no connection, or `cancelled` when the
-    ///   Swift task was cancelled meanwhile.
+    /// - Throws: ``SocketError``; the frame was not sent. Codes: `notConnected`, `networkUnreachable` (there is no
+    ///   network), `frameTooLarge`, `invalidArgument` (custom fields of the wrong width), `queueFull`; after a wait also why
+    ///   there will be no connection, or `cancelled` when the Swift task was cancelled meanwhile.
     public func send(_ frame: Frame, priority: FramePriority = .default) async throws(SocketError) {
         let write = PendingWrite(frame, priority)
         let result = await withTaskCancellationHandler {

@@ -26,6 +26,10 @@ public struct SocketConfiguration: Sendable {
     public var backoff = Backoff()
     /// How long a connection that was left by choice may take to finish what is in flight. 30 s by default.
     public var drainTimeout: Duration = .seconds(30)
+    /// Says whether there is a network, and when its path changes. Without one nothing is attempted, unless a server in the
+    /// list is on this machine; on another path a live connection is probed, and what waited connects at once. The system's
+    /// by default; nil: only ``Socket/networkDidChange(isReachable:name:)`` says so.
+    public var networkMonitor: (any NetworkMonitor)? = SystemNetworkMonitor.shared
     /// What becomes of the connection when the app goes into the background.
     public var backgroundPolicy = BackgroundPolicy.finishTasks
     /// When to ping and when to take the server for dead; nil never pings. A server's pings are answered either way.

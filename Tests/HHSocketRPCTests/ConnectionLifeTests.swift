@@ -187,13 +187,14 @@ import Testing
 
     @Test func withoutANetworkNothingIsAttempted() async throws {
         let server = try await MockServer(.echo)
-        let client = self.client([server.endpoint])
+        let client = self.client([server.endpoint.asIfElsewhere])
         client.networkDidChange(isReachable: false)
         client.connect()
         let error = try await socketError { () throws(SocketError) in
             _ = try await client.data(for: SocketRequest(type: 101))
         }
-        #expect(error.code == .notConnected)
+        #expect(error.code == .networkUnreachable)
+        #expect(error.delivery == .notSent)
         #expect(server.acceptedCount == 0)
         client.networkDidChange(isReachable: true, name: "wifi")
         try await server.connection(0)

@@ -46,6 +46,8 @@ package final class Command: Sendable {
     }
 
     private let process: pid_t
+    /// Its standard input, while it is kept open.
+    private let stdin: CInt?
     private let state: NIOLockedValueBox<State>
 
     /// The executable, which SwiftPM puts beside the tests.
@@ -72,6 +74,7 @@ package final class Command: Sendable {
         let (process, stdin, stdout, stderr) = try Self.spawn([executable.path] + arguments)
         self.process = process
         self.state = state
+        self.stdin = keepsInputOpen ? stdin : nil
         // Threads of their own: the tests' few may all be waiting for what is read here.
         Self.drain(stdout) { data in
             state.withLockedValue { $0.output += data }
@@ -188,6 +191,15 @@ package final class Command: Sendable {
     /// What it has printed so far.
     package var output: String { self.state.withLockedValue { String(decoding: $0.output, as: UTF8.self) } }
     package var errors: String { self.state.withLockedValue { String(decoding: $0.errors, as: UTF8.self) } }
+
+    /// Writes a line to its standard input, which was to be kept open.
+    package func type(_ line: String) throws {
+        guard let stdin = self.stdin else { throw Unexpected(description: "its standard input is closed") }
+        let bytes = Array("\(line)\n".utf8)
+        guard write(stdin, bytes, bytes.count) == bytes.count else {
+            throw Unexpected(description: "cannot write to it: errno \(errno)")
+        }
+    }
 
     package func signal(_ number: CInt) {
         // Not once it has been waited for: the number may be another's by then.

@@ -62,6 +62,7 @@ extension ConnectionMachine {
         case .success(let endpoints) where !endpoints.isEmpty:
             self.servers.replace(with: endpoints)
             if let target = self.making?.target { self.servers.prefer(target) }
+            if let reason = self.reasonToHold { return self.stopAttempts(reason) }
             return self.beginRound(now: now)
         case .success:
             return self.resolutionFailed(
@@ -181,7 +182,7 @@ extension ConnectionMachine {
 
     mutating func attemptFailed(_ endpoint: Endpoint, _ error: SocketError, now: NIODeadline) -> [Action] {
         self.note(error, of: endpoint)
-        self.servers.failed(endpoint, now: now, using: &self.generator)
+        if self.canBeReached(endpoint) { self.servers.failed(endpoint, now: now, using: &self.generator) }
         let report = Action.report(.connectFailed(error))
         guard let making = self.making else { return [report] }
         if !making.candidates.isEmpty { return [report] + self.openNext(now: now) }

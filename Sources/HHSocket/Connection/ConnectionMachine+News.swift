@@ -13,7 +13,7 @@ extension ConnectionMachine {
         self.lastError = error
         self.judge(connection, now: now)
         // What the network or a pause of ours did is not held against the server.
-        if self.isReachable, !self.isInBackground, !connection.isSuspect {
+        if self.canBeReached(connection.endpoint), !self.isInBackground, !connection.isSuspect {
             self.servers.failed(connection.endpoint, now: now, using: &self.generator)
         }
         let actions: [Action] = [.lost(id, error), .report(.disconnected(error))]
@@ -67,14 +67,27 @@ extension ConnectionMachine {
 
     // MARK: The network
 
+    /// What the network is like when that becomes known: nothing has changed, so nothing of before is doubted.
+    mutating func networkIsKnown(isReachable: Bool, now: NIODeadline) -> [Action] {
+        guard !isReachable, self.isReachable else { return [] }
+        self.isReachable = false
+        guard let reason = self.reasonToHold else { return [] }
+        return [.report(.networkChanged(isReachable: false))] + self.stopAttempts(reason)
+    }
+
     /// There is no network any more, there is one again, or its path is another one.
     mutating func networkChanged(isReachable: Bool, now: NIODeadline) -> [Action] {
         guard isReachable || self.isReachable else { return [] }
         self.isReachable = isReachable
         let report = Action.report(.networkChanged(isReachable: isReachable))
         if let reason = self.reasonToHold { return [report] + self.stopAttempts(reason) }
+        // For a server on this machine nothing has changed if the network is gone.
+        guard isReachable else { return [report] }
         return [report] + self.goOnAtOnce(now: now)
     }
+
+    /// Whether nothing but the server itself can be why it does not answer.
+    func canBeReached(_ endpoint: Endpoint) -> Bool { self.isReachable || endpoint.isOnThisMachine }
 
     // MARK: The app's life
 
@@ -110,7 +123,7 @@ extension ConnectionMachine {
 
     /// Why no attempt may be made now.
     var reasonToHold: SocketError? {
-        if !self.isReachable {
+        if !self.isReachable, !self.servers.hasOneOnThisMachine {
             return SocketError(
                 .networkUnreachable,
                 message: "there is no network; the connection is made as soon as there is one",
@@ -134,7 +147,7 @@ extension ConnectionMachine {
     }
 
     /// No attempt may be made any more. A ready connection is left as it is.
-    private mutating func stopAttempts(_ reason: SocketError) -> [Action] {
+    mutating func stopAttempts(_ reason: SocketError) -> [Action] {
         let abandoned = self.abandonMaking()
         switch self.phase {
         case .idle, .closed, .ready:

@@ -89,7 +89,7 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         case making
         case ready(Connection)
         case waiting(until: NIODeadline, reason: SocketError, pulledForward: Bool)
-        /// Without a network, or in the background: until there is news.
+        /// Without a network that is needed, or in the background: until there is news.
         case held(SocketError)
         case closed
     }
@@ -210,8 +210,11 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     mutating func switchServer(to endpoint: Endpoint?, now: NIODeadline) -> [Action] {
         if let endpoint { self.servers.prefer(endpoint) }
         switch self.phase {
-        case .idle, .closed, .held:
+        case .idle, .closed:
             return []
+        case .held:
+            // The server that the list has got may be on this machine, and need no network.
+            return self.reasonToHold == nil ? self.startMaking(target: endpoint, now: now) : []
         case .waiting:
             return self.startMaking(target: endpoint, now: now)
         case .making:
@@ -231,18 +234,20 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     mutating func replaceServers(with endpoints: [Endpoint], now: NIODeadline) -> [Action] {
         self.servers.replace(with: endpoints)
         self.lastErrors = self.lastErrors.filter { self.servers.contains($0.key) }
+        // Without a network, whether to try depends on the list.
+        if let reason = self.reasonToHold { return self.stopAttempts(reason) }
         switch self.phase {
-        case .idle, .closed, .held:
+        case .idle, .closed:
             return []
+        case .held:
+            return self.startMaking(now: now)
         case .waiting:
             return self.pullForward(now: now)
         case .making:
             return self.adjustMaking(now: now)
         case .ready(let connection):
             if self.making != nil { return self.adjustMaking(now: now) }
-            guard !self.servers.isEmpty, !self.servers.contains(connection.endpoint), self.reasonToHold == nil else {
-                return []
-            }
+            guard !self.servers.isEmpty, !self.servers.contains(connection.endpoint) else { return [] }
             return self.startMaking(avoiding: connection.endpoint, now: now)
         }
     }

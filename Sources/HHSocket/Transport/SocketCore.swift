@@ -35,6 +35,10 @@ package final class SocketCore: @unchecked Sendable {
     private weak var closing: Link?
     /// The resolver's present search.
     private var search: Task<Void, Never>?
+    /// Follows the network, from the first ``connect(attempts:)`` on.
+    private var observation: Task<Void, Never>?
+    /// The path that the monitor told last.
+    private var path: NetworkPath?
     private var timer: Scheduled<Void>?
     private var timerDeadline: NIODeadline?
     private var consumer: (any FrameConsumer)?
@@ -115,6 +119,7 @@ package final class SocketCore: @unchecked Sendable {
 
     package func connect(attempts: Int? = nil) {
         guard !self.isInvalidated else { return }
+        self.observeNetwork()
         self.tell { $0.connect(attempts: attempts, now: $1) }
     }
 
@@ -132,11 +137,33 @@ package final class SocketCore: @unchecked Sendable {
     }
 
     package func networkChanged(isReachable: Bool, label: String?) {
-        if let label {
-            self.tuner?.networkChanged(to: label)
-            self.updateHeartbeatInterval()
-        }
+        self.nameNetwork(label)
         self.tell { $0.networkChanged(isReachable: isReachable, now: $1) }
+    }
+
+    private func nameNetwork(_ label: String?) {
+        guard let label else { return }
+        self.tuner?.networkChanged(to: label)
+        self.updateHeartbeatInterval()
+    }
+
+    private func observeNetwork() {
+        guard self.observation == nil, let paths = self.configuration.networkMonitor?.paths() else { return }
+        self.observation = Task { [weak self] in
+            for await path in paths {
+                guard let self else { return }
+                self.submit(.closure { self.networkPathIs(path) })
+            }
+        }
+    }
+
+    private func networkPathIs(_ path: NetworkPath) {
+        guard path != self.path, !self.isInvalidated else { return }
+        let isFirst = self.path == nil
+        self.path = path
+        guard isFirst else { return self.networkChanged(isReachable: path.isReachable, label: path.name) }
+        self.nameNetwork(path.name)
+        self.tell { $0.networkIsKnown(isReachable: path.isReachable, now: $1) }
     }
 
     /// The connection that is ready, if it is still this one.
@@ -300,6 +327,7 @@ package final class SocketCore: @unchecked Sendable {
 
     /// Why nothing can be sent now.
     package func notConnected() -> SocketError {
+        if case .held(let reason) = self.machine.phase, reason.code == .networkUnreachable { return reason }
         let last = self.machine.lastError
         let place = (last?.endpoint ?? self.configuration.servers.first).map { " to \($0)" } ?? ""
         let why = last.map { "; the last failure: \($0.message)" } ?? "; call connect() first"
@@ -331,6 +359,7 @@ package final class SocketCore: @unchecked Sendable {
         self.isInvalidated = true
         self.disconnect()
         self.search?.cancel()
+        self.observation?.cancel()
         self.consumer?.socketWasInvalidated()
         self.consumer = nil
         let idle = self.eventLoop.makePromise(of: Void.self)

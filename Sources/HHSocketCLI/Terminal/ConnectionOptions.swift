@@ -20,6 +20,15 @@ struct ConnectionOptions: ParsableArguments {
     @Flag(help: "Tell on stderr what the connection did and why, when the command ends.")
     var verbose = false
 
+    @Option(
+        help: ArgumentHelp(
+            "Connect through this proxy: http://user:password@host:port, or socks5://…; the user and password are optional.",
+            valueName: "url"
+        ),
+        transform: Self.proxy
+    )
+    var proxy: Proxy?
+
     @OptionGroup var tls: ClientTLSOptions
 
     func validate() throws {
@@ -39,9 +48,18 @@ struct ConnectionOptions: ParsableArguments {
         return policy
     }
 
+    private static func proxy(_ url: String) throws -> Proxy {
+        do throws(SocketError) {
+            return try Proxy(url: url)
+        } catch {
+            throw ValidationError(error.message)
+        }
+    }
+
     /// Makes a connection what the options say.
     func apply(to configuration: inout SocketConfiguration) throws {
         configuration.heartbeat = self.policy
+        configuration.proxy = self.proxy
         configuration.tls = self.tls.tls
     }
 

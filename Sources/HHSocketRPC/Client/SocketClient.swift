@@ -172,8 +172,10 @@ public final class SocketClient: Sendable {
 
     /// To be called when the network has gone, has come back, or has changed its path.
     ///
-    /// Without a network nothing is attempted. When there is one again, or another, what waited connects at once, and a
-    /// connection that looks alive is probed.
+    /// Without a network nothing is attempted, unless a server in the list is on this machine. When there is one again, or
+    /// another, what waited connects at once, and a connection that looks alive is probed.
+    ///
+    /// For an app that knows better than `SocketConfiguration.networkMonitor`; the last word counts, so it should then be nil.
     ///
     /// - Parameter name: What to call this network, such as the Wi-Fi's name; an adaptive heartbeat learns for each. Nil: as
     ///   before.

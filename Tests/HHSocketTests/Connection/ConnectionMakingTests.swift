@@ -221,6 +221,96 @@ import Testing
         #expect(lost.deeds == ["lost 1 connectionLost", "offline connectionLost"])
     }
 
+    private let local = Endpoint(host: "127.0.0.1", port: 9)
+
+    @Test func serverOnThisMachineNeedsNoNetwork() {
+        var machine = self.machine([serverA, self.local])
+        _ = machine.connect(now: self.start)
+        #expect(machine.networkChanged(isReachable: false, now: self.start).texts == ["report the network is gone"])
+        // The network is why the other one fails, and nothing is held against it.
+        for _ in 0..<3 {
+            let next = machine.connectFailed(
+                ConnectionID(number: machine.nextID - 1),
+                refused(serverA),
+                now: self.start
+            )
+            #expect(next.deeds == ["open \(machine.nextID - 1) 127.0.0.1:9"])
+            _ = machine.connected(ConnectionID(number: machine.nextID - 1), now: self.start)
+            _ = machine.connectionLost(ConnectionID(number: machine.nextID - 1), lostError, now: self.start)
+            _ = machine.timerFired(now: self.start + .seconds(60))
+        }
+        #expect(!machine.servers.isBanned(serverA, now: self.start + .seconds(60)))
+    }
+
+    @Test func networkThatIsGoneLeavesAConnectionOnThisMachineAlone() {
+        var machine = self.machine([self.local])
+        _ = machine.connect(now: self.start)
+        _ = machine.connected(self.id(1), now: self.start)
+        #expect(machine.networkChanged(isReachable: false, now: self.start).deeds == [])
+        let lost = machine.connectionLost(self.id(1), lostError, now: self.start)
+        #expect(lost.deeds == ["lost 1 connectionLost", "offline connectionLost"])
+        #expect(machine.nextDeadline != nil)
+    }
+
+    @Test func whatIsKnownOfTheNetworkAtFirstChangesNothingUnlessThereIsNone() {
+        var machine = self.machine()
+        _ = machine.connect(now: self.start)
+        #expect(machine.networkIsKnown(isReachable: true, now: self.start).isEmpty)
+        _ = machine.connected(self.id(1), now: self.start)
+        #expect(machine.networkIsKnown(isReachable: true, now: self.start).isEmpty)
+
+        machine = self.machine()
+        _ = machine.connect(now: self.start)
+        let none = machine.networkIsKnown(isReachable: false, now: self.start)
+        #expect(none.texts == ["report the network is gone", "close 1", "offline networkUnreachable"])
+        // What was said before knows better.
+        #expect(machine.networkIsKnown(isReachable: true, now: self.start).isEmpty)
+        #expect(machine.nextDeadline == nil)
+
+        machine = self.machine([self.local])
+        _ = machine.connect(now: self.start)
+        #expect(machine.networkIsKnown(isReachable: false, now: self.start).isEmpty)
+    }
+
+    @Test func whetherANetworkIsNeededFollowsTheList() {
+        var machine = self.machine()
+        _ = machine.networkIsKnown(isReachable: false, now: self.start)
+        #expect(machine.connect(now: self.start).deeds == ["offline networkUnreachable"])
+        #expect(machine.replaceServers(with: [serverB], now: self.start).isEmpty)
+        #expect(
+            machine.replaceServers(with: [serverB, self.local], now: self.start).deeds == ["being made", "open 1 b:2"]
+        )
+        #expect(
+            machine.replaceServers(with: [serverB], now: self.start).deeds == ["close 1", "offline networkUnreachable"]
+        )
+        #expect(machine.switchServer(to: serverC, now: self.start).isEmpty)
+        #expect(machine.switchServer(to: self.local, now: self.start).deeds == ["being made", "open 2 127.0.0.1:9"])
+        // A wait ends with the reason for it.
+        _ = machine.connectFailed(self.id(2), refused(self.local), now: self.start)
+        while let endpoint = machine.endpointBeingTried {
+            _ = machine.connectFailed(ConnectionID(number: machine.nextID - 1), refused(endpoint), now: self.start)
+        }
+        #expect(machine.nextDeadline != nil)
+        #expect(machine.replaceServers(with: [serverA], now: self.start).isEmpty)
+        #expect(machine.nextDeadline == nil)
+        let back = machine.networkChanged(isReachable: true, now: self.start)
+        #expect(back.deeds.prefix(1) == ["being made"])
+    }
+
+    @Test func resolverIsNotAskedWithoutANetworkAndItsAnswerMayEndTheAttempts() {
+        var machine = self.machine([]) { $0.resolverTimeout = .seconds(10) }
+        _ = machine.networkIsKnown(isReachable: false, now: self.start)
+        #expect(machine.connect(now: self.start).deeds == ["offline networkUnreachable"])
+        #expect(machine.nextDeadline == nil)
+
+        machine = self.machine([self.local]) { $0.resolverTimeout = .seconds(10) }
+        _ = machine.networkIsKnown(isReachable: false, now: self.start)
+        #expect(machine.connect(now: self.start).deeds == ["being made", "resolve 1"])
+        let found = machine.resolved(self.id(1), .success([serverA]), now: self.start)
+        #expect(found.deeds == ["offline networkUnreachable"])
+        #expect(machine.nextDeadline == nil)
+    }
+
     // MARK: The app's life
 
     @Test func backgroundStopsPingsAndAttemptsAndForegroundProbes() {

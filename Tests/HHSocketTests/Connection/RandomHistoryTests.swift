@@ -72,7 +72,7 @@ import Testing
 private enum History {
     enum Step: CustomStringConvertible, Sendable {
         case connect(attempts: Int?), disconnect, switchServer(Endpoint?), setServers([Endpoint]), pullForward
-        case network(Bool), background, foreground
+        case network(Bool, isFirst: Bool), background, foreground
         /// News of what is in progress: `choice` picks which.
         case connected(choice: Int), failed(choice: Int), lost(choice: Int), shaken(HandshakeRefusal.Remedy?)
         case resolved([Endpoint]?), drained(choice: Int), alive
@@ -85,7 +85,7 @@ private enum History {
             case .connect(let attempts): "connect \(attempts ?? 0)"
             case .switchServer(let endpoint): "switch \(endpoint?.description ?? "")"
             case .setServers(let servers): "servers \(servers)"
-            case .network(let isReachable): "network \(isReachable)"
+            case .network(let isReachable, let isFirst): "network \(isReachable)\(isFirst ? " at first" : "")"
             case .connected(let choice): "connected \(choice)"
             case .failed(let choice): "failed \(choice)"
             case .lost(let choice): "lost \(choice)"
@@ -108,7 +108,8 @@ private enum History {
     }
 
     private static func step(_ generator: inout SeededGenerator) -> Step {
-        let servers = [serverA, serverB, serverC, Endpoint(host: "d", port: 4)]
+        // One that needs no network.
+        let servers = [serverA, serverB, serverC, Endpoint(host: "127.0.0.1", port: 4)]
         let choice = Int.random(in: 0..<8, using: &generator)
         switch Int.random(in: 0..<100, using: &generator) {
         case 0..<6: return .connect(attempts: Bool.random(using: &generator) ? nil : choice)
@@ -116,7 +117,7 @@ private enum History {
         case 8..<12: return .switchServer(Bool.random(using: &generator) ? nil : servers[choice % 4])
         case 12..<15: return .setServers(Array(servers.shuffled(using: &generator).prefix(choice % 5)))
         case 15..<18: return .pullForward
-        case 18..<22: return .network(Bool.random(using: &generator))
+        case 18..<22: return .network(Bool.random(using: &generator), isFirst: choice == 0)
         case 22..<25: return .background
         case 25..<28: return .foreground
         case 28..<42: return .connected(choice: choice)
@@ -204,7 +205,11 @@ private struct World {
     }
 
     private var mayAttempt: Bool {
-        self.wantsConnection && self.isReachable && !(self.isInBackground && self.policy != .keepConnected)
+        self.wantsConnection && self.isNetworkEnough && !(self.isInBackground && self.policy != .keepConnected)
+    }
+
+    private var isNetworkEnough: Bool {
+        self.isReachable || self.machine.servers.endpoints.contains { $0.host == "127.0.0.1" }
     }
 
     mutating func take(_ step: History.Step) -> String? {
@@ -219,9 +224,13 @@ private struct World {
         case .switchServer(let endpoint): actions = self.machine.switchServer(to: endpoint, now: self.now)
         case .setServers(let servers): actions = self.machine.replaceServers(with: servers, now: self.now)
         case .pullForward: actions = self.machine.pullForward(now: self.now)
-        case .network(let isReachable):
+        case .network(let isReachable, isFirst: false):
             self.isReachable = isReachable
             actions = self.machine.networkChanged(isReachable: isReachable, now: self.now)
+        case .network(let isReachable, isFirst: true):
+            if !isReachable { self.isReachable = false }
+            actions = self.machine.networkIsKnown(isReachable: isReachable, now: self.now)
+            if isReachable, !actions.isEmpty { return "a network that is there at first has changed something" }
         case .background:
             self.isInBackground = true
             actions = self.machine.didEnterBackground(now: self.now)

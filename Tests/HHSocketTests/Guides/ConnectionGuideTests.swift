@@ -117,6 +117,31 @@ import Testing
         #expect(socket.state.description == "closed")
     }
 
+    // MARK: The network
+
+    @Test func networkIsWhatTheAppSays() async throws {
+        let server = try await MockServer(.drop)
+        var configuration = SocketConfiguration(servers: [server.endpoint.asIfElsewhere])
+        let network = ManualNetworkMonitor()
+        configuration.networkMonitor = network
+
+        let socket = Socket(configuration: configuration)
+        let events = socket.events
+        socket.connect()
+        _ = try await first(of: events, "a connection") { if case .connected = $0 { true } else { false } }
+        network.update(NetworkPath(isReachable: false))
+        network.update(NetworkPath(isReachable: true, name: "satellite", details: ["beam 7"]))
+
+        for isReachable in [false, true] {
+            _ = try await first(of: events, "news of the network") {
+                if case .networkChanged(isReachable) = $0 { true } else { false }
+            }
+        }
+        // It is asked whether it lives.
+        try await server.received(1, ofType: FrameType.heartbeat)
+        #expect(server.acceptedCount == 1)
+    }
+
     // MARK: Writing
 
     @Test func framesWaitForTheConnection() async throws {

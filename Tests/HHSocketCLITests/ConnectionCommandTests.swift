@@ -11,8 +11,8 @@ import Musl
 import Darwin
 #endif
 
-/// TLS and Unix domain sockets on the command line.
-@Suite(.timeLimit(.minutes(5))) struct TLSCommandTests {
+/// TLS, proxies and Unix domain sockets on the command line.
+@Suite(.timeLimit(.minutes(5))) struct ConnectionCommandTests {
     private let folder: TemporaryFolder
     private let authority: TestAuthority
     private let ca: String
@@ -107,7 +107,28 @@ import Darwin
         #expect(!FileManager.default.fileExists(atPath: path))
     }
 
+    @Test(arguments: [Proxy.Kind.http, .socks5])
+    func callGoesThroughAProxyAlsoWithTLS(kind: Proxy.Kind) async throws {
+        let proxy = try await TestProxy(kind) { $0.credentials = .init(user: "me", password: "p@ss") }
+        let place = "\(proxy.endpoint)"
+        try await withServe(["--cert", self.certificate, "--key", self.key]) { address, _ in
+            let server = "localhost:\(try #require(Endpoint(address)).port)"
+            let url = "\(kind.rawValue)://me:p%40ss@\(place)"
+            let outcome = try await self.call(server, ["--ca", self.ca, "--proxy", url])
+            #expect(outcome.text == "hello", "\(outcome.errors)")
+            #expect(proxy.asked == [server])
+            let stranger = try await self.call(
+                server,
+                ["--ca", self.ca, "--proxy", "\(kind.rawValue)://me:guess@\(place)"]
+            )
+            #expect(stranger.exitCode == 1)
+            #expect(stranger.errors.hasPrefix("error: proxyFailed: "), "\(stranger.errors)")
+            #expect(!stranger.errors.contains("guess"))
+        }
+    }
+
     @Test(arguments: [
+        ["call", "127.0.0.1:1", "--type", "1000", "--proxy", "ftp://host"],
         ["call", "127.0.0.1:1", "--type", "1000", "--cert", "x"],
         ["call", "127.0.0.1:1", "--type", "1000", "--pin", "short"],
         ["serve", "--key", "x"], ["serve", "--ca", "x"], ["serve", "--host", "unix:"],

@@ -1,0 +1,53 @@
+import NIOConcurrencyHelpers
+
+/// A network monitor that is told what the network is like: for an app that knows better than the system, and for tests.
+///
+/// All methods may be called from any thread.
+public final class ManualNetworkMonitor: NetworkMonitor {
+    private struct State {
+        var path: NetworkPath
+        var observers: [Int: AsyncStream<NetworkPath>.Continuation] = [:]
+        var lastID = 0
+    }
+
+    private let state: NIOLockedValueBox<State>
+
+    /// - Parameter path: The present path; reachable by default.
+    public init(_ path: NetworkPath = NetworkPath(isReachable: true)) {
+        self.state = NIOLockedValueBox(State(path: path))
+    }
+
+    /// The path of now.
+    public var path: NetworkPath { self.state.withLockedValue { $0.path } }
+
+    /// Tells every observer of the path of now, if it is another one.
+    public func update(_ path: NetworkPath) {
+        self.state.withLockedValue { state in
+            guard path != state.path else { return }
+            state.path = path
+            // Under the lock, or the paths of two updates might come in another order than the one kept here.
+            for observer in state.observers.values { observer.yield(path) }
+        }
+    }
+
+    public func paths() -> AsyncStream<NetworkPath> {
+        let (stream, continuation) = AsyncStream.ofPaths()
+        let id = self.state.withLockedValue { state in
+            state.lastID += 1
+            state.observers[state.lastID] = continuation
+            continuation.yield(state.path)
+            return state.lastID
+        }
+        continuation.onTermination = { [weak self] _ in
+            self?.state.withLockedValue { _ = $0.observers.removeValue(forKey: id) }
+        }
+        return stream
+    }
+
+    deinit {
+        for observer in self.state.withLockedValue({ Array($0.observers.values) }) { observer.finish() }
+    }
+
+    /// How many streams are being read.
+    var observerCount: Int { self.state.withLockedValue { $0.observers.count } }
+}

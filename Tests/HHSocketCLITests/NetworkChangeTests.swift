@@ -1,0 +1,116 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// What the kernel does to a network, and what a process on it makes of that.
+@Suite(
+    .enabled(if: TwoHosts.whyNot == nil, Comment(rawValue: TwoHosts.whyNot ?? "")),
+    .timeLimit(.minutes(5))
+)
+struct NetworkChangeTests {
+    /// A server on the right and a client on the left, which is connected and hears of its network.
+    private struct Pair {
+        let hosts: TwoHosts
+        let server: Command
+        let client: Command
+
+        /// - Parameter heartbeat: How often the client pings, in seconds. After one ping is not answered for half a second it
+        ///   sends another, and then the connection is lost; but when the path has changed, the first one is the last.
+        init(heartbeat: Int) async throws {
+            self.hosts = try await TwoHosts()
+            self.server = try self.hosts.start(
+                [Command.hhsocket.path, "serve", "--host", TwoHosts.right, "--port", "7000"],
+                .right
+            )
+            _ = try await self.server.lines()
+            self.client = try self.hosts.start(
+                [
+                    Command.hhsocket.path, "listen", "\(TwoHosts.right):7000", "--verbose",
+                    "--heartbeat", "\(heartbeat)", "--heartbeat-timeout", "0.5",
+                ],
+                .left
+            )
+            try await self.client.connected(1)
+            let hosts = self.hosts
+            _ = try await value {
+                let sockets = try await hosts.start(["cat", "/proc/net/netlink"], .left).outcome()
+                // The groups of links, addresses and routes, of IPv4 and IPv6.
+                return sockets.lines.contains { $0.contains(" 00000551 ") } ? true : nil
+            }
+        }
+
+        func lost() async throws {
+            _ = try await value { self.client.errors.contains("connectionLost") ? true : nil }
+        }
+
+        /// Ends both. Returns what the client says that happened, in short.
+        func end() async throws -> [String] {
+            self.client.signal(SIGTERM)
+            let outcome = try await self.client.outcome()
+            #expect(outcome.exitCode == 0)
+            self.server.signal(SIGTERM)
+            #expect(try await self.server.outcome().exitCode == 0)
+            return outcome.happenings
+        }
+    }
+
+    @Test(arguments: [TwoHosts.Side.left, .right])
+    func cableThatIsPulledHoldsAttemptsAndOnceItIsBackTheServerIsFoundAtOnce(side: TwoHosts.Side) async throws {
+        let pair = try await Pair(heartbeat: 1)
+        try await pair.hosts.run("ip link set cable down", side)
+        try await pair.lost()
+        try await pair.hosts.run("ip link set cable up", side)
+        try await pair.client.connected(2)
+        // Nothing was tried meanwhile.
+        #expect(
+            try await pair.end() == [
+                "connected", "the network was lost", "lost", "the network changed", "connected", "closed",
+            ]
+        )
+    }
+
+    @Test func connectionFromAnAddressThatIsGoneIsMadeAnewLongBeforeAHeartbeat() async throws {
+        let pair = try await Pair(heartbeat: 3_600)
+        try await pair.hosts.run(
+            "ip address del \(TwoHosts.left)/24 dev cable && ip address add 10.77.0.3/24 dev cable",
+            .left
+        )
+        try await pair.lost()
+        try await pair.client.connected(2)
+        // A machine that is slow enough sees the time between the addresses too.
+        let happenings = try await pair.end().filter { $0 != "the network was lost" }
+        #expect(happenings == ["connected", "the network changed", "lost", "connected", "closed"])
+    }
+
+    @Test func anotherWayOutHasTheConnectionAskedWhetherItLives() async throws {
+        let pair = try await Pair(heartbeat: 3_600)
+        try await pair.hosts.swallowPackets()
+        // A detail of the network that neither address nor link tells of.
+        try await pair.hosts.run("ip route add default via \(TwoHosts.right)", .left)
+        try await pair.lost()
+        try await pair.hosts.letPacketsPass()
+        try await pair.client.connected(2)
+        let happenings = try await pair.end().filter { $0 != "connect" }
+        #expect(happenings == ["connected", "the network changed", "lost", "connected", "closed"])
+    }
+}
+
+extension Command.Outcome {
+    /// What `--verbose` told of the connection's history, by its first words.
+    fileprivate var happenings: [String] {
+        self.errorLines.filter { $0.hasPrefix("20") }.compactMap { line in
+            let words = line.split(separator: " ").dropFirst()
+            return words.first == "the" ? words.prefix(4).joined(separator: " ") : words.first.map(String.init)
+        }.map { $0.hasPrefix("the network changed") ? "the network changed" : $0 }
+    }
+}
+
+extension Command {
+    /// Waits until `hhsocket listen` has told so many connections.
+    func connected(_ count: Int) async throws {
+        _ = try await value {
+            let lines = self.errors.split(separator: "\n").filter { $0.hasPrefix("connected to ") }
+            return lines.count >= count ? true : nil
+        }
+    }
+}

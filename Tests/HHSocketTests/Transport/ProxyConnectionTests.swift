@@ -246,6 +246,18 @@ import Testing
         )
     }
 
+    @Test(arguments: kinds) func proxyWithoutAnAddressIsNotTakenForAServerWithout(kind: Proxy.Kind) async throws {
+        let server = try await MockServer(.echo)
+        let host = "proxy.invalid"
+        let proxy = kind == .http ? Proxy.http(host: host) : .socks5(host: host)
+        var configuration = self.configuration(server.endpoint, proxy)
+        // The DNS may take its time.
+        configuration.connectTimeout = patience
+        let error = try await self.failure(configuration)
+        #expect(error.code == .hostNotFound)
+        #expect(error.message.contains(": the proxy: the "), "\(error.message)")
+    }
+
     @Test(arguments: kinds) func attemptThatIsGivenUpLeavesTheProxy(kind: Proxy.Kind) async throws {
         let proxy = try await TestProxy(kind) { $0.answer = .silence }
         let socket = Socket(

@@ -226,10 +226,10 @@ import Testing
     @Test(arguments: kinds) func silenceEndsWithTheConnectTimeout(kind: Proxy.Kind) async throws {
         let proxy = try await TestProxy(kind) { $0.answer = .silence }
         var configuration = self.configuration(Endpoint(host: "db.invalid", port: 7_000), proxy.proxy())
-        configuration.connectTimeout = .milliseconds(200)
+        configuration.connectTimeout = .seconds(1)
         let error = try await self.failure(configuration)
         #expect(error.code == .connectTimeout)
-        #expect(error.message.contains("the proxy did not connect us within 0.2 seconds"), "\(error.message)")
+        #expect(error.message.contains("the proxy did not connect us within 1.0 seconds"), "\(error.message)")
         try await eventually("the end of the connection") { proxy.connectionCount == 0 }
     }
 
@@ -244,6 +244,18 @@ import Testing
             error.message.hasSuffix(": the proxy: connection refused; nothing listens on this port"),
             "\(error.message)"
         )
+    }
+
+    @Test(arguments: kinds) func proxyWithoutAnAddressIsNotTakenForAServerWithout(kind: Proxy.Kind) async throws {
+        let server = try await MockServer(.echo)
+        let host = "proxy.invalid"
+        let proxy = kind == .http ? Proxy.http(host: host) : .socks5(host: host)
+        var configuration = self.configuration(server.endpoint, proxy)
+        // The DNS may take its time.
+        configuration.connectTimeout = patience
+        let error = try await self.failure(configuration)
+        #expect(error.code == .hostNotFound)
+        #expect(error.message.contains(": the proxy: the "), "\(error.message)")
     }
 
     @Test(arguments: kinds) func attemptThatIsGivenUpLeavesTheProxy(kind: Proxy.Kind) async throws {

@@ -87,7 +87,12 @@ extension ConnectionMachine {
     }
 
     /// Whether nothing but the server itself can be why it does not answer.
-    func canBeReached(_ endpoint: Endpoint) -> Bool { self.isReachable || endpoint.isOnThisMachine }
+    func canBeReached(_ endpoint: Endpoint) -> Bool { self.isReachable || self.isOnThisMachine(endpoint) }
+
+    /// Whether no network is needed to reach a server. To "localhost" behind a proxy elsewhere one is.
+    private func isOnThisMachine(_ endpoint: Endpoint) -> Bool {
+        endpoint.unixPath != nil || (self.settings.proxy ?? endpoint).isOnThisMachine
+    }
 
     // MARK: The app's life
 
@@ -123,7 +128,7 @@ extension ConnectionMachine {
 
     /// Why no attempt may be made now.
     var reasonToHold: SocketError? {
-        if !self.isReachable, !self.servers.hasOneOnThisMachine {
+        if !self.isReachable, !self.servers.endpoints.contains(where: { self.isOnThisMachine($0) }) {
             return SocketError(
                 .networkUnreachable,
                 message: "there is no network; the connection is made as soon as there is one",

@@ -16,6 +16,8 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         /// How long the resolver may take; nil where there is none.
         var resolverTimeout: Duration?
         var background = BackgroundPolicy.finishTasks
+        /// Where the proxy is that all servers but Unix domain sockets are reached through; nil where there is none.
+        var proxy: Endpoint?
     }
 
     enum Action: Sendable {

@@ -50,8 +50,6 @@ struct ServerList: Sendable {
     var isEmpty: Bool { self.entries.isEmpty }
     var count: Int { self.entries.count }
     var endpoints: [Endpoint] { self.entries.map(\.endpoint) }
-    /// Whether one of them can be reached without a network.
-    var hasOneOnThisMachine: Bool { self.entries.contains { $0.endpoint.isOnThisMachine } }
 
     func contains(_ endpoint: Endpoint) -> Bool { self.index(of: endpoint) != nil }
 

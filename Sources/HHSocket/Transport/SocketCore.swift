@@ -78,7 +78,8 @@ package final class SocketCore: @unchecked Sendable {
                 racing: configuration.racing,
                 gateTimeout: configuration.gate?.timeout,
                 resolverTimeout: configuration.resolver.map { _ in configuration.connectTimeout },
-                background: configuration.backgroundPolicy
+                background: configuration.backgroundPolicy,
+                proxy: configuration.proxy?.endpoint
             ),
             generator: SystemRandomNumberGenerator()
         )

@@ -242,6 +242,25 @@ import Testing
         #expect(!machine.servers.isBanned(serverA, now: self.start + .seconds(60)))
     }
 
+    @Test func behindAProxyItIsTheProxyThatNeedsANetwork() {
+        let socket = Endpoint(unixPath: "/tmp/s")
+        for (proxy, servers, isHeld) in [
+            (Endpoint(host: "proxy.example", port: 1), [self.local], true),
+            (Endpoint(host: "proxy.example", port: 1), [self.local, socket], false),
+            (Endpoint(host: "localhost", port: 1), [serverA], false),
+        ] {
+            var settings = Machine.Settings()
+            settings.proxy = proxy
+            var machine = Machine(servers: servers, settings: settings, generator: SeededGenerator(seed: 1))
+            _ = machine.networkChanged(isReachable: false, now: self.start)
+            let deeds = machine.connect(now: self.start).deeds
+            #expect(
+                deeds == (isHeld ? ["offline networkUnreachable"] : ["being made", "open 1 \(servers[0])"]),
+                "\(deeds)"
+            )
+        }
+    }
+
     @Test func networkThatIsGoneLeavesAConnectionOnThisMachineAlone() {
         var machine = self.machine([self.local])
         _ = machine.connect(now: self.start)

@@ -11,6 +11,10 @@ import Testing
         #expect(Endpoint(host: host, port: 1).isOnThisMachine)
     }
 
+    @Test func soAreUnixDomainSockets() {
+        #expect(Endpoint(unixPath: "/tmp/s").isOnThisMachine)
+    }
+
     @Test(arguments: [
         "192.0.2.1", "128.0.0.1", "12.7.0.1", "::2", "127.example.com", "127.0.0.1.example.com",
         "localhost.example.com", "notlocalhost", "", "::ffff:10.0.0.1",

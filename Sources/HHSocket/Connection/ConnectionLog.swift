@@ -43,6 +43,9 @@ struct ConnectionLog {
         case .switchFailed(let error):
             message = "no other server could be reached"
             metadata = Self.metadata(of: error)
+        case .serverFails(let endpoint, let wrong, let calls):
+            message = "too many calls go wrong"
+            metadata = ["server": "\(endpoint)", "wrong": "\(wrong)", "calls": "\(calls)"]
         case .waiting(let delay, let reason):
             message = "waiting to reconnect"
             metadata = Self.metadata(of: reason)

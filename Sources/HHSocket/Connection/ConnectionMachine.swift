@@ -232,6 +232,12 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         }
     }
 
+    /// Too many calls to the present server go wrong: as ``switchServer(to:now:)``, but not for the same server again.
+    mutating func leaveFailingServer(now: NIODeadline) -> [Action] {
+        guard self.isReady, self.making == nil, self.servers.count > 1 else { return [] }
+        return self.switchServer(to: nil, now: now)
+    }
+
     /// A new list. What is known of servers that stay is kept; a connection to one that does not is left for another.
     mutating func replaceServers(with endpoints: [Endpoint], now: NIODeadline) -> [Action] {
         self.servers.replace(with: endpoints)

@@ -57,7 +57,8 @@ struct ConnectionMetrics {
         case .closed:
             self.loss = nil
             self.endReady(now)
-        case .connecting, .handshaking, .waiting, .gaveUp, .networkChanged, .enteredBackground, .willEnterForeground:
+        case .connecting, .handshaking, .serverFails, .waiting, .gaveUp, .networkChanged, .enteredBackground,
+            .willEnterForeground:
             break
         }
     }

@@ -14,6 +14,8 @@ public enum SocketEvent: Sendable {
     case switched(from: Endpoint, to: Endpoint)
     /// No other server could be reached; the connection stays where it was.
     case switchFailed(SocketError)
+    /// So many of the latest calls to this server went wrong that it is left, if there is another.
+    case serverFails(Endpoint, wrong: Int, calls: Int)
     /// The next round of attempts begins in `delay`.
     case waiting(delay: Duration, reason: SocketError)
     /// Attempts have stopped: no server could be reached within the allowed rounds (`noServerReachable`, with the last error
@@ -39,6 +41,7 @@ extension SocketEvent: CustomStringConvertible {
         case .disconnected(let error): "disconnected: \(error)"
         case .switched(let from, let to): "switched from \(from) to \(to)"
         case .switchFailed(let error): "switch failed: \(error)"
+        case .serverFails(let endpoint, let wrong, let calls): "\(wrong) of \(calls) calls to \(endpoint) went wrong"
         case .waiting(let delay, let reason): "next attempt in \(delay) (\(reason))"
         case .gaveUp(let error): "gave up: \(error)"
         case .networkChanged(let isReachable): isReachable ? "the network changed" : "the network is gone"

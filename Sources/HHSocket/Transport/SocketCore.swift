@@ -133,6 +133,16 @@ package final class SocketCore: @unchecked Sendable {
         self.tell { $0.switchServer(to: endpoint, now: $1) }
     }
 
+    /// Too many calls to the present server go wrong: leaves it, if there is another.
+    package func serverFails(_ endpoint: Endpoint, wrong: Int, calls: Int) {
+        self.tell { machine, now in
+            [.report(.serverFails(endpoint, wrong: wrong, calls: calls))] + machine.leaveFailingServer(now: now)
+        }
+    }
+
+    /// Whether there is a network, as far as is known.
+    package var isNetworkReachable: Bool { self.machine.isReachable }
+
     package func replaceServers(with endpoints: [Endpoint]) {
         self.tell { $0.replaceServers(with: endpoints, now: $1) }
     }

@@ -14,6 +14,8 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     private var table: DispatchTable<SocketTask>
     private var pushes = PushRouter()
+    /// How the latest calls to the present server ended; nil where nobody wants to know.
+    private var errorRate: ErrorRateWindow?
     private var deadlineTimer: Scheduled<Void>?
     private var deadlineTimerFires = NIODeadline.distantFuture
     private var isInvalidated = false
@@ -41,6 +43,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
             maximumWaiting: configuration.maximumWaiting,
             maximumTombstones: configuration.maximumTombstones
         )
+        self.errorRate = configuration.errorRatePolicy.map { ErrorRateWindow($0) }
         self.socket.setConsumer(self)
     }
 
@@ -222,7 +225,9 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
                 self.tellServer(of: expired)
                 // It may be this call alone. If it is not, the link should not be trusted for longer.
                 if expired.phase == .sent { self.socket.suspect(expired.connection) }
-                self.complete(expired.call, .failure(self.timedOut(expired)))
+                let error = self.timedOut(expired)
+                self.judge(error, on: expired.connection)
+                self.complete(expired.call, .failure(error))
             }
             self.table.dropStaleDeadlines()
             self.armDeadlineTimer()
@@ -257,7 +262,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         guard !self.format.isPush(serial: frame.serial) else { return self.receivedPush(frame, endpoint) }
         switch frame.status {
         case .ok:
-            self.receive(frame.serial) { _ in
+            self.receive(frame.serial, on: id) { _ in
                 .success(
                     SocketResponse(
                         type: frame.type,
@@ -270,7 +275,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
                 )
             }
         case .partial:
-            self.receive(frame.serial, isFinal: false) { task in
+            self.receive(frame.serial, on: id, isFinal: false) { task in
                 self.tellServer(of: .init(call: task, phase: .sent, serial: frame.serial, connection: id))
                 return .failure(
                     self.failed(
@@ -282,7 +287,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
                 )
             }
         default:
-            self.receive(frame.serial) { task in
+            self.receive(frame.serial, on: id) { task in
                 let code = SocketError.Code(frame.status)
                 let name = code.serverStatus == nil ? " (\(code))" : ", which is not a status known here"
                 return .failure(
@@ -302,7 +307,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         let endpoint = self.endpoint(of: id)
         self.count(\.checksumFailures)
         guard !self.format.isPush(serial: frame.serial), !self.format.isControlType(frame.type) else { return }
-        self.receive(frame.serial) { task in
+        self.receive(frame.serial, on: id) { task in
             var error = self.failed(
                 .checksumMismatch,
                 """
@@ -337,15 +342,29 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     private func receive(
         _ serial: UInt32,
+        on id: ConnectionID,
         isFinal: Bool = true,
         _ result: (SocketTask) -> Result<SocketResponse, SocketError>
     ) {
         switch self.table.receive(serial: serial, isFinal: isFinal) {
-        case .answer(let task): self.complete(task, result(task))
+        case .answer(let task):
+            let result = result(task)
+            if case .failure(let error) = result { self.judge(error, on: id) } else { self.judge(nil, on: id) }
+            self.complete(task, result)
         case .late: self.count(\.lateResponses)
         case .duplicate: self.count(\.duplicateResponses)
         case .unknown: self.count(\.unknownResponses)
         }
+    }
+
+    /// What the end of a call tells of the server; nil: it was answered as it should be.
+    private func judge(_ error: SocketError?, on id: ConnectionID) {
+        // What a connection that was left still answers tells nothing of its successor.
+        guard self.errorRate != nil, id == self.connection, self.table.link == .ready, self.socket.isNetworkReachable,
+            let isWrong = ErrorRateWindow.judge(error),
+            let verdict = self.errorRate?.ended(isWrong: isWrong, now: self.socket.now)
+        else { return }
+        self.socket.serverFails(self.endpoint, wrong: verdict.wrong, calls: verdict.calls)
     }
 
     func frameWillLeave(type: UInt32, serial: UInt32) -> Bool {
@@ -410,6 +429,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         if self.table.link == .ready { self.leftEndpoints[self.connection] = self.endpoint }
         self.connection = id
         self.endpoint = endpoint
+        self.errorRate?.clear()
         self.table.linkIsReady(id)
         while let (next, key) = self.table.nextWaiting() {
             if let serial = next.serial {

@@ -11,6 +11,9 @@ extension SocketClient {
         public var maximumInFlight = 1_000_000
         /// Calls that wait for a connection attempt in progress at most; more fail with `queueFull`. 10,000 by default.
         public var maximumWaiting = 10_000
+        /// When a server whose calls go wrong is left for another, while there is a network. With one server alone it is only
+        /// told (``HHSocket/SocketEvent/serverFails(_:wrong:calls:)``). Nil: never.
+        public var errorRatePolicy: ErrorRatePolicy? = ErrorRatePolicy()
         /// How many serials of timed-out and cancelled calls are remembered, so that late answers are known as such.
         /// 4,096 by default.
         public var maximumTombstones = 4_096

@@ -64,7 +64,7 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// How many bytes of the body have left the queue; up to 256 KiB of them may not have reached the network yet. A body
+    /// How many bytes of the body have left the queue; up to 128 KiB of them may not have reached the network yet. A body
     /// of up to 64 KiB is counted whole, when it is answered.
     public var countOfBytesSent: Int { self.snapshot.withLockedValue { $0.bytesSent } }
 

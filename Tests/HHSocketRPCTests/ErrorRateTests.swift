@@ -1,0 +1,89 @@
+import HHSocket
+import HHSocketRPC
+import HHSocketTesting
+import NIOCore
+import TestSupport
+import Testing
+
+/// Servers whose calls go wrong, over real TCP.
+@Suite(.timeLimit(.minutes(5))) struct ErrorRateTests {
+    /// One call in seven ends as `wrong` says.
+    private func call(_ client: SocketClient, _ count: Int, wrong: (Int) async throws -> Void) async throws {
+        for number in 1...count {
+            if number % 7 == 0 {
+                try await wrong(number)
+            } else {
+                _ = try? await client.data(for: SocketRequest(type: 101, body: "x"))
+            }
+        }
+    }
+
+    private func unknown(_ client: SocketClient) async {
+        _ = try? await client.data(for: SocketRequest(type: 102))
+    }
+
+    private func server() async throws -> MockServer {
+        let server = try await MockServer(.echo)
+        server.on(102, .status(.unknown))
+        server.on(103, .drop)
+        return server
+    }
+
+    @Test func serverThatAnswersUnknownTooOftenIsLeftForTheOtherWhichStays() async throws {
+        let bad = try await self.server()
+        let good = try await MockServer(.echo)
+        let client = SocketClient.connecting(to: bad.endpoint, good.endpoint)
+        let events = client.events
+        try await self.call(client, 60) { _ in await self.unknown(client) }
+        _ = try await first(of: events, "the verdict") {
+            if case .serverFails(bad.endpoint, _, _) = $0 { true } else { false }
+        }
+        try await eventually("the other server") { "\(client.state)" == "ready, \(good.endpoint)" }
+        try await self.call(client, 100) { _ in await self.unknown(client) }
+        #expect("\(client.state)" == "ready, \(good.endpoint)")
+        #expect(bad.acceptedCount == 1)
+        #expect(client.history.description.contains(" calls went wrong \(bad.endpoint)"))
+    }
+
+    @Test func whatTheCallerCancelsIsNoFaultOfTheServers() async throws {
+        let first = try await self.server()
+        let second = try await MockServer(.echo)
+        let client = SocketClient.connecting(to: first.endpoint, second.endpoint)
+        try await self.call(client, 120) { number in
+            let task = client.dataTask(with: SocketRequest(type: 103))
+            task.resume()
+            try await first.received(number / 7, ofType: 103)
+            task.cancel()
+            try await eventually("the cancellation") { task.state == .completed }
+        }
+        #expect("\(client.state)" == "ready, \(first.endpoint)")
+        #expect(second.acceptedCount == 0)
+    }
+
+    @Test func answersOfBusinessAreNoFaultEither() async throws {
+        let first = try await self.server()
+        first.on(102, .status(.noPermission))
+        let second = try await MockServer(.echo)
+        let client = SocketClient.connecting(to: first.endpoint, second.endpoint)
+        try await self.call(client, 120) { _ in await self.unknown(client) }
+        #expect(second.acceptedCount == 0)
+    }
+
+    @Test func singleServerIsOnlyTold() async throws {
+        let server = try await self.server()
+        let client = SocketClient.connecting(to: server.endpoint)
+        let events = client.events
+        try await self.call(client, 60) { _ in await self.unknown(client) }
+        _ = try await first(of: events, "the verdict") { if case .serverFails = $0 { true } else { false } }
+        #expect("\(client.state)" == "ready, \(server.endpoint)")
+        #expect(server.acceptedCount == 1)
+    }
+
+    @Test func whoWantsNoneOfItIsLeftAlone() async throws {
+        let bad = try await self.server()
+        let good = try await MockServer(.echo)
+        let client = SocketClient.connecting(to: bad.endpoint, good.endpoint) { $0.errorRatePolicy = nil }
+        try await self.call(client, 120) { _ in await self.unknown(client) }
+        #expect(good.acceptedCount == 0)
+    }
+}

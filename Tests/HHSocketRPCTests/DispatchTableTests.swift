@@ -28,6 +28,29 @@ import Testing
         return table
     }
 
+    @Test func whoWaitsForAConnectionLeavesByPriorityAndThenInOrder() {
+        var table = DispatchTable<String>(maximumInFlight: 100, maximumWaiting: 100, maximumTombstones: 0)
+        table.linkIsConnecting()
+        for (name, priority) in [("a", 0.5), ("b", 0.25), ("c", 0.75), ("d", 0.5), ("e", 1)] as [(String, Float)] {
+            _ = table.submit(name, FramePriority(rawValue: priority), deadline: .distantFuture)
+        }
+        table.linkIsReady(ConnectionID(number: 1))
+        var order = ""
+        while let next = table.nextWaiting() { order += next.removedOrSent.call }
+        #expect(order == "ecadb")
+    }
+
+    @Test func whoNoLongerWaitsLeavesNoMoreThanAFewStubs() {
+        var table = DispatchTable<Int>(maximumInFlight: 100, maximumWaiting: 100, maximumTombstones: 0)
+        table.linkIsConnecting()
+        for number in 0..<10_000 {
+            guard case .wait(let key) = table.submit(number, deadline: .distantFuture) else { return }
+            #expect(table.remove(key)?.call == number)
+            #expect(table.lineLength <= 70)
+        }
+        #expect(table.waitingCount == 0)
+    }
+
     @Test func serialsCountFrom50() {
         var table = self.readyTable()
         let serials = (0..<5).compactMap { table.submit($0, deadline: self.at(8)).serial }

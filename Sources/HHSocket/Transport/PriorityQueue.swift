@@ -1,7 +1,7 @@
 import DequeModule
 
 /// What waits, highest priority first, equals in the order they came.
-struct PriorityQueue<Element> {
+package struct PriorityQueue<Element> {
     private struct Level {
         var priority: FramePriority
         /// Never empty.
@@ -10,14 +10,16 @@ struct PriorityQueue<Element> {
 
     /// One for each priority that waits, the lowest first.
     private var levels: [Level] = []
-    private(set) var count = 0
+    package private(set) var count = 0
 
-    var isEmpty: Bool { self.count == 0 }
+    package var isEmpty: Bool { self.count == 0 }
 
     /// The one to leave next.
-    var first: Element? { self.levels.last?.elements.first }
+    package var first: Element? { self.levels.last?.elements.first }
 
-    mutating func append(_ element: Element, _ priority: FramePriority) {
+    package init() {}
+
+    package mutating func append(_ element: Element, _ priority: FramePriority) {
         self.count += 1
         let index = self.firstIndex(atLeast: priority)
         if index < self.levels.count, self.levels[index].priority == priority {
@@ -40,7 +42,7 @@ struct PriorityQueue<Element> {
         return range.lowerBound
     }
 
-    mutating func popFirst() -> Element? {
+    package mutating func popFirst() -> Element? {
         guard let last = self.levels.indices.last else { return nil }
         let element = self.levels[last].elements.popFirst()
         if self.levels[last].elements.isEmpty { self.levels.removeLast() }
@@ -48,7 +50,7 @@ struct PriorityQueue<Element> {
         return element
     }
 
-    mutating func removeAll(where predicate: (Element) -> Bool) {
+    package mutating func removeAll(where predicate: (Element) -> Bool) {
         for index in self.levels.indices { self.levels[index].elements.removeAll(where: predicate) }
         self.levels.removeAll { $0.elements.isEmpty }
         self.count = self.levels.reduce(0) { $0 + $1.elements.count }

@@ -88,7 +88,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
             return self.complete(task, .failure(error))
         }
         let deadline = self.socket.now.advanced(clamping: TimeAmount(request.timeout ?? self.timeout))
-        switch self.table.submit(task, deadline: deadline) {
+        switch self.table.submit(task, request.priority, deadline: deadline) {
         case .send(let key, let serial):
             self.send(task, key, serial)
         case .wait(let key):
@@ -125,7 +125,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
                 payload: request.body,
                 customFields: try self.socket.customFields(request.header)
             )
-            let isLeaving = try self.socket.send(frame)
+            let isLeaving = try self.socket.send(frame, request.priority)
             if !isLeaving { self.table.queued(key) }
         } catch {
             self.table.queued(key)

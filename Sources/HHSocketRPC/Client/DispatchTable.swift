@@ -99,7 +99,8 @@ struct DispatchTable<Call> {
     private var nextSerial: UInt32
     private var hasWrapped = false
     private var deadlines = DeadlineHeap()
-    private var waiting: Deque<DispatchKey> = []
+    /// Highest priority first, then oldest.
+    private var waiting = PriorityQueue<DispatchKey>()
     private(set) var waitingCount = 0
     private(set) var inFlightCount = 0
 
@@ -121,14 +122,15 @@ struct DispatchTable<Call> {
 
     // MARK: Calls
 
-    mutating func submit(_ call: Call, deadline: NIODeadline) -> Submission {
+    mutating func submit(_ call: Call, _ priority: FramePriority = .default, deadline: NIODeadline) -> Submission {
         switch self.link {
         case .offline:
             return .refuse(.offline)
         case .connecting:
             guard self.waitingCount < self.maximumWaiting else { return .refuse(.queueFull) }
             let key = self.insert(call, deadline)
-            self.waiting.append(key)
+            self.dropStaleWaiting()
+            self.waiting.append(key, priority)
             self.waitingCount += 1
             return .wait(key)
         case .ready:
@@ -138,6 +140,16 @@ struct DispatchTable<Call> {
             return .send(key, serial: serial)
         }
     }
+
+    /// Those that were cancelled or timed out stay in line as stubs until most are that: so the cost per call is constant.
+    private mutating func dropStaleWaiting() {
+        guard self.waiting.count > 2 * self.waitingCount + 64 else { return }
+        let entries = self.entries
+        self.waiting.removeAll { entries[Int($0.index)].generation != $0.generation }
+    }
+
+    /// Places in line, stubs included.
+    var lineLength: Int { self.waiting.count }
 
     /// The next call that waited for the connection, now that there is one. It has been given a serial, or it has none
     /// because all are busy, and is out of the table.

@@ -13,6 +13,9 @@ public struct SocketRequest: Sendable, Hashable {
     /// What the wire format's custom header fields hold in this request, by name; fields that are not named here are as in
     /// the configuration. A name that the format does not have, or a value of another width, fails with `invalidArgument`.
     public var header: [String: [UInt8]]
+    /// Which of the calls that wait leaves first, for a connection or behind a peer that does not read. Among calls that can
+    /// leave at once it has no effect. `.default` by default.
+    public var priority = FramePriority.default
 
     /// - Parameters:
     ///   - type: The RPC's name: 16 to 0x1FFFFFFF in the standard format. Others fail with `invalidArgument`.

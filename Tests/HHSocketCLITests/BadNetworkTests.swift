@@ -1,4 +1,5 @@
 import Foundation
+import HHSocket
 import TestSupport
 import Testing
 
@@ -92,12 +93,6 @@ struct BadNetworkTests {
         )
     }
 
-    /// One line of a table, for whoever runs `make test-network`.
-    private func tell(_ fault: String, _ report: String, _ time: Duration, stated: String) {
-        let seconds = String(format: "%.2f s", time.inSeconds)
-        print("network: \(fault): \(report) after \(seconds) (stated: \(stated))")
-    }
-
     /// Waits for the client's first report of a loss. Returns how long that took.
     private func loss(_ client: Command, _ text: String = "connectionLost", since start: ContinuousClock.Instant)
         async throws -> Duration
@@ -119,7 +114,7 @@ struct BadNetworkTests {
         ]).outcome()
         #expect(calls.exitCode == 0, "\(calls.errors)")
         #expect(calls.output.count == 3_000)
-        self.tell("10 % loss", "300 calls answered, 10 at a time,", ContinuousClock.now - start, stated: "none lost")
+        tellNetworkFault("10 % loss", "300 calls answered, 10 at a time,", ContinuousClock.now - start, stated: "none lost")
         _ = try await self.history(listener)
         try await network.end()
     }
@@ -137,7 +132,7 @@ struct BadNetworkTests {
         let times = try calls.objects().compactMap { $0["ms"] as? Double }
         #expect(times.count == 20)
         #expect(times.allSatisfy { $0 >= 100 }, "\(times)")
-        self.tell(
+        tellNetworkFault(
             "100 ± 50 ms each way",
             "20 calls answered, 5 at a time,",
             ContinuousClock.now - start,
@@ -157,11 +152,11 @@ struct BadNetworkTests {
         try await network.become("down")
         let start = ContinuousClock.now
         let time = try await self.loss(client, since: start)
-        self.tell("partition", "connectionLost", time, stated: "2 s after the last byte")
+        tellNetworkFault("partition", "connectionLost", time, stated: "2 s after the last byte")
         try await network.become("up")
         let healed = ContinuousClock.now
         try await client.connected(2)
-        self.tell(
+        tellNetworkFault(
             "partition healed",
             "connected",
             ContinuousClock.now - healed,
@@ -196,7 +191,7 @@ struct BadNetworkTests {
         try await self.firewall(network, rule)
         let start = ContinuousClock.now
         let time = try await self.loss(client, since: start)
-        self.tell(
+        tellNetworkFault(
             "firewall, \(rule)",
             cause,
             time,
@@ -212,8 +207,8 @@ struct BadNetworkTests {
     }
 }
 
-extension Duration {
-    fileprivate var inSeconds: Double {
-        Double(self.components.seconds) + Double(self.components.attoseconds) / 1e18
-    }
+/// One line of a table, for whoever runs `make test-network`.
+func tellNetworkFault(_ fault: String, _ report: String, _ time: Duration, stated: String) {
+    let seconds = String(format: "%.2f s", time.inSeconds)
+    print("network: \(fault): \(report) after \(seconds) (stated: \(stated))")
 }

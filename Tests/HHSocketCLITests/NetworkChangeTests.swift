@@ -39,8 +39,16 @@ struct NetworkChangeTests {
             }
         }
 
-        func lost() async throws {
+        /// How long it took until the client said that its connection was lost.
+        func lost(since start: ContinuousClock.Instant) async throws -> Duration {
             _ = try await value { self.client.errors.contains("connectionLost") ? true : nil }
+            return ContinuousClock.now - start
+        }
+
+        /// The same until it said that it had another.
+        func found(since start: ContinuousClock.Instant) async throws -> Duration {
+            try await self.client.connected(2)
+            return ContinuousClock.now - start
         }
 
         /// Ends both. Returns what the client says that happened, in short.
@@ -57,10 +65,14 @@ struct NetworkChangeTests {
     @Test(arguments: [TwoHosts.Side.left, .right])
     func cableThatIsPulledHoldsAttemptsAndOnceItIsBackTheServerIsFoundAtOnce(side: TwoHosts.Side) async throws {
         let pair = try await Pair(heartbeat: 1)
+        var start = ContinuousClock.now
         try await pair.hosts.run("ip link set cable down", side)
-        try await pair.lost()
+        let lost = try await pair.lost(since: start)
+        tellNetworkFault("link down, \(side)", "connectionLost", lost, stated: "2 s after the last byte")
+        start = ContinuousClock.now
         try await pair.hosts.run("ip link set cable up", side)
-        try await pair.client.connected(2)
+        let found = try await pair.found(since: start)
+        tellNetworkFault("link up, \(side)", "connected", found, stated: "0.2 s after the kernel tells of it")
         // Nothing was tried meanwhile.
         #expect(
             try await pair.end() == [
@@ -71,12 +83,14 @@ struct NetworkChangeTests {
 
     @Test func connectionFromAnAddressThatIsGoneIsMadeAnewLongBeforeAHeartbeat() async throws {
         let pair = try await Pair(heartbeat: 3_600)
+        let start = ContinuousClock.now
         try await pair.hosts.run(
             "ip address del \(TwoHosts.left)/24 dev cable && ip address add 10.77.0.3/24 dev cable",
             .left
         )
-        try await pair.lost()
-        try await pair.client.connected(2)
+        let lost = try await pair.lost(since: start)
+        tellNetworkFault("another address", "connectionLost", lost, stated: "0.2 s and a reply timeout of 0.5 s")
+        tellNetworkFault("another address", "connected", try await pair.found(since: start), stated: "at once after that")
         // A machine that is slow enough sees the time between the addresses too.
         let happenings = try await pair.end().filter { $0 != "the network was lost" }
         #expect(happenings == ["connected", "the network changed", "lost", "connected", "closed"])
@@ -87,7 +101,7 @@ struct NetworkChangeTests {
         try await pair.hosts.swallowPackets()
         // A detail of the network that neither address nor link tells of.
         try await pair.hosts.run("ip route add default via \(TwoHosts.right)", .left)
-        try await pair.lost()
+        _ = try await pair.lost(since: .now)
         try await pair.hosts.letPacketsPass()
         try await pair.client.connected(2)
         let happenings = try await pair.end().filter { $0 != "connect" }

@@ -114,7 +114,12 @@ struct BadNetworkTests {
         ]).outcome()
         #expect(calls.exitCode == 0, "\(calls.errors)")
         #expect(calls.output.count == 3_000)
-        tellNetworkFault("10 % loss", "300 calls answered, 10 at a time,", ContinuousClock.now - start, stated: "none lost")
+        tellNetworkFault(
+            "10 % loss",
+            "300 calls answered, 10 at a time,",
+            ContinuousClock.now - start,
+            stated: "none lost"
+        )
         _ = try await self.history(listener)
         try await network.end()
     }

@@ -283,4 +283,17 @@ import Testing
         #expect(outcome.output.isEmpty)
         #expect(!outcome.errors.isEmpty)
     }
+
+    @Test func callThatMayWaitFindsAServerThatComesLater() async throws {
+        let server = try await MockServer(.echo)
+        try await server.refuseConnections()
+        let address = "\(server.endpoint)"
+        let call = try Command(["call", address, "--type", "1000", "--body", "x", "--wait", "--timeout", "100"])
+        // Without it the first refusal is the end.
+        let hasty = try await Command.run(["call", address, "--type", "1000"])
+        #expect(hasty.exitCode == 1)
+        try await server.acceptConnections()
+        let outcome = try await call.outcome()
+        #expect(outcome.text == "x", "\(outcome.errors)")
+    }
 }

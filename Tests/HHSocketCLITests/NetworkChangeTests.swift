@@ -90,7 +90,12 @@ struct NetworkChangeTests {
         )
         let lost = try await pair.lost(since: start)
         tellNetworkFault("another address", "connectionLost", lost, stated: "0.2 s and a reply timeout of 0.5 s")
-        tellNetworkFault("another address", "connected", try await pair.found(since: start), stated: "at once after that")
+        tellNetworkFault(
+            "another address",
+            "connected",
+            try await pair.found(since: start),
+            stated: "at once after that"
+        )
         // A machine that is slow enough sees the time between the addresses too.
         let happenings = try await pair.end().filter { $0 != "the network was lost" }
         #expect(happenings == ["connected", "the network changed", "lost", "connected", "closed"])

@@ -324,7 +324,8 @@ package final class SocketCore: @unchecked Sendable {
         return isAdmitted
     }
 
-    private var isClosed: Bool {
+    /// Whether nobody reconnects any more: the user has disconnected, or attempts have stopped.
+    package var isClosed: Bool {
         if case .closed = self.machine.state { true } else { false }
     }
 
@@ -335,6 +336,9 @@ package final class SocketCore: @unchecked Sendable {
         let base = try self.customFields.get()
         return try self.format.customFields(header, over: base, in: .request)
     }
+
+    /// What those who wait are told after ``disconnect()``.
+    package var closedByUser: SocketError { Machine.closedByUser(nil) }
 
     /// Why nothing can be sent now.
     package func notConnected() -> SocketError {
@@ -506,7 +510,7 @@ package final class SocketCore: @unchecked Sendable {
     private func report(_ event: SocketEvent) {
         switch event {
         // Nobody reconnects any more, so nobody need wait for that.
-        case .closed: self.writers.failAll(Machine.closedByUser(nil))
+        case .closed: self.writers.failAll(self.closedByUser)
         case .gaveUp(let error): self.writers.failAll(error)
         default: break
         }

@@ -40,6 +40,9 @@ struct CallCommand: AsyncParsableCommand {
     @Option(help: "How many calls to have in flight at once.")
     var inFlight = 1
 
+    @Flag(help: "Wait for a connection, within the timeout, instead of failing when there is none.")
+    var wait = false
+
     @Flag(help: "Print an object a line: serial, type, status, ms, server, and body or (not UTF-8) bodyBase64.")
     var json = false
 
@@ -80,6 +83,7 @@ struct CallCommand: AsyncParsableCommand {
         if let timeout = self.timeout { configuration.timeout = timeout.duration }
         configuration.socket.wireFormat = self.format
         try self.connection.apply(to: &configuration.socket)
+        configuration.waitsForConnectivity = self.wait
         configuration.maximumInFlight = max(configuration.maximumInFlight, self.inFlight)
         configuration.maximumWaiting = max(configuration.maximumWaiting, self.inFlight)
         let client = SocketClient(configuration: configuration)

@@ -9,6 +9,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     let socket: SocketCore
     let streams = EventStreams()
     private let timeout: Duration
+    private let waitsForConnectivity: Bool
     private let format: WireFormat
     private let shared = NIOLockedValueBox(Shared())
 
@@ -36,11 +37,13 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     init(configuration: SocketClient.Configuration) {
         self.socket = SocketCore(configuration: configuration.socket)
         self.timeout = configuration.timeout
+        self.waitsForConnectivity = configuration.waitsForConnectivity
         self.format = configuration.socket.wireFormat
         self.table = DispatchTable(
             serialRange: self.format.layout.requestSerials,
             maximumInFlight: configuration.maximumInFlight,
             maximumWaiting: configuration.maximumWaiting,
+            maximumWaitingBytes: configuration.maximumWaitingBytes,
             maximumTombstones: configuration.maximumTombstones
         )
         self.errorRate = configuration.errorRatePolicy.map { ErrorRateWindow($0) }
@@ -88,11 +91,19 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
             return self.complete(task, .failure(error))
         }
         let deadline = self.socket.now.advanced(clamping: TimeAmount(request.timeout ?? self.timeout))
-        switch self.table.submit(task, request.priority, deadline: deadline) {
+        let submission = self.table.submit(
+            task,
+            request.priority,
+            bytes: request.body.readableBytes,
+            isPatient: (request.waitsForConnectivity ?? self.waitsForConnectivity) && !self.socket.isClosed,
+            deadline: deadline
+        )
+        switch submission {
         case .send(let key, let serial):
             self.send(task, key, serial)
         case .wait(let key):
             task.key = key
+            self.socket.pullForward()
         case .refuse(.offline):
             self.complete(task, .failure(self.socket.notConnected()))
             self.socket.pullForward()
@@ -196,7 +207,8 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
             SocketError(
                 .queueFull,
                 message: """
-                    \(self.table.waitingCount) calls wait for a connection to \(self.place) already (maximumWaiting)
+                    \(self.table.waitingCount) calls, \(self.table.waitingBytes) bytes, wait for a connection to \
+                    \(self.place) already (maximumWaiting, maximumWaitingBytes)
                     """,
                 endpoint: self.socket.currentEndpoint
             )
@@ -468,7 +480,11 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     }
 
     func connectionIsOffline(_ error: SocketError) {
-        for waiting in self.table.linkIsOffline() {
+        self.fail(self.table.linkIsOffline(), error)
+    }
+
+    private func fail(_ waiting: [DispatchTable<SocketTask>.Removed], _ error: SocketError) {
+        for waiting in waiting {
             var error = error
             error.delivery = .notSent
             self.complete(waiting.call, .failure(error))
@@ -476,6 +492,12 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     }
 
     func happened(_ event: SocketEvent) {
+        switch event {
+        // Nobody reconnects any more, so no call need wait for that.
+        case .closed: self.fail(self.table.linkIsOffline(isForGood: true), self.socket.closedByUser)
+        case .gaveUp(let error): self.fail(self.table.linkIsOffline(isForGood: true), error)
+        default: break
+        }
         self.streams.yield(event)
         self.tell { $0.client($1, didReceive: event) }
     }

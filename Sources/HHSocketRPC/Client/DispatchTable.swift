@@ -68,6 +68,9 @@ struct DispatchTable<Call> {
         var serial: UInt32 = 0
         var generation: UInt32 = 0
         var phase = Phase.waiting
+        /// Whether it goes on waiting where no attempt is in progress.
+        var isPatient = false
+        var bytes = 0
         /// What it left by.
         var connection = DispatchTable.noConnection
     }
@@ -81,6 +84,7 @@ struct DispatchTable<Call> {
     private let serialRange: ClosedRange<UInt32>
     private let maximumInFlight: Int
     private let maximumWaiting: Int
+    private let maximumWaitingBytes: Int
     private let maximumTombstones: Int
 
     private(set) var link = LinkState.offline
@@ -102,17 +106,20 @@ struct DispatchTable<Call> {
     /// Highest priority first, then oldest.
     private var waiting = PriorityQueue<DispatchKey>()
     private(set) var waitingCount = 0
+    private(set) var waitingBytes = 0
     private(set) var inFlightCount = 0
 
     init(
         serialRange: ClosedRange<UInt32> = FrameSerial.firstRequest...UInt32.max,
         maximumInFlight: Int,
         maximumWaiting: Int,
+        maximumWaitingBytes: Int = .max,
         maximumTombstones: Int
     ) {
         self.serialRange = serialRange
         self.maximumInFlight = maximumInFlight
         self.maximumWaiting = maximumWaiting
+        self.maximumWaitingBytes = maximumWaitingBytes
         self.maximumTombstones = maximumTombstones
         self.nextSerial = serialRange.lowerBound
     }
@@ -122,16 +129,30 @@ struct DispatchTable<Call> {
 
     // MARK: Calls
 
-    mutating func submit(_ call: Call, _ priority: FramePriority = .default, deadline: NIODeadline) -> Submission {
+    /// - Parameters:
+    ///   - bytes: What the call holds while it waits.
+    ///   - isPatient: Whether it waits also where no attempt is in progress.
+    mutating func submit(
+        _ call: Call,
+        _ priority: FramePriority = .default,
+        bytes: Int = 0,
+        isPatient: Bool = false,
+        deadline: NIODeadline
+    ) -> Submission {
         switch self.link {
-        case .offline:
+        case .offline where !isPatient:
             return .refuse(.offline)
-        case .connecting:
-            guard self.waitingCount < self.maximumWaiting else { return .refuse(.queueFull) }
+        case .offline, .connecting:
+            guard self.waitingCount < self.maximumWaiting,
+                self.waitingCount == 0 || bytes <= self.maximumWaitingBytes - self.waitingBytes
+            else { return .refuse(.queueFull) }
             let key = self.insert(call, deadline)
+            self.entries[Int(key.index)].isPatient = isPatient
+            self.entries[Int(key.index)].bytes = bytes
             self.dropStaleWaiting()
             self.waiting.append(key, priority)
             self.waitingCount += 1
+            self.waitingBytes += bytes
             return .wait(key)
         case .ready:
             guard let serial = self.takeSerial() else { return .refuse(.tooManyInFlight) }
@@ -156,7 +177,7 @@ struct DispatchTable<Call> {
     mutating func nextWaiting() -> (removedOrSent: Removed, key: DispatchKey)? {
         while self.link == .ready, let key = self.waiting.popFirst() {
             guard let call = self.call(for: key) else { continue }
-            self.waitingCount -= 1
+            self.waitsNoLonger(key.index)
             guard let serial = self.takeSerial() else {
                 self.release(key.index)
                 return (Removed(call: call, phase: .waiting, serial: nil), key)
@@ -279,9 +300,11 @@ struct DispatchTable<Call> {
     }
 
     /// No attempt is in progress: every call that waits.
-    mutating func linkIsOffline() -> [Removed] {
+    ///
+    /// - Parameter isForGood: Whether none will be made by itself: then the patient ones are among them.
+    mutating func linkIsOffline(isForGood: Bool = false) -> [Removed] {
         self.link = .offline
-        return self.removeAll { $0.phase == .waiting }
+        return self.removeAll { $0.phase == .waiting && (isForGood || !$0.isPatient) }
     }
 
     private mutating func removeAll(where predicate: (Entry) -> Bool) -> [Removed] {
@@ -302,6 +325,8 @@ struct DispatchTable<Call> {
         self.entries[Int(index)].call = call
         self.entries[Int(index)].deadline = deadline
         self.entries[Int(index)].phase = .waiting
+        self.entries[Int(index)].isPatient = false
+        self.entries[Int(index)].bytes = 0
         let key = DispatchKey(index: index, generation: self.entries[Int(index)].generation)
         if deadline < .distantFuture { self.addDeadline(deadline, key) }
         return key
@@ -335,6 +360,7 @@ struct DispatchTable<Call> {
         self.release(index)
         guard entry.serial != 0 else {
             self.waitingCount -= 1
+            self.waitingBytes -= entry.bytes
             return Removed(call: call, phase: entry.phase, serial: nil)
         }
         self.inFlightCount -= 1
@@ -351,6 +377,12 @@ struct DispatchTable<Call> {
         guard let count = self.draining[connection] else { return }
         self.draining[connection] = count > 1 ? count - 1 : nil
         if count <= 1 { self.drained.append(connection) }
+    }
+
+    private mutating func waitsNoLonger(_ index: UInt32) {
+        self.waitingCount -= 1
+        self.waitingBytes -= self.entries[Int(index)].bytes
+        self.entries[Int(index)].bytes = 0
     }
 
     private mutating func release(_ index: UInt32) {

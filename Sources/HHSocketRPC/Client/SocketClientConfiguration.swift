@@ -9,8 +9,13 @@ extension SocketClient {
         public var timeout = Duration.seconds(8)
         /// Calls in flight at most; more fail with `tooManyInFlight`. 1,000,000 by default.
         public var maximumInFlight = 1_000_000
-        /// Calls that wait for a connection attempt in progress at most; more fail with `queueFull`. 10,000 by default.
+        /// Calls that wait for a connection at most; more fail with `queueFull`. 10,000 by default.
         public var maximumWaiting = 10_000
+        /// How many bytes of bodies may wait so; more fail with `queueFull`. One call may always wait. 64 MiB by default.
+        public var maximumWaitingBytes = 64 << 20
+        /// Whether a call waits, within its timeout, where there is no connection and no attempt in progress; for requests
+        /// that do not say. False by default: it fails at once with `notConnected`.
+        public var waitsForConnectivity = false
         /// When a server whose calls go wrong is left for another, while there is a network. With one server alone it is only
         /// told (``HHSocket/SocketEvent/serverFails(_:wrong:calls:)``). Nil: never.
         public var errorRatePolicy: ErrorRatePolicy? = ErrorRatePolicy()

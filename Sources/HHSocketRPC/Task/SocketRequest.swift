@@ -16,6 +16,10 @@ public struct SocketRequest: Sendable, Hashable {
     /// Which of the calls that wait leaves first, for a connection or behind a peer that does not read. Among calls that can
     /// leave at once it has no effect. `.default` by default.
     public var priority = FramePriority.default
+    /// Whether the call waits, within its timeout, also where no attempt to connect is in progress: before `connect()`,
+    /// between attempts, and without a network. It fails when nobody reconnects any more, as after `disconnect()`. Nil, the
+    /// default, for the client's ``SocketClient/Configuration/waitsForConnectivity``.
+    public var waitsForConnectivity: Bool?
 
     /// - Parameters:
     ///   - type: The RPC's name: 16 to 0x1FFFFFFF in the standard format. Others fail with `invalidArgument`.

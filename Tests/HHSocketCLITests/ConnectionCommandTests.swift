@@ -13,21 +13,10 @@ import Darwin
 
 /// TLS, proxies and Unix domain sockets on the command line.
 @Suite(.timeLimit(.minutes(5))) struct ConnectionCommandTests {
-    private let folder: TemporaryFolder
-    private let authority: TestAuthority
-    private let ca: String
-    private let certificate: String
-    private let key: String
-    private let pin: String
+    private let files: TestServerFiles
 
     init() throws {
-        self.folder = try TemporaryFolder()
-        self.authority = try TestAuthority()
-        let issued = try self.authority.server()
-        self.ca = try self.folder.write(self.authority.pem, to: "ca.pem")
-        self.certificate = try self.folder.write(issued.certificatePEM, to: "server.pem")
-        self.key = try self.folder.write(issued.keyPEM, to: "server.key")
-        self.pin = try PublicKeyPin(certificatePEM: issued.certificatePEM).base64
+        self.files = try TestServerFiles()
     }
 
     private func call(_ address: String, _ options: [String]) async throws -> Command.Outcome {
@@ -35,10 +24,10 @@ import Darwin
     }
 
     @Test func callSpeaksTLSAsItIsTold() async throws {
-        try await withServe(["--cert", self.certificate, "--key", self.key]) { address, _ in
+        try await withServe(["--cert", self.files.certificate, "--key", self.files.key]) { address, _ in
             for options in [
-                ["--ca", self.ca], ["--ca", self.ca, "--pin", self.pin],
-                ["--ca", self.ca, "--server-name", "localhost"],
+                ["--ca", self.files.ca], ["--ca", self.files.ca, "--pin", self.files.pin],
+                ["--ca", self.files.ca, "--server-name", "localhost"],
                 ["--insecure-skip-verification"],
             ] {
                 let outcome = try await self.call(address, options)
@@ -48,8 +37,8 @@ import Darwin
             let other = String(repeating: "A", count: 43) + "="
             for (options, reason) in [
                 (["--tls"], "is not trusted"),
-                (["--ca", self.ca, "--pin", other], "none of the pins"),
-                (["--ca", self.ca, "--server-name", "example.com"], "for another name"),
+                (["--ca", self.files.ca, "--pin", other], "none of the pins"),
+                (["--ca", self.files.ca, "--server-name", "example.com"], "for another name"),
             ] {
                 let outcome = try await self.call(address, options)
                 #expect(outcome.exitCode == 1)
@@ -60,44 +49,48 @@ import Darwin
     }
 
     @Test func serverWithAnAuthorityLetsItsClientsInAlone() async throws {
-        let issued = try self.authority.client()
-        let certificate = try self.folder.write(issued.certificatePEM, to: "client.pem")
-        let key = try self.folder.write(issued.keyPEM, to: "client.key")
-        try await withServe(["--cert", self.certificate, "--key", self.key, "--ca", self.ca]) { address, _ in
-            let outcome = try await self.call(address, ["--ca", self.ca, "--cert", certificate, "--key", key])
+        let issued = try self.files.authority.client()
+        let certificate = try self.files.folder.write(issued.certificatePEM, to: "client.pem")
+        let key = try self.files.folder.write(issued.keyPEM, to: "client.key")
+        try await withServe(["--cert", self.files.certificate, "--key", self.files.key, "--ca", self.files.ca]) {
+            address,
+            _ in
+            let outcome = try await self.call(address, ["--ca", self.files.ca, "--cert", certificate, "--key", key])
             #expect(outcome.text == "hello", "\(outcome.errors)")
-            let without = try await self.call(address, ["--ca", self.ca])
+            let without = try await self.call(address, ["--ca", self.files.ca])
             #expect(without.exitCode == 1)
             #expect(without.errors.contains("wants a client's certificate"), "\(without.errors)")
         }
     }
 
     @Test func certificateIsReadAnewWhenAServerHangsUp() async throws {
-        try await withServe(["--cert", self.certificate, "--key", self.key]) { address, server in
-            let renewed = try self.authority.server()
-            _ = try self.folder.write(renewed.certificatePEM, to: "server.pem")
+        try await withServe(["--cert", self.files.certificate, "--key", self.files.key]) { address, server in
+            let renewed = try self.files.authority.server()
+            _ = try self.files.folder.write(renewed.certificatePEM, to: "server.pem")
             // The old key does not fit: the old certificate stays.
             server.signal(SIGHUP)
             _ = try await value { server.errors.contains("the old certificate stays") ? true : nil }
-            #expect(try await self.call(address, ["--ca", self.ca, "--pin", self.pin]).text == "hello")
-            _ = try self.folder.write(renewed.keyPEM, to: "server.key")
+            #expect(try await self.call(address, ["--ca", self.files.ca, "--pin", self.files.pin]).text == "hello")
+            _ = try self.files.folder.write(renewed.keyPEM, to: "server.key")
             server.signal(SIGHUP)
             _ = try await value { server.errors.contains("the certificate was read anew") ? true : nil }
             let pin = try PublicKeyPin(certificatePEM: renewed.certificatePEM).base64
-            #expect(try await self.call(address, ["--ca", self.ca, "--pin", pin]).text == "hello")
+            #expect(try await self.call(address, ["--ca", self.files.ca, "--pin", pin]).text == "hello")
         }
     }
 
     @Test func listenSpeaksTLSToo() async throws {
-        let arguments = ["--cert", self.certificate, "--key", self.key, "--push", "2001:hi", "--push-every", "0.01"]
+        let arguments = [
+            "--cert", self.files.certificate, "--key", self.files.key, "--push", "2001:hi", "--push-every", "0.01",
+        ]
         try await withServe(arguments) { address, _ in
-            let outcome = try await Command.run(["listen", address, "--ca", self.ca, "--count", "2"])
+            let outcome = try await Command.run(["listen", address, "--ca", self.files.ca, "--count", "2"])
             #expect(outcome.lines == ["2001 hi", "2001 hi"], "\(outcome.errors)")
         }
     }
 
     @Test func unixDomainSocketIsAnAddress() async throws {
-        let path = self.folder.file("s")
+        let path = self.files.folder.file("s")
         let server = try Command(["serve", "--host", "unix:\(path)"])
         #expect(try await server.lines() == ["listening on unix:\(path)"])
         let outcome = try await self.call("unix:\(path)", [])
@@ -111,15 +104,15 @@ import Darwin
     func callGoesThroughAProxyAlsoWithTLS(kind: Proxy.Kind) async throws {
         let proxy = try await TestProxy(kind) { $0.credentials = .init(user: "me", password: "p@ss") }
         let place = "\(proxy.endpoint)"
-        try await withServe(["--cert", self.certificate, "--key", self.key]) { address, _ in
+        try await withServe(["--cert", self.files.certificate, "--key", self.files.key]) { address, _ in
             let server = "localhost:\(try #require(Endpoint(address)).port)"
             let url = "\(kind.rawValue)://me:p%40ss@\(place)"
-            let outcome = try await self.call(server, ["--ca", self.ca, "--proxy", url])
+            let outcome = try await self.call(server, ["--ca", self.files.ca, "--proxy", url])
             #expect(outcome.text == "hello", "\(outcome.errors)")
             #expect(proxy.asked == [server])
             let stranger = try await self.call(
                 server,
-                ["--ca", self.ca, "--proxy", "\(kind.rawValue)://me:guess@\(place)"]
+                ["--ca", self.files.ca, "--proxy", "\(kind.rawValue)://me:guess@\(place)"]
             )
             #expect(stranger.exitCode == 1)
             #expect(stranger.errors.hasPrefix("error: proxyFailed: "), "\(stranger.errors)")
@@ -143,7 +136,7 @@ import Darwin
         let outcome = try await self.call("127.0.0.1:1", ["--ca", "/nowhere.pem"])
         #expect(outcome.exitCode == 1)
         #expect(outcome.errors.contains("/nowhere.pem"), "\(outcome.errors)")
-        let server = try await Command.run(["serve", "--port", "0", "--cert", "/nowhere.pem", "--key", self.key])
+        let server = try await Command.run(["serve", "--port", "0", "--cert", "/nowhere.pem", "--key", self.files.key])
         #expect(server.exitCode == 1)
         #expect(server.errors.contains("/nowhere.pem"), "\(server.errors)")
     }

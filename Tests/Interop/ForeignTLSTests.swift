@@ -11,41 +11,16 @@ import Testing
         .first { FileManager.default.isExecutableFile(atPath: $0) }
         .map { URL(fileURLWithPath: $0) }
 
-    private static let router: Router = {
-        var router = Router()
-        router.handleSynchronously(101) { request, _ in request.body }
-        return router
-    }()
-
-    private let folder: TemporaryFolder
-    private let authority: TestAuthority
-    private let ca: String
-    private let certificate: String
-    private let key: String
+    private let files: TestServerFiles
 
     init() throws {
-        self.folder = try TemporaryFolder()
-        self.authority = try TestAuthority()
-        let issued = try self.authority.server()
-        self.ca = try self.folder.write(self.authority.pem, to: "ca.pem")
-        self.certificate = try self.folder.write(issued.certificatePEM, to: "server.pem")
-        self.key = try self.folder.write(issued.keyPEM, to: "server.key")
+        self.files = try TestServerFiles()
     }
 
     private var tls: ClientTLS {
         var tls = ClientTLS()
-        tls.trust = self.authority.trust
+        tls.trust = self.files.authority.trust
         return tls
-    }
-
-    /// Runs `body` with a server of ours.
-    private func withServer(tls: ServerTLS?, _ body: (Endpoint) async throws -> Void) async throws {
-        let server = SocketServer(configuration: .init(tls: tls), router: Self.router)
-        try await server.start()
-        let result: Result<Void, any Error>
-        do { result = .success(try await body(try #require(server.address))) } catch { result = .failure(error) }
-        await server.shutdown(gracePeriod: .zero)
-        try result.get()
     }
 
     private func calls(_ client: SocketClient) async throws {
@@ -67,8 +42,8 @@ import Testing
 
     @Test(.enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)))
     func ourClientSpeaksToPythonsTLS() async throws {
-        try await self.withServer(tls: nil) { server in
-            let relay = try Python.tlsRelay(["in", "\(server.port)", self.certificate, self.key])
+        try await EchoServer.with(tls: nil) { server, _ in
+            let relay = try Python.tlsRelay(["in", "\(server.port)", self.files.certificate, self.files.key])
             let address = try #require(try await relay.lines().first?.split(separator: " ").last.map(String.init))
             let endpoint = try #require(Endpoint(address))
             try await self.calls(SocketClient.connecting(to: endpoint) { $0.socket.tls = self.tls })
@@ -78,9 +53,9 @@ import Testing
 
     @Test(.enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)))
     func pythonsTLSSpeaksToOurServer() async throws {
-        let identity = TLSIdentity(certificateFile: self.certificate, keyFile: self.key)
-        try await self.withServer(tls: ServerTLS(identity: identity)) { server in
-            let relay = try Python.tlsRelay(["out", "\(server.port)", self.ca])
+        let identity = TLSIdentity(certificateFile: self.files.certificate, keyFile: self.files.key)
+        try await EchoServer.with(tls: ServerTLS(identity: identity)) { server, _ in
+            let relay = try Python.tlsRelay(["out", "\(server.port)", self.files.ca])
             let address = try #require(try await relay.lines().first?.split(separator: " ").last.map(String.init))
             try await self.calls(SocketClient.connecting(to: try #require(Endpoint(address))))
             relay.signal(15)
@@ -89,9 +64,11 @@ import Testing
 
     @Test(.enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)))
     func pythonsServerThatWantsACertificateGetsOneOrSaysWhyNot() async throws {
-        let client = try self.authority.client()
-        try await self.withServer(tls: nil) { server in
-            let relay = try Python.tlsRelay(["in", "\(server.port)", self.certificate, self.key, self.ca])
+        let client = try self.files.authority.client()
+        try await EchoServer.with(tls: nil) { server, _ in
+            let relay = try Python.tlsRelay([
+                "in", "\(server.port)", self.files.certificate, self.files.key, self.files.ca,
+            ])
             let address = try #require(try await relay.lines().first?.split(separator: " ").last.map(String.init))
             let endpoint = try #require(Endpoint(address))
             var tls = self.tls
@@ -116,7 +93,7 @@ import Testing
         _ tls: ClientTLS
     ) async throws -> (error: SocketError?, server: Command.Outcome) {
         let executable = try #require(Self.openssl)
-        let arguments = ["s_server", "-accept", "127.0.0.1:0", "-cert", self.certificate, "-key", self.key]
+        let arguments = ["s_server", "-accept", "127.0.0.1:0", "-cert", self.files.certificate, "-key", self.files.key]
         let server = try Command(arguments + options, of: executable, keepsInputOpen: true)
         // "ACCEPT 127.0.0.1:12345"
         let endpoint = try await value {
@@ -186,14 +163,14 @@ import Testing
         arguments: ["-tls1_2", "-tls1_3"]
     )
     func clientCertificateThatIsMissingOrUnknownIsToldInEitherVersion(version: String) async throws {
-        let options = [version, "-Verify", "1", "-verify_return_error", "-CAfile", self.ca]
+        let options = [version, "-Verify", "1", "-verify_return_error", "-CAfile", self.files.ca]
         // In TLS 1.2 there is no alert for a certificate that is missing, but one for a handshake that fails.
         let missing = try await self.failure(options, self.tls)
         #expect(missing == (version == "-tls1_3" ? .clientCertificateRequired : .noCommonProtocol))
         var tls = self.tls
         tls.identity = try TestAuthority("strangers").client().identity
         #expect(try await self.failure(options, tls) == .clientCertificateRejected)
-        tls.identity = try self.authority.client().identity
+        tls.identity = try self.files.authority.client().identity
         #expect(try await self.attempt(options, tls).error == nil)
     }
 }

@@ -10,15 +10,10 @@ import Testing
 /// The client through proxies that others wrote, where they are installed.
 @Suite(.timeLimit(.minutes(5))) struct RealProxyTests {
     private static let credentials = Proxy.Credentials(user: "me", password: "opensesame")
-    private static var router: Router {
-        var router = Router()
-        router.handleSynchronously(101) { request, _ in request.body }
-        return router
-    }
 
     /// Calls a server through the proxy, also by name, and with a body larger than one read.
     private func call(through proxy: Proxy) async throws {
-        let server = SocketServer(configuration: SocketServer.Configuration(), router: Self.router)
+        let server = SocketServer(configuration: SocketServer.Configuration(), router: .echo)
         try await server.start()
         let address = try #require(server.address)
         for host in ["127.0.0.1", "localhost"] {

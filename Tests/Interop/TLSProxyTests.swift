@@ -19,16 +19,10 @@ import Testing
         _ issued: TestAuthority.Issued,
         _ body: (TestProxy, Endpoint) async throws -> Void
     ) async throws {
-        var router = Router()
-        router.handleSynchronously(101) { request, _ in request.body }
-        let server = SocketServer(configuration: .init(tls: ServerTLS(identity: issued.identity)), router: router)
-        try await server.start()
-        let address = try #require(server.address)
-        let proxy = try await TestProxy(kind) { $0.hosts = ["db.example": address, "10.1.2.3": address] }
-        let result: Result<Void, any Error>
-        do { result = .success(try await body(proxy, address)) } catch { result = .failure(error) }
-        await server.shutdown(gracePeriod: .zero)
-        try result.get()
+        try await EchoServer.with(tls: ServerTLS(identity: issued.identity)) { address, _ in
+            let proxy = try await TestProxy(kind) { $0.hosts = ["db.example": address, "10.1.2.3": address] }
+            try await body(proxy, address)
+        }
     }
 
     private func client(_ proxy: TestProxy, _ host: String, _ port: Int, name: String? = nil) -> SocketClient {

@@ -11,12 +11,6 @@ import Testing
 
 /// TLS between our client and our server, with certificates made here.
 @Suite(.timeLimit(.minutes(5))) struct TLSTests {
-    private static let router: Router = {
-        var router = Router()
-        router.handleSynchronously(101) { request, _ in request.body }
-        return router
-    }()
-
     /// Runs `body` with a server of this certificate, and what a client should say to it.
     private func withServer(
         _ certificate: TestAuthority.Issued,
@@ -25,16 +19,7 @@ import Testing
     ) async throws {
         var tls = ServerTLS(identity: certificate.identity)
         change(&tls)
-        let server = SocketServer(configuration: .init(tls: tls), router: Self.router)
-        try await server.start()
-        let result: Result<Void, any Error>
-        do {
-            result = .success(try await body(try #require(server.address), server))
-        } catch {
-            result = .failure(error)
-        }
-        await server.shutdown(gracePeriod: .zero)
-        try result.get()
+        try await EchoServer.with(tls: tls, body)
     }
 
     private func client(
@@ -229,12 +214,10 @@ import Testing
             { $0.clientCertificates = .required(authority.trust) }
         ) { server, instance in
             let client = self.client(server, trusting: authority)
-            let events = client.events
             let error = await #expect(throws: SocketError.self) { try await self.echo(client) }
             #expect(error?.code == .tlsFailed, "\(String(describing: error))")
             #expect((error?.underlying as? TLSFailure)?.reason == .clientCertificateRequired)
             #expect(try await self.failure(client).reason == .clientCertificateRequired)
-            _ = events
             #expect(instance.statistics.requests == 0)
             try await eventually("the server's count") { instance.statistics.tlsFailures >= 1 }
         }
@@ -317,7 +300,7 @@ import Testing
     }
 
     @Test func clientOfAPlainPortHearsOfItInTime() async throws {
-        let server = SocketServer(router: Self.router)
+        let server = SocketServer(router: .echo)
         try await server.start()
         let client = SocketClient.connecting(to: try #require(server.address)) {
             $0.socket.tls = ClientTLS()
@@ -339,7 +322,7 @@ import Testing
             configuration: .init(
                 tls: ServerTLS(identity: TLSIdentity(certificateFile: "/nowhere.pem", keyFile: "/key"))
             ),
-            router: Self.router
+            router: .echo
         )
         let error = await #expect(throws: SocketError.self) { try await server.start() }
         #expect(error?.code == .invalidArgument)

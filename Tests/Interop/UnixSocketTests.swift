@@ -7,14 +7,8 @@ import Testing
 
 /// Client and server over Unix domain sockets.
 @Suite(.timeLimit(.minutes(5))) struct UnixSocketTests {
-    private static let router: Router = {
-        var router = Router()
-        router.handleSynchronously(101) { request, _ in request.body }
-        return router
-    }()
-
     private func server(at path: String, tls: ServerTLS? = nil) async throws -> SocketServer {
-        let server = SocketServer(configuration: .init(unixPath: path, tls: tls), router: Self.router)
+        let server = SocketServer(configuration: .init(unixPath: path, tls: tls), router: .echo)
         try await server.start()
         return server
     }

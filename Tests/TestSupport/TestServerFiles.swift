@@ -1,0 +1,22 @@
+import HHSocket
+
+/// A server's certificate and key, and its authority's certificate, as files in PEM.
+package struct TestServerFiles: Sendable {
+    package let folder: TemporaryFolder
+    package let authority: TestAuthority
+    package let ca: String
+    package let certificate: String
+    package let key: String
+    /// Of the server's key, in base64.
+    package let pin: String
+
+    package init() throws {
+        self.folder = try TemporaryFolder()
+        self.authority = try TestAuthority()
+        let issued = try self.authority.server()
+        self.ca = try self.folder.write(self.authority.pem, to: "ca.pem")
+        self.certificate = try self.folder.write(issued.certificatePEM, to: "server.pem")
+        self.key = try self.folder.write(issued.keyPEM, to: "server.key")
+        self.pin = try PublicKeyPin(certificatePEM: issued.certificatePEM).base64
+    }
+}

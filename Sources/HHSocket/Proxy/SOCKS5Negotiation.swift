@@ -146,10 +146,3 @@ struct SOCKS5Negotiation: ProxyNegotiation {
 extension ByteBuffer {
     fileprivate var firstByte: UInt8? { self.getInteger(at: self.readerIndex) }
 }
-
-extension Endpoint {
-    /// The host, where it is an address and no name.
-    var ipAddress: SocketAddress? {
-        self.unixPath == nil ? try? SocketAddress(ipAddress: self.host, port: self.port) : nil
-    }
-}

@@ -308,8 +308,3 @@ final class Dialer: @unchecked Sendable {
         return promise.futureResult
     }
 }
-
-extension Endpoint {
-    /// Whether the host is an IP address.
-    fileprivate var isAddress: Bool { self.ipAddress != nil }
-}

@@ -13,7 +13,7 @@ struct FrameQueue {
 
     /// False if the frame would exceed `limit` bytes. Into an empty queue a frame of any size goes.
     mutating func append(_ frame: Frame, _ priority: FramePriority, limit: Int) -> Bool {
-        let length = self.length(of: frame)
+        let length = self.encoder.encodedLength(of: frame)
         guard self.frames.isEmpty || length <= limit - self.bytes else { return false }
         self.frames.append(frame, priority)
         self.bytes += length
@@ -22,16 +22,12 @@ struct FrameQueue {
 
     mutating func popFirst() -> Frame? {
         guard let frame = self.frames.popFirst() else { return nil }
-        self.bytes -= self.length(of: frame)
+        self.bytes -= self.encoder.encodedLength(of: frame)
         return frame
     }
 
     mutating func removeAll() {
         self.frames = PriorityQueue()
         self.bytes = 0
-    }
-
-    private func length(of frame: Frame) -> Int {
-        self.encoder.encodedLength(payloadLength: frame.payload.readableBytes)
     }
 }

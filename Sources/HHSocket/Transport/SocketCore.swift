@@ -286,7 +286,7 @@ package final class SocketCore: @unchecked Sendable {
 
     private func perform(_ write: PendingWrite, on link: Link) throws(SocketError) {
         let policy = self.configuration.writePolicy
-        if self.writers.isEmpty, link.hasRoom(for: self.length(of: write.frame)) {
+        if self.writers.isEmpty, link.hasRoom(for: self.encoder.encodedLength(of: write.frame)) {
             _ = try self.send(write.frame, write.priority, on: link)
             return write.complete(.success(()))
         }
@@ -298,13 +298,9 @@ package final class SocketCore: @unchecked Sendable {
 
     private func wait(_ write: PendingWrite) throws(SocketError) {
         let limit = self.configuration.maximumQueuedBytes
-        guard self.writers.append(write, length: self.length(of: write.frame), limit: limit) else {
+        guard self.writers.append(write, length: self.encoder.encodedLength(of: write.frame), limit: limit) else {
             throw self.queueFull(write.frame, self.link?.endpoint, limit, "maximumQueuedBytes")
         }
-    }
-
-    private func length(of frame: Frame) -> Int {
-        self.encoder.encodedLength(payloadLength: frame.payload.readableBytes)
     }
 
     /// The writer waits no longer.

@@ -30,6 +30,11 @@ public struct FrameEncoder: Sendable {
         return self.direction.headerLength + payloadLength + Frame.trailerLength
     }
 
+    /// What a frame takes on the wire, in bytes.
+    func encodedLength(of frame: Frame) -> Int {
+        self.encodedLength(payloadLength: frame.payload.readableBytes)
+    }
+
     @usableFromInline
     func overhead(_ plan: HeaderPlan) -> Int { plan.length + plan.trailerLength }
 

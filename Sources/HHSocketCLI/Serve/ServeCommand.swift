@@ -57,12 +57,12 @@ struct ServeCommand: AsyncParsableCommand {
 
     @OptionGroup var tls: ServerTLSOptions
 
-    private var unixPath: String? {
-        self.host.hasPrefix("unix:") ? String(self.host.dropFirst(5)) : nil
-    }
+    private var unixPath: String? { Endpoint(self.host)?.unixPath }
 
     func validate() throws {
-        guard self.unixPath?.isEmpty != true else { throw ValidationError("--host unix:PATH needs a path.") }
+        guard self.unixPath != nil || !self.host.hasPrefix("unix:") else {
+            throw ValidationError("--host unix:PATH needs a path.")
+        }
         if let push = self.push {
             guard self.format.layout.push != nil else {
                 throw ValidationError("The format \(self.format) has no pushes.")

@@ -103,7 +103,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
             self.send(task, key, serial)
         case .wait(let key):
             task.key = key
-            self.socket.pullForward()
+            if self.table.link == .offline { self.socket.pullForward() }
         case .refuse(.offline):
             self.complete(task, .failure(self.socket.notConnected()))
             self.socket.pullForward()

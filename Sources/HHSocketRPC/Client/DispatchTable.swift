@@ -357,12 +357,12 @@ struct DispatchTable<Call> {
     private mutating func take(_ index: UInt32, leavingTombstone: Bool) -> Removed? {
         let entry = self.entries[Int(index)]
         guard let call = entry.call else { return nil }
-        self.release(index)
         guard entry.serial != 0 else {
-            self.waitingCount -= 1
-            self.waitingBytes -= entry.bytes
+            self.waitsNoLonger(index)
+            self.release(index)
             return Removed(call: call, phase: entry.phase, serial: nil)
         }
+        self.release(index)
         self.inFlightCount -= 1
         if entry.connection != self.connection { self.leftDraining(entry.connection) }
         if leavingTombstone, entry.phase == .sent, self.maximumTombstones > 0 {

@@ -188,6 +188,9 @@ private final class DelegateBridge: FrameConsumer, Sendable {
     func connectionWasLost(_ id: ConnectionID, _ error: SocketError) {}
     func connectionIsOffline(_ error: SocketError) {}
     func connectionIsBeingMade() {}
+    func isReceiving(_ arriving: FrameDecoder.Arriving) {}
+    func timerFired() {}
+    func turnEnded() {}
     func frameWillLeave(type: UInt32, serial: UInt32) -> Bool { true }
     func frameProgressed(type: UInt32, serial: UInt32, payloadBytes: Int) {}
 }

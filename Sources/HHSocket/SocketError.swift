@@ -21,7 +21,7 @@ public struct SocketError: Error, Sendable {
             case handshakeRefused, handshakeTimeout, noServerReachable
             case checksumMismatch, frameTooLarge, protocolViolation
             case tooManyInFlight, queueFull
-            case invalidArgument
+            case invalidArgument, interceptorFailed
             case bindFailed
         }
 
@@ -131,6 +131,8 @@ public struct SocketError: Error, Sendable {
         public static let queueFull = Self(named: .queueFull)
         /// A setting or a request cannot work; see the message.
         public static let invalidArgument = Self(named: .invalidArgument)
+        /// An interceptor threw an error of its own; see ``SocketError/underlying``.
+        public static let interceptorFailed = Self(named: .interceptorFailed)
         /// A server cannot listen on its address.
         public static let bindFailed = Self(named: .bindFailed)
 
@@ -183,7 +185,7 @@ public struct SocketError: Error, Sendable {
     public enum Delivery: Hashable, Sendable {
         /// No byte of it left.
         case notSent
-        /// Bytes left and no answer came: the server may have run it.
+        /// Bytes left and no answer came, in this attempt or one before: the server may have run it.
         case sentUnknown
         /// The server said so.
         case answered

@@ -36,7 +36,7 @@ import Testing
         }
         table.linkIsReady(ConnectionID(number: 1))
         var order = ""
-        while let next = table.nextWaiting() { order += next.removedOrSent.call }
+        while let next = table.nextWaiting() { order += next.call }
         #expect(order == "ecadb")
     }
 
@@ -60,10 +60,10 @@ import Testing
     @Test func answerFindsItsCallOnceAndASecondIsADuplicate() {
         var table = self.readyTable()
         _ = table.submit(7, deadline: self.at(8))
-        #expect(table.receive(serial: 50).text == "answer 7")
-        #expect(table.receive(serial: 50).text == "duplicate")
-        #expect(table.receive(serial: 51).text == "unknown")
-        #expect(table.receive(serial: 3).text == "unknown")
+        #expect(table.answer(serial: 50).text == "answer 7")
+        #expect(table.answer(serial: 50).text == "duplicate")
+        #expect(table.answer(serial: 51).text == "unknown")
+        #expect(table.answer(serial: 3).text == "unknown")
         #expect(table.count == 0)
     }
 
@@ -76,19 +76,19 @@ import Testing
         #expect(expired?.serial == 50)
         #expect(expired?.phase == .sent)
         #expect(table.expire(now: self.at(9)) == nil)
-        #expect(table.receive(serial: 50).text == "late")
-        #expect(table.receive(serial: 50).text == "duplicate")
+        #expect(table.answer(serial: 50).text == "late")
+        #expect(table.answer(serial: 50).text == "duplicate")
     }
 
     @Test func serialsWrapTo50AndSkipThoseInFlightAndTombstones() {
         var table = self.readyTable(serials: 50...54)
         let keys = (0..<4).compactMap { table.submit($0, deadline: .distantFuture).key }
-        #expect(table.receive(serial: 51).text == "answer 1")
+        #expect(table.answer(serial: 51).text == "answer 1")
         #expect(table.remove(keys[2])?.serial == 52)  // a tombstone
         #expect(table.submit(4, deadline: .distantFuture).serial == 54)
         #expect(table.submit(5, deadline: .distantFuture).serial == 51)
         #expect(table.submit(6, deadline: .distantFuture).refusal == .tooManyInFlight)
-        #expect(table.receive(serial: 52).text == "late")
+        #expect(table.answer(serial: 52).text == "late")
         #expect(table.submit(7, deadline: .distantFuture).serial == 52)
     }
 
@@ -98,7 +98,7 @@ import Testing
         _ = table.submit(1, deadline: self.at(8))
         #expect(table.submit(2, deadline: self.at(8)).refusal == .tooManyInFlight)
         #expect(table.count == 2)
-        _ = table.receive(serial: 50)
+        _ = table.answer(serial: 50)
         #expect(table.submit(3, deadline: self.at(8)).serial == 52)
     }
 
@@ -107,9 +107,9 @@ import Testing
         for call in 0..<10 {
             if let key = table.submit(call, deadline: self.at(8)).key { _ = table.remove(key) }
         }
-        #expect(table.receive(serial: 59).text == "late")
-        #expect(table.receive(serial: 57).text == "late")
-        #expect(table.receive(serial: 56).text == "duplicate")
+        #expect(table.answer(serial: 59).text == "late")
+        #expect(table.answer(serial: 57).text == "late")
+        #expect(table.answer(serial: 56).text == "duplicate")
     }
 
     @Test func callsWaitForAnAttemptInProgressAndLeaveInOrder() {
@@ -122,8 +122,8 @@ import Testing
         #expect(table.nextWaiting() == nil)
         #expect(table.remove(keys[1])?.phase == .waiting)
         table.linkIsReady(ConnectionID(number: 1))
-        #expect(table.nextWaiting()?.removedOrSent.call == 1)
-        #expect(table.nextWaiting()?.removedOrSent.call == 3)
+        #expect(table.nextWaiting()?.call == 1)
+        #expect(table.nextWaiting()?.call == 3)
         #expect(table.nextWaiting() == nil)
         #expect(table.inFlightCount == 2)
         #expect(table.waitingCount == 0)
@@ -150,7 +150,7 @@ import Testing
         #expect(table.remove(key)?.phase == .queued)
         let leaves = table.willLeave(serial: 50)
         #expect(!leaves)
-        #expect(table.receive(serial: 50).text == "duplicate")
+        #expect(table.answer(serial: 50).text == "duplicate")
     }
 
     @Test func keyOfAGoneCallNamesNothingAfterItsPlaceIsTakenAgain() {
@@ -167,83 +167,99 @@ import Testing
         guard table.submit(-1, deadline: self.at(5)).serial == 50 else { return }
         for call in 0..<100_000 {
             guard let serial = table.submit(call, deadline: self.at(8)).serial else { return }
-            _ = table.receive(serial: serial)
+            _ = table.answer(serial: serial)
         }
-        #expect(table.deadlineCount < 200)
-        #expect(table.earliestDeadline == self.at(5))
+        #expect(table.alarmCount < 200)
+        #expect(table.earliestAlarm == self.at(5))
         #expect(table.expire(now: self.at(8))?.call == -1)
         #expect(table.expire(now: self.at(8)) == nil)
     }
 
-    /// Every call completes exactly once, whatever happens to it, in whatever order.
-    @Test(arguments: 0..<200)
-    func everyCallCompletesExactlyOnceInRandomHistories(seed: Int) {
-        var generator = SeededGenerator(seed: UInt64(seed))
-        var table = Table(serialRange: 50...90, maximumInFlight: 20, maximumWaiting: 5, maximumTombstones: 10)
-        var now = self.start
-        var completions: [Int: Int] = [:]
-        var keys: [Int: DispatchKey] = [:]
-        var sentSerials: [UInt32] = []
-        var nextCall = 0
-
-        var open = 0
-        func complete(_ call: Int) {
-            completions[call, default: 0] += 1
-            open -= 1
-            #expect(completions[call] == 1, "call \(call)")
-        }
-
-        for _ in 0..<1_000 {
-            now = now + .milliseconds(Int64.random(in: 0...200, using: &generator))
-            switch Int.random(in: 0..<14, using: &generator) {
-            case 0...4:  // resume
-                let call = nextCall
-                nextCall += 1
-                completions[call] = 0
-                open += 1
-                let timeout = TimeAmount.milliseconds(Int64.random(in: 0...3_000, using: &generator))
-                switch table.submit(call, deadline: now + timeout) {
-                case .send(let key, let serial):
-                    keys[call] = key
-                    sentSerials.append(serial)
-                    if Int.random(in: 0..<5, using: &generator) == 0 { table.queued(key) }
-                case .wait(let key): keys[call] = key
-                case .refuse: complete(call)
-                }
-            case 5...7:  // a response, perhaps a duplicate or a late one
-                let serial = sentSerials.randomElement(using: &generator) ?? 60
-                let isFinal = Int.random(in: 0..<8, using: &generator) > 0
-                if case .answer(let call) = table.receive(serial: serial, isFinal: isFinal) { complete(call) }
-            case 8, 9:  // cancel, perhaps twice, perhaps too late
-                guard let (call, key) = keys.randomElement(using: &generator) else { continue }
-                if let removed = table.remove(key) {
-                    #expect(removed.call == call)
-                    complete(call)
-                }
-            case 10:  // time passes
-                while let expired = table.expire(now: now) { complete(expired.call) }
-            case 11:
-                _ = table.willLeave(serial: sentSerials.randomElement(using: &generator) ?? 60)
-            case 12:  // disconnect
-                for lost in table.linkWasLost(ConnectionID(number: 1)) { complete(lost.call) }
-                if Bool.random(using: &generator) {
-                    for waiting in table.linkIsOffline() { complete(waiting.call) }
-                }
-            default:
-                table.linkIsConnecting()
-                if Int.random(in: 0..<3, using: &generator) > 0 {
-                    table.linkIsReady(ConnectionID(number: 1))
-                    while let (next, _) = table.nextWaiting() {
-                        if let serial = next.serial { sentSerials.append(serial) } else { complete(next.call) }
-                    }
-                }
-            }
-            #expect(open == table.count)
-            #expect(table.inFlightCount <= 20 && table.waitingCount <= 5)
-        }
-        for key in table.keys { if let removed = table.remove(key) { complete(removed.call) } }
-        #expect(completions.values.allSatisfy { $0 == 1 })
+    @Test func attemptThatEndsLeavesItsCallWhichIsSentAgainUnderAnotherSerial() {
+        var table = self.readyTable()
+        guard let key = table.submit(7, deadline: self.at(8)).key else { return }
+        #expect(table.receive(serial: 50).text == "answer 7")
+        #expect(table.count == 1)
+        #expect(table.inFlightCount == 0)
+        #expect(table.receive(serial: 50).text == "duplicate")
+        table.backOff(key, until: self.at(2))
+        #expect(table.nextAlarm(now: self.at(1)).text == nil)
+        #expect(table.earliestAlarm == self.at(2))
+        #expect(table.nextAlarm(now: self.at(2)).text == "retry 7")
+        #expect(table.attempt(key).serial == 51)
+        guard case .answer(let attempt) = table.receive(serial: 51) else { return #expect(Bool(false)) }
+        #expect(attempt.count == 2)
+        #expect(table.remove(key)?.call == 7)
         #expect(table.count == 0)
+        #expect(table.nextAlarm(now: self.at(9)).text == nil)
+    }
+
+    @Test func deadlineEndsABackOff() {
+        var table = self.readyTable()
+        guard let key = table.submit(7, deadline: self.at(8)).key, table.endAttempt(key)?.phase == .sent else { return }
+        table.backOff(key, until: self.at(20))
+        #expect(table.nextAlarm(now: self.at(8)).text == "expired 7")
+        #expect(table.nextAlarm(now: self.at(20)).text == nil)
+        #expect(table.receive(serial: 50).text == "late")
+    }
+
+    @Test func answerThatDoesNotBeginInTimeEndsItsAttempt() {
+        var table = self.readyTable()
+        for call in 0..<3 { _ = table.submit(call, deadline: self.at(8)) }
+        for serial in UInt32(50)...52 { table.expectFirstResponse(serial: serial, by: self.at(1)) }
+        let began = table.responseBegins(serial: 51)
+        #expect(began == 1)
+        #expect(table.receive(serial: 52).text == "answer 2")
+        #expect(table.nextAlarm(now: self.at(1)).text == "no first response 0")
+        #expect(table.nextAlarm(now: self.at(7)).text == nil)
+        #expect(table.receive(serial: 50).text == "late")
+        #expect(table.receive(serial: 51).text == "answer 1")
+    }
+
+    @Test func callThatWaitsAgainHasOnePlaceInLine() {
+        var table = DispatchTable<String>(maximumInFlight: 100, maximumWaiting: 100, maximumTombstones: 0)
+        table.linkIsConnecting()
+        guard case .wait(let first) = table.submit("a", deadline: .distantFuture),
+            case .wait = table.submit("b", deadline: .distantFuture)
+        else { return }
+        #expect(table.endAttempt(first)?.phase == .waiting)
+        #expect(table.waitingCount == 1)
+        _ = table.attempt(first)
+        table.setPriority(.high, first)
+        table.setPriority(.low, first)
+        #expect(table.waitingCount == 2)
+        table.linkIsReady(ConnectionID(number: 1))
+        #expect(table.nextWaiting()?.call == "b")
+        #expect(table.nextWaiting()?.call == "a")
+        #expect(table.nextWaiting()?.call == nil)
+        #expect(table.inFlightCount == 2)
+    }
+
+    @Test func alarmsOfACallThatIsSentAgainAndAgainAreSwept() {
+        var table = self.readyTable()
+        guard let key = table.submit(7, deadline: self.at(8)).key else { return }
+        for number in 1...10_000 {
+            _ = table.endAttempt(key)
+            table.backOff(key, until: self.start + .microseconds(Int64(number)))
+            guard case .retry = table.nextAlarm(now: self.start + .microseconds(Int64(number))),
+                let serial = table.attempt(key).serial
+            else { return #expect(Bool(false)) }
+            table.expectFirstResponse(serial: serial, by: self.at(5))
+        }
+        #expect(table.alarmCount < 200)
+        #expect(table.nextAlarm(now: self.at(5)).text == "no first response 7")
+    }
+
+    @Test func endForGoodEndsThePatientAndThoseThatBackOff() {
+        var table = Table(maximumInFlight: 10, maximumWaiting: 10, maximumTombstones: 10)
+        _ = table.submit(0, isPatient: true, deadline: self.at(8))
+        let idle = table.enter(1, deadline: self.at(8))
+        let backingOff = table.enter(2, deadline: self.at(8))
+        table.backOff(backingOff, until: self.at(1))
+        #expect(table.linkIsOffline().isEmpty)
+        #expect(Set(table.linkIsOffline(isForGood: true).map(\.call)) == [0, 2])
+        #expect(table.phase(of: idle) == .idle)
+        #expect(table.nextAlarm(now: self.at(1)).text == nil)
     }
 }
 
@@ -267,10 +283,35 @@ extension DispatchTable<Int>.Submission {
 extension DispatchTable<Int>.Reception {
     fileprivate var text: String {
         switch self {
-        case .answer(let call): "answer \(call)"
+        case .answer(let attempt): "answer \(attempt.call)"
         case .late: "late"
         case .duplicate: "duplicate"
         case .unknown: "unknown"
+        }
+    }
+}
+
+extension DispatchTable<Int> {
+    /// As ``receive(serial:isFinal:)``, with which the call completes.
+    fileprivate mutating func answer(serial: UInt32) -> Reception {
+        let reception = self.receive(serial: serial)
+        if case .answer(let attempt) = reception { self.remove(attempt.key) }
+        return reception
+    }
+
+    fileprivate mutating func expire(now: NIODeadline) -> Attempt? {
+        guard case .expired(let attempt) = self.nextAlarm(now: now) else { return nil }
+        return attempt
+    }
+}
+
+extension DispatchTable<Int>.Alarm? {
+    fileprivate var text: String? {
+        switch self {
+        case .expired(let attempt): "expired \(attempt.call)"
+        case .noFirstResponse(let attempt): "no first response \(attempt.call)"
+        case .retry(_, let call): "retry \(call)"
+        case nil: nil
         }
     }
 }

@@ -72,7 +72,7 @@ public struct Backoff: Hashable, Sendable {
     }
 
     /// A wait after `failures` earlier ones.
-    func delay(afterFailures failures: Int, using generator: inout some RandomNumberGenerator) -> Duration {
+    package func delay(afterFailures failures: Int, using generator: inout some RandomNumberGenerator) -> Duration {
         let bound = self.bound(afterFailures: failures)
         let jitter = self.jitter.isFinite ? min(max(self.jitter, 0), 1) : 1
         let share = Double.random(in: (1 - jitter)...1, using: &generator)

@@ -4,7 +4,7 @@ package protocol FrameConsumer: AnyObject {
     /// ``connectionDrains(_:)`` next.
     func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint)
     /// The connection has a successor. What is in flight on it may still be answered; call
-    /// ``SocketCore/finishDraining(_:)`` as soon as nothing is.
+    /// ``FrameCarrier/finishDraining(_:)`` as soon as nothing is.
     func connectionDrains(_ id: ConnectionID)
     /// The connection is no more; what was in flight on it will not be answered.
     func connectionWasLost(_ id: ConnectionID, _ error: SocketError)
@@ -16,11 +16,17 @@ package protocol FrameConsumer: AnyObject {
     func received(_ frame: Frame, on id: ConnectionID)
     /// The same with a wrong checksum.
     func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on id: ConnectionID)
+    /// So much of a response or a push has come so far. Once for each read that ends inside of one.
+    func isReceiving(_ arriving: FrameDecoder.Arriving)
     /// A frame that had to wait is about to leave. False drops it, because nobody wants it any more.
     func frameWillLeave(type: UInt32, serial: UInt32) -> Bool
     /// So many bytes of the frame's payload have left the queue. Only for payloads that leave in slices.
     func frameProgressed(type: UInt32, serial: UInt32, payloadBytes: Int)
     func happened(_ event: SocketEvent)
+    /// The moment asked for by ``FrameCarrier/setConsumerTimer(_:)`` has come.
+    func timerFired()
+    /// A turn has ended: what it did can be measured.
+    func turnEnded()
     /// The socket is gone for good: complete what there is.
     func socketWasInvalidated()
 }

@@ -12,6 +12,8 @@ final class Link: ChannelInboundHandler {
     protocol Owner: AnyObject {
         func linkReceived(_ frame: Frame, on link: Link)
         func linkReceived(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on link: Link)
+        /// A read ended inside of this frame.
+        func linkIsReceiving(_ arriving: FrameDecoder.Arriving, on link: Link)
         /// The read's frames have all been handed over.
         func linkFinishedReading(_ link: Link)
         func linkFrameWillLeave(type: UInt32, serial: UInt32) -> Bool
@@ -24,8 +26,6 @@ final class Link: ChannelInboundHandler {
         func linkEnded(_ link: Link, _ error: SocketError)
     }
 
-    /// Payloads over this leave in slices and are not copied. Smaller ones are gathered into one buffer.
-    static let sliceLength = 64 << 10
     /// So many pings that come during the handshake are answered after it.
     static let maximumHeldAnswers = 16
     /// What the channel buffers before it takes no more. With what was gathered already when that happens, two payloads that
@@ -108,7 +108,7 @@ final class Link: ChannelInboundHandler {
         guard self.phase == .open, let context = self.context else { return .refused }
         if self.outgoing == nil, self.queue.isEmpty, context.channel.isWritable {
             self.begin(frame, context)
-            if self.gathered.readableBytes >= Self.sliceLength { self.writeGathered(context) }
+            if self.gathered.readableBytes >= Frame.unslicedLength { self.writeGathered(context) }
             return .leaving
         }
         guard self.queue.append(frame, priority, limit: self.configuration.maximumQueuedBytes) else { return .refused }
@@ -167,7 +167,7 @@ final class Link: ChannelInboundHandler {
             } else if let frame = self.queue.popFirst() {
                 guard self.owner?.linkFrameWillLeave(type: frame.type, serial: frame.serial) ?? true else { continue }
                 self.begin(frame, context)
-                if self.gathered.readableBytes >= Self.sliceLength { self.writeGathered(context) }
+                if self.gathered.readableBytes >= Frame.unslicedLength { self.writeGathered(context) }
             } else {
                 return
             }
@@ -177,7 +177,7 @@ final class Link: ChannelInboundHandler {
     private func begin(_ frame: Frame, _ context: ChannelHandlerContext) {
         self.traffic.framesSent += 1
         if self.gathered.capacity == 0 { self.gathered = context.channel.allocator.buffer(capacity: 4 << 10) }
-        if frame.payload.readableBytes <= Self.sliceLength {
+        if frame.payload.readableBytes <= Frame.unslicedLength {
             self.encoder.encode(frame, into: &self.gathered)
         } else {
             self.encoder.encodeHeader(of: frame, into: &self.gathered)
@@ -188,7 +188,7 @@ final class Link: ChannelInboundHandler {
     private func writeSlice(_ context: ChannelHandlerContext) {
         guard var outgoing = self.outgoing else { return }
         let payload = outgoing.frame.payload
-        let length = min(Self.sliceLength, payload.readableBytes - outgoing.sent)
+        let length = min(Frame.unslicedLength, payload.readableBytes - outgoing.sent)
         if let slice = payload.getSlice(at: payload.readerIndex + outgoing.sent, length: length), length > 0 {
             self.writeGathered(context)
             self.traffic.bytesSent += length
@@ -435,7 +435,12 @@ final class Link: ChannelInboundHandler {
     }
 
     func channelReadComplete(context: ChannelHandlerContext) {
-        if self.phase == .open { self.owner?.linkFinishedReading(self) }
+        if self.phase == .open {
+            if let arriving = self.decoder.arriving, !self.format.isControlType(arriving.type) {
+                self.owner?.linkIsReceiving(arriving, on: self)
+            }
+            self.owner?.linkFinishedReading(self)
+        }
         self.flush()
     }
 

@@ -3,7 +3,7 @@ package enum SocketCallback: Sendable {
     case work(any CallbackWork)
     case closure(@Sendable () -> Void)
 
-    func run() {
+    package func run() {
         switch self {
         case .work(let work): work.callBack()
         case .closure(let closure): closure()

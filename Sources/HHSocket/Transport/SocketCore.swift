@@ -4,7 +4,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// The connection's owner on the socket thread: performs what ``ConnectionMachine`` decides.
-package final class SocketCore: @unchecked Sendable {
+package final class SocketCore: FrameCarrier, @unchecked Sendable {
     // Proof of Sendable: constants are Sendable themselves, or locked; variables are touched on the event loop alone, but
     // for the consumer, which is set before the core is shared.
     package let eventLoop: any EventLoop
@@ -41,6 +41,7 @@ package final class SocketCore: @unchecked Sendable {
     private var path: NetworkPath?
     private var timer: Scheduled<Void>?
     private var timerDeadline: NIODeadline?
+    private var consumerTimer: Scheduled<Void>?
     private var consumer: (any FrameConsumer)?
     private var isInvalidated = false
     /// Says how often to ping; nil where nobody pings.
@@ -49,7 +50,6 @@ package final class SocketCore: @unchecked Sendable {
     private var callbacks: [SocketCallback] = []
     /// Set while an entry point runs, which will flush when it ends.
     private var isInTurn = false
-    /// When the present turn began: the time for all that it does.
     package private(set) var now = NIODeadline.now()
 
     package init(configuration: SocketConfiguration) {
@@ -133,14 +133,14 @@ package final class SocketCore: @unchecked Sendable {
         self.tell { $0.switchServer(to: endpoint, now: $1) }
     }
 
-    /// Too many calls to the present server go wrong: leaves it, if there is another.
     package func serverFails(_ endpoint: Endpoint, wrong: Int, calls: Int) {
         self.tell { machine, now in
             [.report(.serverFails(endpoint, wrong: wrong, calls: calls))] + machine.leaveFailingServer(now: now)
         }
     }
 
-    /// Whether there is a network, as far as is known.
+    package var maximumPayloadLength: Int { self.configuration.maximumPayloadLength }
+    package var callbackQueue: CallbackQueue { self.configuration.callbackQueue }
     package var isNetworkReachable: Bool { self.machine.isReachable }
 
     package func replaceServers(with endpoints: [Endpoint]) {
@@ -184,7 +184,6 @@ package final class SocketCore: @unchecked Sendable {
         if let interval = self.tuner?.interval { self.link?.setHeartbeatInterval(interval) }
     }
 
-    /// A call was not answered in time: finds out whether the connection still lives. One dead call does not kill it.
     package func suspect(_ id: ConnectionID) {
         self.readyLink(id)?.probe(isUrgent: false)
     }
@@ -197,23 +196,17 @@ package final class SocketCore: @unchecked Sendable {
         self.tell { $0.willEnterForeground(now: $1) }
     }
 
-    /// A call found no connection and would like one soon.
     package func pullForward() {
         self.tell { $0.pullForward(now: $1) }
     }
 
-    /// Sends the frame with this turn's flush, or queues it while the peer does not read.
-    ///
-    /// - Returns: Whether it is leaving already.
-    package func send(_ frame: Frame, _ priority: FramePriority = .default) throws(SocketError) -> Bool {
+    package func send(_ frame: Frame, _ priority: FramePriority) throws(SocketError) -> Bool {
         self.eventLoop.assertInEventLoop()
         try self.check(frame)
         guard let link = self.link else { throw self.notConnected() }
         return try self.send(frame, priority, on: link)
     }
 
-    /// The same by the connection that another frame left by, which may be draining. Without that connection nothing
-    /// happens.
     package func send(_ frame: Frame, _ priority: FramePriority, on id: ConnectionID) {
         guard let link = self.readyLink(id) ?? self.draining[id]?.link else { return }
         // If it cannot leave the connection does not move, and the server will notice that.
@@ -320,23 +313,17 @@ package final class SocketCore: @unchecked Sendable {
         return isAdmitted
     }
 
-    /// Whether nobody reconnects any more: the user has disconnected, or attempts have stopped.
     package var isClosed: Bool {
         if case .closed = self.machine.state { true } else { false }
     }
 
-    /// The custom fields of a request with these values over the configuration's, for a frame.
-    ///
-    /// - Throws: `invalidArgument` if the format has no such fields, or if the configuration's are wrong.
     package func customFields(_ header: [String: [UInt8]]) throws(SocketError) -> [UInt8]? {
         let base = try self.customFields.get()
         return try self.format.customFields(header, over: base, in: .request)
     }
 
-    /// What those who wait are told after ``disconnect()``.
     package var closedByUser: SocketError { Machine.closedByUser(nil) }
 
-    /// Why nothing can be sent now.
     package func notConnected() -> SocketError {
         if case .held(let reason) = self.machine.phase, reason.code == .networkUnreachable { return reason }
         let last = self.machine.lastError
@@ -350,7 +337,6 @@ package final class SocketCore: @unchecked Sendable {
         )
     }
 
-    /// The server connected to, or being connected to.
     package var currentEndpoint: Endpoint? {
         switch self.machine.state {
         case .connecting(let endpoint, _), .handshaking(let endpoint), .ready(let endpoint): endpoint
@@ -371,6 +357,7 @@ package final class SocketCore: @unchecked Sendable {
         self.disconnect()
         self.search?.cancel()
         self.observation?.cancel()
+        self.consumerTimer?.cancel()
         self.consumer?.socketWasInvalidated()
         self.consumer = nil
         let idle = self.eventLoop.makePromise(of: Void.self)
@@ -386,7 +373,6 @@ package final class SocketCore: @unchecked Sendable {
 
     // MARK: Turns of the loop
 
-    /// Runs `body` as one turn: what it sends leaves together, what it calls back is handed over together.
     package func turn(_ body: () -> Void) {
         self.eventLoop.assertInEventLoop()
         guard !self.isInTurn else { return body() }
@@ -403,6 +389,7 @@ package final class SocketCore: @unchecked Sendable {
     private func measure() {
         self.metrics.take(self.traffic)
         self.metrics.queued(bytes: self.link?.queuedBytes ?? 0)
+        self.consumer?.turnEnded()
     }
 
     private func drainSubmissions() {
@@ -421,7 +408,6 @@ package final class SocketCore: @unchecked Sendable {
         }
     }
 
-    /// Hands `callback` to the user's queue with the others of this turn, or runs it here where the user asked for that.
     package func callBack(_ callback: SocketCallback) {
         switch self.configuration.callbackQueue.target {
         case .socketThread: callback.run()
@@ -465,6 +451,14 @@ package final class SocketCore: @unchecked Sendable {
                 self.timerDeadline = nil
                 self.tell { $0.timerFired(now: $1) }
             }
+        }
+    }
+
+    package func setConsumerTimer(_ deadline: NIODeadline) {
+        self.consumerTimer?.cancel()
+        self.consumerTimer = self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { [weak self] in
+            guard let self else { return }
+            self.turn { self.consumer?.timerFired() }
         }
     }
 
@@ -640,7 +634,6 @@ package final class SocketCore: @unchecked Sendable {
         self.draining[id] = (link, timer)
     }
 
-    /// Nothing is in flight any more on a connection that drains.
     package func finishDraining(_ id: ConnectionID) {
         guard self.draining[id] != nil else { return }
         self.close(id)
@@ -694,6 +687,12 @@ extension SocketCore: Link.Owner {
 
     func linkFrameWillLeave(type: UInt32, serial: UInt32) -> Bool {
         self.consumer?.frameWillLeave(type: type, serial: serial) ?? true
+    }
+
+    func linkIsReceiving(_ arriving: FrameDecoder.Arriving, on link: Link) {
+        // A handshake is its own business.
+        guard link !== self.greeting?.link else { return }
+        self.consumer?.isReceiving(arriving)
     }
 
     func linkProgressed(type: UInt32, serial: UInt32, payloadBytes: Int) {

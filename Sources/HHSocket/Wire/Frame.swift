@@ -88,6 +88,9 @@ public struct Frame: Sendable, Hashable {
 
     /// The length in bytes of the standard format's checksum.
     public static let trailerLength = 4
+    /// Payloads up to this many bytes leave as a whole, gathered with others into one buffer. Larger ones leave in slices of
+    /// this length and are not copied.
+    package static let unslicedLength = 64 << 10
     /// The largest payload accepted by default, in bytes: 16 MiB.
     public static let defaultMaximumPayloadLength = 16 << 20
 }

@@ -127,6 +127,38 @@ public struct FrameDecoder: Sendable {
     /// The bytes kept of an incomplete frame.
     public var bufferedBytes: Int { self.partial.readableBytes + self.input.readableBytes }
 
+    /// A frame whose header has come and whose end has not.
+    package struct Arriving: Hashable, Sendable {
+        package var type: UInt32
+        package var serial: UInt32
+        /// How many bytes of the payload are here.
+        package var receivedBytes: Int
+        /// How many bytes the payload has.
+        package var length: Int
+
+        package init(type: UInt32, serial: UInt32, receivedBytes: Int, length: Int) {
+            self.type = type
+            self.serial = serial
+            self.receivedBytes = receivedBytes
+            self.length = length
+        }
+    }
+
+    /// The frame that the bytes so far end inside of, once its header is here. To be asked when ``next()`` has no more.
+    package var arriving: Arriving? {
+        guard self.partial.readableBytes > 0,
+            let header = try? self.partial.withUnsafeReadableBytesTyped({ bytes throws(FrameError) in
+                try self.header(bytes)
+            })
+        else { return nil }
+        return Arriving(
+            type: header.type,
+            serial: header.serial,
+            receivedBytes: min(self.partial.readableBytes - header.headerLength, Int(header.length)),
+            length: Int(header.length)
+        )
+    }
+
     /// The memory held for them, in bytes.
     var bufferedCapacity: Int { self.partial.capacity }
 

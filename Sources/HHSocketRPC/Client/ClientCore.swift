@@ -1,25 +1,39 @@
+import Foundation
 import HHSocket
+import Metrics
 import NIOConcurrencyHelpers
 import NIOCore
+import Tracing
 
 /// A client's calls and pushes on the socket thread: performs what ``DispatchTable`` decides.
+///
+/// What becomes of a call is in `ClientCore+Calls`, what interceptors do with it in `ClientCore+Interception`, what the server
+/// says in `ClientCore+Frames`, and what the user is told when something fails in `ClientCore+Errors`.
 final class ClientCore: FrameConsumer, @unchecked Sendable {
     // Proof of Sendable: the constants never change or are locked; every other property is touched
     // on the socket thread alone.
-    let socket: SocketCore
+    let socket: any FrameCarrier
     let streams = EventStreams()
-    private let timeout: Duration
-    private let waitsForConnectivity: Bool
-    private let format: WireFormat
+    let configuration: SocketClient.Configuration
+    let format: WireFormat
+    private let tracer: (any Tracer)?
+    /// Whether a task is to remember in which context it was resumed.
+    let needsContext: Bool
+    /// One moment by both clocks.
+    private let anchor: (date: Date, time: NIODeadline)
     private let shared = NIOLockedValueBox(Shared())
 
-    private var table: DispatchTable<SocketTask>
+    var table: DispatchTable<SocketTask>
+    var retryBucket: RetryBucket?
+    var generator = SystemRandomNumberGenerator()
     private var pushes = PushRouter()
     /// How the latest calls to the present server ended; nil where nobody wants to know.
     private var errorRate: ErrorRateWindow?
-    private var deadlineTimer: Scheduled<Void>?
-    private var deadlineTimerFires = NIODeadline.distantFuture
-    private var isInvalidated = false
+    private var log: CallLog?
+    private var metrics: CallMetrics?
+    /// When the timer for the table's alarms fires.
+    private var timerFires = NIODeadline.distantFuture
+    private(set) var isInvalidated = false
     /// What calls leave by, and where it leads, while it is ready.
     private var connection = ConnectionID(number: 0)
     private var endpoint = Endpoint(host: "", port: 0)
@@ -34,11 +48,15 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         var lastSubscription = 0
     }
 
-    init(configuration: SocketClient.Configuration) {
-        self.socket = SocketCore(configuration: configuration.socket)
-        self.timeout = configuration.timeout
-        self.waitsForConnectivity = configuration.waitsForConnectivity
-        self.format = configuration.socket.wireFormat
+    /// - Parameter socket: What carries the frames. It is to tell this object what happens.
+    init(configuration: SocketClient.Configuration, socket: any FrameCarrier) {
+        self.socket = socket
+        self.configuration = configuration
+        self.format = socket.format
+        let tracer = configuration.tracer ?? InstrumentationSystem.tracer
+        self.tracer = tracer is NoOpTracer ? nil : tracer
+        self.needsContext = self.tracer != nil || !configuration.interceptors.isEmpty
+        self.anchor = (Date(), socket.now)
         self.table = DispatchTable(
             serialRange: self.format.layout.requestSerials,
             maximumInFlight: configuration.maximumInFlight,
@@ -46,8 +64,10 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
             maximumWaitingBytes: configuration.maximumWaitingBytes,
             maximumTombstones: configuration.maximumTombstones
         )
+        self.retryBucket = configuration.retryBudget.map { RetryBucket($0) }
         self.errorRate = configuration.errorRatePolicy.map { ErrorRateWindow($0) }
-        self.socket.setConsumer(self)
+        self.log = configuration.socket.logger.map { CallLog($0) }
+        self.metrics = CallMetrics(factory: configuration.socket.metricsFactory ?? MetricsSystem.factory)
     }
 
     // MARK: Any thread
@@ -69,308 +89,72 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     var statistics: ClientStatistics { self.shared.withLockedValue { $0.statistics } }
 
-    private func count(_ counter: WritableKeyPath<ClientStatistics, Int>, by amount: Int = 1) {
-        self.shared.withLockedValue { $0.statistics[keyPath: counter] += amount }
-    }
-
     /// Has a task's handler run where handlers run, when the socket thread has ended.
     func callBackAfterInvalidation(_ task: SocketTask) {
-        self.socket.configuration.callbackQueue.run { task.callBack() }
+        (task.callbackQueue ?? self.socket.callbackQueue).run { task.callBack() }
     }
 
-    // MARK: Calls
-
-    func start(_ task: SocketTask) {
-        // Cancelled meanwhile: the cancellation is submitted too, and completes it.
-        guard task.state == .running else { return }
-        guard !self.isInvalidated else { return self.complete(task, .failure(Self.released)) }
-        let request = task.originalRequest
-        do throws(SocketError) {
-            try self.check(request)
-        } catch {
-            return self.complete(task, .failure(error))
-        }
-        let deadline = self.socket.now.advanced(clamping: TimeAmount(request.timeout ?? self.timeout))
-        let submission = self.table.submit(
-            task,
-            request.priority,
-            bytes: request.body.readableBytes,
-            isPatient: (request.waitsForConnectivity ?? self.waitsForConnectivity) && !self.socket.isClosed,
-            deadline: deadline
-        )
-        switch submission {
-        case .send(let key, let serial):
-            self.send(task, key, serial)
-        case .wait(let key):
-            task.key = key
-            if self.table.link == .offline { self.socket.pullForward() }
-        case .refuse(.offline):
-            self.complete(task, .failure(self.socket.notConnected()))
-            self.socket.pullForward()
-        case .refuse(let refusal):
-            self.complete(task, .failure(self.refused(refusal)))
-        }
-        self.armDeadlineTimer()
-    }
-
-    private func check(_ request: SocketRequest) throws(SocketError) {
-        guard self.format.isApplicationType(request.type) else {
-            let types = self.format.layout.applicationTypes
-            throw SocketError(
-                .invalidArgument,
-                message:
-                    "type \(request.type) is reserved; use another one from \(types.lowerBound) to \(types.upperBound)"
-            )
-        }
-        // What cannot be sent need not wait for a connection.
-        _ = try self.socket.customFields(request.header)
-    }
-
-    private func send(_ task: SocketTask, _ key: DispatchKey, _ serial: UInt32) {
-        task.key = key
-        let request = task.originalRequest
-        do throws(SocketError) {
-            let frame = Frame(
-                type: request.type,
-                serial: serial,
-                payload: request.body,
-                customFields: try self.socket.customFields(request.header)
-            )
-            let isLeaving = try self.socket.send(frame, request.priority)
-            if !isLeaving { self.table.queued(key) }
-        } catch {
-            self.table.queued(key)
-            if self.table.remove(key) != nil { self.complete(task, .failure(error)) }
-        }
-    }
-
-    func cancel(_ task: SocketTask) {
-        var error = SocketError(
-            .cancelled,
-            message: "the call of type \(task.originalRequest.type) was cancelled",
-            endpoint: self.socket.currentEndpoint
-        )
-        if let key = task.key, let removed = self.table.remove(key) {
-            error.serial = removed.serial
-            error.delivery = removed.phase == .sent ? .sentUnknown : .notSent
-            self.tellServer(of: removed)
-        }
-        // A task that is in no table was never started, or is complete, and then this does nothing.
-        self.complete(task, .failure(error))
-    }
-
-    func cancelAll() {
-        for key in self.table.keys { self.cancel(key) }
-    }
-
-    func cancelTask(withIdentifier identifier: Int) {
-        if let key = self.table.firstKey(where: { $0.taskIdentifier == identifier }) { self.cancel(key) }
-    }
-
-    private func cancel(_ key: DispatchKey) {
-        guard let task = self.table.call(for: key), task.beginCancelling() else { return }
-        self.cancel(task)
-    }
-
-    /// The server should stop working on a call that nobody waits for any more.
-    private func tellServer(of removed: DispatchTable<SocketTask>.Removed) {
-        guard removed.phase == .sent, let serial = removed.serial, var frame = self.format.cancel(serial: serial)
-        else { return }
-        frame.customFields = try? self.socket.customFields(removed.call.originalRequest.header)
-        self.socket.send(frame, .control, on: removed.connection)
-    }
-
-    private func complete(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
-        task.key = nil
-        self.finishDrained()
-        switch task.finish(result) {
-        case nil, .nobody: break
-        case .handler: self.socket.callBack(.work(task))
-        case .continuation(let continuation): continuation.resume()
-        }
-    }
-
-    private func refused(_ refusal: DispatchTable<SocketTask>.Refusal) -> SocketError {
-        switch refusal {
-        case .offline:
-            self.socket.notConnected()
-        case .tooManyInFlight:
-            SocketError(
-                .tooManyInFlight,
-                message: """
-                    \(self.table.inFlightCount) calls to \(self.place) are in flight already (maximumInFlight); wait for \
-                    some to complete
-                    """,
-                endpoint: self.socket.currentEndpoint
-            )
-        case .queueFull:
-            SocketError(
-                .queueFull,
-                message: """
-                    \(self.table.waitingCount) calls, \(self.table.waitingBytes) bytes, wait for a connection to \
-                    \(self.place) already (maximumWaiting, maximumWaitingBytes)
-                    """,
-                endpoint: self.socket.currentEndpoint
-            )
-        }
-    }
-
-    private var place: String { self.socket.currentEndpoint.map { "\($0)" } ?? "the server" }
-
-    // MARK: Deadlines
-
-    /// One timer for all calls: set to the earliest deadline, and never moved when that call completes in time.
-    private func armDeadlineTimer() {
-        guard let deadline = self.table.earliestDeadline, deadline < self.deadlineTimerFires else { return }
-        self.deadlineTimer?.cancel()
-        self.deadlineTimerFires = deadline
-        self.deadlineTimer = self.socket.eventLoop.scheduleTask(deadline: deadline) { [weak self] in
-            self?.deadlineTimerFired()
-        }
-    }
-
-    private func deadlineTimerFired() {
-        self.deadlineTimer = nil
-        self.deadlineTimerFires = .distantFuture
-        self.socket.turn {
-            while let expired = self.table.expire(now: self.socket.now) {
-                self.tellServer(of: expired)
-                // It may be this call alone. If it is not, the link should not be trusted for longer.
-                if expired.phase == .sent { self.socket.suspect(expired.connection) }
-                let error = self.timedOut(expired)
-                self.judge(error, on: expired.connection)
-                self.complete(expired.call, .failure(error))
-            }
-            self.table.dropStaleDeadlines()
-            self.armDeadlineTimer()
-        }
-    }
-
-    private func timedOut(_ expired: DispatchTable<SocketTask>.Removed) -> SocketError {
-        let request = expired.call.originalRequest
-        let last = self.socket.lastError
-        let what =
-            switch expired.phase {
-            case .waiting: "no connection to \(self.place)"
-            case .queued: "\(self.place) did not read"
-            case .sent: "no answer from \(self.place)"
-            }
-        let serial = expired.serial.map { ", serial \($0)" } ?? ""
-        let cause = last.map { "; the last connect error: \($0.message)" } ?? ""
-        return SocketError(
-            .timeout,
-            message: "\(what) within \(request.timeout ?? self.timeout) (type \(request.type)\(serial))\(cause)",
-            underlying: last,
-            endpoint: self.socket.currentEndpoint ?? last?.endpoint,
-            serial: expired.serial,
-            delivery: expired.phase == .sent ? .sentUnknown : .notSent
+    /// What a complete task took.
+    func metrics(of task: SocketTask) -> SocketTaskMetrics? {
+        let flight = task.flight
+        guard let queued = flight.queued, let completed = flight.completed else { return nil }
+        return SocketTaskMetrics(
+            queued: self.date(queued),
+            sent: flight.sent.map { self.date($0) },
+            firstByte: flight.firstByte.map { self.date($0) },
+            completed: self.date(completed),
+            duration: Duration(completed - queued),
+            server: flight.server,
+            attempts: flight.attempts,
+            bytesSent: flight.bytesSent,
+            bytesReceived: flight.bytesReceived
         )
     }
 
-    // MARK: Frames
+    private func date(_ time: NIODeadline) -> Date {
+        self.anchor.date.addingTimeInterval(Double((time - self.anchor.time).nanoseconds) / 1e9)
+    }
 
-    func received(_ frame: Frame, on id: ConnectionID) {
-        let endpoint = self.endpoint(of: id)
-        guard !self.format.isPush(serial: frame.serial) else { return self.receivedPush(frame, endpoint) }
-        switch frame.status {
-        case .ok:
-            self.receive(frame.serial, on: id) { _ in
-                .success(
-                    SocketResponse(
-                        type: frame.type,
-                        serial: frame.serial,
-                        status: frame.status,
-                        body: frame.payload,
-                        header: self.format.header(of: frame),
-                        endpoint: endpoint
-                    )
-                )
-            }
-        case .partial:
-            self.receive(frame.serial, on: id, isFinal: false) { task in
-                self.tellServer(of: .init(call: task, phase: .sent, serial: frame.serial, connection: id))
-                return .failure(
-                    self.failed(
-                        SocketError.Code(frame.status),
-                        "\(endpoint) answered with a part of a stream (status 206), but this call expects one answer",
-                        frame,
-                        endpoint
-                    )
-                )
-            }
-        default:
-            self.receive(frame.serial, on: id) { task in
-                let code = SocketError.Code(frame.status)
-                let name = code.serverStatus == nil ? " (\(code))" : ", which is not a status known here"
-                return .failure(
-                    self.failed(
-                        code,
-                        "\(endpoint) answered type \(task.originalRequest.type), serial \(frame.serial), with status "
-                            + "\(frame.status)\(name)",
-                        frame,
-                        endpoint
-                    )
-                )
-            }
+    // MARK: Observers
+
+    func count(_ counter: WritableKeyPath<ClientStatistics, Int>, by amount: Int = 1) {
+        self.shared.withLockedValue { $0.statistics[keyPath: counter] += amount }
+        self.metrics?.counted(counter, by: amount)
+    }
+
+    /// Begins to observe a call that the client has taken up.
+    func observe(_ task: SocketTask) {
+        guard let tracer = self.tracer else { return }
+        task.flight.span = CallSpan.start(task.originalRequest, in: task.flight.context ?? .topLevel, tracer)
+    }
+
+    func observeRetry(_ task: SocketTask, after error: SocketError, in delay: Duration) {
+        self.metrics?.retried(after: error.code)
+        self.log?.retries(task.originalRequest.type, after: error, in: delay)
+        if let span = task.flight.span { CallSpan.retried(span, after: error) }
+    }
+
+    /// A call has completed that the client had taken up.
+    func observeCompletion(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
+        let type = task.originalRequest.type
+        if self.metrics != nil, let queued = task.flight.queued, let completed = task.flight.completed {
+            let outcome: SocketError.Code? = if case .failure(let error) = result { error.code } else { nil }
+            self.metrics?.completed(type, outcome, after: completed - queued)
+        }
+        self.log?.completed(type, task.flight, result)
+        if let span = task.flight.span {
+            CallSpan.end(span, task.flight, result)
+            task.flight.span = nil
         }
     }
 
-    func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on id: ConnectionID) {
-        let endpoint = self.endpoint(of: id)
-        self.count(\.checksumFailures)
-        guard !self.format.isPush(serial: frame.serial), !self.format.isControlType(frame.type) else { return }
-        self.receive(frame.serial, on: id) { task in
-            var error = self.failed(
-                .checksumMismatch,
-                """
-                the answer of \(endpoint) to serial \(frame.serial) came with checksum \
-                \(mismatch.received) where its \(frame.payload.readableBytes) bytes amount to \(mismatch.computed)
-                """,
-                frame,
-                endpoint
-            )
-            // What the server said is not known.
-            error.delivery = .sentUnknown
-            error.body = nil
-            return .failure(error)
-        }
+    func turnEnded() {
+        guard self.metrics != nil else { return }
+        self.metrics?.measure(inFlight: self.table.inFlightCount, waiting: self.table.waitingCount)
     }
 
-    private func failed(
-        _ code: SocketError.Code,
-        _ message: String,
-        _ frame: Frame,
-        _ endpoint: Endpoint
-    ) -> SocketError {
-        SocketError(
-            code,
-            message: message,
-            endpoint: endpoint,
-            serial: frame.serial,
-            delivery: .answered,
-            body: frame.payload
-        )
-    }
-
-    private func receive(
-        _ serial: UInt32,
-        on id: ConnectionID,
-        isFinal: Bool = true,
-        _ result: (SocketTask) -> Result<SocketResponse, SocketError>
-    ) {
-        switch self.table.receive(serial: serial, isFinal: isFinal) {
-        case .answer(let task):
-            let result = result(task)
-            if case .failure(let error) = result { self.judge(error, on: id) } else { self.judge(nil, on: id) }
-            self.complete(task, result)
-        case .late: self.count(\.lateResponses)
-        case .duplicate: self.count(\.duplicateResponses)
-        case .unknown: self.count(\.unknownResponses)
-        }
-    }
-
-    /// What the end of a call tells of the server; nil: it was answered as it should be.
-    private func judge(_ error: SocketError?, on id: ConnectionID) {
+    /// What the end of an attempt tells of the server; nil: it was answered as it should be.
+    func judge(_ error: SocketError?, on id: ConnectionID) {
         // What a connection that was left still answers tells nothing of its successor.
         guard self.errorRate != nil, id == self.connection, self.table.link == .ready, self.socket.isNetworkReachable,
             let isWrong = ErrorRateWindow.judge(error),
@@ -379,13 +163,26 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.socket.serverFails(self.endpoint, wrong: verdict.wrong, calls: verdict.calls)
     }
 
-    func frameWillLeave(type: UInt32, serial: UInt32) -> Bool {
-        self.format.isControlType(type) || self.table.willLeave(serial: serial)
+    // MARK: Time
+
+    /// One timer for all calls: set to the earliest alarm, and never moved when that call completes in time.
+    func armTimer() {
+        guard let alarm = self.table.earliestAlarm, alarm < self.timerFires else { return }
+        self.timerFires = alarm
+        self.socket.setConsumerTimer(alarm)
     }
 
-    func frameProgressed(type: UInt32, serial: UInt32, payloadBytes: Int) {
-        guard self.format.isApplicationType(type) else { return }
-        self.table.call(withSerial: serial)?.progressed(bytesSent: payloadBytes)
+    func timerFired() {
+        self.timerFires = .distantFuture
+        while let alarm = self.table.nextAlarm(now: self.socket.now) {
+            switch alarm {
+            case .expired(let attempt): self.expired(attempt)
+            case .noFirstResponse(let attempt): self.answerDidNotBegin(attempt)
+            case .retry(let key, let task): self.attempt(task, key)
+            }
+        }
+        self.table.dropStaleAlarms()
+        self.armTimer()
     }
 
     // MARK: Pushes
@@ -417,7 +214,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         return stream
     }
 
-    private func receivedPush(_ frame: Frame, _ endpoint: Endpoint) {
+    func receivedPush(_ frame: Frame, _ endpoint: Endpoint) {
         self.count(\.pushes)
         let push = SocketPush(
             type: frame.type,
@@ -443,13 +240,14 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.endpoint = endpoint
         self.errorRate?.clear()
         self.table.linkIsReady(id)
-        while let (next, key) = self.table.nextWaiting() {
+        while let next = self.table.nextWaiting() {
             if let serial = next.serial {
-                self.send(next.call, key, serial)
+                self.send(next.call, next.key, serial)
             } else {
-                self.complete(next.call, .failure(self.refused(.tooManyInFlight)))
+                self.ended(next, .failure(self.refused(.tooManyInFlight)))
             }
         }
+        self.armTimer()
     }
 
     func connectionDrains(_ id: ConnectionID) {
@@ -458,14 +256,17 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     }
 
     /// Lets go of the connections that were left and have nothing in flight any more.
-    private func finishDrained() {
+    func finishDrained() {
         while let connection = self.table.nextDrained() {
             self.leftEndpoints[connection] = nil
             self.socket.finishDraining(connection)
         }
     }
 
-    private func endpoint(of id: ConnectionID) -> Endpoint {
+    /// Where calls go now.
+    var readyEndpoint: Endpoint { self.endpoint }
+
+    func endpoint(of id: ConnectionID) -> Endpoint {
         id == self.connection ? self.endpoint : self.leftEndpoints[id] ?? self.endpoint
     }
 
@@ -475,19 +276,21 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
             var error = error
             error.serial = lost.serial
             error.delivery = lost.phase == .sent ? .sentUnknown : .notSent
-            self.complete(lost.call, .failure(error))
+            self.ended(lost, .failure(error))
         }
+        self.armTimer()
     }
 
     func connectionIsOffline(_ error: SocketError) {
         self.fail(self.table.linkIsOffline(), error)
+        self.armTimer()
     }
 
-    private func fail(_ waiting: [DispatchTable<SocketTask>.Removed], _ error: SocketError) {
+    private func fail(_ waiting: [DispatchTable<SocketTask>.Attempt], _ error: SocketError) {
         for waiting in waiting {
             var error = error
             error.delivery = .notSent
-            self.complete(waiting.call, .failure(error))
+            self.ended(waiting, .failure(error))
         }
     }
 
@@ -504,11 +307,11 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     func socketWasInvalidated() {
         self.isInvalidated = true
-        self.deadlineTimer?.cancel()
         for key in self.table.keys {
             guard let removed = self.table.remove(key) else { continue }
             self.complete(removed.call, .failure(Self.released))
         }
+        self.turnEnded()
         self.pushes.finish()
         self.streams.finish()
     }

@@ -31,8 +31,8 @@ struct DeadlineHeap: Sendable {
     }
 
     /// Keeps only the elements that are still wanted.
-    mutating func sweep(_ isWanted: (DispatchKey) -> Bool) {
-        self.elements.removeAll { !isWanted($0.key) }
+    mutating func sweep(_ isWanted: (Element) -> Bool) {
+        self.elements.removeAll { !isWanted($0) }
         for index in stride(from: self.elements.count / 2 - 1, through: 0, by: -1) {
             self.sink(self.elements[index], from: index)
         }

@@ -11,6 +11,9 @@ struct DispatchKey: Hashable, Sendable {
 /// Every call between its start and its completion, and the only thing that can complete one: what is taken out of the
 /// table completes, and it can be taken out only once.
 ///
+/// A call is sent by an attempt, or by several one after the other: the end of one leaves it here, ``remove(_:)`` takes it
+/// out, ``backOff(_:until:)`` and ``attempt(_:_:bytes:isPatient:)`` go on with it.
+///
 /// Decides which calls leave, wait or fail, which answer belongs to which call, and which deadlines have passed. It has
 /// no clock and no I/O. `Call` is whatever stands for a call; tests use numbers.
 struct DispatchTable<Call> {
@@ -27,13 +30,17 @@ struct DispatchTable<Call> {
         case queued
         /// Bytes have left.
         case sent
+        /// Until the next attempt.
+        case backingOff
+        /// No attempt is under way: the one before has ended, or the first has not begun.
+        case idle
     }
 
     /// What to do with a new call.
     enum Submission {
         case send(DispatchKey, serial: UInt32)
         case wait(DispatchKey)
-        /// The call is not in the table.
+        /// A new call is not in the table. One that was stays there, without an attempt.
         case refuse(Refusal)
     }
 
@@ -43,7 +50,7 @@ struct DispatchTable<Call> {
 
     /// What an answer is.
     enum Reception {
-        case answer(Call)
+        case answer(Attempt)
         /// Its call timed out or was cancelled before.
         case late
         /// Its call was answered before.
@@ -52,27 +59,63 @@ struct DispatchTable<Call> {
         case unknown
     }
 
-    /// A call taken out of the table.
-    struct Removed {
+    /// How far a call had got when its attempt ended.
+    struct Attempt {
+        var key: DispatchKey
         var call: Call
         var phase: Phase
         /// The serial it was given, if any.
         var serial: UInt32?
         /// What it left by, where it did.
         var connection = DispatchTable.noConnection
+        /// How many of the call's attempts have reached a connection.
+        var count = 0
+    }
+
+    /// What the time has brought.
+    enum Alarm {
+        /// The call is out of time, and out of the table.
+        case expired(Attempt)
+        /// An attempt has ended because its answer did not begin in time.
+        case noFirstResponse(Attempt)
+        /// The back-off is over: the next attempt is due.
+        case retry(DispatchKey, Call)
     }
 
     private struct Entry {
         var call: Call?
         var deadline = NIODeadline.distantFuture
+        /// When the answer must have begun, or the back-off ends.
+        var alarm = NIODeadline.distantFuture
         var serial: UInt32 = 0
         var generation: UInt32 = 0
-        var phase = Phase.waiting
+        var phase = Phase.idle
         /// Whether it goes on waiting where no attempt is in progress.
         var isPatient = false
         var bytes = 0
         /// What it left by.
         var connection = DispatchTable.noConnection
+        /// How many attempts have reached a connection.
+        var attempts = 0
+        /// Which of the places in line that it ever had is its own.
+        var place: UInt32 = 0
+
+        var isInFlight: Bool { self.serial != 0 }
+
+        func stands(at place: Place) -> Bool {
+            self.phase == .waiting && self.generation == place.key.generation && self.place == place.number
+        }
+
+        func isWaiting(for alarm: DeadlineHeap.Element) -> Bool {
+            self.generation == alarm.key.generation
+                && (self.deadline == alarm.deadline || self.alarm == alarm.deadline)
+        }
+    }
+
+    /// A call's place in the line for a connection.
+    private struct Place {
+        var key: DispatchKey
+        var number: UInt32
     }
 
     /// Of calls that have not left.
@@ -102,9 +145,9 @@ struct DispatchTable<Call> {
     private var tombstones: Deque<UInt32> = []
     private var nextSerial: UInt32
     private var hasWrapped = false
-    private var deadlines = DeadlineHeap()
+    private var alarms = DeadlineHeap()
     /// Highest priority first, then oldest.
-    private var waiting = PriorityQueue<DispatchKey>()
+    private var waiting = PriorityQueue<Place>()
     private(set) var waitingCount = 0
     private(set) var waitingBytes = 0
     private(set) var inFlightCount = 0
@@ -125,13 +168,15 @@ struct DispatchTable<Call> {
     }
 
     /// Calls in the table.
-    var count: Int { self.waitingCount + self.inFlightCount }
+    var count: Int { self.entries.count - self.free.count }
 
     // MARK: Calls
 
+    /// A new call, and its first attempt.
+    ///
     /// - Parameters:
     ///   - bytes: What the call holds while it waits.
-    ///   - isPatient: Whether it waits also where no attempt is in progress.
+    ///   - isPatient: Whether it waits also where no attempt to connect is in progress.
     mutating func submit(
         _ call: Call,
         _ priority: FramePriority = .default,
@@ -139,51 +184,97 @@ struct DispatchTable<Call> {
         isPatient: Bool = false,
         deadline: NIODeadline
     ) -> Submission {
-        switch self.link {
-        case .offline where !isPatient:
-            return .refuse(.offline)
-        case .offline, .connecting:
-            guard self.waitingCount < self.maximumWaiting,
-                self.waitingCount == 0 || bytes <= self.maximumWaitingBytes - self.waitingBytes
-            else { return .refuse(.queueFull) }
-            let key = self.insert(call, deadline)
-            self.entries[Int(key.index)].isPatient = isPatient
-            self.entries[Int(key.index)].bytes = bytes
-            self.dropStaleWaiting()
-            self.waiting.append(key, priority)
-            self.waitingCount += 1
-            self.waitingBytes += bytes
-            return .wait(key)
-        case .ready:
+        if self.link == .ready {
             guard let serial = self.takeSerial() else { return .refuse(.tooManyInFlight) }
             let key = self.insert(call, deadline)
             self.join(key, serial)
             return .send(key, serial: serial)
         }
+        if let refusal = self.refusal(bytes: bytes, isPatient: isPatient) { return .refuse(refusal) }
+        let key = self.insert(call, deadline)
+        self.stand(key, priority, bytes: bytes, isPatient: isPatient)
+        return .wait(key)
     }
 
-    /// Those that were cancelled or timed out stay in line as stubs until most are that: so the cost per call is constant.
+    /// A new call whose first attempt somebody will ask for later.
+    mutating func enter(_ call: Call, deadline: NIODeadline) -> DispatchKey { self.insert(call, deadline) }
+
+    /// The next attempt of a call that is here and has none under way.
+    mutating func attempt(
+        _ key: DispatchKey,
+        _ priority: FramePriority = .default,
+        bytes: Int = 0,
+        isPatient: Bool = false
+    ) -> Submission {
+        if self.link == .ready {
+            guard let serial = self.takeSerial() else { return .refuse(.tooManyInFlight) }
+            self.join(key, serial)
+            return .send(key, serial: serial)
+        }
+        if let refusal = self.refusal(bytes: bytes, isPatient: isPatient) { return .refuse(refusal) }
+        self.stand(key, priority, bytes: bytes, isPatient: isPatient)
+        return .wait(key)
+    }
+
+    /// Why a call cannot wait for a connection.
+    private func refusal(bytes: Int, isPatient: Bool) -> Refusal? {
+        guard isPatient || self.link == .connecting else { return .offline }
+        let hasRoom =
+            self.waitingCount < self.maximumWaiting
+            && (self.waitingCount == 0 || bytes <= self.maximumWaitingBytes - self.waitingBytes)
+        return hasRoom ? nil : .queueFull
+    }
+
+    /// Puts the call in line for a connection.
+    private mutating func stand(_ key: DispatchKey, _ priority: FramePriority, bytes: Int, isPatient: Bool) {
+        self.entries[Int(key.index)].phase = .waiting
+        self.entries[Int(key.index)].isPatient = isPatient
+        self.entries[Int(key.index)].bytes = bytes
+        self.entries[Int(key.index)].place &+= 1
+        self.dropStaleWaiting()
+        self.waiting.append(Place(key: key, number: self.entries[Int(key.index)].place), priority)
+        self.waitingCount += 1
+        self.waitingBytes += bytes
+    }
+
+    /// Moves a call that stands in line behind those of this priority that do.
+    mutating func setPriority(_ priority: FramePriority, _ key: DispatchKey) {
+        guard self.phase(of: key) == .waiting else { return }
+        self.entries[Int(key.index)].place &+= 1
+        self.dropStaleWaiting()
+        self.waiting.append(Place(key: key, number: self.entries[Int(key.index)].place), priority)
+    }
+
+    /// Leaves a call without an attempt until `time`, when ``nextAlarm(now:)`` tells of it.
+    mutating func backOff(_ key: DispatchKey, until time: NIODeadline) {
+        guard self.call(for: key) != nil else { return }
+        self.entries[Int(key.index)].phase = .backingOff
+        self.setAlarm(time, key)
+    }
+
+    /// Those that wait no longer stay in line as stubs until most are that: so the cost per call is constant.
     private mutating func dropStaleWaiting() {
         guard self.waiting.count > 2 * self.waitingCount + 64 else { return }
         let entries = self.entries
-        self.waiting.removeAll { entries[Int($0.index)].generation != $0.generation }
+        self.waiting.removeAll { !entries[Int($0.key.index)].stands(at: $0) }
     }
 
     /// Places in line, stubs included.
     var lineLength: Int { self.waiting.count }
 
-    /// The next call that waited for the connection, now that there is one. It has been given a serial, or it has none
-    /// because all are busy, and is out of the table.
-    mutating func nextWaiting() -> (removedOrSent: Removed, key: DispatchKey)? {
-        while self.link == .ready, let key = self.waiting.popFirst() {
-            guard let call = self.call(for: key) else { continue }
-            self.waitsNoLonger(key.index)
-            guard let serial = self.takeSerial() else {
-                self.release(key.index)
-                return (Removed(call: call, phase: .waiting, serial: nil), key)
+    /// The next call that waited for the connection, now that there is one. Its phase is `sent`, and it has been given a
+    /// serial; or it has none because all are busy, and its attempt has ended.
+    mutating func nextWaiting() -> Attempt? {
+        while self.link == .ready, let place = self.waiting.popFirst() {
+            let index = place.key.index
+            guard self.entries[Int(index)].stands(at: place) else { continue }
+            self.waitsNoLonger(index)
+            if let serial = self.takeSerial() {
+                self.join(place.key, serial)
+                return self.attempt(at: index)
             }
-            self.join(key, serial)
-            return (Removed(call: call, phase: .sent, serial: serial), key)
+            defer { self.entries[Int(index)].phase = .idle }
+            return self.attempt(at: index)
         }
         return nil
     }
@@ -205,6 +296,21 @@ struct DispatchTable<Call> {
         return self.entries[Int(index)].call
     }
 
+    /// The whole request with this serial has left: its answer must begin by `deadline`.
+    mutating func expectFirstResponse(serial: UInt32, by deadline: NIODeadline) {
+        guard let index = self.serials[serial], index != Self.tombstone else { return }
+        self.setAlarm(deadline, DispatchKey(index: index, generation: self.entries[Int(index)].generation))
+    }
+
+    /// The answer to this serial has begun. The call it is for, if there is one.
+    mutating func responseBegins(serial: UInt32) -> Call? {
+        guard let index = self.serials[serial], index != Self.tombstone else { return nil }
+        self.entries[Int(index)].alarm = .distantFuture
+        return self.entries[Int(index)].call
+    }
+
+    /// The answer to an attempt, which ends by it.
+    ///
     /// - Parameter isFinal: Whether the server will send nothing more for this serial, so far as it does what it should.
     mutating func receive(serial: UInt32, isFinal: Bool = true) -> Reception {
         guard let index = self.serials[serial] else {
@@ -214,34 +320,82 @@ struct DispatchTable<Call> {
             if isFinal { self.serials.remove(serial) }
             return .late
         }
-        guard let removed = self.take(index, leavingTombstone: !isFinal) else { return .unknown }
-        return .answer(removed.call)
+        guard let attempt = self.end(index, leavingTombstone: !isFinal) else { return .unknown }
+        return .answer(attempt)
     }
 
-    /// Takes a call out before it is answered.
-    mutating func remove(_ key: DispatchKey) -> Removed? {
+    /// Ends the attempt that is under way before it is answered. The call stays.
+    mutating func endAttempt(_ key: DispatchKey) -> Attempt? {
         guard self.call(for: key) != nil else { return nil }
-        return self.take(key.index, leavingTombstone: true)
+        return self.end(key.index, leavingTombstone: true)
     }
 
-    /// The next call whose deadline has passed.
-    mutating func expire(now: NIODeadline) -> Removed? {
-        while let first = self.deadlines.first, first.deadline <= now {
-            self.deadlines.removeFirst()
-            if let removed = self.remove(first.key) { return removed }
+    /// Takes a call out, and with it ends the attempt that is under way. This is its completion.
+    @discardableResult
+    mutating func remove(_ key: DispatchKey) -> Attempt? {
+        guard self.call(for: key) != nil, let attempt = self.end(key.index, leavingTombstone: true) else { return nil }
+        self.release(key.index)
+        return attempt
+    }
+
+    /// Begins to count attempts anew.
+    mutating func resetAttempts(_ key: DispatchKey) {
+        if self.call(for: key) != nil { self.entries[Int(key.index)].attempts = 0 }
+    }
+
+    // MARK: Time
+
+    /// The next thing that the time has brought.
+    mutating func nextAlarm(now: NIODeadline) -> Alarm? {
+        while let first = self.alarms.first, first.deadline <= now {
+            self.alarms.removeFirst()
+            guard self.isWanted(first), let call = self.call(for: first.key) else { continue }
+            if self.entries[Int(first.key.index)].deadline <= now {
+                guard let expired = self.remove(first.key) else { continue }
+                return .expired(expired)
+            }
+            self.entries[Int(first.key.index)].alarm = .distantFuture
+            switch self.entries[Int(first.key.index)].phase {
+            case .backingOff:
+                self.entries[Int(first.key.index)].phase = .idle
+                return .retry(first.key, call)
+            case .sent:
+                if let attempt = self.endAttempt(first.key) { return .noFirstResponse(attempt) }
+            case .waiting, .queued, .idle:
+                break
+            }
         }
         return nil
     }
 
-    /// Deadlines held, stale ones included.
-    var deadlineCount: Int { self.deadlines.count }
+    /// Alarms held, stale ones included.
+    var alarmCount: Int { self.alarms.count }
 
-    /// When ``expire(now:)`` is worth calling next; the call it is for may be gone.
-    var earliestDeadline: NIODeadline? { self.deadlines.first?.deadline }
+    /// When ``nextAlarm(now:)`` is worth calling next; what it is for may be past.
+    var earliestAlarm: NIODeadline? { self.alarms.first?.deadline }
 
-    /// Makes ``earliestDeadline`` that of a call that is still here.
-    mutating func dropStaleDeadlines() {
-        while let first = self.deadlines.first, self.call(for: first.key) == nil { self.deadlines.removeFirst() }
+    /// Makes ``earliestAlarm`` one that is still wanted.
+    mutating func dropStaleAlarms() {
+        while let first = self.alarms.first, !self.isWanted(first) { self.alarms.removeFirst() }
+    }
+
+    private func isWanted(_ alarm: DeadlineHeap.Element) -> Bool {
+        self.entries[Int(alarm.key.index)].isWaiting(for: alarm)
+    }
+
+    private mutating func setAlarm(_ time: NIODeadline, _ key: DispatchKey) {
+        self.entries[Int(key.index)].alarm = time
+        self.addAlarm(time, key)
+    }
+
+    private mutating func addAlarm(_ time: NIODeadline, _ key: DispatchKey) {
+        guard time < .distantFuture else { return }
+        // Swept when most are stale, so that the cost per call is constant.
+        if self.alarms.count > 4 * self.count + 64 {
+            let entries = self.entries
+            self.alarms.sweep { entries[Int($0.key.index)].isWaiting(for: $0) }
+        }
+        self.alarms.insert(DeadlineHeap.Element(deadline: time, key: key))
     }
 
     func firstKey(where predicate: (Call) -> Bool) -> DispatchKey? {
@@ -280,7 +434,7 @@ struct DispatchTable<Call> {
     /// The connection has a successor: no call leaves by it any more.
     mutating func linkDrains(_ connection: ConnectionID) {
         let inFlight = self.entries.reduce(0) {
-            $0 + ($1.call != nil && $1.phase != .waiting && $1.connection == connection ? 1 : 0)
+            $0 + ($1.isInFlight && $1.connection == connection ? 1 : 0)
         }
         if inFlight > 0 {
             self.draining[connection] = inFlight
@@ -292,24 +446,31 @@ struct DispatchTable<Call> {
     /// A connection that was left and on which nothing is in flight any more.
     mutating func nextDrained() -> ConnectionID? { self.drained.popLast() }
 
-    /// The connection is gone: every call in flight on it.
-    mutating func linkWasLost(_ connection: ConnectionID) -> [Removed] {
+    /// The connection is gone: the attempts that were in flight on it, which have ended.
+    mutating func linkWasLost(_ connection: ConnectionID) -> [Attempt] {
         if connection == self.connection { self.link = .offline }
         self.draining[connection] = nil
-        return self.removeAll { $0.phase != .waiting && $0.connection == connection }
+        return self.endAll { $0.isInFlight && $0.connection == connection }
     }
 
-    /// No attempt is in progress: every call that waits.
+    /// No attempt to connect is in progress: those of the calls that waited for it, which have ended.
     ///
-    /// - Parameter isForGood: Whether none will be made by itself: then the patient ones are among them.
-    mutating func linkIsOffline(isForGood: Bool = false) -> [Removed] {
+    /// - Parameter isForGood: Whether none will be made by itself: then the patient ones are among them, and those that back
+    ///   off.
+    mutating func linkIsOffline(isForGood: Bool = false) -> [Attempt] {
         self.link = .offline
-        return self.removeAll { $0.phase == .waiting && (isForGood || !$0.isPatient) }
+        return self.endAll {
+            switch $0.phase {
+            case .waiting: isForGood || !$0.isPatient
+            case .backingOff: isForGood
+            case .queued, .sent, .idle: false
+            }
+        }
     }
 
-    private mutating func removeAll(where predicate: (Entry) -> Bool) -> [Removed] {
+    private mutating func endAll(where predicate: (Entry) -> Bool) -> [Attempt] {
         self.keys.filter { predicate(self.entries[Int($0.index)]) }
-            .compactMap { self.take($0.index, leavingTombstone: false) }
+            .compactMap { self.end($0.index, leavingTombstone: false) }
     }
 
     // MARK: Pieces
@@ -324,27 +485,16 @@ struct DispatchTable<Call> {
         }
         self.entries[Int(index)].call = call
         self.entries[Int(index)].deadline = deadline
-        self.entries[Int(index)].phase = .waiting
-        self.entries[Int(index)].isPatient = false
-        self.entries[Int(index)].bytes = 0
         let key = DispatchKey(index: index, generation: self.entries[Int(index)].generation)
-        if deadline < .distantFuture { self.addDeadline(deadline, key) }
+        self.addAlarm(deadline, key)
         return key
-    }
-
-    private mutating func addDeadline(_ deadline: NIODeadline, _ key: DispatchKey) {
-        // Swept when most are stale, so that the cost per call is constant.
-        if self.deadlines.count > 2 * self.count + 64 {
-            let entries = self.entries
-            self.deadlines.sweep { entries[Int($0.index)].generation == $0.generation }
-        }
-        self.deadlines.insert(DeadlineHeap.Element(deadline: deadline, key: key))
     }
 
     private mutating func join(_ key: DispatchKey, _ serial: UInt32) {
         self.entries[Int(key.index)].serial = serial
         self.entries[Int(key.index)].phase = .sent
         self.entries[Int(key.index)].connection = self.connection
+        self.entries[Int(key.index)].attempts += 1
         self.serials.set(serial, key.index)
         self.inFlightCount += 1
     }
@@ -354,23 +504,41 @@ struct DispatchTable<Call> {
         return entry.generation == key.generation ? entry.call : nil
     }
 
-    private mutating func take(_ index: UInt32, leavingTombstone: Bool) -> Removed? {
+    /// How far a call has got; nil if it is gone.
+    func phase(of key: DispatchKey) -> Phase? {
+        self.call(for: key) == nil ? nil : self.entries[Int(key.index)].phase
+    }
+
+    private func attempt(at index: UInt32) -> Attempt? {
         let entry = self.entries[Int(index)]
         guard let call = entry.call else { return nil }
-        guard entry.serial != 0 else {
-            self.waitsNoLonger(index)
-            self.release(index)
-            return Removed(call: call, phase: entry.phase, serial: nil)
-        }
-        self.release(index)
+        let hasSerial = entry.serial != 0
+        return Attempt(
+            key: DispatchKey(index: index, generation: entry.generation),
+            call: call,
+            phase: entry.phase,
+            serial: hasSerial ? entry.serial : nil,
+            connection: hasSerial ? entry.connection : Self.noConnection,
+            count: entry.attempts
+        )
+    }
+
+    /// Ends the attempt of a call, which becomes idle.
+    private mutating func end(_ index: UInt32, leavingTombstone: Bool) -> Attempt? {
+        guard let attempt = self.attempt(at: index) else { return nil }
+        self.entries[Int(index)].phase = .idle
+        self.entries[Int(index)].alarm = .distantFuture
+        if attempt.phase == .waiting { self.waitsNoLonger(index) }
+        guard let serial = attempt.serial else { return attempt }
+        self.entries[Int(index)].serial = 0
         self.inFlightCount -= 1
-        if entry.connection != self.connection { self.leftDraining(entry.connection) }
-        if leavingTombstone, entry.phase == .sent, self.maximumTombstones > 0 {
-            self.bury(entry.serial)
+        if attempt.connection != self.connection { self.leftDraining(attempt.connection) }
+        if leavingTombstone, attempt.phase == .sent, self.maximumTombstones > 0 {
+            self.bury(serial)
         } else {
-            self.serials.remove(entry.serial)
+            self.serials.remove(serial)
         }
-        return Removed(call: call, phase: entry.phase, serial: entry.serial, connection: entry.connection)
+        return attempt
     }
 
     private mutating func leftDraining(_ connection: ConnectionID) {
@@ -387,7 +555,7 @@ struct DispatchTable<Call> {
 
     private mutating func release(_ index: UInt32) {
         self.entries[Int(index)].call = nil
-        self.entries[Int(index)].serial = 0
+        self.entries[Int(index)].attempts = 0
         self.entries[Int(index)].generation &+= 1
         self.free.append(index)
     }

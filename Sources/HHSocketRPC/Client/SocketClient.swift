@@ -14,28 +14,35 @@ import NIOCore
 /// with `cancelled`, the connection is closed and its thread ends.
 public final class SocketClient: Sendable {
     let core: ClientCore
+    private let socket: SocketCore
     private let lastIdentifier = NIOLockedValueBox(0)
 
     public init(configuration: Configuration) {
-        self.core = ClientCore(configuration: configuration)
+        self.socket = SocketCore(configuration: configuration.socket)
+        self.core = ClientCore(configuration: configuration, socket: self.socket)
+        self.socket.setConsumer(self.core)
         self.core.setClient(self)
     }
 
     deinit {
-        self.core.socket.invalidate()
+        self.socket.invalidate()
     }
 
     // MARK: Calls
 
     /// Makes a task for `request`, suspended.
     ///
-    /// - Parameter completionHandler: Called exactly once after ``SocketTask/resume()`` or ``SocketTask/cancel()``, on
-    ///   the configuration's callback queue, with the answer if its status is 200 and with an error otherwise.
+    /// - Parameters:
+    ///   - callbackQueue: Where `completionHandler` runs, and ``SocketTask/progress`` changes; nil, the default, for the
+    ///     configuration's.
+    ///   - completionHandler: Called exactly once after ``SocketTask/resume()`` or ``SocketTask/cancel()``, with the answer if
+    ///     its status is 200 and with an error otherwise.
     public func dataTask(
         with request: SocketRequest,
+        on callbackQueue: CallbackQueue? = nil,
         completionHandler: @escaping @Sendable (Result<SocketResponse, SocketError>) -> Void
     ) -> SocketTask {
-        self.makeTask(request, .handler(completionHandler))
+        self.makeTask(request, .handler(completionHandler), callbackQueue)
     }
 
     /// Makes a task for `request`, suspended, whose answer nobody is told of.
@@ -80,20 +87,30 @@ public final class SocketClient: Sendable {
 
     /// Cancels every call that was resumed before and has not completed.
     public func cancelAllTasks() {
-        self.core.socket.submit(.closure { [core] in core.cancelAll() })
+        self.socket.submit(.closure { [core] in core.cancelAll() })
     }
 
     /// Cancels one call. Does nothing if it has completed.
     public func cancelTask(withIdentifier identifier: Int) {
-        self.core.socket.submit(.closure { [core] in core.cancelTask(withIdentifier: identifier) })
+        self.socket.submit(.closure { [core] in core.cancelTask(withIdentifier: identifier) })
     }
 
-    private func makeTask(_ request: SocketRequest, _ completion: SocketTask.Completion) -> SocketTask {
+    private func makeTask(
+        _ request: SocketRequest,
+        _ completion: SocketTask.Completion,
+        _ callbackQueue: CallbackQueue? = nil
+    ) -> SocketTask {
         let identifier = self.lastIdentifier.withLockedValue { identifier in
             identifier += 1
             return identifier
         }
-        return SocketTask(identifier: identifier, request: request, client: self.core, completion: completion)
+        return SocketTask(
+            identifier: identifier,
+            request: request,
+            client: self.core,
+            completion: completion,
+            callbackQueue: callbackQueue
+        )
     }
 
     // MARK: Pushes
@@ -122,7 +139,7 @@ public final class SocketClient: Sendable {
     /// Connects, and reconnects whenever the connection is lost, until ``disconnect()``. While waiting to reconnect it
     /// tries at once; connected or connecting already it does nothing.
     public func connect() {
-        self.core.socket.submit(.closure { [core] in core.socket.connect() })
+        self.socket.submit(.closure { [socket] in socket.connect() })
     }
 
     /// The same as ``connect()``, but gives up after so many rounds without a ready connection, each of which tries every
@@ -130,22 +147,22 @@ public final class SocketClient: Sendable {
     ///
     /// - Parameter attempts: 1 or more; less counts as 1.
     public func connect(attempts: Int) {
-        self.core.socket.submit(.closure { [core] in core.socket.connect(attempts: attempts) })
+        self.socket.submit(.closure { [socket] in socket.connect(attempts: attempts) })
     }
 
     /// Closes the connection, after what was sent has left (within a second), and stays closed until ``connect()``.
     /// Calls in flight complete with `cancelled`.
     public func disconnect() {
-        self.core.socket.submit(.closure { [core] in core.socket.disconnect() })
+        self.socket.submit(.closure { [socket] in socket.disconnect() })
     }
 
     /// The same as ``disconnect()``; returns when the connection is closed, after a second at most.
     public func close() async {
         await withCheckedContinuation { continuation in
-            let isAlive = self.core.socket.submit(
-                .closure { [core] in
-                    core.socket.disconnect()
-                    core.socket.drained().whenComplete { _ in continuation.resume() }
+            let isAlive = self.socket.submit(
+                .closure { [socket] in
+                    socket.disconnect()
+                    socket.drained().whenComplete { _ in continuation.resume() }
                 }
             )
             if !isAlive { continuation.resume() }
@@ -156,18 +173,18 @@ public final class SocketClient: Sendable {
     /// answered by the old one, for ``SocketConfiguration/drainTimeout`` at most. If no other server can be reached the
     /// connection stays where it is.
     public func switchServer() {
-        self.core.socket.submit(.closure { [core] in core.socket.switchServer(to: nil) })
+        self.socket.submit(.closure { [socket] in socket.switchServer(to: nil) })
     }
 
     /// Leaves the present server for `endpoint`, which is added to the list if it is new, as ``switchServer()``.
     public func switchServer(to endpoint: Endpoint) {
-        self.core.socket.submit(.closure { [core] in core.socket.switchServer(to: endpoint) })
+        self.socket.submit(.closure { [socket] in socket.switchServer(to: endpoint) })
     }
 
     /// Replaces the list of servers. What is known of those that stay is kept. If the present one is not among them it is
     /// left, as by ``switchServer()``.
     public func setServers(_ servers: [Endpoint]) {
-        self.core.socket.submit(.closure { [core] in core.socket.replaceServers(with: servers) })
+        self.socket.submit(.closure { [socket] in socket.replaceServers(with: servers) })
     }
 
     /// To be called when the network has gone, has come back, or has changed its path.
@@ -180,27 +197,27 @@ public final class SocketClient: Sendable {
     /// - Parameter name: What to call this network, such as the Wi-Fi's name; an adaptive heartbeat learns for each. Nil: as
     ///   before.
     public func networkDidChange(isReachable: Bool, name: String? = nil) {
-        self.core.socket.submit(
-            .closure { [core] in core.socket.networkChanged(isReachable: isReachable, label: name) }
+        self.socket.submit(
+            .closure { [socket] in socket.networkChanged(isReachable: isReachable, label: name) }
         )
     }
 
     /// To be called when the app goes into the background; what follows, ``SocketConfiguration/backgroundPolicy`` says.
     public func applicationDidEnterBackground() {
-        self.core.socket.submit(.closure { [core] in core.socket.didEnterBackground() })
+        self.socket.submit(.closure { [socket] in socket.didEnterBackground() })
     }
 
     /// To be called when the app returns to the foreground: a connection that looks alive is probed, a dead one is made anew
     /// without waiting.
     public func applicationWillEnterForeground() {
-        self.core.socket.submit(.closure { [core] in core.socket.willEnterForeground() })
+        self.socket.submit(.closure { [socket] in socket.willEnterForeground() })
     }
 
     /// What happened to the connection lately, and why.
-    public var history: ConnectionHistory { self.core.socket.history }
+    public var history: ConnectionHistory { self.socket.history }
 
     /// What the connection is doing now.
-    public var state: SocketState { self.core.socket.state }
+    public var state: SocketState { self.socket.state }
 
     /// What happens to the connection from now on. Each call makes a stream of its own, which keeps the latest 256 events
     /// for its reader and ends with the client.

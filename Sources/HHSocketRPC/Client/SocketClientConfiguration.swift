@@ -1,4 +1,5 @@
 import HHSocket
+import Tracing
 
 extension SocketClient {
     /// How a client connects and calls.
@@ -19,6 +20,18 @@ extension SocketClient {
         /// When a server whose calls go wrong is left for another, while there is a network. With one server alone it is only
         /// told (``HHSocket/SocketEvent/serverFails(_:wrong:calls:)``). Nil: never.
         public var errorRatePolicy: ErrorRatePolicy? = ErrorRatePolicy()
+        /// How long after a request has left the first byte of its answer may take to come, for requests that do not say. Nil by
+        /// default: as long as the whole call.
+        public var firstResponseTimeout: Duration?
+        /// Whether calls that fail are sent again, for requests that do not say. Nil by default: they are not.
+        public var retryPolicy: RetryPolicy?
+        /// How many retries there may be in all; nil for no bound.
+        public var retryBudget: RetryBudget? = RetryBudget()
+        /// What stands around each call. The first is the outermost: it sees a request first and the answer last. Retries by
+        /// ``retryPolicy`` are within the innermost. None by default.
+        public var interceptors: [any SocketInterceptor] = []
+        /// Where a span for each call begins; nil by default: what `InstrumentationSystem.bootstrap` was given.
+        public var tracer: (any Tracer)?
         /// How many serials of timed-out and cancelled calls are remembered, so that late answers are known as such.
         /// 4,096 by default.
         public var maximumTombstones = 4_096

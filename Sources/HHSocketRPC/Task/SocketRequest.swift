@@ -20,6 +20,19 @@ public struct SocketRequest: Sendable, Hashable {
     /// between attempts, and without a network. It fails when nobody reconnects any more, as after `disconnect()`. Nil, the
     /// default, for the client's ``SocketClient/Configuration/waitsForConnectivity``.
     public var waitsForConnectivity: Bool?
+    /// How long after the request has left the first byte of its answer may take to come; then the attempt fails with
+    /// `timeout`, and is repeated if ``retryPolicy`` allows. Nil, the default, for the client's
+    /// ``SocketClient/Configuration/firstResponseTimeout``.
+    public var firstResponseTimeout: Duration?
+    /// Whether the call is sent again when it fails; nil, the default, for the client's
+    /// ``SocketClient/Configuration/retryPolicy``, which by default is none.
+    public var retryPolicy: RetryPolicy?
+    /// Whether running the request twice does no more than running it once, so that it may be sent again although the server
+    /// may have run it. False by default.
+    public var isIdempotent = false
+    /// What the server is told along with a cancel, or when the call is not answered in time, such as what is to be undone;
+    /// nothing by default. Only formats with a cancel frame carry it.
+    public var cancellationBody: ByteBuffer?
 
     /// - Parameters:
     ///   - type: The RPC's name: 16 to 0x1FFFFFFF in the standard format. Others fail with `invalidArgument`.

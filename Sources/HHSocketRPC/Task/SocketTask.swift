@@ -1,6 +1,8 @@
+import Foundation
 import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
+import Tracing
 
 /// One call. Made suspended; ``resume()`` starts it, and it completes exactly once: with an answer, with an error, or
 /// with `cancelled`.
@@ -29,7 +31,11 @@ public final class SocketTask: Sendable {
         var state = State.suspended
         var completion: Completion
         var result: Result<SocketResponse, SocketError>?
+        var priority: FramePriority
         var bytesSent = 0
+        var bytesReceived = 0
+        var bytesExpectedToReceive: Int?
+        var progress: TaskProgress?
     }
 
     /// Unique among the tasks of a client, from 1.
@@ -37,17 +43,28 @@ public final class SocketTask: Sendable {
     /// The request the task was made with.
     public let originalRequest: SocketRequest
     private let client: ClientCore
+    /// Where the completion handler runs, if not where the client's do.
+    let callbackQueue: CallbackQueue?
     private let snapshot: NIOLockedValueBox<Snapshot>
 
-    /// The task's place in the dispatch table while it is there.
-    /// Proof of `nonisolated(unsafe)`: read and written by ClientCore alone, on the socket thread.
-    nonisolated(unsafe) var key: DispatchKey?
+    /// What the socket thread knows of the task.
+    /// Proof of `nonisolated(unsafe)`: written by ClientCore alone, on the socket thread, and before that by the one thread
+    /// whose ``resume()`` submits the task. Others read it after they have seen under the lock that the task is complete,
+    /// which it becomes under that lock when the last has been written.
+    nonisolated(unsafe) var flight = TaskFlight()
 
-    init(identifier: Int, request: SocketRequest, client: ClientCore, completion: Completion) {
+    init(
+        identifier: Int,
+        request: SocketRequest,
+        client: ClientCore,
+        completion: Completion,
+        callbackQueue: CallbackQueue? = nil
+    ) {
         self.taskIdentifier = identifier
         self.originalRequest = request
         self.client = client
-        self.snapshot = NIOLockedValueBox(Snapshot(completion: completion))
+        self.callbackQueue = callbackQueue
+        self.snapshot = NIOLockedValueBox(Snapshot(completion: completion, priority: request.priority))
     }
 
     public var state: State { self.snapshot.withLockedValue { $0.state } }
@@ -64,25 +81,82 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// How many bytes of the body have left the queue; up to 128 KiB of them may not have reached the network yet. A body
-    /// of up to 64 KiB is counted whole, when it is answered.
+    /// Which of the calls that wait leaves first; the request's at first. A task that already waits for a connection changes
+    /// its place, behind others of the same priority; one that stands behind a server which does not read keeps it.
+    public var priority: FramePriority {
+        get { self.snapshot.withLockedValue { $0.priority } }
+        set {
+            let isRunning = self.snapshot.withLockedValue { snapshot in
+                snapshot.priority = newValue
+                return snapshot.state == .running
+            }
+            if isRunning { _ = self.client.submit(.work(self, Operation.reprioritize.rawValue)) }
+        }
+    }
+
+    // MARK: Progress
+
+    /// How many bytes of the body have left the queue; up to 128 KiB of them may not have reached the network yet. Of several
+    /// attempts, in the last one.
     public var countOfBytesSent: Int { self.snapshot.withLockedValue { $0.bytesSent } }
 
     /// The length of the body in bytes.
     public var countOfBytesExpectedToSend: Int { self.originalRequest.body.readableBytes }
+
+    /// How many bytes of the answer's body have come.
+    public var countOfBytesReceived: Int { self.snapshot.withLockedValue { $0.bytesReceived } }
+
+    /// The length of the answer's body in bytes, once its header has come.
+    public var countOfBytesExpectedToReceive: Int? { self.snapshot.withLockedValue { $0.bytesExpectedToReceive } }
+
+    /// The same as an object for user interfaces: bytes sent and received of those expected in all. Cancelling it cancels the
+    /// task.
+    ///
+    /// Changes where the completion handler runs, and is finished when that is called. Where Foundation's `Progress` may not
+    /// be used by several threads, as on Linux, read it there.
+    public var progress: Progress {
+        self.snapshot.withLockedValue { snapshot in
+            if let existing = snapshot.progress { return existing.progress }
+            let made = TaskProgress { [weak self] in self?.cancel() }
+            made.update(to: self.units(snapshot))
+            snapshot.progress = made
+            return made.progress
+        }
+    }
+
+    private func units(_ snapshot: Snapshot) -> TaskProgress.Units {
+        let sent = self.countOfBytesExpectedToSend
+        guard snapshot.state != .completed else {
+            let total = max(1, sent + (snapshot.bytesExpectedToReceive ?? snapshot.bytesReceived))
+            let isAnswered = if case .success = snapshot.result { true } else { false }
+            return .init(completed: isAnswered ? total : snapshot.bytesSent + snapshot.bytesReceived, total: total)
+        }
+        // One more than is there, so that it is finished by the completion alone.
+        let total = sent + (snapshot.bytesExpectedToReceive ?? 0) + 1
+        return .init(completed: snapshot.bytesSent + snapshot.bytesReceived, total: total)
+    }
+
+    /// What the call took, once it is complete. Nil for a task that was cancelled before the client took it up.
+    public var metrics: SocketTaskMetrics? {
+        guard self.state == .completed else { return nil }
+        return self.client.metrics(of: self)
+    }
+
+    // MARK: Life
 
     /// Starts the call. The timeout counts from here. Does nothing unless the task is suspended.
     public func resume() {
         let starts = self.snapshot.withLockedValue { snapshot in
             guard snapshot.state == .suspended else { return false }
             snapshot.state = .running
+            if self.client.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
             return true
         }
         if starts { self.submit(.start) }
     }
 
-    /// Gives the call up: the server is told, the connection stays. Returns at once, with the state `canceling`; the
-    /// completion follows.
+    /// Gives the call up: the server is told, with the request's ``SocketRequest/cancellationBody``, and the connection stays.
+    /// Returns at once, with the state `canceling`; the completion follows.
     public func cancel() {
         if self.beginCancelling() { self.submit(.cancel) }
     }
@@ -98,7 +172,7 @@ public final class SocketTask: Sendable {
         }
     }
 
-    private enum Operation: UInt8 { case start, cancel }
+    private enum Operation: UInt8 { case start, cancel, reprioritize }
 
     private func submit(_ operation: Operation) {
         guard !self.client.submit(.work(self, operation.rawValue)) else { return }
@@ -131,7 +205,10 @@ public final class SocketTask: Sendable {
             guard snapshot.result == nil else { return nil }
             snapshot.state = .completed
             snapshot.result = result
-            if case .success = result { snapshot.bytesSent = self.originalRequest.body.readableBytes }
+            if case .success(let response) = result {
+                snapshot.bytesReceived = response.body.readableBytes
+                snapshot.bytesExpectedToReceive = response.body.readableBytes
+            }
             if case .continuation = snapshot.completion {
                 defer { snapshot.completion = .nobody }
                 return snapshot.completion
@@ -140,8 +217,40 @@ public final class SocketTask: Sendable {
         }
     }
 
-    func progressed(bytesSent: Int) {
-        self.snapshot.withLockedValue { $0.bytesSent = bytesSent }
+    /// So many bytes of the body have left. Returns whether somebody is to be told, by ``updateProgress()``.
+    func progressed(bytesSent: Int) -> Bool {
+        self.snapshot.withLockedValue { snapshot in
+            snapshot.bytesSent = bytesSent
+            return snapshot.progress?.mustSchedule() ?? false
+        }
+    }
+
+    /// So many bytes of the answer's body have come, of so many. Returns the same.
+    func progressed(bytesReceived: Int, of expected: Int) -> Bool {
+        self.snapshot.withLockedValue { snapshot in
+            snapshot.bytesReceived = bytesReceived
+            snapshot.bytesExpectedToReceive = expected
+            return snapshot.progress?.mustSchedule() ?? false
+        }
+    }
+
+    /// The request leaves once more, or not at all: nothing of this attempt has been sent or received. Returns the same.
+    func progressStartsOver() -> Bool {
+        self.snapshot.withLockedValue { snapshot in
+            snapshot.bytesSent = 0
+            snapshot.bytesReceived = 0
+            snapshot.bytesExpectedToReceive = nil
+            return snapshot.progress?.mustSchedule() ?? false
+        }
+    }
+
+    /// Whether there is a ``progress`` that the completion must be shown by.
+    var showsProgress: Bool { self.snapshot.withLockedValue { $0.progress != nil } }
+
+    /// Where callbacks run: shows how far the task is.
+    func updateProgress() {
+        let (progress, units) = self.snapshot.withLockedValue { ($0.progress?.begin(), self.units($0)) }
+        progress?.update(to: units)
     }
 }
 
@@ -150,6 +259,7 @@ extension SocketTask: SubmittedWork {
         switch Operation(rawValue: operation) {
         case .start: self.client.start(self)
         case .cancel: self.client.cancel(self)
+        case .reprioritize: self.client.reprioritize(self)
         case nil: assertionFailure("unknown operation \(operation)")
         }
     }
@@ -157,10 +267,11 @@ extension SocketTask: SubmittedWork {
 
 extension SocketTask: CallbackWork {
     package func callBack() {
-        let (completion, result) = self.snapshot.withLockedValue { snapshot in
+        let (completion, result, progress) = self.snapshot.withLockedValue { snapshot in
             defer { snapshot.completion = .nobody }
-            return (snapshot.completion, snapshot.result)
+            return (snapshot.completion, snapshot.result, snapshot.progress)
         }
+        if progress != nil { self.updateProgress() }
         if case .handler(let handler) = completion, let result { handler(result) }
     }
 }

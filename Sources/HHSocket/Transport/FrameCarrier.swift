@@ -1,0 +1,73 @@
+import NIOCore
+
+/// The floor below a ``FrameConsumer``: what it may ask of a connection. On the socket thread, where nothing else is said.
+///
+/// ``SocketCore`` is the one. It is a protocol so that what decides about calls can be tested on a connection in virtual
+/// time.
+package protocol FrameCarrier: AnyObject, Sendable {
+    /// How frames are laid out.
+    var format: WireFormat { get }
+    /// The largest payload that can be sent, in bytes.
+    var maximumPayloadLength: Int { get }
+    /// Where delegate callbacks and completion handlers run.
+    var callbackQueue: CallbackQueue { get }
+
+    // MARK: From any thread
+
+    /// Has `submission` run on the socket thread, after all that was submitted before.
+    ///
+    /// - Returns: False if the socket was invalidated and nothing runs any more.
+    @discardableResult
+    func submit(_ submission: Submission) -> Bool
+
+    // MARK: The connection
+
+    /// When the present turn began: the time for all that it does.
+    var now: NIODeadline { get }
+    /// The server connected to, or being connected to.
+    var currentEndpoint: Endpoint? { get }
+    /// The last attempt's.
+    var lastError: SocketError? { get }
+    /// Whether nobody reconnects any more: the user has disconnected, or attempts have stopped.
+    var isClosed: Bool { get }
+    /// Whether there is a network, as far as is known.
+    var isNetworkReachable: Bool { get }
+    /// Why nothing can be sent now.
+    func notConnected() -> SocketError
+    /// What those who wait are told after the user has disconnected.
+    var closedByUser: SocketError { get }
+
+    // MARK: Turns
+
+    /// Runs `body` as one turn: what it sends leaves together, what it calls back is handed over together.
+    func turn(_ body: () -> Void)
+    /// Has ``FrameConsumer/timerFired()`` called at `deadline` instead of at the moment asked for before.
+    func setConsumerTimer(_ deadline: NIODeadline)
+    /// Hands `callback` to the user's queue with the others of this turn, or runs it here where the user asked for that.
+    func callBack(_ callback: SocketCallback)
+
+    // MARK: Frames
+
+    /// The custom fields of a request with these values over the configuration's, for a frame.
+    ///
+    /// - Throws: `invalidArgument` if the format has no such fields, or if the configuration's are wrong.
+    func customFields(_ header: [String: [UInt8]]) throws(SocketError) -> [UInt8]?
+    /// Sends the frame with this turn's flush, or queues it while the peer does not read.
+    ///
+    /// - Returns: Whether it is leaving already.
+    func send(_ frame: Frame, _ priority: FramePriority) throws(SocketError) -> Bool
+    /// The same by the connection that another frame left by, which may be draining. Without that connection nothing
+    /// happens.
+    func send(_ frame: Frame, _ priority: FramePriority, on id: ConnectionID)
+
+    // MARK: What the calls show
+
+    /// A call found no connection and would like one soon.
+    func pullForward()
+    /// A call was not answered in time: finds out whether the connection still lives. One dead call does not kill it.
+    func suspect(_ id: ConnectionID)
+    /// Too many calls to the present server go wrong: leaves it, if there is another.
+    func serverFails(_ endpoint: Endpoint, wrong: Int, calls: Int)
+    /// Nothing is in flight any more on a connection that drains.
+    func finishDraining(_ id: ConnectionID)
+}

@@ -1,0 +1,87 @@
+import HHSocket
+import NIOCore
+
+/// What those are told whose calls fail here: what, where, why, and what can be done.
+extension ClientCore {
+    func refused(_ refusal: DispatchTable<SocketTask>.Refusal) -> SocketError {
+        switch refusal {
+        case .offline:
+            self.socket.notConnected()
+        case .tooManyInFlight:
+            SocketError(
+                .tooManyInFlight,
+                message: """
+                    \(self.table.inFlightCount) calls to \(self.place) are in flight already (maximumInFlight); wait for \
+                    some to complete
+                    """,
+                endpoint: self.socket.currentEndpoint
+            )
+        case .queueFull:
+            SocketError(
+                .queueFull,
+                message: """
+                    \(self.table.waitingCount) calls, \(self.table.waitingBytes) bytes, wait for a connection to \
+                    \(self.place) already (maximumWaiting, maximumWaitingBytes)
+                    """,
+                endpoint: self.socket.currentEndpoint
+            )
+        }
+    }
+
+    private var place: String { self.socket.currentEndpoint.map { "\($0)" } ?? "the server" }
+
+    func timedOut(_ attempt: Attempt) -> SocketError {
+        let task = attempt.call
+        let request = self.request(of: task)
+        let lastFailure = task.flight.lastFailure
+        let lastConnect = self.socket.lastError
+        let what =
+            switch attempt.phase {
+            case .waiting: "no connection to \(self.place)"
+            case .queued: "\(self.place) did not read"
+            case .sent: "no answer from \(self.place)\(self.progress(of: task, request))"
+            case .backingOff: "every attempt failed, and the next was waited for,"
+            case .idle: "an interceptor was at work, and did not return"
+            }
+        let serial = attempt.serial.map { ", serial \($0)" } ?? ""
+        var causes = ""
+        if let lastFailure { causes += "; the attempt before (of \(attempt.count)): \(lastFailure.message)" }
+        if let lastConnect { causes += "; the last connect error: \(lastConnect.message)" }
+        let timeout = task.originalRequest.timeout ?? self.configuration.timeout
+        return SocketError(
+            .timeout,
+            message: "\(what) within \(timeout) (type \(request.type)\(serial))\(causes)",
+            underlying: lastConnect ?? lastFailure,
+            endpoint: self.socket.currentEndpoint ?? lastConnect?.endpoint,
+            serial: attempt.serial,
+            delivery: attempt.phase == .sent ? .sentUnknown : .notSent
+        )
+    }
+
+    /// How far an attempt has got that has left.
+    private func progress(of task: SocketTask, _ request: SocketRequest) -> String {
+        let length = request.body.readableBytes
+        let sent = task.countOfBytesSent
+        if sent < length { return ", \(sent) of whose \(length) bytes had left," }
+        let received = task.countOfBytesReceived
+        guard received > 0 || task.countOfBytesExpectedToReceive != nil else { return "" }
+        return ", which had come to \(received) of \(task.countOfBytesExpectedToReceive ?? received) bytes,"
+    }
+
+    func firstResponseTimedOut(_ attempt: Attempt) -> SocketError {
+        let request = self.request(of: attempt.call)
+        let endpoint = self.endpoint(of: attempt.connection)
+        let timeout = request.firstResponseTimeout ?? self.configuration.firstResponseTimeout ?? .zero
+        let serial = attempt.serial.map { ", serial \($0)" } ?? ""
+        return SocketError(
+            .timeout,
+            message: """
+                no answer from \(endpoint) began within \(timeout) of the request's leaving (firstResponseTimeout; type \
+                \(request.type)\(serial))
+                """,
+            endpoint: endpoint,
+            serial: attempt.serial,
+            delivery: .sentUnknown
+        )
+    }
+}

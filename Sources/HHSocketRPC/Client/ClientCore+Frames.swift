@@ -1,0 +1,125 @@
+import HHSocket
+import NIOCore
+
+/// What the server sends.
+extension ClientCore {
+    func received(_ frame: Frame, on id: ConnectionID) {
+        let endpoint = self.endpoint(of: id)
+        guard !self.format.isPush(serial: frame.serial) else { return self.receivedPush(frame, endpoint) }
+        switch frame.status {
+        case .ok:
+            self.receive(frame, on: id) { _ in
+                .success(
+                    SocketResponse(
+                        type: frame.type,
+                        serial: frame.serial,
+                        status: frame.status,
+                        body: frame.payload,
+                        header: self.format.header(of: frame),
+                        endpoint: endpoint
+                    )
+                )
+            }
+        case .partial:
+            self.receive(frame, on: id, isFinal: false) { attempt in
+                var attempt = attempt
+                attempt.phase = .sent
+                self.tellServer(of: attempt)
+                return .failure(
+                    self.failed(
+                        SocketError.Code(frame.status),
+                        "\(endpoint) answered with a part of a stream (status 206), but this call expects one answer",
+                        frame,
+                        endpoint
+                    )
+                )
+            }
+        default:
+            self.receive(frame, on: id) { attempt in
+                let code = SocketError.Code(frame.status)
+                let name = code.serverStatus == nil ? " (\(code))" : ", which is not a status known here"
+                return .failure(
+                    self.failed(
+                        code,
+                        "\(endpoint) answered type \(self.request(of: attempt.call).type), serial \(frame.serial), with "
+                            + "status \(frame.status)\(name)",
+                        frame,
+                        endpoint
+                    )
+                )
+            }
+        }
+    }
+
+    func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on id: ConnectionID) {
+        let endpoint = self.endpoint(of: id)
+        self.count(\.checksumFailures)
+        guard !self.format.isPush(serial: frame.serial), !self.format.isControlType(frame.type) else { return }
+        self.receive(frame, on: id) { _ in
+            var error = self.failed(
+                .checksumMismatch,
+                """
+                the answer of \(endpoint) to serial \(frame.serial) came with checksum \
+                \(mismatch.received) where its \(frame.payload.readableBytes) bytes amount to \(mismatch.computed)
+                """,
+                frame,
+                endpoint
+            )
+            // What the server said is not known.
+            error.delivery = .sentUnknown
+            error.body = nil
+            return .failure(error)
+        }
+    }
+
+    private func failed(
+        _ code: SocketError.Code,
+        _ message: String,
+        _ frame: Frame,
+        _ endpoint: Endpoint
+    ) -> SocketError {
+        SocketError(
+            code,
+            message: message,
+            endpoint: endpoint,
+            serial: frame.serial,
+            delivery: .answered,
+            body: frame.payload
+        )
+    }
+
+    private func receive(
+        _ frame: Frame,
+        on id: ConnectionID,
+        isFinal: Bool = true,
+        _ result: (Attempt) -> Result<SocketResponse, SocketError>
+    ) {
+        switch self.table.receive(serial: frame.serial, isFinal: isFinal) {
+        case .answer(let attempt):
+            let task = attempt.call
+            if task.flight.firstByte == nil { task.flight.firstByte = self.socket.now }
+            task.flight.bytesReceived += frame.payload.readableBytes
+            let result = result(attempt)
+            if case .failure(let error) = result { self.judge(error, on: id) } else { self.judge(nil, on: id) }
+            self.ended(attempt, result)
+        case .late: self.count(\.lateResponses)
+        case .duplicate: self.count(\.duplicateResponses)
+        case .unknown: self.count(\.unknownResponses)
+        }
+    }
+
+    // MARK: Frames that leave
+
+    func frameWillLeave(type: UInt32, serial: UInt32) -> Bool {
+        guard self.format.isApplicationType(type) else { return true }
+        guard self.table.willLeave(serial: serial), let task = self.table.call(withSerial: serial) else { return false }
+        self.leaves(task, self.request(of: task), serial)
+        return true
+    }
+
+    func frameProgressed(type: UInt32, serial: UInt32, payloadBytes: Int) {
+        guard self.format.isApplicationType(type), let task = self.table.call(withSerial: serial) else { return }
+        let length = self.request(of: task).body.readableBytes
+        self.progressed(task, bytesSent: payloadBytes, of: length, serial)
+    }
+}

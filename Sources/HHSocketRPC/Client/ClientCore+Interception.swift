@@ -1,0 +1,99 @@
+import HHSocket
+import NIOCore
+import Tracing
+
+/// Calls that interceptors stand around. Such a call is in the table from its start on; its interceptors run in a Swift task,
+/// and whenever they ask for the server's answer an attempt begins, which ends by a reply to them.
+extension ClientCore {
+    /// Lets the interceptors begin.
+    func intercept(_ task: SocketTask, _ key: DispatchKey) {
+        let chain = self.configuration.interceptors.chain(
+            to: SocketInterceptorNext { [weak self] request throws(SocketError) in
+                guard let self else { throw Self.released }
+                return try await self.callFromInterceptor(task, request)
+            }
+        )
+        let request = task.originalRequest
+        let context = task.flight.span?.context ?? task.flight.context ?? .topLevel
+        task.flight.interception = Task { [weak self] in
+            let result = await ServiceContext.withValue(context) { () async -> Result<SocketResponse, SocketError> in
+                do throws(SocketError) {
+                    return .success(try await chain(request))
+                } catch {
+                    return .failure(error)
+                }
+            }
+            _ = self?.submit(.closure { [weak self] in self?.interceptorsReturned(task, result) })
+        }
+    }
+
+    /// Any thread: what the innermost interceptor gets.
+    private func callFromInterceptor(
+        _ task: SocketTask,
+        _ request: SocketRequest
+    ) async throws(SocketError) -> SocketResponse {
+        let result = await withCheckedContinuation {
+            (reply: CheckedContinuation<Result<SocketResponse, SocketError>, Never>) in
+            let isAlive = self.submit(.closure { self.interceptorAsks(task, request, reply) })
+            if !isAlive { reply.resume(returning: .failure(Self.released)) }
+        }
+        return try result.get()
+    }
+
+    private func interceptorAsks(
+        _ task: SocketTask,
+        _ request: SocketRequest,
+        _ reply: CheckedContinuation<Result<SocketResponse, SocketError>, Never>
+    ) {
+        guard let key = task.flight.key, let phase = self.table.phase(of: key) else {
+            return reply.resume(returning: .failure(self.interceptedTooLate(task)))
+        }
+        guard phase == .idle else {
+            return reply.resume(
+                returning: .failure(
+                    SocketError(
+                        .invalidArgument,
+                        message: "an interceptor called next again before the call of it before had returned"
+                    )
+                )
+            )
+        }
+        do throws(SocketError) {
+            try self.check(request)
+        } catch {
+            return reply.resume(returning: .failure(error))
+        }
+        task.flight.request = request
+        task.flight.reply = reply
+        task.flight.retries = 0
+        self.table.resetAttempts(key)
+        self.attempt(task, key)
+        self.armTimer()
+    }
+
+    private func interceptorsReturned(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
+        // Otherwise the call has completed before.
+        guard let key = task.flight.key, let attempt = self.table.remove(key) else { return }
+        // They may have returned without waiting for what they asked for.
+        self.tellServer(of: attempt)
+        self.complete(task, result)
+    }
+
+    /// The call completes; its interceptors, if they are still at work, work for nobody.
+    func endInterception(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
+        guard let interception = task.flight.interception else { return }
+        task.flight.interception = nil
+        if let reply = task.flight.reply {
+            task.flight.reply = nil
+            reply.resume(returning: result)
+        }
+        interception.cancel()
+    }
+
+    private func interceptedTooLate(_ task: SocketTask) -> SocketError {
+        SocketError(
+            .cancelled,
+            message: "the call of type \(task.originalRequest.type) has completed, before an interceptor asked for its answer"
+        )
+    }
+}

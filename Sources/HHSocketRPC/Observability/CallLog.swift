@@ -1,0 +1,41 @@
+import HHSocket
+import Logging
+
+/// Writes what becomes of calls into a log, each line with the type and, where known, the serial and the server. Never
+/// payloads or header fields.
+struct CallLog {
+    private let logger: Logger
+
+    init(_ logger: Logger) {
+        self.logger = logger
+    }
+
+    func completed(_ type: UInt32, _ flight: TaskFlight, _ result: Result<SocketResponse, SocketError>) {
+        let level: Logger.Level = if case .success = result { .trace } else { .debug }
+        guard self.logger.logLevel <= level else { return }
+        var metadata: Logger.Metadata = ["type": "\(type)", "attempts": "\(flight.attempts)"]
+        if let server = flight.server { metadata["server"] = "\(server)" }
+        switch result {
+        case .success(let response):
+            metadata["serial"] = "\(response.serial)"
+            self.logger.log(level: level, "call answered", metadata: metadata)
+        case .failure(let error):
+            metadata.merge(Self.metadata(of: error)) { $1 }
+            self.logger.log(level: level, "call failed", metadata: metadata)
+        }
+    }
+
+    func retries(_ type: UInt32, after error: SocketError, in delay: Duration) {
+        var metadata = Self.metadata(of: error)
+        metadata["type"] = "\(type)"
+        metadata["delay"] = "\(delay)"
+        self.logger.debug("call will be sent again", metadata: metadata)
+    }
+
+    private static func metadata(of error: SocketError) -> Logger.Metadata {
+        var metadata: Logger.Metadata = ["cause": "\(error.code)", "error": "\(error.message)"]
+        if let endpoint = error.endpoint { metadata["server"] = "\(endpoint)" }
+        if let serial = error.serial { metadata["serial"] = "\(serial)" }
+        return metadata
+    }
+}

@@ -1,0 +1,44 @@
+/// How many retries a client may make in all, so that a server in trouble does not get a multiple of its load on top.
+///
+/// A bucket of tokens that starts full. Each retry takes one, each call that is answered with 200 puts a part of one back.
+/// While the bucket is empty calls fail with their first error.
+public struct RetryBudget: Hashable, Sendable {
+    /// How many tokens the bucket holds; 10 by default.
+    public var capacity: Int
+    /// What an answered call puts back, in tokens: 0.1 by default, so that in the long run a tenth of the calls may be retries.
+    public var deposit: Double
+
+    /// - Parameters:
+    ///   - capacity: Less than 0 counts as 0: no retry.
+    ///   - deposit: 0 to 1; counted in thousandths.
+    public init(capacity: Int = 10, deposit: Double = 0.1) {
+        self.capacity = max(0, capacity)
+        self.deposit = deposit.isNaN ? 0 : min(max(deposit, 0), 1)
+    }
+}
+
+/// The bucket itself, in thousandths of a token: sums of fractions stay exact.
+struct RetryBucket: Sendable {
+    private static let token = 1_000
+
+    private let capacity: Int
+    private let deposit: Int
+    private var level: Int
+
+    init(_ budget: RetryBudget) {
+        self.capacity = min(budget.capacity, .max / Self.token) * Self.token
+        self.deposit = Int((budget.deposit * Double(Self.token)).rounded())
+        self.level = self.capacity
+    }
+
+    /// False if there is no token to take.
+    mutating func take() -> Bool {
+        guard self.level >= Self.token else { return false }
+        self.level -= Self.token
+        return true
+    }
+
+    mutating func callWasAnswered() {
+        self.level = min(self.capacity, self.level + self.deposit)
+    }
+}

@@ -1,0 +1,29 @@
+import HHSocket
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What a call took, as `URLSessionTaskMetrics` tells it.
+public struct SocketTaskMetrics: Sendable, Hashable {
+    /// When the socket thread took the call up.
+    public var queued: Date
+    /// When the request began to leave, the last time where it was sent several times; nil if it never left.
+    public var sent: Date?
+    /// When the first byte of the answer came; nil if none did.
+    public var firstByte: Date?
+    /// When the call completed.
+    public var completed: Date
+    /// From ``queued`` to ``completed``, by a clock that nobody sets.
+    public var duration: Duration
+    /// The server that the request was sent to, the last one; nil if it never left.
+    public var server: Endpoint?
+    /// How often the request was sent, or stood in line behind a server that does not read.
+    public var attempts: Int
+    /// How many bytes of bodies have left, in all attempts.
+    public var bytesSent: Int
+    /// How many bytes of the answer's body have come.
+    public var bytesReceived: Int
+}

@@ -36,8 +36,8 @@ test: dependencies ## build and run every test
 test-network: dependencies ## pull cables between two network namespaces; as root, or it says that it cannot
 	sh Scripts/test-network $(SWIFTFLAGS)
 
-soak: dependencies ## run ten times as many random histories of a connection as the tests do
-	HHSOCKET_HISTORIES=100000 swift test --no-parallel $(SWIFTFLAGS) --filter RandomHistoryTests
+soak: dependencies ## run ten times as many random histories of connections and clients as the tests do
+	HHSOCKET_HISTORIES=100000 swift test --no-parallel $(SWIFTFLAGS) --filter "RandomHistoryTests|ClientModelTests"
 
 bench: dependencies ## measure the framework
 	swift package --package-path Benchmarks benchmark --no-progress

@@ -137,6 +137,7 @@ import Testing
         #expect(Set(lost.map(\.call)) == [0, 1])
         #expect(lost.first { $0.call == 0 }?.phase == .sent)
         #expect(lost.first { $0.call == 1 }?.phase == .queued)
+        for attempt in lost { table.remove(attempt.key) }
         #expect(table.count == 0)
         table.linkIsConnecting()
         table.linkIsReady(ConnectionID(number: 1))

@@ -34,8 +34,7 @@ extension ClientCore {
             deadline: deadline
         )
         if case .refuse(let refusal) = submission {
-            self.complete(task, .failure(self.refused(refusal)))
-            if refusal == .offline { self.socket.pullForward() }
+            self.refuse(task, self.table.enter(task, deadline: deadline), refusal)
         } else {
             self.go(task, submission)
         }
@@ -55,6 +54,12 @@ extension ClientCore {
             isPatient: self.isPatient(task, request)
         )
         guard case .refuse(let refusal) = submission else { return self.go(task, submission) }
+        self.refuse(task, key, refusal)
+    }
+
+    /// Ends an attempt that could not begin.
+    private func refuse(_ task: SocketTask, _ key: DispatchKey, _ refusal: DispatchTable<SocketTask>.Refusal) {
+        task.flight.key = key
         if let idle = self.table.endAttempt(key) { self.ended(idle, .failure(self.refused(refusal))) }
         if refusal == .offline { self.socket.pullForward() }
     }
@@ -288,7 +293,8 @@ extension ClientCore {
 
     /// So much of a call's answer has come.
     func isReceiving(_ arriving: FrameDecoder.Arriving) {
-        guard !self.format.isPush(serial: arriving.serial), let task = self.table.responseBegins(serial: arriving.serial)
+        guard !self.format.isPush(serial: arriving.serial),
+            let task = self.table.responseBegins(serial: arriving.serial)
         else { return }
         if task.flight.firstByte == nil { task.flight.firstByte = self.socket.now }
         if task.progressed(bytesReceived: arriving.receivedBytes, of: arriving.length) {

@@ -93,7 +93,8 @@ extension ClientCore {
     private func interceptedTooLate(_ task: SocketTask) -> SocketError {
         SocketError(
             .cancelled,
-            message: "the call of type \(task.originalRequest.type) has completed, before an interceptor asked for its answer"
+            message:
+                "the call of type \(task.originalRequest.type) has completed, before an interceptor asked for its answer"
         )
     }
 }

@@ -309,7 +309,10 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.isInvalidated = true
         for key in self.table.keys {
             guard let removed = self.table.remove(key) else { continue }
-            self.complete(removed.call, .failure(Self.released))
+            var error = Self.released
+            error.serial = removed.serial
+            if removed.phase == .sent { error.delivery = .sentUnknown }
+            self.complete(removed.call, .failure(error))
         }
         self.turnEnded()
         self.pushes.finish()

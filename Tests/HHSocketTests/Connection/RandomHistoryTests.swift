@@ -11,8 +11,7 @@ import Testing
 /// `HHSOCKET_HISTORIES` says how many; `make soak` takes 100,000.
 @Suite struct RandomHistoryTests {
     @Test func everyHistoryKeepsThePromises() {
-        let count = ProcessInfo.processInfo.environment["HHSOCKET_HISTORIES"].flatMap { Int($0) } ?? 10_000
-        for seed in 0..<UInt64(max(1, count)) {
+        for seed in 0..<UInt64(historyCount) {
             let script = History.script(seed: seed)
             guard let broken = History.run(script, seed: seed) else { continue }
             let (short, promise) = History.shortened(script, seed: seed, broken)
@@ -150,24 +149,7 @@ private enum History {
         _ broken: String,
         longestWait: Duration = .seconds(60)
     ) -> ([Step], String) {
-        var script = script
-        var broken = broken
-        var size = max(1, script.count / 2)
-        while true {
-            var index = 0
-            while index < script.count {
-                var shorter = script
-                shorter.removeSubrange(index..<min(index + size, script.count))
-                if let still = self.run(shorter, seed: seed, longestWait: longestWait) {
-                    script = shorter
-                    broken = still
-                } else {
-                    index += size
-                }
-            }
-            guard size > 1 else { return (script, broken) }
-            size /= 2
-        }
+        TestSupport.shortened(script, broken) { self.run($0, seed: seed, longestWait: longestWait) }
     }
 }
 

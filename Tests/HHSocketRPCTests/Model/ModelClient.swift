@@ -1,0 +1,473 @@
+import HHSocket
+
+/// What a client must do, said as plainly as possible: lists that are searched from one end to the other, and no table, heap,
+/// queue or timer. Time is in nanoseconds from the start.
+struct ModelClient {
+    struct Limits {
+        var serials: ClosedRange<UInt32> = 50...UInt32.max
+        var inFlight = 4
+        var waiting = 4
+        var waitingBytes = 40
+        var tombstones = 3
+        var budget = 2
+        var deposit = 300
+    }
+
+    struct Plan: CustomStringConvertible {
+        var type: UInt32 = 16
+        var body = ""
+        var priority: Float = 0.5
+        var timeout: Int
+        var isPatient = false
+        var isIdempotent = false
+        var firstResponse: Int?
+        var attempts = 1
+        /// The first wait in nanoseconds; set when the call is made.
+        var backoff = 0
+        var codes: Set<SocketError.Code> = []
+
+        var description: String {
+            let retry = self.attempts > 1 ? ", \(self.attempts) attempts, \(self.codes.count) codes" : ""
+            let flags = (self.isPatient ? ", patient" : "") + (self.isIdempotent ? ", idempotent" : "")
+            let first = self.firstResponse.map { ", first response \($0) ns" } ?? ""
+            return "(\(self.body.utf8.count) B, priority \(self.priority), \(self.timeout) ns\(first)\(flags)\(retry))"
+        }
+    }
+
+    enum Phase: Equatable {
+        case suspended
+        case waiting(place: Int)
+        case queued(UInt32, on: Int, place: Int)
+        case sent(UInt32, on: Int)
+        case backingOff(until: Int)
+        case completed
+    }
+
+    struct Call {
+        var plan: Plan
+        var priority: Float
+        var phase = Phase.suspended
+        var deadline = 0
+        /// What it had when it took the place in line that it has.
+        var placePriority: Float = 0
+        /// Whether it waits although no attempt is in progress.
+        var waitsPatiently = false
+        /// When an answer must have begun.
+        var firstResponse: Int?
+        var attempts = 0
+        var retries = 0
+        var mayHaveRun = false
+        var isCancelled = false
+
+        var serial: UInt32? {
+            switch self.phase {
+            case .queued(let serial, _, _), .sent(let serial, _): serial
+            default: nil
+            }
+        }
+
+        var connection: Int? {
+            switch self.phase {
+            case .queued(_, let connection, _), .sent(_, let connection): connection
+            default: nil
+            }
+        }
+    }
+
+    enum Link: Equatable { case offline, connecting, ready(Int) }
+
+    /// A serial whose late answer may still come.
+    private struct Tombstone {
+        var serial: UInt32
+        var isSpent = false
+    }
+
+    let limits: Limits
+    var calls: [Call] = []
+    private(set) var now = 0
+    private(set) var link = Link.offline
+    private(set) var draining: [Int] = []
+    private var lastConnection = 0
+    private var isClosed = false
+    private var isPeerReading = true
+    private var lastPlace = 0
+    private var nextSerial: UInt32
+    private var hasWrapped = false
+    private var tombstones: [Tombstone] = []
+    private var budget: Int
+    private var ends: [(time: Int, isWrong: Bool)] = []
+    /// Frames that stand behind a peer that does not read and belong to no call any more: cancels.
+    private var queuedCancels: [(text: String, connection: Int, place: Int)] = []
+
+    // What a step brings.
+    var wire: [String] = []
+    var completions: [String] = []
+    var pulls = 0
+    var suspicions = 0
+    var failures: [String] = []
+    // What all steps bring.
+    var late = 0
+    var duplicates = 0
+    var unknown = 0
+    var corrupt = 0
+
+    init(limits: Limits) {
+        self.limits = limits
+        self.nextSerial = limits.serials.lowerBound
+        self.budget = limits.budget * 1_000
+    }
+
+    var inFlight: [Int] { self.calls.indices.filter { self.calls[$0].serial != nil } }
+    var waiting: [Int] {
+        self.calls.indices.filter { if case .waiting = self.calls[$0].phase { true } else { false } }
+    }
+
+    // MARK: The user
+
+    mutating func resume(_ index: Int) {
+        guard self.calls[index].phase == .suspended, !self.calls[index].isCancelled else { return }
+        self.calls[index].deadline = self.now + self.calls[index].plan.timeout
+        self.attempt(index)
+    }
+
+    mutating func cancel(_ index: Int) {
+        guard self.calls[index].phase != .completed else { return }
+        self.calls[index].isCancelled = true
+        let wasSent = self.leave(index)
+        self.complete(index, .cancelled, wasSent ? .sentUnknown : .notSent)
+    }
+
+    mutating func setPriority(_ priority: Float, _ index: Int) {
+        self.calls[index].priority = priority
+        guard case .waiting = self.calls[index].phase else { return }
+        self.lastPlace += 1
+        self.calls[index].placePriority = priority
+        self.calls[index].phase = .waiting(place: self.lastPlace)
+    }
+
+    // MARK: Attempts
+
+    private mutating func attempt(_ index: Int) {
+        guard case .ready(let connection) = self.link else { return self.wait(index) }
+        guard let serial = self.takeSerial() else { return self.ended(index, .tooManyInFlight, .notSent) }
+        self.send(index, serial, connection)
+    }
+
+    private mutating func wait(_ index: Int) {
+        let call = self.calls[index]
+        let isPatient = !self.isClosed && (call.plan.isPatient || call.retries > 0)
+        guard isPatient || self.link == .connecting else {
+            self.ended(index, .notConnected, .notSent)
+            self.pulls += 1
+            return
+        }
+        let waiting = self.waiting
+        let bytes = waiting.reduce(0) { $0 + self.calls[$1].plan.body.utf8.count }
+        guard waiting.count < self.limits.waiting,
+            waiting.isEmpty || bytes + call.plan.body.utf8.count <= self.limits.waitingBytes
+        else { return self.ended(index, .queueFull, .notSent) }
+        self.lastPlace += 1
+        self.calls[index].placePriority = call.priority
+        self.calls[index].waitsPatiently = isPatient
+        self.calls[index].phase = .waiting(place: self.lastPlace)
+        if self.link == .offline { self.pulls += 1 }
+    }
+
+    private mutating func send(_ index: Int, _ serial: UInt32, _ connection: Int) {
+        self.calls[index].attempts += 1
+        self.lastPlace += 1
+        self.calls[index].placePriority = self.calls[index].priority
+        self.calls[index].phase = .queued(serial, on: connection, place: self.lastPlace)
+        guard self.calls[index].plan.body.utf8.count <= 1_000 else {
+            self.calls[index].phase = .suspended
+            return self.ended(index, .frameTooLarge, .notSent)
+        }
+        if self.isPeerReading { self.leaves(index) }
+    }
+
+    private mutating func leaves(_ index: Int) {
+        guard case .queued(let serial, let connection, _) = self.calls[index].phase else { return }
+        self.calls[index].phase = .sent(serial, on: connection)
+        self.calls[index].firstResponse = self.calls[index].plan.firstResponse.map { self.now + $0 }
+        self.wire.append("request \(serial) '\(self.calls[index].plan.body)' on \(connection)")
+    }
+
+    private mutating func takeSerial() -> UInt32? {
+        let busy = Set(self.calls.compactMap(\.serial)).union(self.tombstones.filter { !$0.isSpent }.map(\.serial))
+        guard self.inFlight.count < self.limits.inFlight, busy.count < self.limits.serials.count else { return nil }
+        while true {
+            let serial = self.nextSerial
+            if serial == self.limits.serials.upperBound {
+                self.nextSerial = self.limits.serials.lowerBound
+                self.hasWrapped = true
+            } else {
+                self.nextSerial += 1
+            }
+            if !busy.contains(serial) { return serial }
+        }
+    }
+
+    /// The call's attempt ends without an answer, and the server is told, where it may know of it.
+    ///
+    /// - Returns: Whether the request had left.
+    private mutating func leave(_ index: Int) -> Bool {
+        guard case .sent(let serial, let connection) = self.calls[index].phase else { return false }
+        self.bury(serial)
+        self.tellServer(serial, connection)
+        return true
+    }
+
+    private mutating func tellServer(_ serial: UInt32, _ connection: Int) {
+        guard self.link == .ready(connection) || self.draining.contains(connection) else { return }
+        let text = "cancel \(serial) '' on \(connection)"
+        guard !self.isPeerReading else { return self.wire.append(text) }
+        self.lastPlace += 1
+        self.queuedCancels.append((text, connection, self.lastPlace))
+    }
+
+    private mutating func bury(_ serial: UInt32) {
+        self.tombstones.append(Tombstone(serial: serial))
+        if self.tombstones.count > self.limits.tombstones { self.tombstones.removeFirst() }
+    }
+
+    // MARK: Ends
+
+    private static let notExecuted: Set<SocketError.Code> = [.undefinedType, .overloaded, .draining]
+
+    /// - Parameter code: Nil for an answer with 200.
+    private mutating func ended(_ index: Int, _ code: SocketError.Code?, _ delivery: SocketError.Delivery) {
+        guard let code else {
+            self.budget = min(self.limits.budget * 1_000, self.budget + self.limits.deposit)
+            return self.complete(index, nil, delivery)
+        }
+        let call = self.calls[index]
+        let notExecuted = delivery == .notSent || (delivery == .answered && Self.notExecuted.contains(code))
+        let delay = call.plan.backoff << call.retries
+        if !self.isClosed, call.attempts < call.plan.attempts, call.plan.codes.contains(code),
+            notExecuted || call.plan.isIdempotent, self.now + delay < call.deadline, self.budget >= 1_000
+        {
+            self.budget -= 1_000
+            self.calls[index].retries += 1
+            self.calls[index].mayHaveRun = call.mayHaveRun || !notExecuted
+            self.calls[index].phase = .backingOff(until: self.now + delay)
+            self.calls[index].firstResponse = nil
+        } else {
+            self.complete(index, code, delivery)
+        }
+    }
+
+    private mutating func complete(_ index: Int, _ code: SocketError.Code?, _ delivery: SocketError.Delivery) {
+        var delivery = delivery
+        if let code, self.calls[index].mayHaveRun,
+            delivery == .notSent || (delivery == .answered && Self.notExecuted.contains(code))
+        {
+            delivery = .sentUnknown
+        }
+        self.calls[index].phase = .completed
+        self.completions.append(
+            code.map { "\(index) \($0) \(delivery) after \(self.calls[index].attempts)" }
+                ?? "\(index) ok after \(self.calls[index].attempts)"
+        )
+        self.finishDrained()
+    }
+
+    private mutating func finishDrained() {
+        let busy = Set(self.calls.compactMap(\.connection))
+        self.draining.removeAll { !busy.contains($0) }
+        let open = self.draining
+        self.queuedCancels.removeAll { cancel in
+            self.link != .ready(cancel.connection) && !open.contains(cancel.connection)
+        }
+    }
+
+    private mutating func judge(_ isWrong: Bool?, on connection: Int) {
+        guard let isWrong, self.link == .ready(connection) else { return }
+        self.ends.removeAll { self.now - $0.time > 30_000_000_000 }
+        self.ends = self.ends.suffix(9) + [(self.now, isWrong)]
+        let wrong = self.ends.filter(\.isWrong).count
+        guard isWrong, self.ends.count >= 5, wrong * 2 >= self.ends.count else { return }
+        self.failures.append("\(wrong) of \(self.ends.count)")
+        self.ends = []
+    }
+
+    // MARK: The server
+
+    mutating func answer(_ serial: UInt32, _ status: Status, isCorrupt: Bool) {
+        if isCorrupt { self.corrupt += 1 }
+        guard let index = self.calls.firstIndex(where: { $0.serial == serial }),
+            let connection = self.calls[index].connection
+        else {
+            if let grave = self.tombstones.lastIndex(where: { $0.serial == serial && !$0.isSpent }) {
+                self.late += 1
+                if status != .partial || isCorrupt { self.tombstones[grave].isSpent = true }
+            } else if self.limits.serials.contains(serial), self.hasWrapped || serial < self.nextSerial {
+                self.duplicates += 1
+            } else {
+                self.unknown += 1
+            }
+            return
+        }
+        let wasSent = if case .sent = self.calls[index].phase { true } else { false }
+        self.calls[index].phase = .suspended
+        if isCorrupt {
+            self.judge(true, on: connection)
+            self.ended(index, .checksumMismatch, .sentUnknown)
+        } else if status == .partial {
+            if wasSent { self.bury(serial) }
+            self.tellServer(serial, connection)
+            self.judge(false, on: connection)
+            self.ended(index, .server(.partial), .answered)
+        } else if status == .ok {
+            self.judge(false, on: connection)
+            self.ended(index, nil, .answered)
+        } else {
+            let code = SocketError.Code(status)
+            let isWrong: Bool? =
+                code == .unknown || code == .lostPacket ? true : Self.notExecuted.contains(code) ? nil : false
+            self.judge(isWrong, on: connection)
+            self.ended(index, code, .answered)
+        }
+        self.finishDrained()
+    }
+
+    mutating func answerBegins(_ serial: UInt32) {
+        if let index = self.calls.firstIndex(where: { $0.serial == serial }) { self.calls[index].firstResponse = nil }
+    }
+
+    mutating func stopReading() { self.isPeerReading = false }
+
+    mutating func read() {
+        self.isPeerReading = true
+        for connection in Set(self.queuedCancels.map(\.connection) + self.calls.compactMap(\.connection)).sorted() {
+            for cancel in self.queuedCancels where cancel.connection == connection { self.wire.append(cancel.text) }
+            var queued: [(index: Int, priority: Float, place: Int)] = []
+            for index in self.calls.indices {
+                if case .queued(_, connection, let place) = self.calls[index].phase {
+                    queued.append((index, self.calls[index].placePriority, place))
+                }
+            }
+            queued.sort { ($0.priority, -$0.place) > ($1.priority, -$1.place) }
+            for entry in queued { self.leaves(entry.index) }
+        }
+        self.queuedCancels = []
+    }
+
+    // MARK: The connection
+
+    mutating func beginConnecting() {
+        guard self.link == .offline else { return }
+        self.isClosed = false
+        self.link = .connecting
+    }
+
+    mutating func becomeReady() {
+        self.lastConnection += 1
+        let predecessor: Int? = if case .ready(let connection) = self.link { connection } else { nil }
+        if predecessor == nil { self.tombstones = [] }
+        if let predecessor { self.draining.append(predecessor) }
+        self.link = .ready(self.lastConnection)
+        self.ends = []
+        while let next = self.firstInLine() {
+            self.calls[next].phase = .suspended
+            self.attempt(next)
+        }
+        self.finishDrained()
+    }
+
+    private func firstInLine() -> Int? {
+        self.waiting.max { first, second in
+            guard case .waiting(let firstPlace) = self.calls[first].phase,
+                case .waiting(let secondPlace) = self.calls[second].phase
+            else { return false }
+            return (self.calls[first].placePriority, -firstPlace) < (self.calls[second].placePriority, -secondPlace)
+        }
+    }
+
+    /// - Parameter order: Which of several calls ends first; the budget may not be enough for all.
+    mutating func lose(_ code: SocketError.Code, _ order: [Int]) {
+        guard case .ready(let connection) = self.link else { return }
+        self.link = .offline
+        self.lost(connection, code, order)
+    }
+
+    mutating func loseDraining(_ code: SocketError.Code, _ order: [Int]) {
+        guard let connection = self.draining.first else { return }
+        self.draining.removeFirst()
+        self.lost(connection, code, order)
+    }
+
+    private mutating func lost(_ connection: Int, _ code: SocketError.Code, _ order: [Int]) {
+        for index in order where self.calls[index].connection == connection {
+            let wasSent = if case .sent = self.calls[index].phase { true } else { false }
+            self.calls[index].phase = .suspended
+            self.ended(index, code, wasSent ? .sentUnknown : .notSent)
+        }
+        self.finishDrained()
+    }
+
+    mutating func becomeOffline(_ code: SocketError.Code, _ order: [Int]) {
+        self.link = .offline
+        let waiting = Set(self.waiting)
+        for index in order where waiting.contains(index) && !self.calls[index].waitsPatiently {
+            self.calls[index].phase = .suspended
+            self.ended(index, code, .notSent)
+        }
+    }
+
+    mutating func close() {
+        self.isClosed = true
+        let order = Array(self.calls.indices)
+        self.lose(.cancelled, order)
+        while !self.draining.isEmpty { self.loseDraining(.cancelled, order) }
+        self.link = .offline
+        for index in self.calls.indices {
+            switch self.calls[index].phase {
+            case .waiting, .backingOff: self.complete(index, .cancelled, .notSent)
+            default: break
+            }
+        }
+    }
+
+    // MARK: Time
+
+    mutating func advance(to time: Int) {
+        while let (due, index) = self.nextAlarm(), due <= time {
+            self.now = due
+            let call = self.calls[index]
+            if call.deadline <= due {
+                var connection: Int?
+                if case .sent(_, let on) = call.phase { connection = on }
+                let wasSent = self.leave(index)
+                if let connection {
+                    self.suspicions += 1
+                    self.judge(true, on: connection)
+                }
+                self.complete(index, .timeout, wasSent ? .sentUnknown : .notSent)
+            } else if case .backingOff = call.phase {
+                self.calls[index].phase = .suspended
+                self.attempt(index)
+            } else if case .sent(_, let connection) = call.phase {
+                _ = self.leave(index)
+                self.suspicions += 1
+                self.judge(true, on: connection)
+                self.calls[index].phase = .suspended
+                self.calls[index].firstResponse = nil
+                self.ended(index, .timeout, .sentUnknown)
+                self.finishDrained()
+            }
+        }
+        self.now = time
+    }
+
+    private func nextAlarm() -> (Int, Int)? {
+        self.calls.indices.compactMap { index -> (Int, Int)? in
+            let call = self.calls[index]
+            switch call.phase {
+            case .suspended, .completed: return nil
+            case .backingOff(let until): return (min(call.deadline, until), index)
+            case .sent: return (min(call.deadline, call.firstResponse ?? .max), index)
+            case .waiting, .queued: return (call.deadline, index)
+            }
+        }.min { $0.0 < $1.0 }
+    }
+}

@@ -1,0 +1,226 @@
+import HHSocket
+import NIOCore
+
+@testable import HHSocketRPC
+
+/// A connection in virtual time, which does what a history says. Calls on it run on the socket thread as far as the client
+/// can tell: one thing after the other, on the one thread that the history runs on.
+final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
+    // Proof of Sendable: a history runs on one thread, and so does all that is submitted in it.
+    enum Link: Equatable {
+        case offline, connecting
+        case ready(ConnectionID)
+    }
+
+    private struct Queued {
+        var frame: Frame
+        var priority: FramePriority
+    }
+
+    let format: WireFormat
+    let maximumPayloadLength = 1_000
+    let callbackQueue = CallbackQueue.socketThread
+    /// Told of everything; taken back by ``invalidate()``.
+    var consumer: ClientCore?
+
+    private(set) var now = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+    private(set) var link = Link.offline
+    private(set) var draining: [ConnectionID] = []
+    var isClosed = false
+    var isNetworkReachable = true
+    /// Whether peers read. While they do not, frames queue.
+    private(set) var isPeerReading = true
+    private var queues: [ConnectionID: [Queued]] = [:]
+    private var lastConnection: UInt64 = 0
+    private var submissions: [Submission] = []
+    private(set) var timer = NIODeadline.distantFuture
+    private var isInvalidated = false
+
+    // What a step has brought, until ``take()``.
+    private var output = Output()
+    /// A promise that the client has broken.
+    private(set) var broken: String?
+
+    /// What the client did.
+    struct Output: Equatable {
+        /// What left, in order.
+        var wire: [String] = []
+        var pulls = 0
+        var suspicions = 0
+        var failures: [String] = []
+    }
+
+    init(format: WireFormat) {
+        self.format = format
+    }
+
+    func take() -> Output {
+        defer { self.output = Output() }
+        return self.output
+    }
+
+    // MARK: What the client asks
+
+    let currentEndpoint: Endpoint? = Endpoint(host: "simulated", port: 1)
+    let lastError: SocketError? = nil
+    func notConnected() -> SocketError { SocketError(.notConnected, message: "offline") }
+    var closedByUser: SocketError { SocketError(.cancelled, message: "closed") }
+
+    func submit(_ submission: Submission) -> Bool {
+        guard !self.isInvalidated else { return false }
+        self.submissions.append(submission)
+        return true
+    }
+
+    func turn(_ body: () -> Void) { body() }
+    func setConsumerTimer(_ deadline: NIODeadline) { self.timer = deadline }
+    func callBack(_ callback: SocketCallback) { callback.run() }
+    func customFields(_ header: [String: [UInt8]]) throws(SocketError) -> [UInt8]? { nil }
+
+    func send(_ frame: Frame, _ priority: FramePriority) throws(SocketError) -> Bool {
+        guard case .ready(let id) = self.link else {
+            self.broken = "a frame was sent although nothing is ready: \(frame)"
+            throw self.notConnected()
+        }
+        guard frame.payload.readableBytes <= self.maximumPayloadLength else {
+            throw SocketError(.frameTooLarge, message: "too large")
+        }
+        return self.put(frame, priority, id)
+    }
+
+    func send(_ frame: Frame, _ priority: FramePriority, on id: ConnectionID) {
+        guard self.link == .ready(id) || self.draining.contains(id) else { return }
+        _ = self.put(frame, priority, id)
+    }
+
+    private func put(_ frame: Frame, _ priority: FramePriority, _ id: ConnectionID) -> Bool {
+        guard self.isPeerReading else {
+            self.queues[id, default: []].append(Queued(frame: frame, priority: priority))
+            return false
+        }
+        self.leaves(frame, id)
+        return true
+    }
+
+    private func leaves(_ frame: Frame, _ id: ConnectionID) {
+        let kind = frame.type == FrameType.cancel ? "cancel" : "request"
+        self.output.wire.append("\(kind) \(frame.serial) '\(String(buffer: frame.payload))' on \(id.number)")
+    }
+
+    func pullForward() { self.output.pulls += 1 }
+    func suspect(_ id: ConnectionID) { self.output.suspicions += 1 }
+
+    func serverFails(_ endpoint: Endpoint, wrong: Int, calls: Int) {
+        self.output.failures.append("\(wrong) of \(calls)")
+    }
+
+    func finishDraining(_ id: ConnectionID) {
+        if !self.draining.contains(id) { self.broken = "connection \(id.number) is finished, and does not drain" }
+        self.draining.removeAll { $0 == id }
+        self.queues[id] = nil
+    }
+
+    // MARK: What the history does
+
+    /// Runs what was submitted, as the socket thread does when it wakes up.
+    func runSubmissions() {
+        while !self.submissions.isEmpty {
+            for submission in self.submissions.take() {
+                switch submission {
+                case .work(let work, let operation): work.performOnSocketThread(operation)
+                case .closure(let closure): closure()
+                }
+            }
+        }
+        self.consumer?.turnEnded()
+    }
+
+    func advance(to time: NIODeadline) {
+        while self.timer <= time {
+            self.now = max(self.now, self.timer)
+            self.timer = .distantFuture
+            self.consumer?.timerFired()
+            if self.timer <= self.now { return self.broken = "the timer spins" }
+        }
+        self.now = time
+    }
+
+    func beginConnecting() {
+        guard self.link == .offline else { return }
+        self.isClosed = false
+        self.link = .connecting
+        self.consumer?.connectionIsBeingMade()
+    }
+
+    func becomeReady() {
+        self.lastConnection += 1
+        let id = ConnectionID(number: self.lastConnection)
+        var predecessor: ConnectionID?
+        if case .ready(let id) = self.link { predecessor = id }
+        if let predecessor { self.draining.append(predecessor) }
+        self.link = .ready(id)
+        self.consumer?.connectionIsReady(id, Endpoint(host: "simulated", port: 1))
+        if let predecessor { self.consumer?.connectionDrains(predecessor) }
+    }
+
+    /// The ready connection is lost; what follows is for the history to say.
+    func lose(_ error: SocketError) {
+        guard case .ready(let id) = self.link else { return }
+        self.link = .offline
+        self.queues[id] = nil
+        self.consumer?.connectionWasLost(id, error)
+    }
+
+    /// The oldest of the connections that drain is lost.
+    func loseDraining(_ error: SocketError) {
+        guard let id = self.draining.first else { return }
+        self.draining.removeFirst()
+        self.queues[id] = nil
+        self.consumer?.connectionWasLost(id, error)
+    }
+
+    func becomeOffline(_ error: SocketError) {
+        self.link = .offline
+        self.consumer?.connectionIsOffline(error)
+    }
+
+    func close() {
+        self.isClosed = true
+        self.lose(self.closedByUser)
+        while !self.draining.isEmpty { self.loseDraining(self.closedByUser) }
+        self.link = .offline
+        self.consumer?.happened(.closed)
+    }
+
+    func stopReading() { self.isPeerReading = false }
+
+    func read() {
+        self.isPeerReading = true
+        for id in self.queues.keys.sorted(by: { $0.number < $1.number }) {
+            // The highest priority first, equals in the order they came.
+            while let queue = self.queues[id], let best = queue.map(\.priority).max(),
+                let index = queue.firstIndex(where: { $0.priority == best })
+            {
+                let next = queue[index].frame
+                self.queues[id]?.remove(at: index)
+                if self.consumer?.frameWillLeave(type: next.type, serial: next.serial) == true { self.leaves(next, id) }
+            }
+            self.queues[id] = nil
+        }
+    }
+
+    func invalidate() {
+        self.close()
+        self.runSubmissions()
+        self.isInvalidated = true
+        self.consumer?.socketWasInvalidated()
+        self.consumer = nil
+    }
+}
+
+extension Array {
+    fileprivate mutating func take() -> [Element] {
+        defer { self = [] }
+        return self
+    }
+}

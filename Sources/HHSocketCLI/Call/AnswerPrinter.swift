@@ -7,8 +7,11 @@ struct AnswerPrinter {
     /// The request's type.
     var type: UInt32
     var json: Bool
+    /// Whether to print what the call took.
+    var metrics: Bool
 
     func print(_ outcome: CallOutcome) throws(StandardOutput.Closed) {
+        if !self.json { self.printMetrics(outcome) }
         switch outcome.result {
         case .success(let response):
             try self.print(
@@ -17,21 +20,28 @@ struct AnswerPrinter {
                 serial: response.serial,
                 status: response.status,
                 server: response.endpoint,
-                outcome.duration
+                outcome
             )
         case .failure(let error):
             StandardError.line("error: \(Self.code(of: error)): \(error.message.inOneLine)")
             // An answer all the same, if one came.
-            guard error.delivery == .answered, let body = error.body, let status = error.code.status else { return }
+            guard error.delivery == .answered, let body = error.body, let status = error.code.status else {
+                if self.json { self.printMetrics(outcome) }
+                return
+            }
             try self.print(
                 body,
                 type: self.type,
                 serial: error.serial ?? 0,
                 status: status,
                 server: error.endpoint,
-                outcome.duration
+                outcome
             )
         }
+    }
+
+    private func printMetrics(_ outcome: CallOutcome) {
+        if self.metrics, let metrics = outcome.metrics { StandardError.line(MetricsPrinter.text(metrics)) }
     }
 
     /// A call that was made a moment after the attempt had failed says only that there is no connection; why is what an
@@ -47,15 +57,16 @@ struct AnswerPrinter {
         serial: UInt32,
         status: Status,
         server: Endpoint?,
-        _ duration: Duration
+        _ outcome: CallOutcome
     ) throws(StandardOutput.Closed) {
         guard self.json else { return try StandardOutput.write(body) }
         var object = JSONLine()
         object.add("serial", serial)
         object.add("type", type)
         object.add("status", status.rawValue)
-        object.add("ms", duration.inMilliseconds, digits: 3)
+        object.add("ms", outcome.duration.inMilliseconds, digits: 3)
         object.add("server", server?.description ?? "")
+        if self.metrics, let metrics = outcome.metrics { MetricsPrinter.add(metrics, to: &object) }
         object.addBody(body)
         try StandardOutput.write(object.line)
     }

@@ -43,6 +43,17 @@ struct CallCommand: AsyncParsableCommand {
     @Flag(help: "Wait for a connection, within the timeout, instead of failing when there is none.")
     var wait = false
 
+    @Option(
+        help: ArgumentHelp(
+            "Send a call that fails up to so many times again, within the timeout. Says that running it twice does no harm.",
+            valueName: "n"
+        )
+    )
+    var retries = 0
+
+    @Flag(help: "Print what each call took, on stderr; with --json in its object.")
+    var metrics = false
+
     @Flag(help: "Print an object a line: serial, type, status, ms, server, and body or (not UTF-8) bodyBase64.")
     var json = false
 
@@ -57,6 +68,7 @@ struct CallCommand: AsyncParsableCommand {
             throw ValidationError("--body and --body-file exclude each other.")
         }
         guard self.count >= 1 else { throw ValidationError("--repeat is 1 or more, not \(self.count).") }
+        guard self.retries >= 0 else { throw ValidationError("--retries is 0 or more, not \(self.retries).") }
         guard self.inFlight >= 1 else { throw ValidationError("--in-flight is 1 or more, not \(self.inFlight).") }
     }
 
@@ -86,10 +98,15 @@ struct CallCommand: AsyncParsableCommand {
         configuration.waitsForConnectivity = self.wait
         configuration.maximumInFlight = max(configuration.maximumInFlight, self.inFlight)
         configuration.maximumWaiting = max(configuration.maximumWaiting, self.inFlight)
+        configuration.retryPolicy = RetryPolicy(maximumAttempts: min(self.retries, 1_000_000) + 1)
+        // It is for a crowd of calls that a budget is there; here somebody has said how many.
+        configuration.retryBudget = nil
+        var request = SocketRequest(type: self.type, body: payload)
+        request.isIdempotent = self.retries > 0
         let client = SocketClient(configuration: configuration)
         let calls = CallSequence(
             client: client,
-            request: SocketRequest(type: self.type, body: payload),
+            request: request,
             timeout: configuration.timeout,
             count: self.count,
             inFlight: self.inFlight
@@ -103,7 +120,7 @@ struct CallCommand: AsyncParsableCommand {
                 calls.cancel()
             }
         }
-        let printer = AnswerPrinter(type: self.type, json: self.json)
+        let printer = AnswerPrinter(type: self.type, json: self.json, metrics: self.metrics)
         let everythingIsFine = await calls.run { try printer.print($0) }
         interruption.cancel()
         self.connection.tell(client.history)

@@ -7,6 +7,7 @@ struct CallOutcome: Sendable {
     var result: Result<SocketResponse, SocketError>
     /// From its start to its end.
     var duration: Duration
+    var metrics: SocketTaskMetrics?
 }
 
 /// Makes the same call a number of times, so many at once, on one connection.
@@ -82,19 +83,23 @@ final class CallSequence: Sendable {
         await self.waitForConnection()
         let clock = ContinuousClock()
         let begin = clock.now
-        let number = NIOLockedValueBox(0)
+        let made = NIOLockedValueBox<SocketTask?>(nil)
         let task = self.client.dataTask(with: self.request) { [state, continuation] result in
             let duration = clock.now - begin
-            state.withLockedValue { _ = $0.running.removeValue(forKey: number.withLockedValue { $0 }) }
-            continuation.yield(CallOutcome(result: result, duration: duration))
+            let task = made.withLockedValue { made in
+                defer { made = nil }
+                return made
+            }
+            if let task { state.withLockedValue { _ = $0.running.removeValue(forKey: task.taskIdentifier) } }
+            continuation.yield(CallOutcome(result: result, duration: duration, metrics: task?.metrics))
         }
-        number.withLockedValue { $0 = task.taskIdentifier }
+        made.withLockedValue { $0 = task }
         let starts = self.state.withLockedValue { state in
             guard !state.isCancelled else { return false }
             state.running[task.taskIdentifier] = task
             return true
         }
-        if starts { task.resume() }
+        if starts { task.resume() } else { made.withLockedValue { $0 = nil } }
         return starts
     }
 

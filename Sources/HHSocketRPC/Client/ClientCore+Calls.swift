@@ -154,8 +154,13 @@ extension ClientCore {
     /// An attempt has ended: the call is sent again, goes back to its interceptors, or completes.
     func ended(_ attempt: Attempt, _ result: Result<SocketResponse, SocketError>) {
         let task = attempt.call
-        if case .failure(let error) = result {
+        var result = result
+        if case .failure(var error) = result {
             if self.retries(attempt, error) { return self.finishDrained() }
+            if task.flight.retries > 0 {
+                error.message += "; this was attempt \(attempt.count), and it is the last"
+                result = .failure(error)
+            }
         } else {
             self.retryBucket?.callWasAnswered()
         }

@@ -83,11 +83,11 @@ extension ClientCore {
     func endInterception(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
         guard let interception = task.flight.interception else { return }
         task.flight.interception = nil
+        interception.cancel()
         if let reply = task.flight.reply {
             task.flight.reply = nil
             reply.resume(returning: result)
         }
-        interception.cancel()
     }
 
     private func interceptedTooLate(_ task: SocketTask) -> SocketError {

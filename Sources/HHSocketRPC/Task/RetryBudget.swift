@@ -12,8 +12,8 @@ public struct RetryBudget: Hashable, Sendable {
     ///   - capacity: Less than 0 counts as 0: no retry.
     ///   - deposit: 0 to 1; counted in thousandths.
     public init(capacity: Int = 10, deposit: Double = 0.1) {
-        self.capacity = max(0, capacity)
-        self.deposit = deposit.isNaN ? 0 : min(max(deposit, 0), 1)
+        self.capacity = capacity
+        self.deposit = deposit
     }
 }
 
@@ -26,8 +26,9 @@ struct RetryBucket: Sendable {
     private var level: Int
 
     init(_ budget: RetryBudget) {
-        self.capacity = min(budget.capacity, .max / Self.token) * Self.token
-        self.deposit = Int((budget.deposit * Double(Self.token)).rounded())
+        self.capacity = min(max(0, budget.capacity), .max / Self.token) * Self.token
+        let deposit = budget.deposit.isNaN ? 0 : min(max(budget.deposit, 0), 1)
+        self.deposit = Int((deposit * Double(Self.token)).rounded())
         self.level = self.capacity
     }
 
@@ -39,6 +40,6 @@ struct RetryBucket: Sendable {
     }
 
     mutating func callWasAnswered() {
-        self.level = min(self.capacity, self.level + self.deposit)
+        self.level += min(self.deposit, self.capacity - self.level)
     }
 }

@@ -21,6 +21,23 @@ public struct SocketResponse: Sendable, Hashable {
     /// The server that answered.
     public var endpoint: Endpoint
 
+    /// An answer that no server gave, such as an interceptor's.
+    public init(
+        type: UInt32,
+        serial: UInt32 = 0,
+        status: Status = .ok,
+        body: ByteBuffer,
+        header: [String: [UInt8]] = [:],
+        endpoint: Endpoint
+    ) {
+        self.type = type
+        self.serial = serial
+        self.status = status
+        self.body = body
+        self.header = header
+        self.endpoint = endpoint
+    }
+
     /// The payload as `Data`.
     public var data: Data { Data(self.body.readableBytesView) }
 

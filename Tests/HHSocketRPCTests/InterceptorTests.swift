@@ -1,0 +1,354 @@
+import HHSocket
+import HHSocketRPC
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+/// What a test says it does.
+private struct Interceptor: SocketInterceptor {
+    var body: @Sendable (SocketRequest, Next) async throws -> SocketResponse
+
+    init(_ body: @escaping @Sendable (SocketRequest, Next) async throws -> SocketResponse) {
+        self.body = body
+    }
+
+    func intercept(_ request: SocketRequest, next: Next) async throws -> SocketResponse {
+        try await self.body(request, next)
+    }
+}
+
+/// Appends to the request on its way, and notes the way.
+private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Interceptor {
+    Interceptor { request, next in
+        log.withLockedValue { $0.append("\(name) in") }
+        var request = request
+        request.body.writeString(name)
+        defer { log.withLockedValue { $0.append("\(name) out") } }
+        return try await next(request)
+    }
+}
+
+private func never() async throws {
+    try await Task.sleep(for: .seconds(100_000))
+}
+
+@Suite(.timeLimit(.minutes(5))) struct InterceptorTests {
+    @Test func firstIsTheOutermost() async throws {
+        let server = try await MockServer(.echo)
+        let log = NIOLockedValueBox<[String]>([])
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.interceptors = [noting("a", in: log), noting("b", in: log)]
+        }
+        let response = try await client.data(for: SocketRequest(type: 101, body: "-"))
+        #expect(response.string == "-ab")
+        #expect(log.withLockedValue { $0 } == ["a in", "b in", "b out", "a out"])
+    }
+
+    @Test func tasksWithHandlersPassThemToo() async throws {
+        let server = try await MockServer(.echo)
+        let log = NIOLockedValueBox<[String]>([])
+        let client = SocketClient.connecting(to: server.endpoint) { $0.interceptors = [noting("a", in: log)] }
+        let task = client.dataTask(with: SocketRequest(type: 101, body: "-"))
+        task.resume()
+        try await eventually("the answer") { task.state == .completed }
+        #expect(task.response?.string == "-a")
+        #expect(task.originalRequest.body == ByteBuffer(string: "-"))
+        #expect(task.metrics?.attempts == 1)
+    }
+
+    @Test func answerWithoutACall() async throws {
+        let server = try await MockServer(.echo)
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.interceptors = [
+                Interceptor { _, _ in
+                    SocketResponse(
+                        type: 101,
+                        serial: 0,
+                        status: .ok,
+                        body: ByteBuffer(string: "cached"),
+                        endpoint: Endpoint(host: "cache", port: 1)
+                    )
+                }
+            ]
+        }
+        #expect(try await client.data(for: SocketRequest(type: 101)).string == "cached")
+        #expect(server.received.isEmpty)
+    }
+
+    @Test func callIsMadeAgainByAnInterceptor() async throws {
+        let server = try await MockServer(.echo)
+        server.once(101, .status(.noPermission))
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.interceptors = [
+                Interceptor { request, next in
+                    do { return try await next(request) } catch let error as SocketError where error.code == .noPermission {
+                        return try await next(request)
+                    }
+                }
+            ]
+        }
+        let task = client.dataTask(with: SocketRequest(type: 101, body: "x"))
+        task.resume()
+        try await eventually("the answer") { task.state == .completed }
+        #expect(task.response?.string == "x")
+        #expect(task.metrics?.attempts == 2)
+    }
+
+    @Test func whatAnInterceptorThrowsTheCallFailsWith() async throws {
+        struct Refusal: Error {}
+        let server = try await MockServer(.echo)
+        let client = SocketClient.connecting(to: server.endpoint) { configuration in
+            configuration.interceptors = [Interceptor { _, _ in throw Refusal() }]
+        }
+        let error = try await socketError { () throws(SocketError) in
+            _ = try await client.data(for: SocketRequest(type: 101))
+        }
+        #expect(error.code == .interceptorFailed)
+        #expect(error.underlying is Refusal)
+        #expect(error.message.contains("Interceptor"))
+    }
+
+    @Test func requestThatAnInterceptorSpoilsIsRefused() async throws {
+        let server = try await MockServer(.echo)
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.interceptors = [Interceptor { _, next in try await next(SocketRequest(type: 3)) }]
+        }
+        let error = try await socketError { () throws(SocketError) in
+            _ = try await client.data(for: SocketRequest(type: 101))
+        }
+        #expect(error.code == .invalidArgument)
+        #expect(server.received.isEmpty)
+    }
+
+    @Test func secondCallBeforeTheFirstHasReturnedIsRefused() async throws {
+        let server = try await MockServer(.drop)
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.interceptors = [
+                Interceptor { request, next in
+                    async let first = next(request)
+                    try await server.received(1)
+                    do {
+                        _ = try await next(request)
+                    } catch let error as SocketError {
+                        #expect(error.code == .invalidArgument)
+                        throw SocketError(.unknown, message: "as it should")
+                    }
+                    return try await first
+                }
+            ]
+        }
+        let task = client.dataTask(with: SocketRequest(type: 101))
+        task.resume()
+        // The interceptor ends only when the first call has, which is never answered.
+        try await server.received(1)
+        task.cancel()
+        try await eventually("the end") { task.state == .completed }
+        #expect(task.error?.code == .cancelled)
+    }
+
+    @Test func timeoutCoversAnInterceptorThatHangs() async throws {
+        let server = try await MockServer(.echo)
+        let ended = NIOLockedValueBox(false)
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.interceptors = [
+                Interceptor { request, next in
+                    defer { ended.withLockedValue { $0 = true } }
+                    try await never()
+                    return try await next(request)
+                }
+            ]
+        }
+        let error = try await socketError { () throws(SocketError) in
+            _ = try await client.data(for: SocketRequest(type: 101, timeout: .milliseconds(50)))
+        }
+        #expect(error.code == .timeout)
+        #expect(error.delivery == .notSent)
+        #expect(error.message.contains("interceptor"))
+        try await eventually("the interceptor's end") { ended.withLockedValue { $0 } }
+    }
+
+    @Test func timeoutBehindAnInterceptorTellsOfTheServer() async throws {
+        let server = try await MockServer(.drop)
+        let seen = NIOLockedValueBox<SocketError?>(nil)
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.interceptors = [
+                Interceptor { request, next in
+                    do throws(SocketError) { return try await next(request) } catch {
+                        seen.withLockedValue { $0 = error }
+                        throw error
+                    }
+                }
+            ]
+        }
+        try await eventually("ready") { if case .ready = client.state { true } else { false } }
+        let error = try await socketError { () throws(SocketError) in
+            _ = try await client.data(for: SocketRequest(type: 101, timeout: .milliseconds(50)))
+        }
+        #expect(error.code == .timeout)
+        #expect(error.delivery == .sentUnknown)
+        try await eventually("the interceptor's error") { seen.withLockedValue { $0?.code } == .timeout }
+        try await server.received(1, ofType: FrameType.cancel)
+    }
+
+    @Test func cancellationReachesTheInterceptorAndTheServer() async throws {
+        let server = try await MockServer(.drop)
+        let wasCancelled = NIOLockedValueBox(false)
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.interceptors = [
+                Interceptor { request, next in
+                    defer { wasCancelled.withLockedValue { $0 = Task.isCancelled } }
+                    return try await next(request)
+                }
+            ]
+        }
+        let call = Task { try await client.data(for: SocketRequest(type: 101)) }
+        try await server.received(1)
+        call.cancel()
+        let error = try await socketError { () throws(SocketError) in
+            _ = try await call.result.mapError { $0 as? SocketError ?? SocketError(.unknown, message: "\($0)") }.get()
+        }
+        #expect(error.code == .cancelled)
+        try await server.received(1, ofType: FrameType.cancel)
+        try await eventually("the interceptor's end") { wasCancelled.withLockedValue { $0 } }
+    }
+
+    @Test func interceptorThatReturnsBeforeItsCallDoesHasThatCancelled() async throws {
+        let server = try await MockServer(.drop)
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.interceptors = [
+                Interceptor { request, next in
+                    let call = Task { try await next(request) }
+                    try await server.received(1)
+                    _ = call
+                    throw SocketError(.unknown, message: "had enough")
+                }
+            ]
+        }
+        let error = try await socketError { () throws(SocketError) in
+            _ = try await client.data(for: SocketRequest(type: 101))
+        }
+        #expect(error.message == "had enough")
+        try await server.received(1, ofType: FrameType.cancel)
+    }
+
+    @Test func releasedClientEndsItsInterceptors() async throws {
+        let entered = NIOLockedValueBox(false)
+        let left = NIOLockedValueBox(false)
+        var configuration = SocketClient.Configuration(servers: [Endpoint(host: "127.0.0.1", port: 1)])
+        configuration.interceptors = [
+            Interceptor { request, next in
+                defer { left.withLockedValue { $0 = true } }
+                entered.withLockedValue { $0 = true }
+                try await never()
+                return try await next(request)
+            }
+        ]
+        var client: SocketClient? = SocketClient(configuration: configuration)
+        let task = client?.dataTask(with: SocketRequest(type: 101, timeout: patience))
+        task?.resume()
+        try await eventually("the interceptor") { entered.withLockedValue { $0 } }
+        client = nil
+        try await eventually("the end") { task?.state == .completed }
+        #expect(task?.error?.code == .cancelled)
+        try await eventually("the interceptor's end") { left.withLockedValue { $0 } }
+    }
+
+    @Test func retriesAreWithinTheInnermost() async throws {
+        let server = try await MockServer(.echo)
+        server.once(101, .status(.overloaded))
+        let log = NIOLockedValueBox<[String]>([])
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.interceptors = [noting("a", in: log)]
+            $0.retryPolicy = RetryPolicy(maximumAttempts: 2, backoff: Backoff(base: .milliseconds(1)))
+        }
+        #expect(try await client.data(for: SocketRequest(type: 101, body: "-")).string == "-a")
+        #expect(log.withLockedValue { $0 } == ["a in", "a out"])
+        #expect(server.received.count == 2)
+    }
+}
+
+@Suite(.timeLimit(.minutes(5))) struct TokenInterceptorTests {
+    /// Answers calls that bring the token `good`, and refuses others.
+    private func server(_ good: String) async throws -> MockServer {
+        try await MockServer(.respond { $0.string == good ? .echo : .status(.noPermission) })
+    }
+
+    private func client(_ server: MockServer, _ interceptor: TokenInterceptor<String>) -> SocketClient {
+        SocketClient.connecting(to: server.endpoint) { $0.interceptors = [interceptor] }
+    }
+
+    @Test func manyCallsThatAreRefusedAtOnceGetOneNewToken() async throws {
+        let server = try await self.server("new")
+        let refreshes = NIOLockedValueBox(0)
+        let client = self.client(
+            server,
+            TokenInterceptor(token: "old") {
+                refreshes.withLockedValue { $0 += 1 }
+                // Long enough for all to come.
+                try await server.received(64)
+                return "new"
+            } apply: { token, request in
+                request.body = ByteBuffer(string: token)
+            }
+        )
+        let answers = try await withDeadline("64 answers") {
+            try await withThrowingTaskGroup(of: String.self) { group in
+                for _ in 0..<64 {
+                    group.addTask { try await client.data(for: SocketRequest(type: 101, timeout: patience)).string }
+                }
+                return try await group.reduce(into: []) { $0.append($1) }
+            }
+        }
+        #expect(answers == Array(repeating: "new", count: 64))
+        #expect(refreshes.withLockedValue { $0 } == 1)
+        #expect(server.received.count == 128)
+    }
+
+    @Test func withoutATokenOneIsGotBeforeTheFirstCall() async throws {
+        let server = try await self.server("good")
+        let client = self.client(
+            server,
+            TokenInterceptor { "good" } apply: { $1.body = ByteBuffer(string: $0) }
+        )
+        #expect(try await client.data(for: SocketRequest(type: 101)).string == "good")
+        #expect(server.received.count == 1)
+    }
+
+    @Test func refusedNewTokenIsNotTriedForEver() async throws {
+        let server = try await self.server("none")
+        let client = self.client(
+            server,
+            TokenInterceptor(token: "old") { "bad" } apply: { $1.body = ByteBuffer(string: $0) }
+        )
+        let error = try await socketError { () throws(SocketError) in
+            _ = try await client.data(for: SocketRequest(type: 101))
+        }
+        #expect(error.code == .noPermission)
+        #expect(server.received.map(\.string) == ["old", "bad"])
+    }
+
+    @Test func failedRefreshFailsThoseThatWaitAndTheNextCallTriesAgain() async throws {
+        struct LoginFailed: Error {}
+        let server = try await self.server("good")
+        let attempts = NIOLockedValueBox(0)
+        let client = self.client(
+            server,
+            TokenInterceptor {
+                let number = attempts.withLockedValue { attempts in
+                    attempts += 1
+                    return attempts
+                }
+                if number == 1 { throw LoginFailed() }
+                return "good"
+            } apply: { $1.body = ByteBuffer(string: $0) }
+        )
+        let error = try await socketError { () throws(SocketError) in
+            _ = try await client.data(for: SocketRequest(type: 101))
+        }
+        #expect(error.code == .interceptorFailed)
+        #expect(error.underlying is LoginFailed)
+        #expect(try await client.data(for: SocketRequest(type: 101)).string == "good")
+    }
+}

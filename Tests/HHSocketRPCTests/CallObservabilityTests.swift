@@ -110,7 +110,9 @@ import Tracing
             $0.retryPolicy = RetryPolicy(maximumAttempts: 2, backoff: Backoff(base: .milliseconds(1)))
         }
         try await tracer.withAnySpan("screen") { _ in
-            for type: UInt32 in [101, 102] { _ = try await client.data(for: SocketRequest(type: type, body: self.secret)) }
+            for type: UInt32 in [101, 102] {
+                _ = try await client.data(for: SocketRequest(type: type, body: self.secret))
+            }
         }
         _ = try? await client.data(for: SocketRequest(type: 103, body: self.secret))
         try await eventually("four spans") { tracer.finishedSpans.count == 4 }

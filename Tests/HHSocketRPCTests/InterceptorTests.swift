@@ -83,7 +83,9 @@ private func never() async throws {
         let client = SocketClient.connecting(to: server.endpoint) {
             $0.interceptors = [
                 Interceptor { request, next in
-                    do { return try await next(request) } catch let error as SocketError where error.code == .noPermission {
+                    do { return try await next(request) } catch let error as SocketError
+                        where error.code == .noPermission
+                    {
                         return try await next(request)
                     }
                 }
@@ -124,16 +126,16 @@ private func never() async throws {
 
     @Test func secondCallBeforeTheFirstHasReturnedIsRefused() async throws {
         let server = try await MockServer(.drop)
+        let second = NIOLockedValueBox<SocketError?>(nil)
         let client = SocketClient.connecting(to: server.endpoint) {
             $0.interceptors = [
                 Interceptor { request, next in
                     async let first = next(request)
                     try await server.received(1)
-                    do {
-                        _ = try await next(request)
-                    } catch let error as SocketError {
-                        #expect(error.code == .invalidArgument)
-                        throw SocketError(.unknown, message: "as it should")
+                    do throws(SocketError) {
+                        return try await next(request)
+                    } catch {
+                        second.withLockedValue { $0 = error }
                     }
                     return try await first
                 }
@@ -141,8 +143,8 @@ private func never() async throws {
         }
         let task = client.dataTask(with: SocketRequest(type: 101))
         task.resume()
-        // The interceptor ends only when the first call has, which is never answered.
-        try await server.received(1)
+        try await eventually("the refusal") { second.withLockedValue { $0?.code } == .invalidArgument }
+        #expect(task.state == .running)
         task.cancel()
         try await eventually("the end") { task.state == .completed }
         #expect(task.error?.code == .cancelled)
@@ -310,7 +312,11 @@ private func never() async throws {
         let server = try await self.server("good")
         let client = self.client(
             server,
-            TokenInterceptor { "good" } apply: { $1.body = ByteBuffer(string: $0) }
+            TokenInterceptor {
+                "good"
+            } apply: {
+                $1.body = ByteBuffer(string: $0)
+            }
         )
         #expect(try await client.data(for: SocketRequest(type: 101)).string == "good")
         #expect(server.received.count == 1)
@@ -320,7 +326,11 @@ private func never() async throws {
         let server = try await self.server("none")
         let client = self.client(
             server,
-            TokenInterceptor(token: "old") { "bad" } apply: { $1.body = ByteBuffer(string: $0) }
+            TokenInterceptor(token: "old") {
+                "bad"
+            } apply: {
+                $1.body = ByteBuffer(string: $0)
+            }
         )
         let error = try await socketError { () throws(SocketError) in
             _ = try await client.data(for: SocketRequest(type: 101))
@@ -342,7 +352,9 @@ private func never() async throws {
                 }
                 if number == 1 { throw LoginFailed() }
                 return "good"
-            } apply: { $1.body = ByteBuffer(string: $0) }
+            } apply: {
+                $1.body = ByteBuffer(string: $0)
+            }
         )
         let error = try await socketError { () throws(SocketError) in
             _ = try await client.data(for: SocketRequest(type: 101))

@@ -51,7 +51,10 @@ import Testing
     }
 
     @Test func waitsGrowAndAreLeftToChance() {
-        let fixed = RetryPolicy(maximumAttempts: 9, backoff: Backoff(base: .milliseconds(200), cap: .seconds(1), jitter: 0))
+        let fixed = RetryPolicy(
+            maximumAttempts: 9,
+            backoff: Backoff(base: .milliseconds(200), cap: .seconds(1), jitter: 0)
+        )
         let waits = (0..<4).map { self.delay(fixed, .overloaded, .answered, retries: $0) }
         #expect(waits == [.milliseconds(200), .milliseconds(400), .milliseconds(800), .seconds(1)])
         let policy = RetryPolicy(maximumAttempts: 9)
@@ -127,14 +130,17 @@ import Testing
     @Test func lastFailureIsReportedWhenAllAttemptsAreSpent() async throws {
         let server = try await MockServer(.status(.overloaded))
         let client = SocketClient.connecting(to: server.endpoint)
-        let error = try await socketError { () throws(SocketError) in _ = try await client.data(for: self.request(101)) }
+        let error = try await socketError { () throws(SocketError) in _ = try await client.data(for: self.request(101))
+        }
         #expect(error.code == .overloaded)
         #expect(error.notExecuted)
         #expect(error.message.contains("attempt 3"))
         #expect(server.received.count == 3)
     }
 
-    @Test(arguments: [true, false]) func lossInFlightIsRetriedOnTheNextConnectionIfIdempotent(isIdempotent: Bool) async throws {
+    @Test(arguments: [true, false]) func lossInFlightIsRetriedOnTheNextConnectionIfIdempotent(isIdempotent: Bool)
+        async throws
+    {
         let server = try await MockServer(.echo)
         server.once(101, .reset)
         let client = SocketClient.connecting(to: server.endpoint)

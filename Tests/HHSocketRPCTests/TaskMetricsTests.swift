@@ -159,7 +159,9 @@ import Testing
             client.dataTask(with: SocketRequest(type: 101), on: own) { _ in
                 found.withLockedValue { $0.append(DispatchQueue.getSpecific(key: key)) }
             }.resume()
-            try await eventually("the handler") { [count = own == nil ? 2 : 1] in found.withLockedValue { $0.count } == count }
+            try await eventually("the handler") { [count = own == nil ? 2 : 1] in
+                found.withLockedValue { $0.count } == count
+            }
         }
         #expect(found.withLockedValue { $0 } == [7, nil])
     }
@@ -225,7 +227,8 @@ import Testing
         let client = SocketClient.connecting(to: server.endpoint) { $0.socket.maximumPayloadLength = 100 }
         var request = SocketRequest(type: 101)
         request.cancellationBody = ByteBuffer(repeating: 1, count: 101)
-        let error = try await socketError { [request] () throws(SocketError) in _ = try await client.data(for: request) }
+        let error = try await socketError { [request] () throws(SocketError) in _ = try await client.data(for: request)
+        }
         #expect(error.code == .frameTooLarge)
         #expect(server.received.isEmpty)
     }

@@ -1,0 +1,175 @@
+import Dispatch
+import Foundation
+import HHSocket
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketRPC
+
+/// Counts objects of a kind that there are. What is abandoned must be gone in the end, and not only look so.
+private final class Witness: Sendable {
+    static let alive = NIOLockedValueBox(0)
+    init() { Self.alive.withLockedValue { $0 += 1 } }
+    deinit { Self.alive.withLockedValue { $0 -= 1 } }
+}
+
+private struct PassThrough: SocketInterceptor {
+    func intercept(_ request: SocketRequest, next: Next) async throws -> SocketResponse { try await next(request) }
+}
+
+/// Calls from many threads at once, over real TCP, to a server that does everything wrong now and then.
+@Suite(.serialized, .timeLimit(.minutes(10))) struct AbandonedCallsTests {
+    /// How many calls: a tenth where a sanitizer makes each slow.
+    private static let calls =
+        ProcessInfo.processInfo.environment["HHSOCKET_CALLS"].flatMap { Int($0) } ?? 100_000
+
+    /// A place in which a call can be left alone.
+    private enum Place: Int, CaseIterable {
+        case neverResumed, cancelledBeforeResume, resumed, cancelledAtOnce, cancelledLater, cancelledByTheTask,
+            timedOut,
+            cancelledByIdentifier, progressCancelled, retried, withQueue, reprioritized
+    }
+
+    private func faultyServer() async throws -> MockServer {
+        let server = try await MockServer(.echo, seed: 42)
+        server.on(
+            101,
+            .oneOf(
+                .echo,
+                .echo,
+                .echo,
+                .echo,
+                .echo,
+                .echo,
+                .drop,
+                .status(.overloaded),
+                .status(.unknown),
+                .echo.twice(),
+                .echo.dribbled(bytes: 7),
+                .status(.partial),
+                .echo.late(),
+                .echo.corrupted().then(.echo)
+            )
+        )
+        // Now and then the connection goes.
+        server.on(102, .oneOf(.echo, .echo, .echo, .reset, .close, .announcing))
+        return server
+    }
+
+    /// Leaves a call alone in that place.
+    private func abandon(
+        _ place: Place,
+        _ client: SocketClient,
+        _ type: UInt32,
+        _ completed: @escaping @Sendable () -> Void
+    ) {
+        var request = SocketRequest(type: type, body: "abandoned", timeout: .milliseconds(place == .timedOut ? 1 : 500))
+        request.isIdempotent = true
+        if place == .retried {
+            request.retryPolicy = RetryPolicy(maximumAttempts: 3, backoff: Backoff(base: .milliseconds(1)))
+            request.firstResponseTimeout = .milliseconds(50)
+        }
+        let witness = Witness()
+        let queue: CallbackQueue? = place == .withQueue ? .socketThread : nil
+        let task = client.dataTask(with: request, on: queue) { _ in
+            withExtendedLifetime(witness) { completed() }
+        }
+        switch place {
+        case .neverResumed:
+            completed()
+        case .cancelledBeforeResume:
+            task.cancel()
+            task.resume()
+        case .resumed, .timedOut, .retried, .withQueue:
+            task.resume()
+        case .cancelledAtOnce:
+            task.resume()
+            task.cancel()
+        case .cancelledLater:
+            task.resume()
+            DispatchQueue.global().asyncAfter(deadline: .now() + .microseconds(200)) { task.cancel() }
+        case .cancelledByTheTask:
+            task.resume()
+            let call = Task { [client] in
+                try? await client.data(for: SocketRequest(type: type, timeout: .milliseconds(500)))
+            }
+            call.cancel()
+        case .cancelledByIdentifier:
+            task.resume()
+            client.cancelTask(withIdentifier: task.taskIdentifier)
+        case .progressCancelled:
+            let progress = task.progress
+            task.resume()
+            progress.cancel()
+        case .reprioritized:
+            task.resume()
+            task.priority = .high
+        }
+    }
+
+    @Test(arguments: [false, true]) func callsOfSixteenThreadsCompleteExactlyOnceAndNothingIsLeft(isIntercepted: Bool)
+        async throws
+    {
+        let threads = 16
+        let each = Self.calls / threads / 2
+        let completions = NIOLockedValueBox(0)
+        let server = try await self.faultyServer()
+        var client: SocketClient? = SocketClient.connecting(to: server.endpoint) {
+            $0.socket.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(5))
+            $0.waitsForConnectivity = true
+            $0.maximumWaiting = 1_000_000
+            if isIntercepted { $0.interceptors = [PassThrough()] }
+        }
+        weak let core = client?.core
+        for thread in 0..<threads {
+            guard let client else { break }
+            let type: UInt32 = thread == 0 ? 102 : 101
+            Thread.detachNewThread {
+                for number in 0..<each {
+                    let place = Place.allCases[(number + thread) % Place.allCases.count]
+                    self.abandon(place, client, type) { completions.withLockedValue { $0 += 1 } }
+                    if thread == 1, number % 100 == 0 { client.cancelAllTasks() }
+                    // Not faster than the calls can be made, so that they are in every place.
+                    if number % 64 == 0 { Thread.sleep(forTimeInterval: 0.001) }
+                }
+            }
+        }
+        try await eventually("every completion") { completions.withLockedValue { $0 } == threads * each }
+        try await eventually("an empty table") { [client] in
+            guard let core = client?.core else { return true }
+            return await withCheckedContinuation { answer in
+                _ = core.submit(.closure { answer.resume(returning: core.table.count == 0) })
+            }
+        }
+        client = nil
+        try await eventually("the client's end") { core == nil }
+        try await eventually("the calls' end") { Witness.alive.withLockedValue { $0 } == 0 }
+        #expect(completions.withLockedValue { $0 } == threads * each)
+    }
+
+    @Test func clientsReleasedInMidCallLeaveNothing() async throws {
+        let server = try await self.faultyServer()
+        let completions = NIOLockedValueBox(0)
+        let rounds = max(10, Self.calls / 1_000)
+        for round in 0..<rounds {
+            var configuration = SocketClient.Configuration(servers: [server.endpoint])
+            if round % 2 == 0 { configuration.interceptors = [PassThrough()] }
+            let client = SocketClient(configuration: configuration)
+            if round % 5 > 0 { client.connect() }
+            for place in Place.allCases { self.abandon(place, client, 101) { completions.withLockedValue { $0 += 1 } } }
+            if round % 3 == 0 { client.disconnect() }
+        }
+        try await eventually("every completion") {
+            completions.withLockedValue { $0 } == rounds * Place.allCases.count
+        }
+        try await eventually("the calls' end") { Witness.alive.withLockedValue { $0 } == 0 }
+    }
+}
+
+extension MockServer.Reaction {
+    /// A length that no client takes.
+    fileprivate static var announcing: Self { .echo.announcing(length: .max) }
+}

@@ -53,6 +53,45 @@ import Testing
         }
     }
 
+    @Test func retriesSendACallAgain() async throws {
+        let server = try await MockServer(.echo)
+        server.once(1000, .status(.overloaded))
+        server.once(1000, .reset)
+        let call = ["call", "\(server.endpoint)", "--type", "1000", "--body", "again", "--timeout", "60"]
+        let outcome = try await Command.run(call + ["--retries", "3"])
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.text == "again")
+        server.once(1000, .status(.overloaded))
+        let once = try await Command.run(call)
+        #expect(once.exitCode == 1)
+        #expect(once.errors.hasPrefix("error: overloaded: "))
+    }
+
+    @Test func metricsTellWhatACallTook() async throws {
+        let server = try await MockServer(.echo)
+        server.once(1000, .status(.overloaded))
+        let call = ["call", "\(server.endpoint)", "--type", "1000", "--body", "hello", "--metrics", "--retries", "1"]
+        let outcome = try await Command.run(call)
+        #expect(outcome.text == "hello")
+        let pattern = #/metrics: sent [\d.]+ ms, first byte [\d.]+ ms, completed [\d.]+ ms; 2 attempts; 10 B sent, 5 B received; 127.*/#
+        #expect(outcome.errors.trimmingCharacters(in: .newlines).wholeMatch(of: pattern) != nil, "\(outcome.errors)")
+        let json = try await Command.run(call + ["--json"])
+        #expect(json.errors == "")
+        let object = try JSONSerialization.jsonObject(with: json.output) as? [String: Any]
+        #expect(object?["attempts"] as? Int == 1)
+        #expect(object?["bytesReceived"] as? Int == 5)
+        #expect(object?["firstByteMs"] is Double)
+    }
+
+    @Test func metricsOfACallThatFailsAreOnStderrAlsoWithJSON() async throws {
+        let endpoint = try await MockServer.closedEndpoint()
+        let outcome = try await Command.run(["call", "\(endpoint)", "--type", "1000", "--metrics", "--json"])
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errors.contains("metrics: completed"))
+        #expect(outcome.errors.contains("0 attempts"))
+    }
+
     @Test func verboseTellsWhatTheConnectionDidAndWhy() async throws {
         let server = try await MockServer(.echo)
         let dead = try await MockServer.closedEndpoint()

@@ -7,7 +7,7 @@ import HHSocket
 /// struct SessionID: SocketInterceptor {
 ///     func intercept(_ request: SocketRequest, next: Next) async throws -> SocketResponse {
 ///         var request = request
-///         request.header["session"] = await Session.current.bytes
+///         request.header["sessionID"] = await Session.current.bytes
 ///         return try await next(request)
 ///     }
 /// }

@@ -8,7 +8,7 @@ import HHSocket
 ///     TokenInterceptor(token: saved) {
 ///         try await login()                       // one at a time
 ///     } apply: { token, request in
-///         request.header["session"] = token
+///         request.header["sessionID"] = token
 ///     }
 /// ]
 /// ```

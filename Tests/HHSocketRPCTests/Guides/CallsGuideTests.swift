@@ -1,0 +1,150 @@
+import Dispatch
+import Foundation
+import HHSocket
+import HHSocketRPC
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+struct Stopwatch: SocketInterceptor {
+    func intercept(_ request: SocketRequest, next: Next) async throws -> SocketResponse {
+        let start = ContinuousClock.now
+        defer { print("type \(request.type) took \(ContinuousClock.now - start)") }
+        return try await next(request)
+    }
+}
+
+/// The examples of `Docs/Calls.md`, word for word.
+@Suite(.timeLimit(.minutes(5))) struct CallsGuideTests {
+    @Test func everyExampleOfThePageIsInThisFile() throws {
+        let source = try String(contentsOfFile: #filePath, encoding: .utf8)
+        // One example is a type, which stands at the left margin here.
+        let nested = source.replacingOccurrences(of: "\n", with: "\n    ")
+        #expect(try DocumentationPage("Docs/Calls.md").examples(missingFrom: source + nested) == [])
+    }
+
+    @Test func makingOne() async throws {
+        let server = try await MockServer(.echo)
+        let client = SocketClient.connecting(to: server.endpoint)
+        let queue = DispatchQueue(label: "own")
+
+        let request = SocketRequest(type: 101, body: "hello", timeout: .seconds(8))
+
+        // With async.
+        let response = try await client.data(for: request)
+
+        // With a completion handler, which runs on the client's callback queue.
+        let task = client.dataTask(with: request) { result in
+            switch result {
+            case .success(let response): print(response.string)
+            case .failure(let error): print(error)
+            }
+        }
+        task.resume()
+
+        // On a queue of the task's own.
+        let other = client.dataTask(with: request, on: .queue(queue)) { result in print(result) }
+        other.resume()
+
+        try await eventually("both answers") { task.state == .completed && other.state == .completed }
+        #expect([response, task.response, other.response].map { $0?.string } == ["hello", "hello", "hello"])
+    }
+
+    @Test func cancelling() async throws {
+        let server = try await MockServer(.drop)
+        let client = SocketClient.connecting(to: server.endpoint)
+        try await eventually("ready") { if case .ready = client.state { true } else { false } }
+
+        var request = SocketRequest(type: 120, body: "reserve seat 7")
+        // The server is told with the cancel, and on a timeout.
+        request.cancellationBody = ByteBuffer(string: "seat 7")
+        let task = client.dataTask(with: request)
+        task.resume()
+        task.cancel()
+
+        try await eventually("the end") { task.state == .completed }
+        #expect(task.error?.code == .cancelled)
+    }
+
+    @Test func withoutAConnection() async throws {
+        let server = try await MockServer(.echo)
+        let client = SocketClient(configuration: .init(servers: [server.endpoint]))
+
+        var request = SocketRequest(type: 101, body: "whenever", timeout: .seconds(60))
+        request.waitsForConnectivity = true
+        request.priority = .low
+
+        let task = client.dataTask(with: request)
+        task.resume()
+        client.connect()
+        try await eventually("the answer") { task.state == .completed }
+        #expect(task.response?.string == "whenever")
+    }
+
+    @Test func retries() async throws {
+        let server = try await MockServer(.echo)
+        server.once(102, .status(.overloaded))
+        server.once(102, .reset)
+        var configuration = SocketClient.Configuration(servers: [server.endpoint])
+
+        configuration.retryPolicy = RetryPolicy(maximumAttempts: 3)
+
+        var request = SocketRequest(type: 102, body: "give me page 7")
+        // Reading a page twice does no harm.
+        request.isIdempotent = true
+        // This one is tried more often.
+        request.retryPolicy = RetryPolicy(maximumAttempts: 5, backoff: Backoff(base: .milliseconds(50), cap: .seconds(1)))
+
+        let client = SocketClient(configuration: configuration)
+        client.connect()
+        let task = client.dataTask(with: request)
+        task.resume()
+        try await eventually("the answer") { task.state == .completed }
+        #expect(task.metrics?.attempts == 3)
+    }
+
+    @Test func whatATaskShows() async throws {
+        let server = try await MockServer(.echo)
+        let client = SocketClient.connecting(to: server.endpoint)
+        let bytes = ByteBuffer(repeating: 7, count: 100)
+
+        let task = client.dataTask(with: SocketRequest(type: 101, body: bytes)) { _ in }
+        let progress = task.progress  // a Foundation Progress: bytes sent and received; cancelling it cancels the task
+        task.resume()
+
+        try await eventually("the answer") { task.state == .completed }
+
+        if let metrics = task.metrics {
+            print("\(metrics.duration) by \(metrics.attempts) attempts, \(metrics.bytesReceived) bytes")
+            print(metrics.queued, metrics.sent as Any, metrics.firstByte as Any, metrics.completed, metrics.server as Any)
+        }
+
+        #expect(task.metrics?.bytesReceived == 100)
+        #expect(progress.isCancellable)
+    }
+
+    @Test func interceptors() async throws {
+        let format = try WireFormat.tgcd(sessionIDLength: 4)
+        let server = try await MockServer(.echo, format: format)
+        server.once(101, .status(.noPermission))
+        var configuration = SocketClient.Configuration(servers: [server.endpoint])
+        configuration.socket.wireFormat = format
+        let saved = [UInt8](repeating: 1, count: 4)
+        @Sendable func logIn() async throws -> [UInt8] { [UInt8](repeating: 2, count: 4) }
+
+        configuration.interceptors = [
+            Stopwatch(),
+            TokenInterceptor(token: saved) {
+                try await logIn()
+            } apply: { token, request in
+                request.header["sessionID"] = token
+            },
+        ]
+
+        let client = SocketClient(configuration: configuration)
+        client.connect()
+        #expect(try await client.data(for: SocketRequest(type: 101, body: "x")).string == "x")
+    }
+}

@@ -80,6 +80,7 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
             ]
@@ -164,6 +165,7 @@ let package = Package(
                 "HHSocketRPC",
                 "HHSocketTesting",
                 "TestSupport",
+                .product(name: "InMemoryLogging", package: "swift-log"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),

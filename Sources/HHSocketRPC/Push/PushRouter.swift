@@ -1,39 +1,51 @@
 /// Who wants which pushes. Lives on the socket thread.
 struct PushRouter {
-    typealias Continuation = AsyncStream<SocketPush>.Continuation
+    /// By type; nil wants all.
+    private var mailboxes: [UInt32?: [PushMailbox]] = [:]
 
-    private struct Subscription {
-        var id: Int
-        /// Nil wants all types.
-        var type: UInt32?
-        var continuation: Continuation
+    mutating func add(_ mailbox: PushMailbox, _ type: UInt32?) {
+        self.mailboxes[type, default: []].append(mailbox)
     }
 
-    private var subscriptions: [Subscription] = []
-
-    mutating func add(id: Int, type: UInt32?, _ continuation: Continuation) {
-        self.subscriptions.append(Subscription(id: id, type: type, continuation: continuation))
+    mutating func remove(_ mailbox: PushMailbox, _ type: UInt32?) {
+        self.mailboxes[type]?.removeAll { $0 === mailbox }
+        if self.mailboxes[type]?.isEmpty == true { self.mailboxes[type] = nil }
     }
 
-    mutating func remove(id: Int) {
-        self.subscriptions.removeAll { $0.id == id }
-    }
-
-    /// Hands the push to everyone who wants it. A slow reader loses pushes, and nobody else does.
-    ///
-    /// - Returns: Whether anyone wanted it, and how many lost an older or this very push for it.
-    func route(_ push: SocketPush) -> (isClaimed: Bool, dropped: Int) {
+    /// What became of a push.
+    struct Routed: Equatable {
+        /// Whether anyone wanted it.
         var isClaimed = false
+        /// How many lost an older or this very push for it.
         var dropped = 0
-        for subscription in self.subscriptions where subscription.type == nil || subscription.type == push.type {
-            isClaimed = true
-            if case .dropped = subscription.continuation.yield(push) { dropped += 1 }
+        /// Whether somebody is so far behind now that nothing more should be read.
+        var holdsReading = false
+    }
+
+    /// Hands the push to everyone who wants it. What becomes of it there harms nobody else.
+    func route(_ push: SocketPush) -> Routed {
+        var routed = Routed()
+        for type in [push.type, nil] {
+            for mailbox in self.mailboxes[type] ?? [] {
+                guard let appended = mailbox.append(push) else { continue }
+                routed.isClaimed = true
+                switch appended {
+                case .kept: break
+                case .dropped: routed.dropped += 1
+                case .holdsReading: routed.holdsReading = true
+                }
+            }
         }
-        return (isClaimed, dropped)
+        return routed
+    }
+
+    /// Whether anyone is so far behind that nothing more should be read.
+    var holdsReading: Bool {
+        self.mailboxes.values.contains { $0.contains { $0.holdsReading } }
     }
 
     mutating func finish() {
-        for subscription in self.subscriptions { subscription.continuation.finish() }
-        self.subscriptions = []
+        for mailbox in self.mailboxes.values.joined() { mailbox.finish() }
+        self.mailboxes = [:]
     }
 }

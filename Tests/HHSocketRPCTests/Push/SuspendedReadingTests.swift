@@ -220,6 +220,24 @@ import Testing
         try await server.close()
     }
 
+    @Test func closingReadsToThePeersEndInsteadOfLingering() async throws {
+        let flood = MockServer.Reaction.push(2_001, ByteBuffer(repeating: 7, count: 64 << 10)).times(256)
+        // A slow machine may need as long as it lingers at most; not every time.
+        for _ in 0..<20 {
+            let server = try await self.server()
+            let client = SocketClient.connecting(to: server.endpoint)
+            let pushes = client.pushes(buffering: .suspendReading(4))
+            try await self.suspend(client)
+            try await server.connection(0).perform(flood)
+            let start = ContinuousClock.now
+            await client.close()
+            let time = ContinuousClock.now - start
+            _ = try await texts(10, of: pushes)
+            if time < .seconds(1) { return }
+        }
+        Issue.record("every connection lingered")
+    }
+
     // MARK: The connection meanwhile
 
     @Test func heartbeatStandsStillAndGoesOnAfterwards() async throws {

@@ -25,18 +25,21 @@ struct PushRouter {
     /// Hands the push to everyone who wants it. What becomes of it there harms nobody else.
     func route(_ push: SocketPush) -> Routed {
         var routed = Routed()
-        for type in [push.type, nil] {
-            for mailbox in self.mailboxes[type] ?? [] {
-                guard let appended = mailbox.append(push) else { continue }
-                routed.isClaimed = true
-                switch appended {
-                case .kept: break
-                case .dropped: routed.dropped += 1
-                case .holdsReading: routed.holdsReading = true
-                }
+        self.hand(push, toThoseOf: push.type, &routed)
+        self.hand(push, toThoseOf: nil, &routed)
+        return routed
+    }
+
+    private func hand(_ push: SocketPush, toThoseOf type: UInt32?, _ routed: inout Routed) {
+        for mailbox in self.mailboxes[type] ?? [] {
+            guard let appended = mailbox.append(push) else { continue }
+            routed.isClaimed = true
+            switch appended {
+            case .kept: break
+            case .dropped: routed.dropped += 1
+            case .holdsReading: routed.holdsReading = true
             }
         }
-        return routed
     }
 
     /// Whether anyone is so far behind that nothing more should be read.

@@ -73,7 +73,8 @@ import Testing
         let call = ["call", "\(server.endpoint)", "--type", "1000", "--body", "hello", "--metrics", "--retries", "1"]
         let outcome = try await Command.run(call)
         #expect(outcome.text == "hello")
-        let pattern = #/metrics: sent [\d.]+ ms, first byte [\d.]+ ms, completed [\d.]+ ms; 2 attempts; 10 B sent, 5 B received; 127.*/#
+        let pattern =
+            #/metrics: sent [\d.]+ ms, first byte [\d.]+ ms, completed [\d.]+ ms; 2 attempts; 10 B sent, 5 B received; 127.*/#
         #expect(outcome.errors.trimmingCharacters(in: .newlines).wholeMatch(of: pattern) != nil, "\(outcome.errors)")
         let json = try await Command.run(call + ["--json"])
         #expect(json.errors == "")

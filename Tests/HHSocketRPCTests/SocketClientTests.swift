@@ -306,7 +306,7 @@ import Testing
     @Test func slowReaderLosesTheOldestPushesAndTheyAreCounted() async throws {
         let server = try await MockServer(.glued((0..<10).map { .push(2_001, "\($0)") }).then(.echo))
         let client = SocketClient.connecting(to: server.endpoint)
-        let pushes = client.pushes(ofType: 2_001, bufferingPolicy: .bufferingNewest(3))
+        let pushes = client.pushes(ofType: 2_001, buffering: .dropOldest(3))
         _ = try await client.data(for: SocketRequest(type: 101))
         for number in 7..<10 { #expect(try await first(of: pushes, "a push").string == "\(number)") }
         #expect(client.statistics.droppedPushes == 7)

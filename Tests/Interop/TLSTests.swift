@@ -86,6 +86,37 @@ import Testing
         }
     }
 
+    @Test func subscriberHoldsUpReadingOverTLSAndLosesNothing() async throws {
+        let authority = try TestAuthority()
+        try await self.withServer(try authority.server()) { endpoint, server in
+            let client = self.client(endpoint, trusting: authority)
+            let pushes = client.pushes(ofType: 2001, buffering: .suspendReading(4))
+            try await self.echo(client)
+            // Twice as much as one read brings.
+            for number in 0..<64 {
+                var body = ByteBuffer(integer: number)
+                body.writeRepeatingByte(7, count: 32 << 10)
+                #expect(await server.push(type: 2001, body: body) == 1)
+            }
+            try await eventually("the limit") { client.statistics.pushes >= 4 }
+            let error = await #expect(throws: SocketError.self) {
+                try await client.data(for: SocketRequest(type: 101, timeout: .milliseconds(200)))
+            }
+            #expect(error?.code == .timeout)
+            #expect(client.statistics.pushes < 64)
+            let numbers = try await withDeadline("the pushes") {
+                var numbers: [Int?] = []
+                for await push in pushes {
+                    numbers.append(push.body.getInteger(at: push.body.readerIndex))
+                    if numbers.count == 64 { break }
+                }
+                return numbers
+            }
+            #expect(numbers == Array(0..<64))
+            try await self.echo(client)
+        }
+    }
+
     @Test func expiredCertificateIsRejected() async throws {
         let authority = try TestAuthority()
         try await self.withServer(try authority.server(validFor: TestAuthority.lastWeek)) { server, instance in

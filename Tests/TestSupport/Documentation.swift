@@ -20,14 +20,14 @@ package struct DocumentationPage: Sendable {
             .compactMap { $0.components(separatedBy: "\n```").first }
     }
 
-    /// The blocks of Swift that are not in `source`, where they may be indented by one level or two.
+    /// The blocks of Swift that are not in `source`, where they may be indented by up to three levels.
     ///
     /// - Throws: If the page has no block at all: then it is another page, or written in another way.
     package func examples(missingFrom source: String) throws -> [String] {
         let blocks = self.blocks()
         guard !blocks.isEmpty else { throw Unexpected(description: "the page has no examples") }
         return blocks.filter { block in
-            ![4, 8].contains { indentation in
+            ![0, 4, 8, 12].contains { indentation in
                 let lines = block.components(separatedBy: "\n")
                     .map { $0.isEmpty ? "" : String(repeating: " ", count: indentation) + $0 }
                 return source.contains("\n" + lines.joined(separator: "\n") + "\n")

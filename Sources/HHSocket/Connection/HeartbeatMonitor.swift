@@ -55,6 +55,12 @@ package struct HeartbeatMonitor: Sendable {
     private var silentSince: NIODeadline
     private var series: Series?
     private var isPaused = false
+    private var isReadingSuspended = false
+    /// A probe that was asked for while reading was suspended: how many reply timeouts the peer survives.
+    private var owedProbe: Int?
+
+    /// Whether no time passes for this clock.
+    private var standsStill: Bool { self.isPaused || self.isReadingSuspended }
 
     /// How long after a ping was due its peer is dead.
     private var timeToDeath: TimeAmount {
@@ -140,11 +146,33 @@ package struct HeartbeatMonitor: Sendable {
         self.silentSince = max(self.silentSince, now)
     }
 
+    // MARK: Reading
+
+    /// From now on our side takes no bytes, so that none can prove that the peer lives: no ping is due and the peer does not
+    /// die. A ping that waits for its answer is forgotten. Has nothing to do with ``pause()``: time passes again once both
+    /// have ended.
+    package mutating func suspendReading() {
+        self.isReadingSuspended = true
+        self.series = nil
+    }
+
+    /// Goes on, as if a byte had just come: whether one did meanwhile is not known, so a ping that is due now shows nothing
+    /// about the interval. Returns the probe that was asked for meanwhile.
+    package mutating func resumeReading(now: NIODeadline) -> Action? {
+        guard self.isReadingSuspended else { return nil }
+        self.isReadingSuspended = false
+        self.lastReceived = max(self.lastReceived, now)
+        self.silentSince = max(self.silentSince, now)
+        guard let misses = self.owedProbe else { return nil }
+        self.owedProbe = nil
+        return self.probe(now: now, misses: misses)
+    }
+
     // MARK: Time
 
     /// When to call ``tick(now:)`` next, if nothing happens before.
     package var nextDeadline: NIODeadline {
-        if self.isPaused {
+        if self.standsStill {
             .distantFuture
         } else if !self.pings {
             self.silentSince.advanced(clamping: self.interval).advanced(clamping: self.timeToDeath)
@@ -158,7 +186,7 @@ package struct HeartbeatMonitor: Sendable {
     /// When to call ``tick(now:)`` next, if it is not to be asked again before: an answer to a ping may make another one
     /// due sooner than that ping's timeout.
     package func nextTick(now: NIODeadline) -> NIODeadline {
-        self.isPaused ? .distantFuture : min(self.nextDeadline, now.advanced(clamping: self.interval))
+        self.standsStill ? .distantFuture : min(self.nextDeadline, now.advanced(clamping: self.interval))
     }
 
     package mutating func tick(now: NIODeadline) -> Action? {
@@ -186,7 +214,8 @@ package struct HeartbeatMonitor: Sendable {
     }
 
     /// Asks at once whether the peer lives, as when a call timed out or the app came to the foreground. A ping that waits for
-    /// its answer already is the probe. Where we do not ping this does the same as ``tick(now:)``.
+    /// its answer already is the probe. Where we do not ping this does the same as ``tick(now:)``. While reading is suspended
+    /// it has to wait for ``resumeReading(now:)``.
     ///
     /// - Parameter misses: How many reply timeouts the peer survives, if other than the policy's number. Where a ping waits
     ///   already it can only make them fewer.
@@ -194,6 +223,10 @@ package struct HeartbeatMonitor: Sendable {
         guard !self.isPaused else { return nil }
         guard self.pings else { return self.tick(now: now) }
         let misses = max(0, misses ?? self.misses)
+        guard !self.isReadingSuspended else {
+            self.owedProbe = min(self.owedProbe ?? misses, misses)
+            return nil
+        }
         if let series = self.series {
             self.series?.misses = min(series.misses, misses)
             return nil

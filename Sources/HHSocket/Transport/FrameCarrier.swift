@@ -62,6 +62,8 @@ package protocol FrameCarrier: AnyObject, Sendable {
 
     // MARK: What the calls show
 
+    /// Whether bytes that come are left where they are, on every connection there is and will be.
+    func setReading(isSuspended: Bool)
     /// A call found no connection and would like one soon.
     func pullForward()
     /// A call was not answered in time: finds out whether the connection still lives. One dead call does not kill it.

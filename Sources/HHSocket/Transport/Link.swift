@@ -238,6 +238,8 @@ final class Link: ChannelInboundHandler {
         self.closedPromise = promise
         self.phase = .closing
         self.timer?.cancel()
+        // Its end is behind all that the peer has sent, which is thrown away from here on.
+        self.setAutoRead(true, context)
         self.flush()
         // Half-closing lets the peer read everything before it sees the end; closing at once could reset the
         // connection and take back what it has not read yet. The peer's own end then closes the channel.
@@ -265,6 +267,31 @@ final class Link: ChannelInboundHandler {
         self.timer = nil
         self.queue.removeAll()
         self.outgoing = nil
+    }
+
+    // MARK: Reading
+
+    /// Takes no more bytes from the network than what this read still brings, so that the peer has to wait; the heartbeat's
+    /// clock stands still. That the peer closes or resets the connection is noticed where the kernel tells it, and what had
+    /// arrived by then is delivered.
+    func suspendReading() {
+        guard let context = self.context, self.phase == .open else { return }
+        self.heartbeat?.suspendReading()
+        self.setAutoRead(false, context)
+        self.armTimer(context)
+    }
+
+    func resumeReading() {
+        guard let context = self.context, self.phase == .open else { return }
+        self.setAutoRead(true, context)
+        guard self.perform(self.heartbeat?.resumeReading(now: .now()), context) else { return }
+        self.armTimer(context)
+    }
+
+    /// Switched on it begins to read, in another turn of the loop.
+    private func setAutoRead(_ isOn: Bool, _ context: ChannelHandlerContext) {
+        // Fails only where the channel is closed already.
+        _ = context.channel.setOption(.autoRead, value: isOn)
     }
 
     // MARK: Timer

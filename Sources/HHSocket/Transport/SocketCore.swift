@@ -31,6 +31,8 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     private var writers = WriterQueue()
     /// Connections that have a successor and finish what is in flight, each with the timer that ends that.
     private var draining: [ConnectionID: (link: Link, timer: Scheduled<Void>)] = [:]
+    /// Whether the floor above takes nothing for now.
+    private var isReadingSuspended = false
     /// A link that is closing by choice.
     private weak var closing: Link?
     /// The resolver's present search.
@@ -186,6 +188,18 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
 
     package func suspect(_ id: ConnectionID) {
         self.readyLink(id)?.probe(isUrgent: false)
+    }
+
+    /// Whether to take no bytes from the network, on any connection, until this is called again. What has been read is still
+    /// delivered, and so is what the kernel holds when the peer ends the connection. A connection that is being made is not
+    /// held up before it is ready. A connection that closes is read to its end.
+    package func setReading(isSuspended: Bool) {
+        guard isSuspended != self.isReadingSuspended else { return }
+        self.isReadingSuspended = isSuspended
+        let links = self.draining.values.map { $0.link } + (self.link.map { [$0] } ?? [])
+        for link in links {
+            if isSuspended { link.suspendReading() } else { link.resumeReading() }
+        }
     }
 
     package func didEnterBackground() {
@@ -619,6 +633,7 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
         self.link = greeting.link
         let unread = greeting.end(Greeting.isOver(endpoint))
         greeting.link.start(heartbeatInterval: self.tuner?.interval)
+        if self.isReadingSuspended { greeting.link.suspendReading() }
         self.consumer?.connectionIsReady(id, endpoint)
         _ = self.admitWriters(to: greeting.link)
         for frame in unread { self.consumer?.received(frame, on: id) }

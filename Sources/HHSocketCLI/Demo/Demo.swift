@@ -146,7 +146,7 @@ struct Demo {
         return ours
     }
 
-    private func push(_ pushes: AsyncStream<SocketPush>) async throws {
+    private func push(_ pushes: SocketPushes) async throws {
         let reached = await self.first.push(type: Self.news, body: ByteBuffer(string: "good news"))
         try Self.expect(reached == 1, "handed to \(reached) connections instead of 1")
         let push = try await Self.within(Self.patience, "no push came") {

@@ -47,12 +47,12 @@ struct ListenCommand: AsyncParsableCommand {
         try self.connection.apply(to: &configuration.socket)
         let client = SocketClient(configuration: configuration)
         // More than any reader should be behind.
-        let buffering = AsyncStream<SocketPush>.Continuation.BufferingPolicy.bufferingNewest(1 << 16)
+        let buffering = PushBufferingPolicy.dropOldest(1 << 16)
         let pushes =
             if let type = self.type {
-                client.pushes(ofType: type, bufferingPolicy: buffering)
+                client.pushes(ofType: type, buffering: buffering)
             } else {
-                client.pushes(bufferingPolicy: buffering)
+                client.pushes(buffering: buffering)
             }
         let events = client.events
         let telling = Task {

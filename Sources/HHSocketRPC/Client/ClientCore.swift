@@ -1,5 +1,6 @@
 import Foundation
 import HHSocket
+import Logging
 import Metrics
 import NIOConcurrencyHelpers
 import NIOCore
@@ -45,7 +46,6 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         weak var client: SocketClient?
         weak var delegate: (any SocketClientDelegate)?
         var statistics = ClientStatistics()
-        var lastSubscription = 0
     }
 
     /// - Parameter socket: What carries the frames. It is to tell this object what happens.
@@ -187,31 +187,42 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     // MARK: Pushes
 
-    /// Any thread.
-    func subscribe(
-        type: UInt32?,
-        bufferingPolicy: AsyncStream<SocketPush>.Continuation.BufferingPolicy
-    ) -> AsyncStream<SocketPush> {
-        let (stream, continuation) = AsyncStream.makeStream(of: SocketPush.self, bufferingPolicy: bufferingPolicy)
-        let id = self.shared.withLockedValue { shared in
-            shared.lastSubscription += 1
-            return shared.lastSubscription
+    /// A mailbox into which the pushes of `type` come, or those of every type, until it is cancelled. Any thread.
+    func subscribe(to type: UInt32?, _ policy: PushBufferingPolicy) -> PushMailbox {
+        let mailbox = PushMailbox(policy) { [weak self] mailbox in
+            self?.socket.submit(.closure { [weak self] in self?.mailboxChanged(mailbox, type) })
         }
-        continuation.onTermination = { [weak self] _ in
-            guard let self else { return }
-            self.socket.submit(.closure { self.pushes.remove(id: id) })
-        }
-        let isAlive = self.socket.submit(
+        let isAlive = self.submit(
             .closure {
                 if self.isInvalidated {
-                    continuation.finish()
+                    mailbox.finish()
                 } else {
-                    self.pushes.add(id: id, type: type, continuation)
+                    self.pushes.add(mailbox, type)
                 }
             }
         )
-        if !isAlive { continuation.finish() }
-        return stream
+        if !isAlive { mailbox.finish() }
+        return mailbox
+    }
+
+    /// Any thread.
+    func pushHandlerFailed(_ type: UInt32, _ error: any Error) {
+        _ = self.submit(
+            .closure {
+                self.count(\.failedPushHandlers)
+                // Its kind alone: what an app's error says may be what the push said.
+                self.configuration.socket.logger?.warning(
+                    "a handler of pushes failed",
+                    metadata: ["type": "\(type)", "error": "\(Swift.type(of: error))"]
+                )
+            }
+        )
+    }
+
+    private func mailboxChanged(_ mailbox: PushMailbox, _ type: UInt32?) {
+        if mailbox.isOver { self.pushes.remove(mailbox, type) }
+        // Asked anew: since this was submitted somebody may have fallen behind again.
+        self.socket.setReading(isSuspended: self.pushes.holdsReading)
     }
 
     func receivedPush(_ frame: Frame, _ endpoint: Endpoint) {
@@ -223,9 +234,10 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
             header: self.format.header(of: frame),
             endpoint: endpoint
         )
-        let (isClaimed, dropped) = self.pushes.route(push)
-        if dropped > 0 { self.count(\.droppedPushes, by: dropped) }
-        if !isClaimed { self.tell { $0.client($1, didReceive: push) } }
+        let routed = self.pushes.route(push)
+        if routed.dropped > 0 { self.count(\.droppedPushes, by: routed.dropped) }
+        if routed.holdsReading { self.socket.setReading(isSuspended: self.pushes.holdsReading) }
+        if !routed.isClaimed { self.tell { $0.client($1, didReceive: push) } }
     }
 
     // MARK: The connection

@@ -10,6 +10,9 @@ public struct ClientStatistics: Sendable, Hashable {
     public var checksumFailures = 0
     /// Pushes that came.
     public var pushes = 0
-    /// Pushes that a slow reader lost.
+    /// Pushes that a slow subscriber lost by its ``PushBufferingPolicy``, counted for each who lost one. What waits when a
+    /// subscription ends is not among them.
     public var droppedPushes = 0
+    /// How often a handler of pushes threw an error.
+    public var failedPushHandlers = 0
 }

@@ -14,7 +14,7 @@ import NIOCore
 /// with `cancelled`, the connection is closed and its thread ends.
 public final class SocketClient: Sendable {
     let core: ClientCore
-    private let socket: SocketCore
+    let socket: SocketCore
     private let lastIdentifier = NIOLockedValueBox(0)
 
     public init(configuration: Configuration) {
@@ -111,27 +111,6 @@ public final class SocketClient: Sendable {
             completion: completion,
             callbackQueue: callbackQueue
         )
-    }
-
-    // MARK: Pushes
-
-    /// The pushes of one type, from now on. Each call makes a stream of its own, and each gets every push.
-    ///
-    /// - Parameters:
-    ///   - type: The push's type.
-    ///   - bufferingPolicy: What a reader who is slow loses: by default the oldest once 1,024 wait.
-    public func pushes(
-        ofType type: UInt32,
-        bufferingPolicy: AsyncStream<SocketPush>.Continuation.BufferingPolicy = .bufferingNewest(1_024)
-    ) -> AsyncStream<SocketPush> {
-        self.core.subscribe(type: type, bufferingPolicy: bufferingPolicy)
-    }
-
-    /// The pushes of every type, from now on, as ``pushes(ofType:bufferingPolicy:)``.
-    public func pushes(
-        bufferingPolicy: AsyncStream<SocketPush>.Continuation.BufferingPolicy = .bufferingNewest(1_024)
-    ) -> AsyncStream<SocketPush> {
-        self.core.subscribe(type: nil, bufferingPolicy: bufferingPolicy)
     }
 
     // MARK: The connection

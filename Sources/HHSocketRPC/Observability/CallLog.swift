@@ -34,6 +34,10 @@ struct CallLog {
 
     private static func metadata(of error: SocketError) -> Logger.Metadata {
         var metadata: Logger.Metadata = ["cause": "\(error.code)", "error": "\(error.message)"]
+        // Its kind alone: what an app's error says may be what nobody else should read.
+        if error.code == .interceptorFailed {
+            metadata["error"] = "\(error.underlying.map { "\(type(of: $0))" } ?? "")"
+        }
         if let endpoint = error.endpoint { metadata["server"] = "\(endpoint)" }
         if let serial = error.serial { metadata["serial"] = "\(serial)" }
         return metadata

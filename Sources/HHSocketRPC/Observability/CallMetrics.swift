@@ -8,7 +8,7 @@ import NIOCore
 /// - `hhsocket.retries` (`cause`): attempts after the first;
 /// - `hhsocket.calls_in_flight`, `hhsocket.calls_waiting`: now, summed over the clients that share a factory;
 /// - `hhsocket.late_responses`, `.duplicate_responses`, `.unknown_responses`, `.checksum_failures`, `.pushes`,
-///   `.dropped_pushes`: as in ``ClientStatistics``.
+///   `.dropped_pushes`, `.failed_push_handlers`: as in ``ClientStatistics``.
 struct CallMetrics {
     /// So many types have figures of their own; the calls of all others are counted together, as type `other`, because a metric
     /// is kept for ever.
@@ -36,6 +36,7 @@ struct CallMetrics {
             (\.lateResponses, "late_responses"), (\.duplicateResponses, "duplicate_responses"),
             (\.unknownResponses, "unknown_responses"), (\.checksumFailures, "checksum_failures"),
             (\.pushes, "pushes"), (\.droppedPushes, "dropped_pushes"),
+            (\.failedPushHandlers, "failed_push_handlers"),
         ]
         self.statistics = Dictionary(
             uniqueKeysWithValues: names.map { ($0, Counter(label: "hhsocket.\($1)", factory: factory)) }

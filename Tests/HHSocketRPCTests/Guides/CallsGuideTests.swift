@@ -20,9 +20,7 @@ struct Stopwatch: SocketInterceptor {
 @Suite(.timeLimit(.minutes(5))) struct CallsGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
         let source = try String(contentsOfFile: #filePath, encoding: .utf8)
-        // One example is a type, which stands at the left margin here.
-        let nested = source.replacingOccurrences(of: "\n", with: "\n    ")
-        #expect(try DocumentationPage("Docs/Calls.md").examples(missingFrom: source + nested) == [])
+        #expect(try DocumentationPage("Docs/Calls.md").examples(missingFrom: source) == [])
     }
 
     @Test func makingOne() async throws {
@@ -95,7 +93,10 @@ struct Stopwatch: SocketInterceptor {
         // Reading a page twice does no harm.
         request.isIdempotent = true
         // This one is tried more often.
-        request.retryPolicy = RetryPolicy(maximumAttempts: 5, backoff: Backoff(base: .milliseconds(50), cap: .seconds(1)))
+        request.retryPolicy = RetryPolicy(
+            maximumAttempts: 5,
+            backoff: Backoff(base: .milliseconds(50), cap: .seconds(1))
+        )
 
         let client = SocketClient(configuration: configuration)
         client.connect()
@@ -118,7 +119,13 @@ struct Stopwatch: SocketInterceptor {
 
         if let metrics = task.metrics {
             print("\(metrics.duration) by \(metrics.attempts) attempts, \(metrics.bytesReceived) bytes")
-            print(metrics.queued, metrics.sent as Any, metrics.firstByte as Any, metrics.completed, metrics.server as Any)
+            print(
+                metrics.queued,
+                metrics.sent as Any,
+                metrics.firstByte as Any,
+                metrics.completed,
+                metrics.server as Any
+            )
         }
 
         #expect(task.metrics?.bytesReceived == 100)
@@ -146,5 +153,41 @@ struct Stopwatch: SocketInterceptor {
         let client = SocketClient(configuration: configuration)
         client.connect()
         #expect(try await client.data(for: SocketRequest(type: 101, body: "x")).string == "x")
+    }
+
+    @Test func pushes() async throws {
+        actor Store {
+            var bodies: [String] = []
+            func save(_ body: ByteBuffer) throws { self.bodies.append(String(buffer: body)) }
+            func append(_ body: ByteBuffer) { self.bodies.append(String(buffer: body)) }
+        }
+        let server = try await MockServer(.echo)
+        let client = SocketClient.connecting(to: server.endpoint)
+        let store = Store()
+        let journal = Store()
+        let reader = Task {
+            for await push in client.pushes(ofType: 2001) {
+                print(push.string)
+            }
+        }
+        let writer = Task {
+            for await push in client.pushes(buffering: .suspendReading(64)) {
+                await journal.append(push.body)
+            }
+        }
+
+        let subscription = client.onPush(ofType: 2002, buffering: .dropNewest(100)) { push in
+            try await store.save(push.body)
+        }
+
+        // The two tasks subscribe when they begin to run.
+        try await eventually("the pushes") {
+            await server.perform(.push(2002, "two").then(.push(2001, "one")))
+            let (saved, noted) = await (store.bodies, journal.bodies)
+            return saved.contains("two") && noted.contains("one")
+        }
+        subscription.cancel()
+        reader.cancel()
+        writer.cancel()
     }
 }

@@ -107,6 +107,7 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         self.output.wire.append("\(kind) \(frame.serial) '\(String(buffer: frame.payload))' on \(id.number)")
     }
 
+    func setReading(isSuspended: Bool) {}
     func pullForward() { self.output.pulls += 1 }
     func suspect(_ id: ConnectionID) { self.output.suspicions += 1 }
 

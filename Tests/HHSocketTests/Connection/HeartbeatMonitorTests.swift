@@ -238,6 +238,101 @@ import Testing
         #expect(monitor.tick(now: self.at(1_016)) == .peerIsDead(silentFor: .seconds(1_016)))
     }
 
+    // MARK: Suspended reading
+
+    @Test func monitorOfASuspendedReaderNeitherPingsNorKills() {
+        for canPing in [true, false] {
+            var monitor = self.monitor(canPing: canPing)
+            monitor.suspendReading()
+            #expect(monitor.nextDeadline == .distantFuture)
+            #expect(monitor.nextTick(now: self.at(10)) == .distantFuture)
+            #expect(monitor.tick(now: self.at(1_000)) == nil)
+            #expect(monitor.resumeReading(now: self.at(1_000)) == nil)
+        }
+    }
+
+    @Test func pingThatWaitsForItsAnswerIsForgottenWhenReadingIsSuspended() {
+        var monitor = self.monitor()
+        #expect(monitor.tick(now: self.at(10)) == .ping)
+        monitor.suspendReading()
+        #expect(!monitor.awaitsReply)
+        #expect(monitor.connectionLost() == nil)
+    }
+
+    @Test func pingIsDueAfterSuspendedReadingAndShowsNothingAboutTheInterval() {
+        var monitor = self.monitor()
+        monitor.bytesSent(now: self.at(1))
+        monitor.suspendReading()
+        #expect(monitor.resumeReading(now: self.at(12)) == nil)
+        #expect(monitor.nextDeadline == self.at(11))
+        #expect(monitor.tick(now: self.at(12)) == .ping)
+        monitor.bytesSent(now: self.at(12))
+        #expect(monitor.bytesReceived(now: self.at(13)) == .init(isAnswered: true, roundTripTime: .seconds(1)))
+        // A short pause changes nothing for what was sent.
+        monitor.suspendReading()
+        #expect(monitor.resumeReading(now: self.at(14)) == nil)
+        #expect(monitor.nextDeadline == self.at(22))
+    }
+
+    @Test func peerThatShouldPingHasItsWholeTimeAfterSuspendedReading() {
+        var monitor = self.monitor(canPing: false)
+        monitor.suspendReading()
+        _ = monitor.resumeReading(now: self.at(1_000))
+        #expect(monitor.tick(now: self.at(1_015)) == nil)
+        #expect(monitor.nextDeadline == self.at(1_016))
+    }
+
+    @Test func probeOfASuspendedReaderIsMadeWhenItGoesOn() {
+        var monitor = self.monitor()
+        monitor.suspendReading()
+        #expect(monitor.probe(now: self.at(1)) == nil)
+        #expect(monitor.probe(now: self.at(2), misses: 0) == nil)
+        #expect(monitor.probe(now: self.at(3), misses: 5) == nil)
+        #expect(monitor.resumeReading(now: self.at(4)) == .ping)
+        #expect(monitor.tick(now: self.at(7)) == .peerIsDead(silentFor: .seconds(3)))
+        // Once.
+        monitor = self.monitor()
+        monitor.suspendReading()
+        _ = monitor.probe(now: self.at(1))
+        #expect(monitor.resumeReading(now: self.at(2)) == .ping)
+        monitor.suspendReading()
+        #expect(monitor.resumeReading(now: self.at(3)) == nil)
+        // Where we do not ping there is nothing to ask.
+        monitor = self.monitor(canPing: false)
+        monitor.suspendReading()
+        #expect(monitor.probe(now: self.at(1_000), misses: 0) == nil)
+        #expect(monitor.resumeReading(now: self.at(1_000)) == nil)
+    }
+
+    @Test func backgroundAndSuspendedReadingDoNotUndoEachOther() {
+        for readerIsFirst in [true, false] {
+            var monitor = self.monitor()
+            monitor.suspendReading()
+            monitor.pause()
+            if readerIsFirst {
+                #expect(monitor.resumeReading(now: self.at(100)) == nil)
+            } else {
+                monitor.resume(now: self.at(100))
+            }
+            #expect(monitor.nextDeadline == .distantFuture)
+            #expect(monitor.tick(now: self.at(1_000)) == nil)
+            if readerIsFirst {
+                monitor.resume(now: self.at(1_000))
+            } else {
+                #expect(monitor.resumeReading(now: self.at(1_000)) == nil)
+            }
+            #expect(monitor.tick(now: self.at(1_000)) == .ping)
+        }
+        // The app returns, and asks whether the peer lives, while nobody reads.
+        var monitor = self.monitor()
+        monitor.pause()
+        monitor.suspendReading()
+        monitor.resume(now: self.at(100))
+        #expect(monitor.probe(now: self.at(100), misses: 0) == nil)
+        #expect(monitor.resumeReading(now: self.at(200)) == .ping)
+        #expect(monitor.tick(now: self.at(203)) == .peerIsDead(silentFor: .seconds(3)))
+    }
+
     // MARK: Outcomes
 
     @Test func answeredPingOfAnIdleConnectionProvesTheInterval() {

@@ -1,0 +1,56 @@
+import DequeModule
+
+/// What waits for one subscriber. Decides by the policy who is dropped and when reading is held; no locks, no threads.
+struct PushBuffer<Element: Sendable>: Sendable {
+    enum Appended: Equatable {
+        case kept
+        /// The policy gave up one: an older one, or this one.
+        case dropped
+        /// Kept, and from now on nothing more should be read.
+        case holdsReading
+    }
+
+    private let policy: PushBufferingPolicy
+    private var elements: Deque<Element> = []
+    /// Whether nothing more should be read for now.
+    private(set) var holdsReading = false
+
+    init(_ policy: PushBufferingPolicy) {
+        self.policy = policy
+    }
+
+    var count: Int { self.elements.count }
+
+    mutating func append(_ element: Element) -> Appended {
+        switch self.policy {
+        case .dropNewest where self.count >= self.policy.limit:
+            return .dropped
+        case .dropOldest where self.count >= self.policy.limit:
+            self.elements.removeFirst()
+            self.elements.append(element)
+            return .dropped
+        case .dropOldest, .dropNewest:
+            self.elements.append(element)
+            return .kept
+        case .suspendReading:
+            self.elements.append(element)
+            guard !self.holdsReading, self.count >= self.policy.limit else { return .kept }
+            self.holdsReading = true
+            return .holdsReading
+        }
+    }
+
+    /// The oldest element, and whether reading should go on from now on. Nil if nothing waits.
+    mutating func popFirst() -> (element: Element, releasesReading: Bool)? {
+        guard let element = self.elements.popFirst() else { return nil }
+        guard self.holdsReading, self.count <= self.policy.limit / 2 else { return (element, false) }
+        self.holdsReading = false
+        return (element, true)
+    }
+
+    /// Throws away what waits.
+    mutating func removeAll() {
+        self.elements = []
+        self.holdsReading = false
+    }
+}

@@ -1,0 +1,177 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketRPC
+
+/// Where pushes wait for their reader, without sockets.
+@Suite(.timeLimit(.minutes(5))) struct PushMailboxTests {
+    private let changes = NIOLockedValueBox(0)
+
+    private func mailbox(_ policy: PushBufferingPolicy) -> PushMailbox {
+        PushMailbox(policy) { [changes] _ in changes.withLockedValue { $0 += 1 } }
+    }
+
+    private var changeCount: Int { self.changes.withLockedValue { $0 } }
+
+    private func push(_ number: Int) -> SocketPush {
+        SocketPush(
+            type: 2_001,
+            status: .ok,
+            body: ByteBuffer(string: "\(number)"),
+            endpoint: Endpoint(host: "", port: 1)
+        )
+    }
+
+    @Test func everyPushIsReadOnceByManyReadersAtOnce() async throws {
+        let mailbox = self.mailbox(.dropOldest(.max))
+        let count = 10_000
+        let numbers = try await withDeadline("the pushes") {
+            await withTaskGroup(of: [Int].self, returning: [Int].self) { group in
+                for _ in 0..<8 {
+                    group.addTask {
+                        var numbers: [Int] = []
+                        while let push = await mailbox.next() { numbers.append(Int(push.string) ?? -1) }
+                        return numbers
+                    }
+                }
+                group.addTask {
+                    for number in 0..<count { #expect(mailbox.append(self.push(number)) == .kept) }
+                    mailbox.finish()
+                    return []
+                }
+                return await group.reduce(into: [Int]()) { all, numbers in
+                    // Each reader has them in order.
+                    #expect(numbers == numbers.sorted())
+                    all += numbers
+                }
+            }
+        }
+        #expect(numbers.sorted() == Array(0..<count))
+    }
+
+    @Test func pushForAReaderWhoWaitsDoesNotWait() async throws {
+        try await eventually("a reader who waits") {
+            let mailbox = self.mailbox(.suspendReading(1))
+            let reader = Task { await mailbox.next()?.string }
+            for _ in 0..<100 { await Task.yield() }
+            let appended = mailbox.append(self.push(7))
+            #expect(await reader.value == "7")
+            #expect(!mailbox.holdsReading)
+            return appended == .kept
+        }
+    }
+
+    @Test func readerWhoCatchesUpReleasesReadingAndSaysSoOnce() async throws {
+        let mailbox = self.mailbox(.suspendReading(4))
+        for number in 0..<3 { #expect(mailbox.append(self.push(number)) == .kept) }
+        #expect(!mailbox.holdsReading)
+        #expect(mailbox.append(self.push(3)) == .holdsReading)
+        #expect(mailbox.append(self.push(4)) == .kept)
+        for number in 0..<3 {
+            #expect(mailbox.holdsReading)
+            #expect(self.changeCount == 0)
+            #expect(await mailbox.next()?.string == "\(number)")
+        }
+        #expect(!mailbox.holdsReading)
+        #expect(self.changeCount == 1)
+        for _ in 0..<2 { _ = await mailbox.next() }
+        #expect(self.changeCount == 1)
+    }
+
+    @Test func finishLeavesWhatWaitsToTheReader() async {
+        let mailbox = self.mailbox(.suspendReading(2))
+        for number in 0..<2 { _ = mailbox.append(self.push(number)) }
+        mailbox.finish()
+        #expect(mailbox.isOver)
+        #expect(!mailbox.holdsReading)
+        #expect(mailbox.append(self.push(2)) == nil)
+        for number in 0..<2 { #expect(await mailbox.next()?.string == "\(number)") }
+        #expect(await mailbox.next() == nil)
+    }
+
+    @Test func cancelThrowsAwayWhatWaitsAndEndsEveryReader() async throws {
+        let mailbox = self.mailbox(.suspendReading(2))
+        for number in 0..<2 { _ = mailbox.append(self.push(number)) }
+        #expect(mailbox.holdsReading)
+        mailbox.cancel()
+        #expect(!mailbox.holdsReading)
+        #expect(self.changeCount >= 1)
+        #expect(await mailbox.next() == nil)
+        #expect(mailbox.append(self.push(2)) == nil)
+        mailbox.cancel()
+
+        let other = self.mailbox(.dropOldest(1))
+        let readers = (0..<10).map { _ in Task { await other.next() } }
+        other.cancel()
+        for reader in readers { #expect(await reader.value == nil) }
+    }
+
+    @Test func cancelledTaskEndsTheSubscriptionWhetherItWaitsOrComesLater() async {
+        let mailbox = self.mailbox(.dropOldest(1))
+        let reader = Task { await mailbox.next() }
+        reader.cancel()
+        #expect(await reader.value == nil)
+        #expect(mailbox.isOver)
+
+        let other = self.mailbox(.dropOldest(2))
+        _ = other.append(self.push(0))
+        let late = Task {
+            while !Task.isCancelled { await Task.yield() }
+            return await other.next()
+        }
+        late.cancel()
+        #expect(await late.value == nil)
+        #expect(other.isOver)
+    }
+
+    @Test func sequenceIsOverWhenItAndItsIteratorsAreGone() async {
+        let mailbox = self.mailbox(.dropOldest(10))
+        var pushes: SocketPushes? = SocketPushes(mailbox)
+        var iterator = pushes?.makeAsyncIterator()
+        pushes = nil
+        #expect(mailbox.append(self.push(1)) == .kept)
+        #expect(await iterator?.next()?.string == "1")
+        #expect(!mailbox.isOver)
+        iterator = nil
+        #expect(mailbox.isOver)
+        #expect(self.changeCount == 1)
+    }
+
+    @Test func iteratorThatNobodyKeepsIsThereForAsLongAsItIsAsked() async {
+        let mailbox = self.mailbox(.dropOldest(10))
+        func next() async -> SocketPush? {
+            var iterator = SocketPushes(mailbox).makeAsyncIterator()
+            return await iterator.next()
+        }
+        async let push = next()
+        // Kept, whether it waits by now or not.
+        #expect(mailbox.append(self.push(1)) == .kept)
+        #expect(await push?.string == "1")
+    }
+
+    @Test func routerHandsEachPushToWhoWantsItAndToNobodyTwice() async {
+        var router = PushRouter()
+        let (one, other, all) = (self.mailbox(.default), self.mailbox(.dropNewest(1)), self.mailbox(.suspendReading(2)))
+        router.add(one, 2_001)
+        router.add(other, 2_001)
+        router.add(all, nil)
+        #expect(router.route(self.push(0)) == .init(isClaimed: true))
+        #expect(router.route(self.push(1)) == .init(isClaimed: true, dropped: 1, holdsReading: true))
+        #expect(router.holdsReading)
+        var stranger = self.push(2)
+        stranger.type = 2_002
+        #expect(router.route(stranger) == .init(isClaimed: true))
+        all.cancel()
+        #expect(!router.holdsReading)
+        #expect(router.route(stranger) == .init())
+        router.remove(all, nil)
+        router.remove(one, 2_001)
+        router.remove(other, 2_001)
+        #expect(router.route(self.push(3)) == .init())
+        for number in 0..<2 { #expect(await one.next()?.string == "\(number)") }
+        #expect(await other.next()?.string == "0")
+    }
+}

@@ -1,0 +1,340 @@
+import HHSocket
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketRPC
+
+/// A subscriber that has its client read no more, over real sockets. That nothing is read is seen by a call whose answer does
+/// not come within its timeout.
+@Suite(.timeLimit(.minutes(5))) struct SuspendedReadingTests {
+    private func pushes(_ range: Range<Int>) -> MockServer.Reaction {
+        .glued(range.map { .push(2_001, "\($0)") })
+    }
+
+    private func strings(_ range: Range<Int>) -> [String] { range.map { "\($0)" } }
+
+    /// Expects that a call is sent and not answered.
+    private func expectHeldUp(_ client: SocketClient, for time: Duration = .milliseconds(200)) async throws {
+        let error = try await socketError { () throws(SocketError) in
+            _ = try await client.data(for: SocketRequest(type: 101, body: "held up", timeout: time))
+        }
+        #expect(error.code == .timeout)
+        #expect(error.delivery == .sentUnknown)
+    }
+
+    private func expectAnswered(_ client: SocketClient) async throws {
+        #expect(try await client.data(for: SocketRequest(type: 101, body: "x")).string == "x")
+    }
+
+    /// A server that echoes, and pushes 0 to 9 before it echoes type 102.
+    private func server() async throws -> MockServer {
+        let server = try await MockServer(.echo)
+        server.on(102, self.pushes(0..<10).then(.echo))
+        return server
+    }
+
+    /// Has the pushes come, and with them the suspension: all is in one read, the answer included.
+    private func suspend(_ client: SocketClient) async throws {
+        _ = try await client.data(for: SocketRequest(type: 102))
+    }
+
+    // MARK: Holding up
+
+    @Test func floodIsHeldUpAndComesWholeOnceItsReaderGoesOn() async throws {
+        let (count, size, limit) = (4_096, 64 << 10, 8)
+        let server = try await FloodServer(pushes: count, of: 2_001, bytes: size)
+        let client = SocketClient.connecting(to: server.endpoint)
+        let pushes = client.pushes(ofType: 2_001, buffering: .suspendReading(limit))
+        try await self.expectAnswered(client)
+        #if os(Linux)
+        let before = residentBytes()
+        #endif
+        _ = try await client.data(for: SocketRequest(type: FloodServer.floodType))
+        try await eventually("the limit") { client.statistics.pushes >= limit }
+        try await self.expectHeldUp(client)
+        // The limit, and what the read still brought that reached it: 1 MiB and a frame that was incomplete before.
+        let read = client.statistics.pushes
+        #expect(read <= limit + (1 << 20) / size + 1)
+        try await self.expectHeldUp(client)
+        #expect(client.statistics.pushes == read)
+        // The kernels of both ends hold some, and the rest has not left.
+        let left = server.left.withLockedValue { $0 }
+        #expect(left < count / 2, "\(left) of \(count) left")
+        #if os(Linux)
+        // 256 MiB are to come.
+        let growth = residentBytes() - before
+        #expect(growth < 64 << 20, "\(growth >> 20) MiB")
+        #endif
+
+        let numbers = try await withDeadline("the flood") {
+            var numbers: [Int?] = []
+            for await push in pushes {
+                #expect(push.body.readableBytes == size)
+                numbers.append(push.body.floodNumber)
+                if numbers.count == count { break }
+            }
+            return numbers
+        }
+        #expect(numbers == Array(0..<count))
+        try await self.expectAnswered(client)
+        #expect(client.statistics.droppedPushes == 0)
+        #expect(client.statistics.lateResponses == 2)
+        try await server.close()
+    }
+
+    @Test func readingGoesOnOnceHalfOfThemWait() async throws {
+        let server = try await self.server()
+        let client = SocketClient.connecting(to: server.endpoint)
+        let pushes = client.pushes(buffering: .suspendReading(4))
+        try await self.suspend(client)
+        // 10 wait; then 3, and 2.
+        #expect(try await texts(7, of: pushes) == self.strings(0..<7))
+        try await self.expectHeldUp(client)
+        #expect(try await texts(1, of: pushes) == ["7"])
+        try await self.expectAnswered(client)
+        #expect(try await texts(2, of: pushes) == ["8", "9"])
+    }
+
+    @Test func readingGoesOnOnceNobodyHoldsIt() async throws {
+        let server = try await self.server()
+        let client = SocketClient.connecting(to: server.endpoint)
+        let one = client.pushes(buffering: .suspendReading(1))
+        let other = client.pushes(ofType: 2_001, buffering: .suspendReading(10))
+        let careless = client.pushes(ofType: 2_001, buffering: .dropOldest(1))
+        try await self.suspend(client)
+        #expect(try await texts(10, of: one) == self.strings(0..<10))
+        try await self.expectHeldUp(client)
+        #expect(try await texts(10, of: other) == self.strings(0..<10))
+        try await self.expectAnswered(client)
+        #expect(try await texts(1, of: careless) == ["9"])
+        #expect(client.statistics.droppedPushes == 9)
+    }
+
+    @Test func readerThatKeepsUpHoldsNothingUp() async throws {
+        let server = try await self.server()
+        let client = SocketClient.connecting(to: server.endpoint)
+        let count = NIOLockedValueBox(0)
+        client.onPush(buffering: .suspendReading(1)) { _ in count.withLockedValue { $0 += 1 } }
+        for _ in 0..<100 { try await self.suspend(client) }
+        try await eventually("the pushes") { count.withLockedValue { $0 } == 1_000 }
+        try await self.expectAnswered(client)
+    }
+
+    // MARK: Letting go
+
+    @Test func cancelledHandlerLetsReadingGoOn() async throws {
+        let server = try await self.server()
+        let client = SocketClient.connecting(to: server.endpoint)
+        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        let subscription = client.onPush(ofType: 2_001, buffering: .suspendReading(4)) { _ in
+            // It does not care for cancellation.
+            await Task { for await _ in gate {} }.value
+        }
+        try await self.suspend(client)
+        try await self.expectHeldUp(client)
+        subscription.cancel()
+        try await self.expectAnswered(client)
+        open.finish()
+    }
+
+    @Test func cancelledReaderLetsReadingGoOn() async throws {
+        let server = try await self.server()
+        let client = SocketClient.connecting(to: server.endpoint)
+        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        let pushes = client.pushes(buffering: .suspendReading(4))
+        let reading = Task {
+            for await _ in pushes {
+                for await _ in gate {}
+            }
+        }
+        try await self.suspend(client)
+        try await self.expectHeldUp(client)
+        reading.cancel()
+        await reading.value
+        try await self.expectAnswered(client)
+        open.finish()
+    }
+
+    @Test func droppedSequenceLetsReadingGoOn() async throws {
+        let server = try await self.server()
+        let client = SocketClient.connecting(to: server.endpoint)
+        var pushes: SocketPushes? = client.pushes(buffering: .suspendReading(4))
+        try await self.suspend(client)
+        try await self.expectHeldUp(client)
+        #expect(pushes != nil)
+        pushes = nil
+        try await self.expectAnswered(client)
+    }
+
+    @Test func releasedClientClosesItsConnectionAndLeavesNothing() async throws {
+        let server = try await self.server()
+        let core = WeakReference<ClientCore>()
+        let loop = WeakEventLoop()
+        var pushes: SocketPushes?
+        do {
+            let client = SocketClient.connecting(to: server.endpoint)
+            core.set(client.core)
+            loop.set(client.socket.eventLoop)
+            pushes = client.pushes(buffering: .suspendReading(4))
+            try await self.suspend(client)
+            try await self.expectHeldUp(client)
+        }
+        try await server.ended(connection: 0)
+        // What had come can still be read.
+        if let pushes { #expect(try await texts(11, of: pushes) == self.strings(0..<10)) }
+        pushes = nil
+        try await eventually("the end of the core") { core.object == nil }
+        try await eventually("the end of its thread") { loop.isGone }
+    }
+
+    private final class WeakEventLoop: Sendable {
+        private struct Reference: Sendable {
+            weak var loop: (any EventLoop)?
+        }
+
+        private let reference = NIOLockedValueBox(Reference())
+
+        func set(_ loop: any EventLoop) { self.reference.withLockedValue { $0.loop = loop } }
+        var isGone: Bool { self.reference.withLockedValue { $0.loop == nil } }
+    }
+
+    @Test func clientDisconnectsWhileAFloodWaitsAndComesBackHeldUp() async throws {
+        let server = try await FloodServer(pushes: 1_024, of: 2_001, bytes: 64 << 10)
+        let client = SocketClient.connecting(to: server.endpoint)
+        let pushes = client.pushes(buffering: .suspendReading(8))
+        _ = try await client.data(for: SocketRequest(type: FloodServer.floodType))
+        try await eventually("the limit") { client.statistics.pushes >= 8 }
+        try await self.expectHeldUp(client)
+        try await withDeadline("the end") { await client.close() }
+        #expect(client.state.description == "closed")
+        let read = client.statistics.pushes
+        client.connect()
+        try await eventually("ready") { if case .ready = client.state { true } else { false } }
+        try await self.expectHeldUp(client)
+        #expect(client.statistics.pushes == read)
+        _ = try await texts(read, of: pushes)
+        try await self.expectAnswered(client)
+        try await server.close()
+    }
+
+    @Test func closingReadsToThePeersEndInsteadOfLingering() async throws {
+        let flood = MockServer.Reaction.push(2_001, ByteBuffer(repeating: 7, count: 64 << 10)).times(256)
+        // A slow machine may need as long as it lingers at most; not every time.
+        for _ in 0..<20 {
+            let server = try await self.server()
+            let client = SocketClient.connecting(to: server.endpoint)
+            let pushes = client.pushes(buffering: .suspendReading(4))
+            try await self.suspend(client)
+            try await server.connection(0).perform(flood)
+            let start = ContinuousClock.now
+            await client.close()
+            let time = ContinuousClock.now - start
+            _ = try await texts(10, of: pushes)
+            if time < .seconds(1) { return }
+        }
+        Issue.record("every connection lingered")
+    }
+
+    // MARK: The connection meanwhile
+
+    @Test func heartbeatStandsStillAndGoesOnAfterwards() async throws {
+        let server = try await self.server()
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.socket.heartbeat = HeartbeatPolicy(interval: .milliseconds(50), replyTimeout: .seconds(2), misses: 0)
+        }
+        try await server.received(1, ofType: FrameType.heartbeat)
+        let pushes = client.pushes(buffering: .suspendReading(4))
+        try await self.suspend(client)
+        // Longer than a peer that does not answer may live.
+        try await self.expectHeldUp(client, for: .milliseconds(2_500))
+        let cancel = try await server.received(1, ofType: FrameType.cancel)[0]
+        let received = server.received
+        let call = try #require(received.firstIndex { $0.serial == cancel.serial })
+        let end = try #require(received.firstIndex(of: cancel))
+        #expect(received[call...end].map(\.type) == [101, FrameType.cancel])
+        #expect(try await texts(10, of: pushes) == self.strings(0..<10))
+        try await self.expectAnswered(client)
+        let pings = server.received.filter { $0.type == FrameType.heartbeat }.count
+        try await server.received(pings + 3, ofType: FrameType.heartbeat)
+        #expect(server.acceptedCount == 1)
+    }
+
+    @Test func writeStallTimeoutGovernsWhileNothingIsRead() async throws {
+        let server = try await self.server()
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.socket.heartbeat = HeartbeatPolicy(interval: .seconds(600))
+            $0.socket.writeStallTimeout = .milliseconds(300)
+        }
+        let pushes = client.pushes(buffering: .suspendReading(4))
+        try await self.suspend(client)
+        try await server.connection(0).perform(.stopReading)
+        let error = try await socketError { () throws(SocketError) in
+            // More than the kernels of both ends take.
+            _ = try await client.data(for: SocketRequest(type: 101, body: [UInt8](repeating: 7, count: 16 << 20)))
+        }
+        #expect(error.code == .connectionLost)
+        #expect(error.message.contains("took no byte"))
+        #expect(try await texts(10, of: pushes) == self.strings(0..<10))
+    }
+
+    @Test(arguments: [true, false])
+    func lostConnectionIsNoticedAndTheNextOneIsHeldUpToo(isReset: Bool) async throws {
+        let server = try await self.server()
+        server.onConnect(number: 1, self.pushes(100..<103))
+        let client = SocketClient.connecting(to: server.endpoint)
+        let events = client.events
+        let pushes = client.pushes(buffering: .suspendReading(4))
+        try await self.suspend(client)
+        try await self.expectHeldUp(client)
+        try await server.connection(0).perform(isReset ? .reset : .close)
+        _ = try await first(of: events, "the loss") { if case .disconnected = $0 { true } else { false } }
+        _ = try await first(of: events, "the next connection") { if case .connected = $0 { true } else { false } }
+        try await self.expectHeldUp(client)
+        #expect(client.statistics.pushes == 10)
+        #expect(try await texts(13, of: pushes) == self.strings(0..<10) + self.strings(100..<103))
+        try await self.expectAnswered(client)
+        #expect(server.acceptedCount == 2)
+    }
+
+    @Test func connectionThatIsLeftForAnotherIsHeldUpAndStillAnswers() async throws {
+        let old = try await self.server()
+        let new = try await self.server()
+        let client = SocketClient.connecting(to: old.endpoint)
+        let pushes = client.pushes(buffering: .suspendReading(4))
+        try await self.suspend(client)
+        let call = client.dataTask(with: SocketRequest(type: 101, body: "from the old one"))
+        call.resume()
+        try await old.received(1, ofType: 101)
+        let events = client.events
+        client.switchServer(to: new.endpoint)
+        _ = try await first(of: events, "the switch") { if case .switched = $0 { true } else { false } }
+        try await new.connection(0).perform(self.pushes(10..<12))
+        try await self.expectHeldUp(client)
+        #expect(call.state == .running)
+        #expect(client.statistics.pushes == 10)
+        #expect(try await texts(12, of: pushes) == self.strings(0..<12))
+        try await eventually("the answer") { call.state == .completed }
+        #expect(call.response?.string == "from the old one")
+        #expect(call.response?.endpoint == old.endpoint)
+        try await self.expectAnswered(client)
+    }
+
+    @Test func gateIsNotHeldUp() async throws {
+        let server = try await self.server()
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.socket.gate = HandshakeGate { handshake in _ = try await handshake.exchange(type: 17) }
+        }
+        let events = client.events
+        let pushes = client.pushes(buffering: .suspendReading(4))
+        try await self.suspend(client)
+        try await server.connection(0).perform(.close)
+        _ = try await first(of: events, "the loss") { if case .disconnected = $0 { true } else { false } }
+        _ = try await first(of: events, "the next connection") { if case .connected = $0 { true } else { false } }
+        try await self.expectHeldUp(client)
+        #expect(try await texts(10, of: pushes) == self.strings(0..<10))
+        try await self.expectAnswered(client)
+    }
+}

@@ -119,13 +119,10 @@ struct Stopwatch: SocketInterceptor {
 
         if let metrics = task.metrics {
             print("\(metrics.duration) by \(metrics.attempts) attempts, \(metrics.bytesReceived) bytes")
-            print(
-                metrics.queued,
-                metrics.sent as Any,
-                metrics.firstByte as Any,
-                metrics.completed,
-                metrics.server as Any
-            )
+            print(metrics.queued, metrics.completed)
+            if let sent = metrics.sent, let firstByte = metrics.firstByte, let server = metrics.server {
+                print("sent \(sent), first byte \(firstByte), from \(server)")
+            }
         }
 
         #expect(task.metrics?.bytesReceived == 100)

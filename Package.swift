@@ -207,6 +207,7 @@ let package = Package(
                 "HHSocketCLI",
                 "HHSocketTesting",
                 "TestSupport",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
             ],
             exclude: ["bad_link.py"]

@@ -114,13 +114,23 @@ struct BenchCommand: AsyncParsableCommand {
         }
     }
 
+    /// What was measured with the server that the options name.
     private func echoResult() async throws -> EchoResult {
-        let ownServer = self.calls.startsServer ? try await OwnServer.start(format: self.format.argument) : nil
-        defer { ownServer?.kill() }
-        guard let server = ownServer?.endpoint ?? self.calls.server else { throw CleanExit.helpRequest(self) }
+        do {
+            if let server = self.calls.server { return try await self.echoResult(server, self.calls.serverPid) }
+            let ownServer = try await OwnServer.start(format: self.format.argument)
+            defer { ownServer.kill() }
+            return try await self.echoResult(ownServer.endpoint, ownServer.pid)
+        } catch  where Task.isCancelled {
+            // What failed, failed for that reason.
+            throw EchoFailure("interrupted before anything was measured")
+        }
+    }
+
+    private func echoResult(_ server: Endpoint, _ pid: Int32?) async throws -> EchoResult {
         let parameters = self.calls.parameters(
             server: server,
-            serverPID: ownServer?.pid ?? self.calls.serverPid,
+            serverPID: pid,
             format: self.format.format,
             body: self.body,
             seconds: self.seconds ?? 2

@@ -26,8 +26,8 @@ struct EchoBench: Sendable {
     /// - Parameter showsProgress: Whether a line on stderr tells how it goes.
     /// - Throws: ``EchoFailure`` if a call failed or was answered wrongly, or nothing was measured.
     func run(showsProgress: Bool) async throws -> EchoResult {
-        // As many threads as connections, as apps with one client each would have. They are lent, because a schedule and an
-        // interruption reach the calls' own thread by them; a client's own is of the same kind.
+        // A thread for each connection, as clients have by default. They are lent, because a schedule and an interruption
+        // reach the calls by them. They end with the process.
         let group = MultiThreadedEventLoopGroup(numberOfThreads: self.parameters.connections)
         let connections = group.makeIterator().map { self.connection(on: $0) }
         let result: Result<EchoResult, any Error>
@@ -80,7 +80,7 @@ struct EchoBench: Sendable {
         await drawing?.value
         let tally = try outcome.get()
         guard tally.window.seconds > 0 else {
-            throw EchoFailure("interrupted before anything was measured: the warm-up was not over")
+            throw EchoFailure("interrupted before anything was measured")
         }
         return EchoResult(
             parameters: self.parameters,

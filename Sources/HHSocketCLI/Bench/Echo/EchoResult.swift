@@ -50,9 +50,9 @@ struct EchoResult: Sendable {
             "\(self.tally.calls.grouped) calls in \(seconds): \(Int(self.callsPerSecond.rounded()).grouped) calls/s"
         )
         if self.tally.notStarted > 0 {
-            lines.append(
-                "\(self.tally.notStarted.grouped) calls more were due, and waited to the end for \(self.room) in flight"
-            )
+            let calls =
+                self.tally.notStarted == 1 ? "1 call more was" : "\(self.tally.notStarted.grouped) calls more were"
+            lines.append("\(calls) due, and waited to the end for one of \(self.room) in flight")
         }
         if let latency = self.latencyLine { lines.append(latency) }
         if let cpu = self.cpuLine { lines.append(cpu) }

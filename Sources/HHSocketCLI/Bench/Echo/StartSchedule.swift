@@ -21,7 +21,7 @@ struct StartSchedule: Sendable {
     }
 
     /// When the next call is to start. Each is computed from the origin, so that rounding adds nothing up.
-    var next: UInt64 { self.origin + UInt64((Double(self.index) + self.offset) * self.interval) }
+    var next: UInt64 { self.origin + UInt64(((Double(self.index) + self.offset) * self.interval).rounded()) }
 
     /// Takes the next start.
     mutating func take() -> UInt64 {

@@ -148,7 +148,11 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
     /// Looks at the time: it may be over.
     private func pass(_ now: UInt64) {
         self.published.withLockedValue { $0 = self.tally.calls }
-        if self.phase == .running, now >= self.tally.window.end { self.phase = .draining }
+        if self.phase == .running, now >= self.tally.window.end {
+            // What was due a moment before is not kept back for want of that moment.
+            self.startDue(now)
+            self.phase = .draining
+        }
         self.checkpoint =
             self.phase == .running ? min(now + Self.publishingInterval, self.tally.window.end) : .max
     }
@@ -156,7 +160,8 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
     /// Starts the calls whose time has come, as far as there is room, and comes back for the next one. Where there is no
     /// room the next completion comes back.
     private func startDue(_ now: UInt64) {
-        while let index = self.idle.last, let start = self.schedule?.takeDue(at: now) {
+        let last = min(now, self.tally.window.end - 1)
+        while let index = self.idle.last, let start = self.schedule?.takeDue(at: last) {
             self.idle.removeLast()
             self.start(index, at: start)
         }

@@ -192,6 +192,139 @@ import Testing
     }
 }
 
+@Suite struct EchoCallsTests {
+    private let body = EchoBody(length: 16)
+
+    private func calls(inFlight: Int, rate: Double? = nil) -> EchoCalls {
+        // From 1,000 to 2,000.
+        let window = MeasuredWindow(origin: 0, warmup: 0.000_001, seconds: 0.000_001)
+        return EchoCalls(
+            body: self.body,
+            inFlight: inFlight,
+            tally: EchoTally(rate == nil ? .closedLoop : .schedule, window: window),
+            schedule: rate.map { StartSchedule(rate: $0, origin: 0) }
+        )
+    }
+
+    /// The calls that are started at `now`.
+    private func starts(of calls: inout EchoCalls, at now: UInt64) -> [EchoCalls.Start] {
+        var starts: [EchoCalls.Start] = []
+        while let start = calls.nextStart(now) { starts.append(start) }
+        return starts
+    }
+
+    @Test func aClosedLoopReplacesEachCallAtOnce() throws {
+        var calls = self.calls(inFlight: 3)
+        let first = self.starts(of: &calls, at: 0)
+        #expect(Set(first.map(\.place)) == [0, 1, 2])
+        #expect(self.body.isEchoed(by: first[2].request.body, number: 3))
+        #expect(calls.nextLook == nil)
+        let optionalNext = calls.answered(first[1].place, with: first[1].request.body, now: 1_500)
+        let next = try #require(optionalNext)
+        #expect(next.place == first[1].place)
+        #expect(self.body.isEchoed(by: next.request.body, number: 4))
+        #expect(calls.tally.calls == 1)
+        #expect(calls.tally.latencies.longest == 1_500)
+    }
+
+    @Test func theEndIsWaitedForAndItsAnswersAreChecked() throws {
+        var calls = self.calls(inFlight: 2)
+        let first = self.starts(of: &calls, at: 0)
+        #expect(calls.answered(first[0].place, with: first[0].request.body, now: 2_000) == nil)
+        #expect(self.starts(of: &calls, at: 2_000).isEmpty)
+        #expect(!calls.isOver)
+        #expect(calls.answered(first[1].place, with: first[0].request.body, now: 2_001) == nil)
+        #expect(calls.isOver)
+        #expect(calls.isGivenUp)
+        #expect(throws: EchoFailure.self) { try calls.result() }
+    }
+
+    @Test func aScheduleStartsWhatIsDueAsFarAsThereIsRoom() throws {
+        // One every 100.
+        var calls = self.calls(inFlight: 2, rate: 1e7)
+        #expect(self.starts(of: &calls, at: 0).count == 1)
+        #expect(calls.nextLook == 100)
+        let second = self.starts(of: &calls, at: 1_050)
+        #expect(second.count == 1)
+        // A completion will look.
+        #expect(calls.nextLook == nil)
+        // It was to start at 100: that counts, and is before the window.
+        #expect(calls.answered(second[0].place, with: second[0].request.body, now: 1_100) == nil)
+        #expect(calls.tally.calls == 1)
+        #expect(calls.tally.latencies.count == 0)
+        #expect(self.starts(of: &calls, at: 1_100).count == 1)
+    }
+
+    @Test func whatIsDueBeforeTheEndStartsAtTheEndIfThereIsRoom() throws {
+        var calls = self.calls(inFlight: 100, rate: 1e7)
+        #expect(self.starts(of: &calls, at: 1_950).count == 20)
+        #expect(calls.nextLook == 2_000)
+        #expect(self.starts(of: &calls, at: 2_000).isEmpty)
+        #expect(!calls.isOver)
+        var late = self.calls(inFlight: 100, rate: 1e7)
+        let starts = self.starts(of: &late, at: 5_000)
+        #expect(starts.count == 20)
+        for start in starts { #expect(late.answered(start.place, with: start.request.body, now: 5_100) == nil) }
+        #expect(late.isOver)
+        let tally = try late.result()
+        #expect(tally.notStarted == 0)
+        #expect(tally.calls == 0)
+        #expect(tally.latencies.count == 10)
+        #expect(tally.latencies.longest == 4_100)
+    }
+
+    @Test func whatHadNoRoomIsTold() throws {
+        var calls = self.calls(inFlight: 1, rate: 1e7)
+        let optionalStart = calls.nextStart(0)
+        let start = try #require(optionalStart)
+        #expect(calls.answered(start.place, with: start.request.body, now: 3_000) == nil)
+        let optionalLast = calls.nextStart(3_000)
+        let last = try #require(optionalLast)
+        #expect(calls.nextStart(3_000) == nil)
+        #expect(calls.answered(last.place, with: last.request.body, now: 3_100) == nil)
+        #expect(calls.isOver)
+        // Of the ten from 1,000 on.
+        #expect(try calls.result().notStarted == 10)
+    }
+
+    @Test func theFirstFailureIsTheOneThatIsTold() {
+        var calls = self.calls(inFlight: 3)
+        let starts = self.starts(of: &calls, at: 0)
+        calls.failed(starts[0].place, EchoFailure("first"))
+        #expect(calls.isGivenUp)
+        #expect(!calls.isOver)
+        calls.failed(starts[1].place, EchoFailure("second"))
+        // Right or wrong, nobody looks any more.
+        #expect(calls.answered(starts[2].place, with: ByteBuffer(), now: 1_500) == nil)
+        #expect(calls.nextStart(1_500) == nil)
+        #expect(calls.isOver)
+        #expect(throws: EchoFailure.self) { try calls.result() }
+        #expect(calls.failure?.description == "first")
+    }
+
+    @Test func whatWasMeasuredBeforeItWasStoppedCounts() throws {
+        var calls = self.calls(inFlight: 1)
+        let optionalStart = calls.nextStart(0)
+        let start = try #require(optionalStart)
+        let optionalNext = calls.answered(start.place, with: start.request.body, now: 1_200)
+        let next = try #require(optionalNext)
+        calls.stop(at: 1_300)
+        calls.failed(next.place, EchoFailure("cancelled"))
+        #expect(calls.isOver)
+        let tally = try calls.result()
+        #expect(tally.calls == 1)
+        #expect(tally.window.end == 1_300)
+    }
+
+    @Test func stoppedBeforeItBeganNothingIsCalled() throws {
+        var calls = self.calls(inFlight: 2)
+        calls.stop(at: 5)
+        #expect(calls.nextStart(10) == nil)
+        #expect(calls.isOver)
+        #expect(try calls.result().window.seconds == 0)
+    }
+}
+
 @Suite struct BenchReportTests {
     private func result(
         rate: Double? = nil,

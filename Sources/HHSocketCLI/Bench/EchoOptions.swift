@@ -22,7 +22,10 @@ struct EchoOptions: ParsableArguments {
     var startsServer = false
 
     @Option(
-        help: ArgumentHelp("How many calls to have in flight on each connection. (default: 64)", valueName: "calls")
+        help: ArgumentHelp(
+            "How many calls to have in flight on each connection; with --rate, at most. (default: 64)",
+            valueName: "calls"
+        )
     )
     var inFlight: Int?
 
@@ -53,8 +56,8 @@ struct EchoOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            Where completion handlers run: on the socket's thread, or on the library's default queue, to which a burst is \
-            handed over in one block. (default: inline)
+            Where completion handlers run. inline: on the socket's own thread. default: on the library's default queue, to \
+            which what one read brings is handed over in one block. (default: inline, which measures the calls alone)
             """
         )
     )

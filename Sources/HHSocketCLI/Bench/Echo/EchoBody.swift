@@ -35,8 +35,10 @@ struct EchoBody: Sendable {
     /// Writes a call's number into a copy of the template, in place where nobody else holds its bytes.
     @inline(__always)
     static func stamp(_ number: UInt32, into body: inout ByteBuffer) {
-        body.setInteger(self.first(number), at: body.readerIndex)
-        body.setInteger(self.last(number), at: body.writerIndex - 1)
+        body.withUnsafeMutableReadableBytes { bytes in
+            bytes[0] = self.first(number)
+            bytes[bytes.count - 1] = self.last(number)
+        }
     }
 
     /// Whether `answer` is what was sent as call `number`, as far as is looked at: the length and the two bytes.

@@ -3,61 +3,36 @@ import HHSocketRPC
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The calls of one connection, as tasks with completion handlers.
+/// The calls of one connection, as tasks with completion handlers: performs what ``EchoCalls`` decides.
 ///
-/// Every place in flight has a handler and two requests of its own, which are used again and again. A handler checks its
-/// answer, records the latency, and starts the next call of its place. All of it runs where callbacks run, without a lock.
+/// It has to be cheap, for what it costs is measured too. A place in flight has one handler for all its calls. A handler
+/// hands its answer over and makes the next call, where callbacks run, without a lock and without allocating anything.
 final class TaskLoop: EchoLoop, @unchecked Sendable {
     // Proof of Sendable: constants are Sendable themselves, or locked; variables are touched where callbacks run alone,
     // which is one thread, or a serial queue. What other threads want is handed over by `perform`.
     private typealias Handler = @Sendable (Result<SocketResponse, SocketError>) -> Void
 
-    /// Room for one call in flight.
-    private struct Place {
-        var requests: RequestPair
-        var handler: Handler
-        /// The call that is in flight.
-        var number: UInt32 = 0
-        /// When it started, or was to start.
-        var start: UInt64 = 0
-    }
-
-    private enum Phase {
-        case running
-        /// The time is over: calls in flight are waited for.
-        case draining
-        /// Given up: what becomes of calls in flight is of no interest.
-        case stopped
-    }
-
-    /// In nanoseconds; how often other threads are told how many calls there were.
-    private static let publishingInterval: UInt64 = 200_000_000
+    /// How often other threads are told how many calls there were.
+    private static let publishingInterval = TimeAmount.milliseconds(200)
 
     private let client: SocketClient
     private let eventLoop: any EventLoop
     private let callbacks: CallbackQueue
-    private let body: EchoBody
-    private let inFlightLimit: Int
+    private let inFlight: Int
     private let published = NIOLockedValueBox(0)
 
-    private var places: [Place] = []
-    /// Places without a call, which wait for the schedule.
-    private var idle: [Int] = []
-    private var tally: EchoTally
-    /// Nil for a closed loop.
-    private var schedule: StartSchedule?
-    private var number: UInt32 = 0
-    private var inFlight = 0
-    private var phase = Phase.running
-    /// Before this moment a completion has nothing to look after but itself.
-    private var checkpoint: UInt64 = 0
-    private var isTimerSet = false
-    private var failure: EchoFailure?
-    private var whenEnded: CheckedContinuation<EchoTally, any Error>?
+    private var calls: EchoCalls
+    /// One for each place; empty before the beginning and after the end, because each holds this object.
+    private var handlers: [Handler] = []
+    private var publishing: RepeatedTask?
+    private var isLookScheduled = false
+    private var hasCancelled = false
+    private var whenOver: CheckedContinuation<EchoTally, any Error>?
 
     /// - Parameters:
     ///   - client: Connected, on `eventLoop`, with `callbacks` as its queue.
-    ///   - inFlight: Calls in flight at once.
+    ///   - inFlight: How many calls may be in flight at once.
+    ///   - schedule: When calls start; nil for a closed loop.
     init(
         client: SocketClient,
         eventLoop: any EventLoop,
@@ -70,10 +45,8 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         self.client = client
         self.eventLoop = eventLoop
         self.callbacks = callbacks
-        self.body = body
-        self.inFlightLimit = inFlight
-        self.tally = tally
-        self.schedule = schedule
+        self.inFlight = inFlight
+        self.calls = EchoCalls(body: body, inFlight: inFlight, tally: tally, schedule: schedule)
     }
 
     var callsSoFar: Int { self.published.withLockedValue { $0 } }
@@ -84,7 +57,10 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
                 self.perform { self.begin(continuation) }
             }
         } onCancel: {
-            self.perform { self.stop() }
+            self.perform {
+                self.calls.stop(at: Uptime.now)
+                self.look(Uptime.now)
+            }
         }
     }
 
@@ -96,118 +72,65 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
     // MARK: Where callbacks run
 
     private func begin(_ continuation: CheckedContinuation<EchoTally, any Error>) {
-        self.whenEnded = continuation
-        // Cancelled before it began.
-        guard self.phase == .running else { return self.end() }
-        self.places = (0..<self.inFlightLimit).map { index in
-            Place(requests: RequestPair(self.body)) { self.completed(index, $0) }
+        self.whenOver = continuation
+        self.handlers = (0..<self.inFlight).map { place in { self.completed(place, $0) } }
+        self.publishing = self.eventLoop.scheduleRepeatedTask(
+            initialDelay: Self.publishingInterval,
+            delay: Self.publishingInterval
+        ) { _ in
+            self.callbacks.run { self.published.withLockedValue { $0 = self.calls.tally.calls } }
         }
+        self.look(Uptime.now)
+    }
+
+    private func completed(_ place: Int, _ result: Result<SocketResponse, SocketError>) {
         let now = Uptime.now
-        if self.schedule == nil {
-            for index in self.places.indices { self.start(index, at: now) }
-        } else {
-            self.idle = Array(self.places.indices.reversed())
-            self.startDue(now)
+        switch result {
+        case .success(let response):
+            if let start = self.calls.answered(place, with: response.body, now: now) { return self.perform(start) }
+        case .failure(let error):
+            self.calls.failed(place, EchoFailure(error))
         }
+        self.look(now)
     }
 
     @inline(__always)
-    private func start(_ index: Int, at time: UInt64) {
-        self.number &+= 1
-        self.inFlight += 1
-        self.places[index].number = self.number
-        self.places[index].start = time
-        let request = self.places[index].requests.next(self.number)
-        self.client.dataTask(with: request, completionHandler: self.places[index].handler).resume()
+    private func perform(_ start: EchoCalls.Start) {
+        self.client.dataTask(with: start.request, completionHandler: self.handlers[start.place]).resume()
     }
 
-    private func completed(_ index: Int, _ result: Result<SocketResponse, SocketError>) {
-        let now = Uptime.now
-        self.inFlight -= 1
-        guard self.phase != .stopped else { return self.endIfIdle() }
-        let number = self.places[index].number
-        switch result {
-        case .success(let response):
-            guard self.body.isEchoed(by: response.body, number: number) else {
-                return self.fail(EchoFailure(self.body.complaint(about: response.body, number: number)))
-            }
-        case .failure(let error):
-            return self.fail(EchoFailure(error))
+    /// Does what is to be done when there is more to do than to answer a call by another.
+    private func look(_ now: UInt64) {
+        // Stopped before it began.
+        guard self.whenOver != nil else { return }
+        while let start = self.calls.nextStart(now) { self.perform(start) }
+        if self.calls.isGivenUp, !self.hasCancelled {
+            self.hasCancelled = true
+            self.client.cancelAllTasks()
         }
-        self.tally.completed(start: self.places[index].start, now: now)
-        if now >= self.checkpoint { self.pass(now) }
-        guard self.phase == .running else { return self.endIfIdle() }
-        if self.schedule == nil {
-            self.start(index, at: now)
+        if self.calls.isOver {
+            self.end()
         } else {
-            self.idle.append(index)
-            self.startDue(now)
+            self.scheduleLook()
         }
     }
 
-    /// Looks at the time: it may be over.
-    private func pass(_ now: UInt64) {
-        self.published.withLockedValue { $0 = self.tally.calls }
-        if self.phase == .running, now >= self.tally.window.end {
-            // What was due a moment before is not kept back for want of that moment.
-            self.startDue(now)
-            self.phase = .draining
+    private func scheduleLook() {
+        guard !self.isLookScheduled, let time = self.calls.nextLook else { return }
+        self.isLookScheduled = true
+        self.eventLoop.scheduleTask(deadline: .uptimeNanoseconds(time)) {
+            self.callbacks.run {
+                self.isLookScheduled = false
+                self.look(Uptime.now)
+            }
         }
-        self.checkpoint =
-            self.phase == .running ? min(now + Self.publishingInterval, self.tally.window.end) : .max
-    }
-
-    /// Starts the calls whose time has come, as far as there is room, and comes back for the next one. Where there is no
-    /// room the next completion comes back.
-    private func startDue(_ now: UInt64) {
-        let last = min(now, self.tally.window.end - 1)
-        while let index = self.idle.last, let start = self.schedule?.takeDue(at: last) {
-            self.idle.removeLast()
-            self.start(index, at: start)
-        }
-        guard !self.isTimerSet, !self.idle.isEmpty, let next = self.schedule?.next else { return }
-        self.isTimerSet = true
-        self.eventLoop.scheduleTask(deadline: .uptimeNanoseconds(min(next, self.tally.window.end))) {
-            self.callbacks.run { self.timerFired() }
-        }
-    }
-
-    private func timerFired() {
-        self.isTimerSet = false
-        guard self.phase == .running else { return }
-        let now = Uptime.now
-        if now >= self.checkpoint { self.pass(now) }
-        if self.phase == .running { self.startDue(now) } else { self.endIfIdle() }
-    }
-
-    private func fail(_ failure: EchoFailure) {
-        self.failure = failure
-        self.giveUp()
-    }
-
-    private func stop() {
-        guard self.phase != .stopped else { return }
-        self.tally.cut(at: Uptime.now)
-        self.giveUp()
-    }
-
-    private func giveUp() {
-        self.phase = .stopped
-        self.client.cancelAllTasks()
-        self.endIfIdle()
-    }
-
-    private func endIfIdle() {
-        if self.inFlight == 0 { self.end() }
     }
 
     private func end() {
-        guard let whenEnded = self.whenEnded else { return }
-        self.whenEnded = nil
-        // Each holds this object.
-        self.places = []
-        if let failure = self.failure { return whenEnded.resume(throwing: failure) }
-        if let schedule = self.schedule { self.tally.countNotStarted(schedule) }
-        whenEnded.resume(returning: self.tally)
+        let whenOver = self.whenOver
+        self.whenOver = nil
+        self.handlers = []
+        self.publishing?.cancel()
+        whenOver?.resume(with: Result { try self.calls.result() })
     }
 }

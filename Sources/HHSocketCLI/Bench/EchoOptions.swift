@@ -3,6 +3,7 @@ import HHSocket
 
 /// What `bench` is told about calls.
 struct EchoOptions: ParsableArguments {
+    static let defaultInFlight = 64
     static let connectionLimit = 1_000
     static let inFlightLimit = 1_000_000
     /// In bytes; each body in flight is held twice.
@@ -98,7 +99,7 @@ struct EchoOptions: ParsableArguments {
         }
         try self.check(self.inFlight, "--in-flight", 1...Self.inFlightLimit)
         try self.check(self.connections, "--connections", 1...Self.connectionLimit)
-        let bodies = (self.inFlight ?? 64) * (self.connections ?? 1)
+        let bodies = (self.inFlight ?? Self.defaultInFlight) * (self.connections ?? 1)
         guard 2 * bodies * body <= Self.memoryLimit else {
             throw ValidationError(
                 """
@@ -145,7 +146,7 @@ struct EchoOptions: ParsableArguments {
             peer: self.peer ?? "hhsocket",
             format: format,
             body: body,
-            inFlight: self.inFlight ?? 64,
+            inFlight: self.inFlight ?? Self.defaultInFlight,
             connections: self.connections ?? 1,
             warmup: self.warmup ?? 0.5,
             seconds: seconds,

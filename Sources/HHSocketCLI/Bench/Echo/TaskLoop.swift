@@ -6,7 +6,7 @@ import NIOCore
 /// The calls of one connection, as tasks with completion handlers: performs what ``EchoCalls`` decides.
 ///
 /// It has to be cheap, for what it costs is measured too. A place in flight has one handler for all its calls. A handler
-/// hands its answer over and makes the next call, where callbacks run, without a lock and without allocating anything.
+/// hands its answer over and makes the next call, where callbacks run, without a lock and allocating nothing of its own.
 final class TaskLoop: EchoLoop, @unchecked Sendable {
     // Proof of Sendable: constants are Sendable themselves, or locked; variables are touched where callbacks run alone,
     // which is one thread, or a serial queue. What other threads want is handed over by `perform`.

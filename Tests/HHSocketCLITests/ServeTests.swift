@@ -143,6 +143,14 @@ import Darwin
         }
     }
 
+    @Test func endOfInputEndsItIfAskedTo() async throws {
+        let server = try Command(["serve", "--port", "0", "--announce", "READY %p", "--until-eof"])
+        let outcome = try await server.outcome()
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.text.wholeMatch(of: /READY [0-9]+\n/) != nil)
+        #expect(outcome.errors == "")
+    }
+
     @Test func takenPortIsAnErrorThatNamesIt() async throws {
         try await withServe { address, _ in
             let port = try #require(Endpoint(address)?.port)

@@ -45,7 +45,8 @@ package final class Command: Sendable {
         var exitCode: Int32?
     }
 
-    private let process: pid_t
+    /// Its number.
+    package let process: pid_t
     /// Its standard input, while it is kept open.
     private let stdin: CInt?
     private let state: NIOLockedValueBox<State>

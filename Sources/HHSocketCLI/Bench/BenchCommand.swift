@@ -5,48 +5,79 @@ import HHSocket
 struct BenchCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "bench",
-        abstract: "Measure the frame parser.",
+        abstract: "Measure calls to a server, or the frame parser.",
         discussion: """
+            With HOST:PORT or --self it makes calls, checks each answer, and tells how many there were per second, how long \
+            they took and what CPU time they cost. By default a call starts as soon as another is answered; then a slow \
+            server is asked less, and latencies flatter it. --rate asks at fixed times, whatever becomes of the calls \
+            before. A wrong answer or a failed call ends it with exit code 1. An interruption (SIGINT, SIGTERM) does so \
+            too, after what was measured by then has been told.
+
             --parse feeds 64 MiB of frames in 64 KiB pieces that do not align with them, and prints two lines: frames \
             borrowed in a closure, and frames owned.
             """
     )
 
-    /// The largest payload of which one frame fits the stream.
-    static let largestBody =
-        ParseBench.streamLength - FrameEncoder(direction: .request).encodedLength(payloadLength: 0)
+    /// A format, and the words that chose it.
+    struct ChosenFormat {
+        var argument = "standard"
+        var format = WireFormat.standard
+    }
+
+    @OptionGroup var calls: EchoOptions
 
     @Flag(help: "Measure the frame parser alone.")
     var parse = false
 
-    @Option(help: ArgumentHelp("The length of each frame's payload.", valueName: "bytes"))
+    @Option(help: ArgumentHelp("The length of each payload.", valueName: "bytes"))
     var body = 128
 
-    @Option(help: ArgumentHelp("How long to measure each.", valueName: "seconds"))
-    var seconds = 1.0
+    @Option(help: ArgumentHelp("How long to measure. (default: 2; with --parse 1, twice)", valueName: "seconds"))
+    var seconds: Double?
 
     @Flag(help: "Print a JSON object a line.")
     var json = false
 
-    @Option(help: FormatArgument.help, transform: FormatArgument.parse)
-    var format = WireFormat.standard
+    @Option(
+        help: FormatArgument.help,
+        transform: { ChosenFormat(argument: $0, format: try FormatArgument.parse($0)) }
+    )
+    var format = ChosenFormat()
 
     func validate() throws {
-        guard self.parse else { throw ValidationError("Say what to measure: --parse.") }
-        guard (0...Self.largestBody).contains(self.body) else {
-            throw ValidationError("--body is a number of bytes from 0 to \(Self.largestBody), not \(self.body).")
+        let given = self.calls.given
+        if self.parse {
+            guard given.isEmpty else {
+                let options = given.joined(separator: ", ")
+                throw ValidationError("\(options): about calls, and --parse makes none; leave one or the other out.")
+            }
+            try ParseReport.check(body: self.body)
+        } else {
+            guard self.calls.server != nil || self.calls.startsServer else {
+                throw ValidationError(
+                    "Say what to measure: HOST:PORT or --self for calls, --parse for the frame parser."
+                )
+            }
+            try self.calls.check(body: self.body, format: self.format.format)
         }
-        guard self.seconds >= 0, self.seconds <= 1e6 else {
-            throw ValidationError("--seconds is a number from 0 to 1000000, not \(self.seconds).")
+        let shortest = self.parse ? 0 : 0.001
+        if let seconds = self.seconds, !(seconds >= shortest && seconds <= EchoOptions.longest) {
+            throw ValidationError(
+                "--seconds is a number from \(shortest) to \(Int(EchoOptions.longest)), not \(seconds)."
+            )
         }
     }
 
     func run() async throws {
         Signals.ignoreBrokenPipes()
-        let bench = ParseBench(body: self.body, format: self.format)
         do {
-            try self.print(bench.borrowed(seconds: self.seconds))
-            try self.print(bench.owned(seconds: self.seconds))
+            if self.parse {
+                try self.measureParser()
+            } else {
+                try await self.measureCalls()
+            }
+        } catch let code as ExitCode {
+            throw code
         } catch is StandardOutput.Closed {
             throw ExitCode.failure
         } catch {
@@ -55,25 +86,55 @@ struct BenchCommand: AsyncParsableCommand {
         }
     }
 
-    private func print(_ result: ParseBench.Result) throws {
-        guard self.json else {
-            let numbers = String(
-                format: "%.0f frames/s, %.3f GB/s (%d B bodies, %.2f s)",
-                result.framesPerSecond,
-                result.gigabytesPerSecond,
-                result.body,
-                result.seconds
-            )
-            return try StandardOutput.write("\(result.peer): \(numbers)\n")
+    private func measureParser() throws {
+        let bench = ParseBench(body: self.body, format: self.format.format)
+        let report = ParseReport(json: self.json)
+        try report.print(bench.borrowed(seconds: self.seconds ?? 1))
+        try report.print(bench.owned(seconds: self.seconds ?? 1))
+    }
+
+    private func measureCalls() async throws {
+        let signals = Signals()
+        let measuring = Task { try await self.echoResult() }
+        let interruption = Task { [stream = signals.stream] in
+            var isFirst = true
+            for await _ in stream {
+                // A second signal means it. A server of our own notices that we are gone.
+                guard isFirst else { Self.exit(withError: ExitCode.failure) }
+                isFirst = false
+                measuring.cancel()
+            }
         }
-        var object = JSONLine()
-        object.add("peer", result.peer)
-        object.add("workload", "parse")
-        object.add("body", result.body)
-        object.add("frames_per_s", result.framesPerSecond, digits: 0)
-        object.add("gb_per_s", result.gigabytesPerSecond, digits: 3)
-        object.add("seconds", result.seconds, digits: 3)
-        object.add("frames", result.frames)
-        try StandardOutput.write(object.line)
+        defer { interruption.cancel() }
+        let result = try await measuring.value
+        try StandardOutput.write(self.json ? result.json : result.summary)
+        guard !result.isInterrupted else {
+            StandardError.line("error: interrupted; this is what was measured by then")
+            throw ExitCode.failure
+        }
+    }
+
+    /// What was measured with the server that the options name.
+    private func echoResult() async throws -> EchoResult {
+        do {
+            if let server = self.calls.server { return try await self.echoResult(server, self.calls.serverPid) }
+            let ownServer = try await OwnServer.start(format: self.format.argument)
+            defer { ownServer.kill() }
+            return try await self.echoResult(ownServer.endpoint, ownServer.pid)
+        } catch  where Task.isCancelled {
+            // What failed, failed for that reason.
+            throw EchoFailure("interrupted before anything was measured")
+        }
+    }
+
+    private func echoResult(_ server: Endpoint, _ pid: Int32?) async throws -> EchoResult {
+        let parameters = self.calls.parameters(
+            server: server,
+            serverPID: pid,
+            format: self.format.format,
+            body: self.body,
+            seconds: self.seconds ?? 2
+        )
+        return try await EchoBench(parameters).run(showsProgress: StandardError.isTerminal)
     }
 }

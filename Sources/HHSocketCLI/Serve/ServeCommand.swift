@@ -1,4 +1,5 @@
 import ArgumentParser
+import Foundation
 import HHSocket
 import HHSocketServer
 import NIOCore
@@ -52,6 +53,12 @@ struct ServeCommand: AsyncParsableCommand {
     )
     var announce: String?
 
+    @Flag(
+        name: .customLong("until-eof"),
+        help: "End as by SIGTERM when standard input ends: for a program that starts this one."
+    )
+    var endsWithInput = false
+
     @Option(help: FormatArgument.help, transform: FormatArgument.parse)
     var format = WireFormat.standard
 
@@ -83,6 +90,7 @@ struct ServeCommand: AsyncParsableCommand {
     func run() async throws {
         Signals.ignoreBrokenPipes()
         let signals = Signals()
+        if self.endsWithInput { Self.signalAtEndOfInput() }
         let hangUps = self.tls.tls == nil ? nil : Signals([SIGHUP])
         let server = SocketServer(
             configuration: .init(
@@ -127,6 +135,18 @@ struct ServeCommand: AsyncParsableCommand {
         secondSignal.cancel()
         reloading.cancel()
         pushing.cancel()
+    }
+
+    /// A thread, because reading blocks, and ends with the process.
+    private static func signalAtEndOfInput() {
+        Thread.detachNewThread {
+            var buffer = [UInt8](repeating: 0, count: 4_096)
+            while true {
+                let count = read(STDIN_FILENO, &buffer, buffer.count)
+                guard count > 0 || (count == -1 && errno == EINTR) else { break }
+            }
+            kill(getpid(), SIGTERM)
+        }
     }
 
     private static func reload(_ server: SocketServer) {

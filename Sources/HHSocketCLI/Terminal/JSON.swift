@@ -9,14 +9,19 @@ struct JSONLine {
         self.members.append("\(Self.quoted(name)):\(value)")
     }
 
-    /// - Parameter digits: Digits after the point. A number that is not finite becomes null.
-    mutating func add(_ name: String, _ value: Double, digits: Int) {
-        let text = value.isFinite ? String(format: "%.\(digits)f", value) : "null"
+    /// - Parameter digits: Digits after the point. Nil, and a number that is not finite, become null.
+    mutating func add(_ name: String, _ value: Double?, digits: Int) {
+        let text = value.flatMap { $0.isFinite ? String(format: "%.\(digits)f", $0) : nil } ?? "null"
         self.members.append("\(Self.quoted(name)):\(text)")
     }
 
-    mutating func add(_ name: String, _ value: String) {
-        self.members.append("\(Self.quoted(name)):\(Self.quoted(value))")
+    /// Nil becomes null.
+    mutating func add(_ name: String, _ value: String?) {
+        self.members.append("\(Self.quoted(name)):\(value.map { Self.quoted($0) } ?? "null")")
+    }
+
+    mutating func add(_ name: String, _ value: Bool) {
+        self.members.append("\(Self.quoted(name)):\(value)")
     }
 
     /// `body` as text where the bytes are UTF-8, else `bodyBase64`.

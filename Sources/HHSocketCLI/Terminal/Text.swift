@@ -7,6 +7,19 @@ extension Duration {
     }
 }
 
+extension Int {
+    /// With a comma between thousands.
+    var grouped: String {
+        var digits = String(self.magnitude)
+        var groups: [Substring] = []
+        while digits.count > 3 {
+            groups.insert(Substring(digits.suffix(3)), at: 0)
+            digits.removeLast(3)
+        }
+        return (self < 0 ? "-" : "") + ([digits[...]] + groups).joined(separator: ",")
+    }
+}
+
 extension String {
     /// The same text without anything that would end or disturb a line: control characters and backslashes are escaped
     /// as in Swift.

@@ -79,30 +79,6 @@ import Testing
     }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct BenchTests {
-    @Test(arguments: [4096, 100_000])
-    func jsonLines(body: Int) async throws {
-        let outcome = try await Command.run(
-            ["bench", "--parse", "--body", "\(body)", "--seconds", "0.01", "--json"],
-            within: .seconds(120)
-        )
-        #expect(outcome.exitCode == 0)
-        #expect(outcome.errors == "")
-        let objects = try outcome.objects()
-        #expect(objects.map { $0["peer"] as? String } == ["ours-borrowed", "ours-owned"])
-        for object in objects {
-            #expect(
-                Set(object.keys) == ["peer", "workload", "body", "frames_per_s", "gb_per_s", "seconds", "frames"]
-            )
-            #expect(object["workload"] as? String == "parse")
-            #expect(object["body"] as? Int == body)
-            let frames = try #require(object["frames"] as? Int)
-            #expect(frames.isMultiple(of: (64 << 20) / (16 + body)))
-            #expect(frames > 0)
-        }
-    }
-}
-
 @Suite(.timeLimit(.minutes(5))) struct DemoTests {
     @Test func everyStepIsALine() async throws {
         let outcome = try await Command.run(["demo"], within: .seconds(240))

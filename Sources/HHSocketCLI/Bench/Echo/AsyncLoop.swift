@@ -1,0 +1,89 @@
+import HHSocket
+import HHSocketRPC
+import NIOConcurrencyHelpers
+
+/// The calls of one connection, awaited by Swift tasks: as many of them as calls may be in flight.
+final class AsyncLoop: EchoLoop {
+    private struct State {
+        var tally: EchoTally
+        /// Nil for a closed loop.
+        var schedule: StartSchedule?
+        var number: UInt32 = 0
+        var isStopped = false
+    }
+
+    private let client: SocketClient
+    private let body: EchoBody
+    private let inFlightLimit: Int
+    private let state: NIOLockedValueBox<State>
+
+    init(client: SocketClient, body: EchoBody, inFlight: Int, tally: EchoTally, schedule: StartSchedule?) {
+        self.client = client
+        self.body = body
+        self.inFlightLimit = inFlight
+        self.state = NIOLockedValueBox(State(tally: tally, schedule: schedule))
+    }
+
+    var callsSoFar: Int { self.state.withLockedValue { $0.tally.calls } }
+
+    func run() async throws -> EchoTally {
+        try await withTaskCancellationHandler {
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<self.inFlightLimit { group.addTask { try await self.work() } }
+                // The first that fails has the others cancelled.
+                for try await _ in group {}
+            }
+        } onCancel: {
+            self.stop()
+        }
+        return self.state.withLockedValue { state in
+            if let schedule = state.schedule { state.tally.countNotStarted(schedule) }
+            return state.tally
+        }
+    }
+
+    /// One call after the other.
+    private func work() async throws {
+        var requests = RequestPair(self.body)
+        var call = self.next(Uptime.now)
+        while let (number, start) = call {
+            let response: SocketResponse
+            do {
+                try await Uptime.sleep(until: start)
+                response = try await self.client.data(for: requests.next(number))
+            } catch {
+                // Cancelled: by whoever waits for us, or because another call has failed.
+                guard !Task.isCancelled else { return }
+                throw (error as? SocketError).map { EchoFailure($0) } ?? error
+            }
+            let now = Uptime.now
+            guard self.body.isEchoed(by: response.body, number: number) else {
+                throw EchoFailure(self.body.complaint(about: response.body, number: number))
+            }
+            call = self.next(now, after: start)
+        }
+    }
+
+    /// Records the call that started at `start`, and tells the next one's number and start. Nil if none is to be made.
+    private func next(_ now: UInt64, after start: UInt64? = nil) -> (number: UInt32, start: UInt64)? {
+        self.state.withLockedValue { state in
+            if let start { state.tally.completed(start: start, now: now) }
+            guard !state.isStopped, now < state.tally.window.end else { return nil }
+            var next = now
+            if let schedule = state.schedule {
+                guard schedule.next < state.tally.window.end else { return nil }
+                next = state.schedule?.take() ?? now
+            }
+            state.number &+= 1
+            return (state.number, next)
+        }
+    }
+
+    private func stop() {
+        self.state.withLockedValue { state in
+            guard !state.isStopped else { return }
+            state.isStopped = true
+            state.tally.cut(at: Uptime.now)
+        }
+    }
+}

@@ -1,0 +1,63 @@
+import Foundation
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// How long processes have used a core, in seconds, in user and system mode together.
+enum CPUTime {
+    static var ofThisProcess: Double {
+        #if canImport(Glibc)
+        let who = CInt(RUSAGE_SELF.rawValue)
+        #else
+        let who = RUSAGE_SELF
+        #endif
+        var usage = rusage()
+        getrusage(who, &usage)
+        return Self.seconds(usage.ru_utime) + Self.seconds(usage.ru_stime)
+    }
+
+    /// Nil where the system does not tell it in /proc, or there is no such process. In steps of usually 10 ms.
+    static func ofProcess(_ process: Int32) -> Double? {
+        guard let stat = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .isoLatin1),
+            let ticks = self.ticks(inStat: stat)
+        else { return nil }
+        return Double(ticks) / Double(sysconf(CInt(_SC_CLK_TCK)))
+    }
+
+    /// The ticks in user and in system mode of a `/proc/PID/stat`. The second field is the program's name in parentheses,
+    /// in which there may be spaces and parentheses.
+    static func ticks(inStat stat: String) -> UInt64? {
+        guard let name = stat.lastIndex(of: ")") else { return nil }
+        let fields = stat[stat.index(after: name)...].split(separator: " ")
+        // utime and stime are the fields 14 and 15; the first one here is the third.
+        guard fields.count > 12, let user = UInt64(fields[11]), let system = UInt64(fields[12]) else { return nil }
+        return user + system
+    }
+
+    private static func seconds(_ time: timeval) -> Double {
+        Double(time.tv_sec) + Double(time.tv_usec) * 1e-6
+    }
+}
+
+/// What a measurement cost, in seconds.
+struct CPUUse: Sendable, Equatable {
+    var client: Double
+    /// Nil if it is not known.
+    var server: Double?
+
+    /// Returns what was used within `window`, or until the Swift task is cancelled.
+    static func measured(in window: MeasuredWindow, serverPID: Int32?) async -> CPUUse {
+        try? await Uptime.sleep(until: window.begin)
+        let before = (client: CPUTime.ofThisProcess, server: serverPID.flatMap { CPUTime.ofProcess($0) })
+        try? await Uptime.sleep(until: window.end)
+        let after = (client: CPUTime.ofThisProcess, server: serverPID.flatMap { CPUTime.ofProcess($0) })
+        var use = CPUUse(client: after.client - before.client)
+        if let before = before.server, let after = after.server { use.server = after - before }
+        return use
+    }
+}

@@ -1,0 +1,151 @@
+import HHSocket
+import HHSocketRPC
+import NIOCore
+import NIOPosix
+
+/// Measures calls to a server that echoes them.
+struct EchoBench: Sendable {
+    let parameters: EchoParameters
+    private let body: EchoBody
+
+    /// A client, and the thread that is its own.
+    private struct Connection: Sendable {
+        var client: SocketClient
+        var eventLoop: any EventLoop
+        var callbacks: CallbackQueue
+    }
+
+    init(_ parameters: EchoParameters) {
+        self.parameters = parameters
+        self.body = EchoBody(length: parameters.body)
+    }
+
+    /// Connects, makes the calls, and closes the connections. When the Swift task is cancelled the result is of what was
+    /// measured by then.
+    ///
+    /// - Parameter showsProgress: Whether a line on stderr tells how it goes.
+    /// - Throws: ``EchoFailure`` if a call failed or was answered wrongly, or nothing was measured.
+    func run(showsProgress: Bool) async throws -> EchoResult {
+        // A thread for each connection, as clients have by default. They are lent, because a schedule and an interruption
+        // reach the calls by them. They end with the process.
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: self.parameters.connections)
+        let connections = group.makeIterator().map { self.connection(on: $0) }
+        let result: Result<EchoResult, any Error>
+        do {
+            result = .success(try await self.measure(connections, showsProgress: showsProgress))
+        } catch {
+            result = .failure(error)
+        }
+        for connection in connections { await connection.client.close() }
+        return try result.get()
+    }
+
+    private func connection(on eventLoop: any EventLoop) -> Connection {
+        let callbacks = (self.parameters.callbacks ?? .inline).queue
+        var configuration = SocketClient.Configuration(servers: [self.parameters.server])
+        configuration.socket.wireFormat = self.parameters.format
+        configuration.socket.eventLoopGroup = eventLoop
+        configuration.socket.callbackQueue = callbacks
+        // What is asked for to be in flight may be more than an app is allowed by default.
+        let inFlight = self.parameters.inFlight
+        configuration.maximumInFlight = max(configuration.maximumInFlight, inFlight)
+        let encoder = FrameEncoder(direction: .request, format: self.parameters.format)
+        let bytes = inFlight * encoder.encodedLength(payloadLength: self.body.length)
+        configuration.socket.maximumQueuedBytes = max(configuration.socket.maximumQueuedBytes, bytes)
+        return Connection(
+            client: SocketClient(configuration: configuration),
+            eventLoop: eventLoop,
+            callbacks: callbacks
+        )
+    }
+
+    private func measure(_ connections: [Connection], showsProgress: Bool) async throws -> EchoResult {
+        for connection in connections { try await self.connect(connection.client) }
+        let origin = Uptime.now
+        let window = MeasuredWindow(
+            origin: origin,
+            warmup: self.parameters.warmup,
+            seconds: self.parameters.seconds
+        )
+        let loops = connections.enumerated().map { self.loop($1, number: $0, origin: origin, window: window) }
+        async let cpu = CPUUse.measured(in: window, serverPID: self.parameters.serverPID)
+        let drawing = showsProgress ? LiveLine.drawing(window) { loops.reduce(0) { $0 + $1.callsSoFar } } : nil
+        let outcome: Result<EchoTally, any Error>
+        do {
+            outcome = .success(try await self.run(loops, window))
+        } catch {
+            outcome = .failure(error)
+        }
+        drawing?.cancel()
+        await drawing?.value
+        let tally = try outcome.get()
+        guard tally.window.seconds > 0 else {
+            throw EchoFailure("interrupted before anything was measured")
+        }
+        return EchoResult(
+            parameters: self.parameters,
+            tally: tally,
+            cpu: await cpu,
+            isInterrupted: tally.window != window
+        )
+    }
+
+    /// Returns once there is a connection, by which a first call was made.
+    private func connect(_ client: SocketClient) async throws {
+        client.connect(attempts: 1)
+        var requests = RequestPair(self.body)
+        let response: SocketResponse
+        do throws(SocketError) {
+            response = try await client.data(for: requests.next(0))
+        } catch {
+            throw EchoFailure(error)
+        }
+        guard self.body.isEchoed(by: response.body, number: 0) else {
+            throw EchoFailure(self.body.complaint(about: response.body, number: 0))
+        }
+    }
+
+    private func loop(
+        _ connection: Connection,
+        number: Int,
+        origin: UInt64,
+        window: MeasuredWindow
+    ) -> any EchoLoop {
+        let schedule = self.parameters.rate.map {
+            StartSchedule(rate: $0, origin: origin, connection: number, of: self.parameters.connections)
+        }
+        let tally = EchoTally(schedule == nil ? .closedLoop : .schedule, window: window)
+        switch self.parameters.api {
+        case .task:
+            return TaskLoop(
+                client: connection.client,
+                eventLoop: connection.eventLoop,
+                callbacks: connection.callbacks,
+                body: self.body,
+                inFlight: self.parameters.inFlight,
+                tally: tally,
+                schedule: schedule
+            )
+        case .async:
+            return AsyncLoop(
+                client: connection.client,
+                body: self.body,
+                inFlight: self.parameters.inFlight,
+                tally: tally,
+                schedule: schedule
+            )
+        }
+    }
+
+    /// Runs all of them at once. The first that fails has the others given up.
+    private func run(_ loops: [any EchoLoop], _ window: MeasuredWindow) async throws -> EchoTally {
+        try await withThrowingTaskGroup(of: EchoTally.self) { group in
+            for loop in loops { group.addTask { try await loop.run() } }
+            var sum: EchoTally?
+            for try await tally in group {
+                if sum == nil { sum = tally } else { sum?.add(tally) }
+            }
+            return sum ?? EchoTally(.closedLoop, window: window)
+        }
+    }
+}

@@ -1,0 +1,63 @@
+import HHSocket
+import NIOCore
+
+/// The bodies that the bench sends: filler, with the call's number in the first byte and the last.
+struct EchoBody: Sendable {
+    /// Two bytes are needed for the number; more than the upper bound no server takes by default.
+    static let lengths = 2...Frame.defaultMaximumPayloadLength
+
+    /// The body before it has a number. Copies share its bytes until they are given one.
+    let template: ByteBuffer
+
+    init(length: Int) {
+        var template = ByteBuffer()
+        template.writeWithUnsafeMutableBytes(minimumWritableBytes: length) { bytes in
+            var random: UInt32 = 2_463_534_242
+            for index in 0..<length {
+                random ^= random << 13
+                random ^= random >> 17
+                random ^= random << 5
+                bytes[index] = UInt8(truncatingIfNeeded: random)
+            }
+            return length
+        }
+        self.template = template
+    }
+
+    var length: Int { self.template.readableBytes }
+
+    @inline(__always)
+    static func first(_ number: UInt32) -> UInt8 { UInt8(truncatingIfNeeded: number) }
+
+    @inline(__always)
+    static func last(_ number: UInt32) -> UInt8 { UInt8(truncatingIfNeeded: number >> 8) ^ 0x5A }
+
+    /// Writes a call's number into a copy of the template, in place where nobody else holds its bytes.
+    @inline(__always)
+    static func stamp(_ number: UInt32, into body: inout ByteBuffer) {
+        body.withUnsafeMutableReadableBytes { bytes in
+            bytes[0] = self.first(number)
+            bytes[bytes.count - 1] = self.last(number)
+        }
+    }
+
+    /// Whether `answer` is what was sent as call `number`, as far as is looked at: the length and the two bytes.
+    @inline(__always)
+    func isEchoed(by answer: ByteBuffer, number: UInt32) -> Bool {
+        answer.readableBytes == self.length
+            && answer.getInteger(at: answer.readerIndex, as: UInt8.self) == Self.first(number)
+            && answer.getInteger(at: answer.writerIndex - 1, as: UInt8.self) == Self.last(number)
+    }
+
+    /// What is wrong about an answer that is not an echo.
+    func complaint(about answer: ByteBuffer, number: UInt32) -> String {
+        guard answer.readableBytes == self.length else {
+            return "wrong answer to call \(number): \(answer.readableBytes) bytes, where \(self.length) were sent"
+        }
+        let bytes = answer.readableBytesView
+        return """
+            wrong answer to call \(number): it begins with \(bytes.first ?? 0) and ends with \(bytes.last ?? 0), where \
+            \(Self.first(number)) and \(Self.last(number)) were sent
+            """
+    }
+}

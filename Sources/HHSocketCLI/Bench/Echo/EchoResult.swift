@@ -1,0 +1,99 @@
+import Foundation
+
+/// What was measured, and how it is told.
+struct EchoResult: Sendable {
+    var parameters: EchoParameters
+    var tally: EchoTally
+    var cpu: CPUUse
+    /// Whether it was ended before its time.
+    var isInterrupted: Bool
+
+    var callsPerSecond: Double { Double(self.tally.calls) / self.tally.window.seconds }
+
+    // MARK: For programs
+
+    /// A JSON object in one line.
+    var json: String {
+        let latencies = self.tally.latencies
+        func microseconds(_ nanoseconds: Double?) -> Double? { nanoseconds.map { $0 / 1e3 } }
+        var object = JSONLine()
+        object.add("peer", self.parameters.peer)
+        object.add("workload", "echo")
+        object.add("body", self.parameters.body)
+        object.add("inflight", self.parameters.inFlight)
+        object.add("calls_per_s", self.callsPerSecond, digits: 1)
+        object.add("p50_us", microseconds(latencies.nanoseconds(atPercentile: 50)), digits: 2)
+        object.add("p99_us", microseconds(latencies.nanoseconds(atPercentile: 99)), digits: 2)
+        object.add("client_cpu_s", self.cpu.client, digits: 3)
+        object.add("server_cpu_s", self.cpu.server, digits: 3)
+        object.add("seconds", self.tally.window.seconds, digits: 3)
+        object.add("calls", self.tally.calls)
+        object.add("api", self.parameters.api.rawValue)
+        object.add("callbacks", self.parameters.callbacks?.rawValue)
+        object.add("connections", self.parameters.connections)
+        object.add("rate", self.parameters.rate, digits: 3)
+        object.add("not_started", self.tally.notStarted)
+        object.add("p90_us", microseconds(latencies.nanoseconds(atPercentile: 90)), digits: 2)
+        object.add("p999_us", microseconds(latencies.nanoseconds(atPercentile: 99.9)), digits: 2)
+        object.add("max_us", microseconds(latencies.longest), digits: 2)
+        object.add("interrupted", self.isInterrupted)
+        return object.line
+    }
+
+    // MARK: For people
+
+    /// Several lines: what was asked for, how many calls, how long they took and what they cost.
+    var summary: String {
+        var lines = [self.title]
+        let seconds = String(format: "%.3f s", self.tally.window.seconds)
+        lines.append(
+            "\(self.tally.calls.grouped) calls in \(seconds): \(Int(self.callsPerSecond.rounded()).grouped) calls/s"
+        )
+        if self.tally.notStarted > 0 {
+            let calls =
+                self.tally.notStarted == 1 ? "1 call more was" : "\(self.tally.notStarted.grouped) calls more were"
+            lines.append("\(calls) due, and waited to the end for one of \(self.room) in flight")
+        }
+        if let latency = self.latencyLine { lines.append(latency) }
+        if let cpu = self.cpuLine { lines.append(cpu) }
+        let chart = LatencyChart(self.tally.latencies.values)
+        if !chart.lines.isEmpty { lines += [""] + chart.lines }
+        return lines.joined(separator: "\n") + "\n"
+    }
+
+    private var title: String {
+        let parameters = self.parameters
+        var parts = ["\(parameters.body.grouped) B bodies"]
+        parts.append(
+            parameters.connections == 1
+                ? "\(parameters.inFlight.grouped) in flight"
+                : "\(parameters.inFlight.grouped) in flight on each of \(parameters.connections.grouped) connections"
+        )
+        if let rate = parameters.rate { parts.append("\(String(format: "%g", rate)) calls/s asked for") }
+        parts.append("\(parameters.api.rawValue) API")
+        if let callbacks = parameters.callbacks { parts.append("\(callbacks.rawValue) callbacks") }
+        return "\(parameters.peer) at \(parameters.server): \(parts.joined(separator: ", "))"
+    }
+
+    private var room: String { (self.parameters.inFlight * self.parameters.connections).grouped }
+
+    private var latencyLine: String? {
+        let latencies = self.tally.latencies
+        guard let longest = latencies.longest else { return nil }
+        let percentiles = [50, 90, 99, 99.9].compactMap { percentile in
+            latencies.nanoseconds(atPercentile: percentile)
+                .map { "p\(String(format: "%g", percentile)) \(LatencyChart.text(nanoseconds: $0))" }
+        }
+        let parts = percentiles + ["longest \(LatencyChart.text(nanoseconds: longest))"]
+        return "latency: \(parts.joined(separator: ", "))"
+    }
+
+    private var cpuLine: String? {
+        guard self.tally.calls > 0 else { return nil }
+        func perCall(_ seconds: Double) -> String {
+            LatencyChart.text(nanoseconds: seconds * 1e9 / Double(self.tally.calls))
+        }
+        let server = self.cpu.server.map { ", server \(perCall($0))" } ?? ""
+        return "CPU time for each call: client \(perCall(self.cpu.client))\(server)"
+    }
+}

@@ -1,0 +1,37 @@
+import Histogram
+
+/// How long calls took, within a thousandth.
+struct Latencies: Sendable {
+    /// An hour in nanoseconds; what is longer counts as that.
+    static let longest: UInt64 = 3_600_000_000_000
+
+    private var histogram = Histogram<UInt64>(
+        lowestDiscernibleValue: 1,
+        highestTrackableValue: Latencies.longest,
+        numberOfSignificantValueDigits: .three
+    )
+
+    @inline(__always)
+    mutating func record(nanoseconds: UInt64) {
+        self.histogram.record(min(nanoseconds, Self.longest))
+    }
+
+    mutating func add(_ other: Latencies) {
+        self.histogram.add(other.histogram)
+    }
+
+    var count: Int { Int(clamping: self.histogram.totalCount) }
+
+    /// Nil if nothing was recorded.
+    func nanoseconds(atPercentile percentile: Double) -> Double? {
+        self.count == 0 ? nil : Double(min(self.histogram.valueAtPercentile(percentile), self.histogram.maxRecorded))
+    }
+
+    /// Nil if nothing was recorded.
+    var longest: Double? { self.count == 0 ? nil : Double(self.histogram.maxRecorded) }
+
+    /// Each value that was recorded, shortest first, and how often.
+    var values: [(nanoseconds: UInt64, count: UInt64)] {
+        self.histogram.recordedValues().map { ($0.value, $0.count) }
+    }
+}

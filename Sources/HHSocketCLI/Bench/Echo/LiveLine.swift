@@ -1,0 +1,42 @@
+import Foundation
+
+/// What a terminal shows while it is measured.
+struct LiveLine {
+    private let window: MeasuredWindow
+    private var lastTime: UInt64
+    private var lastCalls = 0
+
+    init(_ window: MeasuredWindow) {
+        self.window = window
+        self.lastTime = window.begin
+    }
+
+    /// The line for now, without its end.
+    ///
+    /// - Parameter calls: How many count so far.
+    mutating func text(at now: UInt64, calls: Int) -> String {
+        guard now > self.window.begin else { return "warming up" }
+        guard now < self.window.end else { return "waiting for what is in flight" }
+        let elapsed = Double(now - self.window.begin) * 1e-9
+        let span = Double(now - self.lastTime) * 1e-9
+        let rate = span > 0 ? Double(calls - self.lastCalls) / span : 0
+        self.lastTime = now
+        self.lastCalls = calls
+        let times = String(format: "%.1f of %.1f s", elapsed, self.window.seconds)
+        return "\(times)   \(calls.grouped) calls   \(Int(rate.rounded()).grouped) calls/s"
+    }
+
+    /// Draws on stderr until it is cancelled; then the line is gone.
+    ///
+    /// - Parameter calls: How many count so far.
+    static func drawing(_ window: MeasuredWindow, calls: @escaping @Sendable () -> Int) -> Task<Void, Never> {
+        Task {
+            var line = LiveLine(window)
+            while !Task.isCancelled {
+                StandardError.write("\r\u{1B}[K\(line.text(at: Uptime.now, calls: calls()))")
+                try? await Task.sleep(for: .milliseconds(500))
+            }
+            StandardError.write("\r\u{1B}[K")
+        }
+    }
+}

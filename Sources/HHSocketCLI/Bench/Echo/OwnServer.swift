@@ -1,0 +1,37 @@
+import Foundation
+import HHSocket
+
+/// `hhsocket serve` in a process of its own, for as long as this process runs at most.
+struct OwnServer: Sendable {
+    let endpoint: Endpoint
+    private let process: ChildProcess
+
+    /// Starts it; returns when it accepts connections.
+    ///
+    /// - Parameter format: What `serve --format` is to be given.
+    static func start(format: String) async throws -> OwnServer {
+        guard let program = Bundle.main.executablePath else {
+            throw EchoFailure("cannot start a server: it is not known where this program is")
+        }
+        let process: ChildProcess
+        do {
+            process = try ChildProcess([
+                program, "serve", "--host", "127.0.0.1", "--port", "0", "--announce", "%h:%p", "--until-eof",
+                "--format", format,
+            ])
+        } catch {
+            throw EchoFailure("cannot start a server: \(error.program): \(String(cString: strerror(error.errno)))")
+        }
+        guard let endpoint = Endpoint(await process.firstLine()) else {
+            process.kill()
+            throw EchoFailure("the server of its own ended before it listened")
+        }
+        return OwnServer(endpoint: endpoint, process: process)
+    }
+
+    var pid: Int32 { self.process.pid }
+
+    func kill() {
+        self.process.kill()
+    }
+}

@@ -1,0 +1,136 @@
+import HHSocket
+import HHSocketRPC
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// The calls of one connection, as tasks with completion handlers: performs what ``EchoCalls`` decides.
+///
+/// It has to be cheap, for what it costs is measured too. A place in flight has one handler for all its calls. A handler
+/// hands its answer over and makes the next call, where callbacks run, without a lock and allocating nothing of its own.
+final class TaskLoop: EchoLoop, @unchecked Sendable {
+    // Proof of Sendable: constants are Sendable themselves, or locked; variables are touched where callbacks run alone,
+    // which is one thread, or a serial queue. What other threads want is handed over by `perform`.
+    private typealias Handler = @Sendable (Result<SocketResponse, SocketError>) -> Void
+
+    /// How often other threads are told how many calls there were.
+    private static let publishingInterval = TimeAmount.milliseconds(200)
+
+    private let client: SocketClient
+    private let eventLoop: any EventLoop
+    private let callbacks: CallbackQueue
+    private let inFlight: Int
+    private let published = NIOLockedValueBox(0)
+
+    private var calls: EchoCalls
+    /// One for each place; empty before the beginning and after the end, because each holds this object.
+    private var handlers: [Handler] = []
+    private var publishing: RepeatedTask?
+    private var isLookScheduled = false
+    private var hasCancelled = false
+    private var whenOver: CheckedContinuation<EchoTally, any Error>?
+
+    /// - Parameters:
+    ///   - client: Connected, on `eventLoop`, with `callbacks` as its queue.
+    ///   - inFlight: How many calls may be in flight at once.
+    ///   - schedule: When calls start; nil for a closed loop.
+    init(
+        client: SocketClient,
+        eventLoop: any EventLoop,
+        callbacks: CallbackQueue,
+        body: EchoBody,
+        inFlight: Int,
+        tally: EchoTally,
+        schedule: StartSchedule?
+    ) {
+        self.client = client
+        self.eventLoop = eventLoop
+        self.callbacks = callbacks
+        self.inFlight = inFlight
+        self.calls = EchoCalls(body: body, inFlight: inFlight, tally: tally, schedule: schedule)
+    }
+
+    var callsSoFar: Int { self.published.withLockedValue { $0 } }
+
+    func run() async throws -> EchoTally {
+        try await withTaskCancellationHandler {
+            try await withCheckedThrowingContinuation { continuation in
+                self.perform { self.begin(continuation) }
+            }
+        } onCancel: {
+            self.perform {
+                self.calls.stop(at: Uptime.now)
+                self.look(Uptime.now)
+            }
+        }
+    }
+
+    /// Runs `body` where callbacks run.
+    private func perform(_ body: @escaping @Sendable () -> Void) {
+        self.eventLoop.execute { self.callbacks.run(body) }
+    }
+
+    // MARK: Where callbacks run
+
+    private func begin(_ continuation: CheckedContinuation<EchoTally, any Error>) {
+        self.whenOver = continuation
+        self.handlers = (0..<self.inFlight).map { place in { self.completed(place, $0) } }
+        self.publishing = self.eventLoop.scheduleRepeatedTask(
+            initialDelay: Self.publishingInterval,
+            delay: Self.publishingInterval
+        ) { _ in
+            self.callbacks.run { self.published.withLockedValue { $0 = self.calls.tally.calls } }
+        }
+        self.look(Uptime.now)
+    }
+
+    private func completed(_ place: Int, _ result: Result<SocketResponse, SocketError>) {
+        let now = Uptime.now
+        switch result {
+        case .success(let response):
+            if let start = self.calls.answered(place, with: response.body, now: now) { return self.perform(start) }
+        case .failure(let error):
+            self.calls.failed(place, EchoFailure(error))
+        }
+        self.look(now)
+    }
+
+    @inline(__always)
+    private func perform(_ start: EchoCalls.Start) {
+        self.client.dataTask(with: start.request, completionHandler: self.handlers[start.place]).resume()
+    }
+
+    /// Does what is to be done when there is more to do than to answer a call by another.
+    private func look(_ now: UInt64) {
+        // Stopped before it began.
+        guard self.whenOver != nil else { return }
+        while let start = self.calls.nextStart(now) { self.perform(start) }
+        if self.calls.isGivenUp, !self.hasCancelled {
+            self.hasCancelled = true
+            self.client.cancelAllTasks()
+        }
+        if self.calls.isOver {
+            self.end()
+        } else {
+            self.scheduleLook()
+        }
+    }
+
+    private func scheduleLook() {
+        guard !self.isLookScheduled, let time = self.calls.nextLook else { return }
+        self.isLookScheduled = true
+        self.eventLoop.scheduleTask(deadline: .uptimeNanoseconds(time)) {
+            self.callbacks.run {
+                self.isLookScheduled = false
+                self.look(Uptime.now)
+            }
+        }
+    }
+
+    private func end() {
+        let whenOver = self.whenOver
+        self.whenOver = nil
+        self.handlers = []
+        self.publishing?.cancel()
+        whenOver?.resume(with: Result { try self.calls.result() })
+    }
+}

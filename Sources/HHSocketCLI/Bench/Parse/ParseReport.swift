@@ -1,0 +1,40 @@
+import ArgumentParser
+import Foundation
+import HHSocket
+
+/// Tells what `bench --parse` measured.
+struct ParseReport {
+    /// The largest payload of which one frame fits the stream.
+    static let largestBody =
+        ParseBench.streamLength - FrameEncoder(direction: .request).encodedLength(payloadLength: 0)
+
+    var json: Bool
+
+    static func check(body: Int) throws {
+        guard (0...self.largestBody).contains(body) else {
+            throw ValidationError("--body is a number of bytes from 0 to \(self.largestBody), not \(body).")
+        }
+    }
+
+    func print(_ result: ParseBench.Result) throws {
+        guard self.json else {
+            let numbers = String(
+                format: "%.0f frames/s, %.3f GB/s (%d B bodies, %.2f s)",
+                result.framesPerSecond,
+                result.gigabytesPerSecond,
+                result.body,
+                result.seconds
+            )
+            return try StandardOutput.write("\(result.peer): \(numbers)\n")
+        }
+        var object = JSONLine()
+        object.add("peer", result.peer)
+        object.add("workload", "parse")
+        object.add("body", result.body)
+        object.add("frames_per_s", result.framesPerSecond, digits: 0)
+        object.add("gb_per_s", result.gigabytesPerSecond, digits: 3)
+        object.add("seconds", result.seconds, digits: 3)
+        object.add("frames", result.frames)
+        try StandardOutput.write(object.line)
+    }
+}

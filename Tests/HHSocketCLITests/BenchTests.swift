@@ -1,0 +1,329 @@
+import Foundation
+import HHSocket
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketCLI
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+@Suite(.timeLimit(.minutes(5))) struct ParseBenchTests {
+    @Test(arguments: [4096, 100_000])
+    func jsonLines(body: Int) async throws {
+        let outcome = try await Command.run(
+            ["bench", "--parse", "--body", "\(body)", "--seconds", "0.01", "--json"],
+            within: .seconds(120)
+        )
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.errors == "")
+        let objects = try outcome.objects()
+        #expect(objects.map { $0["peer"] as? String } == ["ours-borrowed", "ours-owned"])
+        for object in objects {
+            #expect(
+                Set(object.keys) == ["peer", "workload", "body", "frames_per_s", "gb_per_s", "seconds", "frames"]
+            )
+            #expect(object["workload"] as? String == "parse")
+            #expect(object["body"] as? Int == body)
+            let frames = try #require(object["frames"] as? Int)
+            #expect(frames.isMultiple(of: (64 << 20) / (16 + body)))
+            #expect(frames > 0)
+        }
+    }
+}
+
+@Suite(.timeLimit(.minutes(5))) struct EchoBenchTests {
+    private static let short = ["--warmup", "0.05", "--seconds", "0.3"]
+
+    @Test(arguments: [
+        [], ["--callbacks", "default"], ["--api", "async"], ["--connections", "3", "--in-flight", "5"],
+        ["--connections", "2", "--api", "async"], ["--rate", "300"], ["--rate", "300", "--callbacks", "default"],
+        ["--rate", "300", "--api", "async", "--connections", "2"], ["--in-flight", "1", "--body", "2"],
+        ["--body", "100000", "--in-flight", "8"], ["--format", "plain"],
+    ])
+    func callsAreMeasured(arguments: [String]) async throws {
+        let serve = arguments.contains("plain") ? ["--format", "plain"] : []
+        try await withServe(serve) { address, _ in
+            let outcome = try await Command.run(
+                ["bench", address, "--json", "--peer", "a \"peer\""] + Self.short + arguments
+            )
+            #expect(outcome.exitCode == 0)
+            #expect(outcome.errors == "")
+            #expect(outcome.lines.count == 1)
+            let object = try #require(try outcome.objects().first)
+            func option(_ name: String) -> String? {
+                arguments.firstIndex(of: name).map { arguments[$0 + 1] }
+            }
+            #expect(object["peer"] as? String == "a \"peer\"")
+            #expect(object["workload"] as? String == "echo")
+            #expect(object["body"] as? Int == Int(option("--body") ?? "128"))
+            #expect(object["inflight"] as? Int == Int(option("--in-flight") ?? "64"))
+            #expect(object["connections"] as? Int == Int(option("--connections") ?? "1"))
+            #expect(object["rate"] as? Double == option("--rate").flatMap(Double.init))
+            #expect(object["api"] as? String == option("--api") ?? "task")
+            let callbacks = option("--api") == "async" ? nil : option("--callbacks") ?? "inline"
+            #expect(object["callbacks"] as? String == callbacks)
+            #expect(object["interrupted"] as? Bool == false)
+            #expect(object["seconds"] as? Double == 0.3)
+            let calls = try #require(object["calls"] as? Int)
+            #expect(calls > 0)
+            let rate = try #require(object["calls_per_s"] as? Double)
+            #expect(abs(rate - Double(calls) / 0.3) < 0.1)
+            #expect((object["client_cpu_s"] as? Double ?? -1) >= 0)
+            #expect(object["server_cpu_s"] is NSNull)
+            let latencies = ["p50_us", "p90_us", "p99_us", "p999_us", "max_us"].compactMap { object[$0] as? Double }
+            #expect(latencies.count == 5)
+            #expect(latencies == latencies.sorted())
+            #expect((latencies.first ?? 0) > 0)
+        }
+    }
+
+    @Test(arguments: [[], ["--api", "async"], ["--callbacks", "default"]])
+    func asManyAreInFlightAsAskedFor(arguments: [String]) async throws {
+        let server = try await MockServer(.echo)
+        // The first call finds out whether the server echoes at all. The next four wait for each other.
+        server.once(BuiltIn.echo, .echo)
+        let held = MockServer.Reaction.echo.held(until: 4, release: .reversed)
+        for _ in 0..<4 { server.once(BuiltIn.echo, held) }
+        let outcome = try await Command.run(
+            ["bench", "\(server.endpoint)", "--in-flight", "4", "--warmup", "0", "--seconds", "0.05"] + arguments
+        )
+        #expect(outcome.exitCode == 0)
+        let sent = try await server.received(5, ofType: BuiltIn.echo)
+        let numbers = sent.map { UInt32($0.body.readableBytesView.first ?? 0xFF) }
+        #expect(numbers.first == 0)
+        // Swift tasks may overtake each other on the way.
+        #expect(numbers.sorted() == [0, 1, 2, 3, 4])
+        let body = EchoBody(length: 128)
+        #expect(zip(sent, numbers).allSatisfy { body.isEchoed(by: $0.body, number: $1) })
+    }
+
+    @Test(arguments: ["task", "async"])
+    func aSlowServerIsAskedAtTheSameRate(api: String) async throws {
+        // Five a second are answered at most, one after the other, where a hundred are asked for.
+        let server = try await MockServer(.echo.delayed(by: .milliseconds(200)))
+        let outcome = try await Command.run(
+            ["bench", "\(server.endpoint)", "--rate", "100", "--in-flight", "1", "--api", api, "--json"]
+                + ["--warmup", "0", "--seconds", "1"]
+        )
+        #expect(outcome.exitCode == 0)
+        let object = try #require(try outcome.objects().first)
+        #expect((object["calls"] as? Int ?? .max) <= 5)
+        #expect((object["not_started"] as? Int ?? 0) >= 94)
+        // Half of those that were due waited for longer than any answer took.
+        #expect((object["p50_us"] as? Double ?? 0) > 200_000)
+    }
+
+    @Test(arguments: [
+        (["--api", "task"], MockServer.Reaction.answer("x"), "wrong answer to call "),
+        (["--api", "async"], .answer("x"), "wrong answer to call "),
+        (["--rate", "1000"], .answer("x"), "wrong answer to call "),
+        (["--api", "task"], .status(.overloaded), "overloaded: "),
+        (["--api", "async"], .status(.overloaded), "overloaded: "),
+        (["--connections", "3"], .reset, "connectionLost: "),
+        (["--connections", "3", "--api", "async"], .reset, "connectionLost: "),
+        (["--callbacks", "default"], .echo.corrupted(), "checksumMismatch: "),
+    ])
+    func aCallThatGoesWrongEndsIt(arguments: [String], reaction: MockServer.Reaction, error: String) async throws {
+        let count = NIOLockedValueBox(0)
+        let server = try await MockServer(
+            .respond { _ in
+                let number = count.withLockedValue { count in
+                    count += 1
+                    return count
+                }
+                return number < 50 ? .echo : reaction
+            }
+        )
+        let outcome = try await Command.run(
+            ["bench", "\(server.endpoint)", "--seconds", "600", "--in-flight", "4"] + arguments
+        )
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errorLines.count == 1)
+        #expect(outcome.errors.hasPrefix("error: \(error)"), "\(outcome.errors)")
+    }
+
+    @Test func aServerThatDoesNotEchoIsToldAtOnce() async throws {
+        let server = try await MockServer(.answer(ByteBuffer(repeating: 0, count: 128)))
+        let outcome = try await Command.run(["bench", "\(server.endpoint)", "--json", "--seconds", "600"])
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.output.isEmpty)
+        #expect(
+            outcome.errors
+                == "error: wrong answer to call 0: it begins with 0 and ends with 0, where 0 and 90 were sent\n"
+        )
+    }
+
+    @Test func nobodyListens() async throws {
+        let dead = try await MockServer.closedEndpoint()
+        let outcome = try await Command.run(["bench", "\(dead)"])
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errors.hasPrefix("error: connectionRefused: "), "\(outcome.errors)")
+    }
+
+    @Test(arguments: [
+        [], ["--api", "async"], ["--callbacks", "default", "--connections", "2"], ["--rate", "1000"],
+        ["--rate", "1000", "--api", "async"],
+    ])
+    func anInterruptionTellsWhatWasMeasuredByThen(arguments: [String]) async throws {
+        let server = try await MockServer(.echo)
+        let bench = try Command(
+            ["bench", "\(server.endpoint)", "--warmup", "0", "--seconds", "600", "--in-flight", "4", "--json"]
+                + arguments
+        )
+        try await server.received(100, ofType: BuiltIn.echo)
+        bench.signal(SIGINT)
+        let outcome = try await bench.outcome()
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.errors == "error: interrupted; this is what was measured by then\n")
+        #expect(outcome.lines.count == 1)
+        let object = try #require(try outcome.objects().first)
+        #expect(object["interrupted"] as? Bool == true)
+        #expect((object["calls"] as? Int ?? 0) > 0)
+        #expect((object["seconds"] as? Double ?? 600) < 600)
+    }
+
+    @Test func anInterruptionDoesNotWaitForAnAnswer() async throws {
+        let server = try await MockServer(.echo)
+        server.once(BuiltIn.echo, .echo)
+        server.on(BuiltIn.echo, .drop)
+        let bench = try Command(["bench", "\(server.endpoint)", "--warmup", "0", "--seconds", "600", "--json"])
+        try await server.received(65, ofType: BuiltIn.echo)
+        bench.signal(SIGTERM)
+        let outcome = try await bench.outcome()
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.text.contains(#""calls":0,"#))
+        #expect(outcome.text.contains(#""p50_us":null,"#))
+    }
+
+    @Test func anInterruptionOfTheWarmUpMeasuresNothing() async throws {
+        let server = try await MockServer(.echo)
+        let bench = try Command(["bench", "\(server.endpoint)", "--warmup", "600"])
+        try await server.received(100, ofType: BuiltIn.echo)
+        bench.signal(SIGINT)
+        let outcome = try await bench.outcome()
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errors == "error: interrupted before anything was measured\n")
+    }
+
+    @Test func aServerOfItsOwnEndsWithIt() async throws {
+        let outcome = try await Command.run(["bench", "--self", "--format", "plain"] + Self.short)
+        #expect(outcome.exitCode == 0)
+        #expect(outcome.errors == "")
+        let address = try #require(outcome.text.firstMatch(of: #/^hhsocket at ([0-9.:]+): /#)?.output.1)
+        let endpoint = try #require(Endpoint(address))
+        await #expect(throws: (any Error).self) { try await HostileClient(to: endpoint) }
+    }
+
+    #if os(Linux)
+    @Test func theServersCPUTimeIsKnown() async throws {
+        let outcome = try await Command.run(["bench", "--self", "--json"] + Self.short)
+        #expect(outcome.exitCode == 0)
+        let object = try #require(try outcome.objects().first)
+        #expect((object["server_cpu_s"] as? Double ?? -1) >= 0)
+    }
+
+    /// The fields of a process' status behind its name: its state, its parent …
+    private static func status(of process: String) -> [Substring] {
+        let text = (try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .utf8)) ?? ""
+        return text.split(separator: ")").last?.split(separator: " ") ?? []
+    }
+
+    /// Waits for the server that it starts.
+    private func ownServer(of bench: Command) async throws -> String {
+        try await value {
+            try FileManager.default.contentsOfDirectory(atPath: "/proc").first { process in
+                Int(process) != nil && Self.status(of: process).dropFirst().first == "\(bench.process)"
+            }
+        }
+    }
+
+    @Test(arguments: [SIGINT, SIGTERM, SIGKILL])
+    func aServerOfItsOwnEndsHoweverTheBenchDoes(signal: Int32) async throws {
+        let bench = try Command(["bench", "--self", "--warmup", "600"])
+        let server = try await self.ownServer(of: bench)
+        bench.signal(signal)
+        let outcome = try await bench.outcome()
+        #expect(outcome.exitCode == (signal == SIGKILL ? 128 + SIGKILL : 1))
+        #expect(outcome.output.isEmpty)
+        // Gone, or dead and waiting for its new parent to notice.
+        _ = try await value { ["", "Z"].contains(Self.status(of: server).first ?? "") ? true : nil }
+    }
+    #endif
+
+    @Test(arguments: [
+        ([], "Say what to measure: HOST:PORT or --self for calls, --parse for the frame parser."),
+        (["nowhere"], "\"nowhere\" is no server: write HOST:PORT, an IPv6 address in brackets, or unix:PATH."),
+        (["h:1", "--self"], "HOST:PORT names a server and --self starts one: leave one of them out."),
+        (
+            ["h:1", "--parse", "--rate", "5"],
+            "HOST:PORT, --rate: about calls, and --parse makes none; leave one or the other out."
+        ),
+        (
+            ["h:1", "--body", "1"],
+            "--body is a number of bytes from 2, which hold the call's number, to 16777216, not 1."
+        ),
+        (["h:1", "--in-flight", "0"], "--in-flight is a number from 1 to 1000000, not 0."),
+        (["h:1", "--connections", "1001"], "--connections is a number from 1 to 1000, not 1001."),
+        (
+            ["h:1", "--body", "1000000", "--in-flight", "100000"],
+            "100000 bodies of 1000000 bytes in flight need more than 4 GiB; make --body, --in-flight or --connections "
+                + "smaller."
+        ),
+        (["h:1", "--rate", "0"], "--rate is a number of calls per second above 0, 1000000000 at most, not 0.0."),
+        (["h:1", "--warmup", "nan"], "--warmup is a number of seconds from 0 to 1000000, not nan."),
+        (["h:1", "--seconds", "0"], "--seconds is a number from 0.001 to 1000000, not 0.0."),
+        (["--parse", "--seconds", "1e7"], "--seconds is a number from 0.0 to 1000000, not 10000000.0."),
+        (
+            ["h:1", "--api", "async", "--callbacks", "inline"],
+            "--callbacks is about completion handlers, and --api async has none; leave it out."
+        ),
+        (["--self", "--server-pid", "1"], "--self knows its server's process; leave --server-pid out."),
+        (["h:1", "--server-pid", "0"], "--server-pid is a process number, 1 or more, not 0."),
+        (["h:1", "--api", "typed"], "Please provide one of 'task' and 'async'."),
+    ])
+    func wrongUsageIsExplained(arguments: [String], message: String) async throws {
+        let outcome = try await Command.run(["bench"] + arguments)
+        #expect(outcome.exitCode == 64)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errors.contains(message), "\(outcome.errors)")
+    }
+}
+
+@Suite(.timeLimit(.minutes(5))) struct ChildProcessTests {
+    private func isThere(_ process: ChildProcess) -> Bool { kill(process.pid, 0) == 0 }
+
+    @Test func itsFirstLineIsReadAndItIsKilled() async throws {
+        let process = try ChildProcess(["/bin/sh", "-c", "echo a line; exec cat"])
+        #expect(await process.firstLine() == "a line")
+        #expect(self.isThere(process))
+        process.kill()
+        #expect(!self.isThere(process))
+        process.kill()
+    }
+
+    @Test func aCancelledWaitForALineKillsIt() async throws {
+        let process = try ChildProcess(["/bin/cat"])
+        let waiting = Task { await process.firstLine() }
+        waiting.cancel()
+        #expect(await waiting.value == "")
+        #expect(!self.isThere(process))
+    }
+
+    @Test func whatCannotBeStartedIsAnError() throws {
+        let error = #expect(throws: ChildProcess.CannotStart.self) { try ChildProcess(["/nowhere/program"]) }
+        #expect(error?.program == "/nowhere/program")
+        #expect(error?.errno == ENOENT)
+    }
+}

@@ -37,6 +37,9 @@ package protocol FrameCarrier: AnyObject, Sendable {
     /// What those who wait are told after the user has disconnected.
     var closedByUser: SocketError { get }
 
+    /// Whether bytes that come are left where they are, on every connection there is and will be.
+    func setReading(isSuspended: Bool)
+
     // MARK: Turns
 
     /// Runs `body` as one turn: what it sends leaves together, what it calls back is handed over together.
@@ -62,8 +65,6 @@ package protocol FrameCarrier: AnyObject, Sendable {
 
     // MARK: What the calls show
 
-    /// Whether bytes that come are left where they are, on every connection there is and will be.
-    func setReading(isSuspended: Bool)
     /// A call found no connection and would like one soon.
     func pullForward()
     /// A call was not answered in time: finds out whether the connection still lives. One dead call does not kill it.

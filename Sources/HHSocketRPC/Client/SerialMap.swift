@@ -1,5 +1,8 @@
-/// Serials in flight, to small numbers. Open addressing over one array: serials are handed out in order, so that they
-/// lie side by side, and a look-up is one step as a rule.
+/// Serials in flight, to small numbers.
+///
+/// Each serial has one slot, by its low bits. Serials are handed out in order, so that those in flight hardly ever want the
+/// same one: only beside a call that takes very long do they. The younger of two goes into a dictionary then. So every
+/// operation is one step as a rule, however many serials there are.
 struct SerialMap: Sendable {
     private struct Slot: Sendable {
         /// Zero is an empty slot; no request has that serial.
@@ -8,72 +11,69 @@ struct SerialMap: Sendable {
     }
 
     private var slots: [Slot]
+    /// Those whose slot another one has.
+    private var displaced: [UInt32: UInt32] = [:]
     private(set) var count = 0
 
     init() {
         self.slots = Array(repeating: Slot(), count: 64)
     }
 
-    private var mask: Int { self.slots.count - 1 }
+    private func index(_ serial: UInt32) -> Int { Int(serial) & (self.slots.count - 1) }
 
     subscript(serial: UInt32) -> UInt32? {
-        guard let index = self.index(of: serial) else { return nil }
-        return self.slots[index].value
+        let slot = self.slots[self.index(serial)]
+        if slot.serial == serial { return serial == 0 ? nil : slot.value }
+        return self.displaced.isEmpty ? nil : self.displaced[serial]
     }
 
-    func contains(_ serial: UInt32) -> Bool { self.index(of: serial) != nil }
+    func contains(_ serial: UInt32) -> Bool { self[serial] != nil }
 
     /// Sets the value of a serial other than zero, new or not.
     mutating func set(_ serial: UInt32, _ value: UInt32) {
         assert(serial != 0)
-        if let index = self.index(of: serial) {
+        let index = self.index(serial)
+        if self.slots[index].serial == serial {
             self.slots[index].value = value
-            return
+        } else if !self.displaced.isEmpty, self.displaced[serial] != nil {
+            self.displaced[serial] = value
+        } else {
+            self.count += 1
+            if self.count * 4 > self.slots.count * 3 { self.grow() }
+            self.insert(serial, value)
         }
-        if (self.count + 1) * 4 > self.slots.count * 3 { self.grow() }
-        self.insert(Slot(serial: serial, value: value))
-        self.count += 1
     }
 
     @discardableResult
     mutating func remove(_ serial: UInt32) -> UInt32? {
-        guard var hole = self.index(of: serial) else { return nil }
-        let value = self.slots[hole].value
-        // Move later members of the run back, so that no look-up stops at the hole.
-        var index = (hole + 1) & self.mask
-        while self.slots[index].serial != 0 {
-            let home = Int(self.slots[index].serial) & self.mask
-            if (index - home) & self.mask >= (index - hole) & self.mask {
-                self.slots[hole] = self.slots[index]
-                hole = index
-            }
-            index = (index + 1) & self.mask
+        let index = self.index(serial)
+        let slot = self.slots[index]
+        if slot.serial == serial {
+            guard serial != 0 else { return nil }
+            self.slots[index].serial = 0
+            self.count -= 1
+            return slot.value
         }
-        self.slots[hole] = Slot()
+        guard !self.displaced.isEmpty, let value = self.displaced.removeValue(forKey: serial) else { return nil }
         self.count -= 1
         return value
     }
 
-    private func index(of serial: UInt32) -> Int? {
-        guard serial != 0 else { return nil }
-        var index = Int(serial) & self.mask
-        while true {
-            let found = self.slots[index].serial
-            if found == serial { return index }
-            if found == 0 { return nil }
-            index = (index + 1) & self.mask
+    private mutating func insert(_ serial: UInt32, _ value: UInt32) {
+        let index = self.index(serial)
+        if self.slots[index].serial == 0 {
+            self.slots[index] = Slot(serial: serial, value: value)
+        } else {
+            self.displaced[serial] = value
         }
     }
 
-    private mutating func insert(_ slot: Slot) {
-        var index = Int(slot.serial) & self.mask
-        while self.slots[index].serial != 0 { index = (index + 1) & self.mask }
-        self.slots[index] = slot
-    }
-
     private mutating func grow() {
-        let old = self.slots
-        self.slots = Array(repeating: Slot(), count: old.count * 2)
-        for slot in old where slot.serial != 0 { self.insert(slot) }
+        let slots = self.slots
+        let displaced = self.displaced
+        self.slots = Array(repeating: Slot(), count: slots.count * 2)
+        self.displaced = [:]
+        for slot in slots where slot.serial != 0 { self.insert(slot.serial, slot.value) }
+        for (serial, value) in displaced { self.insert(serial, value) }
     }
 }

@@ -45,23 +45,53 @@ final class Link: ChannelInboundHandler {
     let id: ConnectionID
     let endpoint: Endpoint
     private let configuration: SocketConfiguration
-    private weak var owner: (any Owner)?
+    /// Until the channel is gone.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
+    private var owner: (any Owner)?
     private let traffic: Traffic
     private let format: WireFormat
     private let encoder: FrameEncoder
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var decoder: FrameDecoder
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var context: ChannelHandlerContext?
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var phase = Phase.open
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var gathered = ByteBuffer()
     /// Whether anything was written to the channel since the last flush.
     private var needsFlush = false
     private var isFlushing = false
+    /// Whether the channel takes more, as far as it has said.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
+    private var isWritable = true
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var queue: FrameQueue
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var outgoing: Outgoing?
     /// Nothing but the handshake's frames leaves before ``start()``: our answers to pings wait for it.
     private var isHandshaking = true
     private var heldAnswers: [Frame] = []
     private var hasReceived = false
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var heartbeat: HeartbeatMonitor?
     private var timer: Scheduled<Void>?
     /// Set while bytes wait for the peer to read: when one of them left last.
@@ -106,7 +136,7 @@ final class Link: ChannelInboundHandler {
 
     func send(_ frame: Frame, _ priority: FramePriority = .default) -> SendResult {
         guard self.phase == .open, let context = self.context else { return .refused }
-        if self.outgoing == nil, self.queue.isEmpty, context.channel.isWritable {
+        if self.isWritable, self.outgoing == nil, self.queue.isEmpty {
             self.begin(frame, context)
             if self.gathered.readableBytes >= Frame.unslicedLength { self.writeGathered(context) }
             return .leaving
@@ -400,6 +430,7 @@ final class Link: ChannelInboundHandler {
 
     func handlerRemoved(context: ChannelHandlerContext) {
         self.context = nil
+        self.owner = nil
         self.closedPromise?.succeed()
     }
 
@@ -472,7 +503,8 @@ final class Link: ChannelInboundHandler {
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
-        guard context.channel.isWritable else { return }
+        self.isWritable = context.channel.isWritable
+        guard self.isWritable else { return }
         self.blockedSince = nil
         self.flush()
         if self.phase == .closing, self.queue.isEmpty, self.outgoing == nil {

@@ -24,10 +24,19 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
 
     private var machine: ConnectionMachine<SystemRandomNumberGenerator>
     /// The connection that is ready.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var link: Link?
     /// The connection that is made and not ready yet.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var greeting: Greeting?
     /// Writers who wait for room, or for a connection.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var writers = WriterQueue()
     /// Connections that have a successor and finish what is in flight, each with the timer that ends that.
     private var draining: [ConnectionID: (link: Link, timer: Scheduled<Void>)] = [:]
@@ -44,14 +53,38 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     private var timer: Scheduled<Void>?
     private var timerDeadline: NIODeadline?
     private var consumerTimer: Scheduled<Void>?
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var consumer: (any FrameConsumer)?
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var isInvalidated = false
     /// Says how often to ping; nil where nobody pings.
     private var tuner: HeartbeatTuner?
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var batch: [Submission] = []
+    /// What was submitted on the socket thread itself, and has not run yet.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
+    private var ownSubmissions: [Submission] = []
+    private var isDrainScheduled = false
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var callbacks: [SocketCallback] = []
     /// Set while an entry point runs, which will flush when it ends.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var isInTurn = false
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     package private(set) var now = NIODeadline.now()
 
     package init(configuration: SocketConfiguration) {
@@ -95,6 +128,11 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     /// - Returns: False if the socket was invalidated and nothing runs any more.
     @discardableResult
     package func submit(_ submission: Submission) -> Bool {
+        if self.eventLoop.inEventLoop, !self.isInvalidated {
+            self.ownSubmissions.append(submission)
+            if !self.isInTurn { self.scheduleDrain() }
+            return true
+        }
         switch self.submissions.append(submission) {
         case .waiting:
             return true
@@ -104,6 +142,15 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
             return true
         case .refused:
             return false
+        }
+    }
+
+    private func scheduleDrain() {
+        guard !self.isDrainScheduled else { return }
+        self.isDrainScheduled = true
+        self.eventLoop.execute {
+            self.isDrainScheduled = false
+            self.drainSubmissions()
         }
     }
 
@@ -393,8 +440,11 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
         self.isInTurn = true
         self.now = .now()
         body()
+        self.runOwnSubmissions()
         self.link?.flush()
         self.isInTurn = false
+        // What they submitted themselves has to wait: a callback that calls again and again must not stop the loop.
+        if !self.ownSubmissions.isEmpty { self.scheduleDrain() }
         self.measure()
         self.flushCallbacks()
     }
@@ -407,19 +457,37 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     }
 
     private func drainSubmissions() {
-        self.turn {
-            var batch: [Submission] = []
-            swap(&batch, &self.batch)
-            self.submissions.take(into: &batch)
-            for submission in batch {
-                switch submission {
-                case .work(let work, let operation): work.performOnSocketThread(operation)
-                case .closure(let closure): closure()
-                }
+        self.turn { self.runSubmissions() }
+    }
+
+    /// Runs what other threads have submitted so far.
+    private func runSubmissions() {
+        var batch: [Submission] = []
+        swap(&batch, &self.batch)
+        self.submissions.take(into: &batch)
+        self.run(&batch)
+        swap(&batch, &self.batch)
+    }
+
+    /// Runs what was submitted on this thread so far, after what other threads had submitted before that.
+    private func runOwnSubmissions() {
+        guard !self.ownSubmissions.isEmpty else { return }
+        var batch: [Submission] = []
+        swap(&batch, &self.ownSubmissions)
+        self.runSubmissions()
+        self.run(&batch)
+        // The storage is used again, if nothing has come meanwhile.
+        if self.ownSubmissions.isEmpty { swap(&batch, &self.ownSubmissions) }
+    }
+
+    private func run(_ batch: inout [Submission]) {
+        for submission in batch {
+            switch submission {
+            case .work(let work, let operation): work.performOnSocketThread(operation)
+            case .closure(let closure): closure()
             }
-            batch.removeAll(keepingCapacity: true)
-            swap(&batch, &self.batch)
         }
+        batch.removeAll(keepingCapacity: true)
     }
 
     package func callBack(_ callback: SocketCallback) {

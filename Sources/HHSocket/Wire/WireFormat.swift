@@ -23,9 +23,19 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         @usableFromInline let isStandard: Bool
         let request: HeaderPlan
         let response: HeaderPlan
+        // What every frame is asked, as plain numbers. One beyond 32 bits is no frame's.
+        let applicationTypes: ClosedRange<UInt64>
+        let heartbeatType: UInt64
+        let cancelType: UInt64
+        let pushSerial: UInt64
 
         init(_ layout: Layout) {
             self.layout = layout
+            let types = layout.applicationTypes
+            self.applicationTypes = UInt64(types.lowerBound)...UInt64(types.upperBound)
+            self.heartbeatType = layout.heartbeat.map { UInt64($0.type) } ?? .max
+            self.cancelType = layout.cancel.map { UInt64($0.type) } ?? .max
+            self.pushSerial = layout.push.map { UInt64($0.serial) } ?? .max
             self.isStandard = layout.matches(.standard)
             self.request = HeaderPlan(layout, .request)
             self.response = HeaderPlan(layout, .response)
@@ -76,19 +86,21 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     /// Whether calls and pushes may have this type: it is in ``Layout/applicationTypes``, and neither a heartbeat's nor a
     /// cancel's.
     public func isApplicationType(_ type: UInt32) -> Bool {
-        self.storage.layout.applicationTypes.contains(type) && type != self.storage.layout.heartbeat?.type
-            && type != self.storage.layout.cancel?.type
+        let type = UInt64(type)
+        return self.storage.applicationTypes.contains(type) && type != self.storage.heartbeatType
+            && type != self.storage.cancelType
     }
 
     /// Whether a frame of this type belongs to the connection and not to a call: a heartbeat, a cancel, or a type below
     /// those of applications.
     public func isControlType(_ type: UInt32) -> Bool {
-        type < self.storage.layout.applicationTypes.lowerBound || type == self.storage.layout.heartbeat?.type
-            || type == self.storage.layout.cancel?.type
+        let type = UInt64(type)
+        return type < self.storage.applicationTypes.lowerBound || type == self.storage.heartbeatType
+            || type == self.storage.cancelType
     }
 
     /// Whether a response with this serial is a push.
-    public func isPush(serial: UInt32) -> Bool { serial == self.storage.layout.push?.serial }
+    public func isPush(serial: UInt32) -> Bool { UInt64(serial) == self.storage.pushSerial }
 
     /// Whether a client answers this frame with a heartbeat of the same serial.
     public func isServerPing(_ frame: Frame) -> Bool {

@@ -7,15 +7,14 @@ extension ClientCore {
 
     func start(_ task: SocketTask) {
         // Cancelled meanwhile: the cancellation is submitted too, and completes it.
-        guard task.state == .running else { return }
+        guard let priority = task.begin() else { return }
         let request = task.originalRequest
-        let now = self.socket.now
-        task.flight.queued = now
+        task.flight.queued = self.socket.now
         self.observe(task)
-        guard !self.isInvalidated else { return self.complete(task, .failure(Self.released)) }
-        let deadline = now.advanced(clamping: TimeAmount(request.timeout ?? self.configuration.timeout))
+        guard !self.isInvalidated else { return self.complete(task, Self.released) }
+        let deadline = self.deadline(of: request)
         task.flight.deadline = deadline
-        guard self.configuration.interceptors.isEmpty else {
+        guard self.isDirect else {
             let key = self.table.enter(task, deadline: deadline)
             task.flight.key = key
             self.intercept(task, key)
@@ -24,19 +23,19 @@ extension ClientCore {
         do throws(SocketError) {
             try self.check(request)
         } catch {
-            return self.complete(task, .failure(error))
+            return self.complete(task, error)
         }
         let submission = self.table.submit(
             task,
-            task.priority,
+            priority,
             bytes: request.body.readableBytes,
             isPatient: self.isPatient(task, request),
             deadline: deadline
         )
-        if case .refuse(let refusal) = submission {
-            self.refuse(task, self.table.enter(task, deadline: deadline), refusal)
-        } else {
-            self.go(task, submission)
+        switch submission {
+        case .send(let key, let serial): self.send(task, request, priority, key, serial)
+        case .wait(let key): self.waits(task, key)
+        case .refuse(let refusal): self.refuse(task, self.table.enter(task, deadline: deadline), refusal)
         }
         self.armTimer()
     }
@@ -53,32 +52,28 @@ extension ClientCore {
             bytes: request.body.readableBytes,
             isPatient: self.isPatient(task, request)
         )
-        guard case .refuse(let refusal) = submission else { return self.go(task, submission) }
-        self.refuse(task, key, refusal)
+        switch submission {
+        case .send(let key, let serial): self.send(task, request, task.priority, key, serial)
+        case .wait(let key): self.waits(task, key)
+        case .refuse(let refusal): self.refuse(task, key, refusal)
+        }
     }
 
     /// Ends an attempt that could not begin.
     private func refuse(_ task: SocketTask, _ key: DispatchKey, _ refusal: DispatchTable<SocketTask>.Refusal) {
         task.flight.key = key
-        if let idle = self.table.endAttempt(key) { self.ended(idle, .failure(self.refused(refusal))) }
+        if let idle = self.table.endAttempt(key) { self.ended(idle, self.refused(refusal)) }
         if refusal == .offline { self.socket.pullForward() }
     }
 
-    private func go(_ task: SocketTask, _ submission: DispatchTable<SocketTask>.Submission) {
-        switch submission {
-        case .send(let key, let serial):
-            self.send(task, key, serial)
-        case .wait(let key):
-            task.flight.key = key
-            if self.table.link == .offline { self.socket.pullForward() }
-        case .refuse:
-            break
-        }
+    private func waits(_ task: SocketTask, _ key: DispatchKey) {
+        task.flight.key = key
+        if self.table.link == .offline { self.socket.pullForward() }
     }
 
     /// Whether the call waits for a connection also where none is being made. A retry does.
     private func isPatient(_ task: SocketTask, _ request: SocketRequest) -> Bool {
-        guard !self.socket.isClosed else { return false }
+        guard self.table.link != .ready, !self.socket.isClosed else { return false }
         return task.flight.retries > 0 || (request.waitsForConnectivity ?? self.configuration.waitsForConnectivity)
     }
 
@@ -90,6 +85,10 @@ extension ClientCore {
                 message:
                     "type \(request.type) is reserved; use another one from \(types.lowerBound) to \(types.upperBound)"
             )
+        }
+        guard !request.isPlain else {
+            _ = try self.customFields.get()
+            return
         }
         if let body = request.cancellationBody, body.readableBytes > self.socket.maximumPayloadLength {
             throw SocketError(
@@ -104,28 +103,37 @@ extension ClientCore {
         _ = try self.socket.customFields(request.header)
     }
 
-    func send(_ task: SocketTask, _ key: DispatchKey, _ serial: UInt32) {
+    func send(
+        _ task: SocketTask,
+        _ request: SocketRequest,
+        _ priority: FramePriority,
+        _ key: DispatchKey,
+        _ serial: UInt32
+    ) {
         task.flight.key = key
         task.flight.attempts += 1
         task.flight.server = self.readyEndpoint
         task.flight.firstByte = nil
-        let request = self.request(of: task)
         do throws(SocketError) {
             let frame = Frame(
                 type: request.type,
                 serial: serial,
                 payload: request.body,
-                customFields: try self.socket.customFields(request.header)
+                customFields: try self.customFields(of: request)
             )
-            if try self.socket.send(frame, task.priority) {
+            if try self.socket.send(frame, priority) {
                 self.leaves(task, request, serial)
             } else {
                 self.table.queued(key)
             }
         } catch {
             self.table.queued(key)
-            if let attempt = self.table.endAttempt(key) { self.ended(attempt, .failure(error)) }
+            if let attempt = self.table.endAttempt(key) { self.ended(attempt, error) }
         }
+    }
+
+    private func customFields(of request: SocketRequest) throws(SocketError) -> [UInt8]? {
+        request.isPlain ? try self.customFields.get() : try self.socket.customFields(request.header)
     }
 
     /// The request's first bytes leave. A small one leaves as a whole.
@@ -151,26 +159,31 @@ extension ClientCore {
 
     // MARK: Ends
 
-    /// An attempt has ended: the call is sent again, goes back to its interceptors, or completes.
-    func ended(_ attempt: Attempt, _ result: Result<SocketResponse, SocketError>) {
+    /// An attempt has failed: the call is sent again, goes back to its interceptors, or completes.
+    func ended(_ attempt: Attempt, _ error: SocketError) {
         let task = attempt.call
-        var result = result
-        if case .failure(var error) = result {
-            if self.retries(attempt, error) { return self.finishDrained() }
-            if task.flight.retries > 0 {
-                error.message += "; this was attempt \(attempt.count), and it is the last"
-                result = .failure(error)
-            }
-        } else {
-            self.retryBucket?.callWasAnswered()
-        }
+        var error = error
+        if self.retries(attempt, error) { return self.finishDrained() }
+        if task.flight.retries > 0 { error.message += "; this was attempt \(attempt.count), and it is the last" }
         if let reply = task.flight.reply {
             task.flight.reply = nil
             self.finishDrained()
-            return reply.resume(returning: result)
+            return reply.resume(returning: .failure(error))
         }
         self.table.remove(attempt.key)
-        self.complete(task, result)
+        self.complete(task, error)
+    }
+
+    /// An attempt has been answered, and is not under way any more: the call goes back to its interceptors, or is out of
+    /// the table and completes.
+    func ended(_ task: SocketTask, _ response: SocketResponse) {
+        self.retryBucket?.callWasAnswered()
+        if !self.isDirect, let reply = task.flight.reply {
+            task.flight.reply = nil
+            self.finishDrained()
+            return reply.resume(returning: .success(response))
+        }
+        self.complete(task, response)
     }
 
     private func retries(_ attempt: Attempt, _ error: SocketError) -> Bool {
@@ -204,7 +217,7 @@ extension ClientCore {
         if attempt.phase == .sent { self.socket.suspect(attempt.connection) }
         let error = self.timedOut(attempt)
         self.judge(error, on: attempt.connection)
-        self.complete(attempt.call, .failure(error))
+        self.complete(attempt.call, error)
     }
 
     /// The answer to an attempt did not begin in time.
@@ -213,7 +226,7 @@ extension ClientCore {
         self.socket.suspect(attempt.connection)
         let error = self.firstResponseTimedOut(attempt)
         self.judge(error, on: attempt.connection)
-        self.ended(attempt, .failure(error))
+        self.ended(attempt, error)
     }
 
     func cancel(_ task: SocketTask) {
@@ -228,7 +241,7 @@ extension ClientCore {
             self.tellServer(of: attempt)
         }
         // A task that is in no table was never started, or is complete, and then this does nothing.
-        self.complete(task, .failure(error))
+        self.complete(task, error)
     }
 
     func cancelAll() {
@@ -259,30 +272,55 @@ extension ClientCore {
     }
 
     /// Completes a task that is in the table no more, or never was.
-    func complete(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
-        var result = result
+    func complete(_ task: SocketTask, _ error: SocketError) {
+        var error = error
         // What never left in the last attempt may have run in one before.
-        if task.flight.mayHaveRun, case .failure(var error) = result, error.notExecuted {
-            error.delivery = .sentUnknown
-            result = .failure(error)
+        if task.flight.mayHaveRun, error.notExecuted { error.delivery = .sentUnknown }
+        self.willComplete(task, .failure(error))
+        let ending = task.finish(error, takingHandler: self.callsBackHere(task))
+        if case .takenHandler(let handler) = ending { return handler(.failure(error)) }
+        self.tell(task, ending)
+    }
+
+    private func complete(_ task: SocketTask, _ response: SocketResponse) {
+        self.willComplete(task, .success(response))
+        let ending = task.finish(response, takingHandler: self.callsBackHere(task))
+        if case .takenHandler(let handler) = ending { return handler(.success(response)) }
+        self.tell(task, ending)
+    }
+
+    /// Whether the task's handler runs on this thread, as soon as there is something to tell.
+    private func callsBackHere(_ task: SocketTask) -> Bool { self.callsBackHere && task.callbackQueue == nil }
+
+    /// The same, with what interceptors made of it.
+    func complete(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
+        switch result {
+        case .success(let response): self.complete(task, response)
+        case .failure(let error): self.complete(task, error)
         }
-        let wasObserved = task.flight.queued != nil && task.flight.completed == nil
-        if wasObserved {
+    }
+
+    @inline(__always)
+    private func willComplete(_ task: SocketTask, _ result: @autoclosure () -> Result<SocketResponse, SocketError>) {
+        if task.flight.queued != nil, task.flight.completed == nil {
             task.flight.completed = self.socket.now
-            self.observeCompletion(task, result)
+            if self.isObserved { self.observeCompletion(task, result()) }
         }
         task.flight.key = nil
-        self.endInterception(task, result)
+        if !self.isDirect { self.endInterception(task, result()) }
         self.finishDrained()
-        switch task.finish(result) {
-        case nil:
+    }
+
+    private func tell(_ task: SocketTask, _ ending: SocketTask.Ending) {
+        switch ending {
+        case .none, .takenHandler, .unheard(showsProgress: false):
             break
-        case .nobody:
-            if task.showsProgress { self.callBack(task, .closure { task.updateProgress() }) }
         case .handler:
             self.callBack(task, .work(task))
-        case .continuation(let continuation):
-            if task.showsProgress { self.callBack(task, .closure { task.updateProgress() }) }
+        case .unheard(showsProgress: true):
+            self.callBack(task, .closure { task.updateProgress() })
+        case .continuation(let continuation, let showsProgress):
+            if showsProgress { self.callBack(task, .closure { task.updateProgress() }) }
             continuation.resume()
         }
     }

@@ -4,48 +4,40 @@ import NIOCore
 /// What the server sends.
 extension ClientCore {
     func received(_ frame: Frame, on id: ConnectionID) {
+        guard !self.format.isPush(serial: frame.serial) else {
+            return self.receivedPush(frame, self.endpoint(of: id))
+        }
+        if frame.status == .ok, let task = self.table.takeAnswered(serial: frame.serial, keeping: !self.isDirect) {
+            self.note(frame, task)
+            self.judge(nil, on: id)
+            return self.ended(task, SocketResponse(frame, self.origin(of: frame, on: id)))
+        }
         let endpoint = self.endpoint(of: id)
-        guard !self.format.isPush(serial: frame.serial) else { return self.receivedPush(frame, endpoint) }
         switch frame.status {
         case .ok:
-            self.receive(frame, on: id) { _ in
-                .success(
-                    SocketResponse(
-                        type: frame.type,
-                        serial: frame.serial,
-                        status: frame.status,
-                        body: frame.payload,
-                        header: self.format.header(of: frame),
-                        endpoint: endpoint
-                    )
-                )
-            }
+            self.count(self.table.receive(serial: frame.serial))
         case .partial:
             self.receive(frame, on: id, isFinal: false) { attempt in
                 var attempt = attempt
                 attempt.phase = .sent
                 self.tellServer(of: attempt)
-                return .failure(
-                    self.failed(
-                        SocketError.Code(frame.status),
-                        "\(endpoint) answered with a part of a stream (status 206), but this call expects one answer",
-                        frame,
-                        endpoint
-                    )
+                return self.failed(
+                    SocketError.Code(frame.status),
+                    "\(endpoint) answered with a part of a stream (status 206), but this call expects one answer",
+                    frame,
+                    endpoint
                 )
             }
         default:
             self.receive(frame, on: id) { attempt in
                 let code = SocketError.Code(frame.status)
                 let name = code.serverStatus == nil ? " (\(code))" : ", which is not a status known here"
-                return .failure(
-                    self.failed(
-                        code,
-                        "\(endpoint) answered type \(self.request(of: attempt.call).type), serial \(frame.serial), with "
-                            + "status \(frame.status)\(name)",
-                        frame,
-                        endpoint
-                    )
+                return self.failed(
+                    code,
+                    "\(endpoint) answered type \(self.request(of: attempt.call).type), serial \(frame.serial), with "
+                        + "status \(frame.status)\(name)",
+                    frame,
+                    endpoint
                 )
             }
         }
@@ -68,7 +60,7 @@ extension ClientCore {
             // What the server said is not known.
             error.delivery = .sentUnknown
             error.body = nil
-            return .failure(error)
+            return error
         }
     }
 
@@ -88,20 +80,31 @@ extension ClientCore {
         )
     }
 
+    /// What the answer tells of itself.
+    private func note(_ frame: Frame, _ task: SocketTask) {
+        if task.flight.firstByte == nil { task.flight.firstByte = self.socket.now }
+        task.flight.bytesReceived += frame.payload.readableBytes
+    }
+
+    /// An answer with which an attempt fails.
     private func receive(
         _ frame: Frame,
         on id: ConnectionID,
         isFinal: Bool = true,
-        _ result: (Attempt) -> Result<SocketResponse, SocketError>
+        _ error: (Attempt) -> SocketError
     ) {
-        switch self.table.receive(serial: frame.serial, isFinal: isFinal) {
-        case .answer(let attempt):
-            let task = attempt.call
-            if task.flight.firstByte == nil { task.flight.firstByte = self.socket.now }
-            task.flight.bytesReceived += frame.payload.readableBytes
-            let result = result(attempt)
-            if case .failure(let error) = result { self.judge(error, on: id) } else { self.judge(nil, on: id) }
-            self.ended(attempt, result)
+        let reception = self.table.receive(serial: frame.serial, isFinal: isFinal)
+        guard case .answer(let attempt) = reception else { return self.count(reception) }
+        self.note(frame, attempt.call)
+        let error = error(attempt)
+        self.judge(error, on: id)
+        self.ended(attempt, error)
+    }
+
+    /// Counts an answer that nobody waits for.
+    private func count(_ reception: DispatchTable<SocketTask>.Reception) {
+        switch reception {
+        case .answer: assertionFailure("somebody waits for this answer")
         case .late: self.count(\.lateResponses)
         case .duplicate: self.count(\.duplicateResponses)
         case .unknown: self.count(\.unknownResponses)

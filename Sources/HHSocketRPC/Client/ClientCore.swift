@@ -20,24 +20,49 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     private let tracer: (any Tracer)?
     /// Whether a task is to remember in which context it was resumed.
     let needsContext: Bool
+    /// Whether a call goes straight to the table, because no interceptor stands around it.
+    let isDirect: Bool
+    /// Whether handlers run on the socket thread.
+    let callsBackHere: Bool
+    /// The custom fields of requests that have none of their own.
+    let customFields: Result<[UInt8]?, SocketError>
+    let locks = TaskLocks()
+    private let timeout: TimeAmount
     /// One moment by both clocks.
     private let anchor: (date: Date, time: NIODeadline)
     private let shared = NIOLockedValueBox(Shared())
 
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     var table: DispatchTable<SocketTask>
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     var retryBucket: RetryBucket?
     var generator = SystemRandomNumberGenerator()
     private var pushes = PushRouter()
     /// How the latest calls to the present server ended; nil where nobody wants to know.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var errorRate: ErrorRateWindow?
     private var log: CallLog?
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var metrics: CallMetrics?
     /// When the timer for the table's alarms fires.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var timerFires = NIODeadline.distantFuture
     private(set) var isInvalidated = false
     /// What calls leave by, and where it leads, while it is ready.
     private var connection = ConnectionID(number: 0)
     private var endpoint = Endpoint(host: "", port: 0)
+    /// What the answers of that connection have in common, where their headers have no fields of the server's.
+    private var origin = SocketResponse.Origin(header: [:], endpoint: Endpoint(host: "", port: 0))
     /// Where the connections lead that were left for another and finish what is in flight.
     private var leftEndpoints: [ConnectionID: Endpoint] = [:]
 
@@ -56,6 +81,10 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         let tracer = configuration.tracer ?? InstrumentationSystem.tracer
         self.tracer = tracer is NoOpTracer ? nil : tracer
         self.needsContext = self.tracer != nil || !configuration.interceptors.isEmpty
+        self.isDirect = configuration.interceptors.isEmpty
+        self.callsBackHere = if case .socketThread = socket.callbackQueue.target { true } else { false }
+        self.customFields = Result { () throws(SocketError) in try socket.customFields([:]) }
+        self.timeout = TimeAmount(configuration.timeout)
         self.anchor = (Date(), socket.now)
         self.table = DispatchTable(
             serialRange: self.format.layout.requestSerials,
@@ -121,6 +150,9 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.shared.withLockedValue { $0.statistics[keyPath: counter] += amount }
         self.metrics?.counted(counter, by: amount)
     }
+
+    /// Whether anybody wants to know what becomes of single calls.
+    var isObserved: Bool { self.log != nil || self.metrics != nil || self.tracer != nil }
 
     /// Begins to observe a call that the client has taken up.
     func observe(_ task: SocketTask) {
@@ -250,13 +282,14 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         if self.table.link == .ready { self.leftEndpoints[self.connection] = self.endpoint }
         self.connection = id
         self.endpoint = endpoint
+        self.origin = SocketResponse.Origin(header: [:], endpoint: endpoint)
         self.errorRate?.clear()
         self.table.linkIsReady(id)
         while let next = self.table.nextWaiting() {
             if let serial = next.serial {
-                self.send(next.call, next.key, serial)
+                self.send(next.call, self.request(of: next.call), next.call.priority, next.key, serial)
             } else {
-                self.ended(next, .failure(self.refused(.tooManyInFlight)))
+                self.ended(next, self.refused(.tooManyInFlight))
             }
         }
         self.armTimer()
@@ -269,10 +302,24 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     /// Lets go of the connections that were left and have nothing in flight any more.
     func finishDrained() {
+        guard self.table.hasDrained else { return }
         while let connection = self.table.nextDrained() {
             self.leftEndpoints[connection] = nil
             self.socket.finishDraining(connection)
         }
+    }
+
+    /// What an answer tells of where it came from.
+    func origin(of frame: Frame, on id: ConnectionID) -> SocketResponse.Origin {
+        guard id == self.connection, frame.customFields == nil else {
+            return SocketResponse.Origin(header: self.format.header(of: frame), endpoint: self.endpoint(of: id))
+        }
+        return self.origin
+    }
+
+    /// When a call must be complete that starts now.
+    func deadline(of request: SocketRequest) -> NIODeadline {
+        self.socket.now.advanced(clamping: request.timeout.map { TimeAmount($0) } ?? self.timeout)
     }
 
     /// Where calls go now.
@@ -288,7 +335,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
             var error = error
             error.serial = lost.serial
             error.delivery = lost.phase == .sent ? .sentUnknown : .notSent
-            self.ended(lost, .failure(error))
+            self.ended(lost, error)
         }
         self.armTimer()
     }
@@ -302,7 +349,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         for waiting in waiting {
             var error = error
             error.delivery = .notSent
-            self.ended(waiting, .failure(error))
+            self.ended(waiting, error)
         }
     }
 
@@ -324,7 +371,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
             var error = Self.released
             error.serial = removed.serial
             if removed.phase == .sent { error.delivery = .sentUnknown }
-            self.complete(removed.call, .failure(error))
+            self.complete(removed.call, error)
         }
         self.turnEnded()
         self.pushes.finish()

@@ -102,6 +102,26 @@ struct DispatchTable<Call> {
 
         var isInFlight: Bool { self.serial != 0 }
 
+        /// Ends the attempt of a call, which leaves its place unless it is kept.
+        mutating func end(keeping: Bool) -> Call? {
+            self.phase = .idle
+            self.alarm = .distantFuture
+            self.serial = 0
+            guard !keeping else { return self.call }
+            defer { self.call = nil }
+            self.attempts = 0
+            self.generation &+= 1
+            return self.call
+        }
+
+        /// Begins an attempt.
+        mutating func join(_ serial: UInt32, _ connection: ConnectionID) {
+            self.serial = serial
+            self.phase = .sent
+            self.connection = connection
+            self.attempts += 1
+        }
+
         func stands(at place: Place) -> Bool {
             self.phase == .waiting && self.generation == place.key.generation && self.place == place.number
         }
@@ -324,6 +344,21 @@ struct DispatchTable<Call> {
         return .answer(attempt)
     }
 
+    /// The call that an answer is for with which it may complete, and whose attempt ends by it. Nil if nobody waits for that
+    /// answer; ``receive(serial:isFinal:)`` says why.
+    ///
+    /// - Parameter keeping: Whether the call stays in the table; else this is its completion.
+    mutating func takeAnswered(serial: UInt32, keeping: Bool) -> Call? {
+        guard let value = self.serials[serial], value != Self.tombstone else { return nil }
+        let index = Int(value)
+        self.serials.remove(serial)
+        self.inFlightCount -= 1
+        if self.entries[index].connection != self.connection { self.leftDraining(self.entries[index].connection) }
+        let call = self.entries[index].end(keeping: keeping)
+        if !keeping { self.free.append(value) }
+        return call
+    }
+
     /// Ends the attempt that is under way before it is answered. The call stays.
     mutating func endAttempt(_ key: DispatchKey) -> Attempt? {
         guard self.call(for: key) != nil else { return nil }
@@ -443,6 +478,9 @@ struct DispatchTable<Call> {
         }
     }
 
+    /// Whether ``nextDrained()`` has something to tell.
+    var hasDrained: Bool { !self.drained.isEmpty }
+
     /// A connection that was left and on which nothing is in flight any more.
     mutating func nextDrained() -> ConnectionID? { self.drained.popLast() }
 
@@ -491,10 +529,7 @@ struct DispatchTable<Call> {
     }
 
     private mutating func join(_ key: DispatchKey, _ serial: UInt32) {
-        self.entries[Int(key.index)].serial = serial
-        self.entries[Int(key.index)].phase = .sent
-        self.entries[Int(key.index)].connection = self.connection
-        self.entries[Int(key.index)].attempts += 1
+        self.entries[Int(key.index)].join(serial, self.connection)
         self.serials.set(serial, key.index)
         self.inFlightCount += 1
     }

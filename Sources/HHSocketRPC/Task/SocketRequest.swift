@@ -3,36 +3,92 @@ import NIOCore
 
 /// What to ask a server.
 public struct SocketRequest: Sendable, Hashable {
+    /// What most requests leave as it is, in one reference that those do not have: so that each is cheap to hand on.
+    private final class Options: Sendable, Hashable {
+        struct Values: Sendable, Hashable {
+            var header: [String: [UInt8]] = [:]
+            var waitsForConnectivity: Bool?
+            var firstResponseTimeout: Duration?
+            var retryPolicy: RetryPolicy?
+            var isIdempotent = false
+            var cancellationBody: ByteBuffer?
+        }
+
+        let values: Values
+
+        init(_ values: Values) {
+            self.values = values
+        }
+
+        static func == (one: Options, other: Options) -> Bool { one === other || one.values == other.values }
+        func hash(into hasher: inout Hasher) { hasher.combine(self.values) }
+    }
+
     /// The RPC's name: 16 to 0x1FFFFFFF in the standard format, in others what their layout leaves to applications.
     public var type: UInt32
+    /// Which of the calls that wait leaves first, for a connection or behind a peer that does not read. Among calls that can
+    /// leave at once it has no effect. `.default` by default.
+    public var priority = FramePriority.default
     /// The payload.
     public var body: ByteBuffer
     /// How long the whole call may take, from ``SocketTask/resume()`` on, waiting for a connection included; nil for the
     /// client's ``SocketClient/Configuration/timeout``.
     public var timeout: Duration?
+    /// Nil where all are as by default.
+    private var options: Options?
+
+    private mutating func setOption<T>(_ path: WritableKeyPath<Options.Values, T>, _ value: T) {
+        var values = self.options?.values ?? Options.Values()
+        values[keyPath: path] = value
+        self.options = values == Options.Values() ? nil : Options(values)
+    }
+
+    /// Whether nothing but type, body, timeout and priority is other than by default.
+    var isPlain: Bool { self.options == nil }
+
     /// What the wire format's custom header fields hold in this request, by name; fields that are not named here are as in
     /// the configuration. A name that the format does not have, or a value of another width, fails with `invalidArgument`.
-    public var header: [String: [UInt8]]
-    /// Which of the calls that wait leaves first, for a connection or behind a peer that does not read. Among calls that can
-    /// leave at once it has no effect. `.default` by default.
-    public var priority = FramePriority.default
+    public var header: [String: [UInt8]] {
+        get { self.options?.values.header ?? [:] }
+        set { self.setOption(\.header, newValue) }
+    }
+
     /// Whether the call waits, within its timeout, also where no attempt to connect is in progress: before `connect()`,
     /// between attempts, and without a network. It fails when nobody reconnects any more, as after `disconnect()`. Nil, the
     /// default, for the client's ``SocketClient/Configuration/waitsForConnectivity``.
-    public var waitsForConnectivity: Bool?
+    public var waitsForConnectivity: Bool? {
+        get { self.options?.values.waitsForConnectivity }
+        set { self.setOption(\.waitsForConnectivity, newValue) }
+    }
+
     /// How long after the request has left the first byte of its answer may take to come; then the attempt fails with
     /// `timeout`, and is repeated if ``retryPolicy`` allows. Nil, the default, for the client's
     /// ``SocketClient/Configuration/firstResponseTimeout``.
-    public var firstResponseTimeout: Duration?
+    public var firstResponseTimeout: Duration? {
+        get { self.options?.values.firstResponseTimeout }
+        set { self.setOption(\.firstResponseTimeout, newValue) }
+    }
+
     /// Whether the call is sent again when it fails; nil, the default, for the client's
     /// ``SocketClient/Configuration/retryPolicy``, which by default is none.
-    public var retryPolicy: RetryPolicy?
+    public var retryPolicy: RetryPolicy? {
+        get { self.options?.values.retryPolicy }
+        set { self.setOption(\.retryPolicy, newValue) }
+    }
+
     /// Whether running the request twice does no more than running it once, so that it may be sent again although the server
     /// may have run it. False by default.
-    public var isIdempotent = false
+    public var isIdempotent: Bool {
+        get { self.options?.values.isIdempotent ?? false }
+        set { self.setOption(\.isIdempotent, newValue) }
+    }
+
     /// What the server is told along with a cancel, or when the call is not answered in time, such as what is to be undone;
     /// nothing by default. Only formats with a cancel frame carry it.
-    public var cancellationBody: ByteBuffer?
+    public var cancellationBody: ByteBuffer? {
+        get { self.options?.values.cancellationBody }
+        set { self.setOption(\.cancellationBody, newValue) }
+    }
 
     /// - Parameters:
     ///   - type: The RPC's name: 16 to 0x1FFFFFFF in the standard format. Others fail with `invalidArgument`.
@@ -48,7 +104,7 @@ public struct SocketRequest: Sendable, Hashable {
         self.type = type
         self.body = body
         self.timeout = timeout
-        self.header = header
+        if !header.isEmpty { self.header = header }
     }
 
     /// The same with a payload of bytes, such as `Data` or `[UInt8]`.

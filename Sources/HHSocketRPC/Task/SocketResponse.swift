@@ -9,6 +9,26 @@ import Foundation
 
 /// A server's answer with status 200. Answers with another status are errors.
 public struct SocketResponse: Sendable, Hashable {
+    /// What few ask for, in one reference: the answers of one connection share it, so that each is cheap to hand on.
+    final class Origin: Sendable, Hashable {
+        let header: [String: [UInt8]]
+        let endpoint: Endpoint
+
+        init(header: [String: [UInt8]], endpoint: Endpoint) {
+            self.header = header
+            self.endpoint = endpoint
+        }
+
+        static func == (one: Origin, other: Origin) -> Bool {
+            one === other || (one.header == other.header && one.endpoint == other.endpoint)
+        }
+
+        func hash(into hasher: inout Hasher) {
+            hasher.combine(self.header)
+            hasher.combine(self.endpoint)
+        }
+    }
+
     /// The request's type, as the server repeated it.
     public var type: UInt32
     /// The serial that joined the answer to its request.
@@ -16,10 +36,27 @@ public struct SocketResponse: Sendable, Hashable {
     public var status: Status
     /// The payload.
     public var body: ByteBuffer
+    private var origin: Origin
+
     /// The custom fields of the answer's header, by name; empty in formats that have none.
-    public var header: [String: [UInt8]] = [:]
+    public var header: [String: [UInt8]] {
+        get { self.origin.header }
+        set { self.origin = Origin(header: newValue, endpoint: self.endpoint) }
+    }
+
     /// The server that answered.
-    public var endpoint: Endpoint
+    public var endpoint: Endpoint {
+        get { self.origin.endpoint }
+        set { self.origin = Origin(header: self.header, endpoint: newValue) }
+    }
+
+    init(_ frame: Frame, _ origin: Origin) {
+        self.type = frame.type
+        self.serial = frame.serial
+        self.status = frame.status
+        self.body = frame.payload
+        self.origin = origin
+    }
 
     /// An answer that no server gave, such as an interceptor's.
     public init(
@@ -34,8 +71,7 @@ public struct SocketResponse: Sendable, Hashable {
         self.serial = serial
         self.status = status
         self.body = body
-        self.header = header
-        self.endpoint = endpoint
+        self.origin = Origin(header: header, endpoint: endpoint)
     }
 
     /// The payload as `Data`.

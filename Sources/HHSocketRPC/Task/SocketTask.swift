@@ -1,6 +1,5 @@
 import Foundation
 import HHSocket
-import NIOConcurrencyHelpers
 import NIOCore
 import Tracing
 
@@ -19,10 +18,12 @@ public final class SocketTask: Sendable {
         case completed
     }
 
+    typealias Handler = @Sendable (Result<SocketResponse, SocketError>) -> Void
+
     /// Who is told of the result, once.
     enum Completion: Sendable {
         case nobody
-        case handler(@Sendable (Result<SocketResponse, SocketError>) -> Void)
+        case handler(Handler)
         /// Finds the result in the task.
         case continuation(CheckedContinuation<Void, Never>)
     }
@@ -30,12 +31,19 @@ public final class SocketTask: Sendable {
     private struct Snapshot {
         var state = State.suspended
         var completion: Completion
-        var result: Result<SocketResponse, SocketError>?
+        // Not one Result: that costs more to hand around.
+        var response: SocketResponse?
+        var error: SocketError?
         var priority: FramePriority
         var bytesSent = 0
         var bytesReceived = 0
         var bytesExpectedToReceive: Int?
         var progress: TaskProgress?
+
+        var result: Result<SocketResponse, SocketError>? {
+            if let response = self.response { return .success(response) }
+            return self.error.map { .failure($0) }
+        }
     }
 
     /// Unique among the tasks of a client, from 1.
@@ -45,12 +53,22 @@ public final class SocketTask: Sendable {
     private let client: ClientCore
     /// Where the completion handler runs, if not where the client's do.
     let callbackQueue: CallbackQueue?
-    private let snapshot: NIOLockedValueBox<Snapshot>
+    /// Belongs to the client, which is kept.
+    private let lock: TaskLocks.TaskLock
+    /// What anybody may look at.
+    /// Proof of `nonisolated(unsafe)`: touched under the lock of ``locked(_:)`` alone.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
+    nonisolated(unsafe) private var snapshot: Snapshot
 
     /// What the socket thread knows of the task.
     /// Proof of `nonisolated(unsafe)`: written by ClientCore alone, on the socket thread, and before that by the one thread
     /// whose ``resume()`` submits the task. Others read it after they have seen under the lock that the task is complete,
     /// which it becomes under that lock when the last has been written.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     nonisolated(unsafe) var flight = TaskFlight()
 
     init(
@@ -64,29 +82,33 @@ public final class SocketTask: Sendable {
         self.originalRequest = request
         self.client = client
         self.callbackQueue = callbackQueue
-        self.snapshot = NIOLockedValueBox(Snapshot(completion: completion, priority: request.priority))
+        self.lock = client.locks.lock(ofTask: identifier)
+        self.snapshot = Snapshot(completion: completion, priority: request.priority)
     }
 
-    public var state: State { self.snapshot.withLockedValue { $0.state } }
+    @inline(__always)
+    private func locked<T>(_ body: (inout Snapshot) -> T) -> T {
+        self.lock.with { body(&self.snapshot) }
+    }
+
+    public var state: State { self.locked { $0.state } }
 
     /// The answer, once the task completed with one.
     public var response: SocketResponse? {
-        self.snapshot.withLockedValue { $0.result.flatMap { try? $0.get() } }
+        self.locked { $0.response }
     }
 
     /// The error, once the task completed with one.
     public var error: SocketError? {
-        self.snapshot.withLockedValue {
-            if case .failure(let error) = $0.result { error } else { nil }
-        }
+        self.locked { $0.error }
     }
 
     /// Which of the calls that wait leaves first; the request's at first. A task that already waits for a connection changes
     /// its place, behind others of the same priority; one that stands behind a server which does not read keeps it.
     public var priority: FramePriority {
-        get { self.snapshot.withLockedValue { $0.priority } }
+        get { self.locked { $0.priority } }
         set {
-            let isRunning = self.snapshot.withLockedValue { snapshot in
+            let isRunning = self.locked { snapshot in
                 snapshot.priority = newValue
                 return snapshot.state == .running
             }
@@ -98,16 +120,16 @@ public final class SocketTask: Sendable {
 
     /// How many bytes of the body have left the queue; up to 128 KiB of them may not have reached the network yet. Of several
     /// attempts, in the last one.
-    public var countOfBytesSent: Int { self.snapshot.withLockedValue { $0.bytesSent } }
+    public var countOfBytesSent: Int { self.locked { $0.bytesSent } }
 
     /// The length of the body in bytes.
     public var countOfBytesExpectedToSend: Int { self.originalRequest.body.readableBytes }
 
     /// How many bytes of the answer's body have come.
-    public var countOfBytesReceived: Int { self.snapshot.withLockedValue { $0.bytesReceived } }
+    public var countOfBytesReceived: Int { self.locked { $0.bytesReceived } }
 
     /// The length of the answer's body in bytes, once its header has come.
-    public var countOfBytesExpectedToReceive: Int? { self.snapshot.withLockedValue { $0.bytesExpectedToReceive } }
+    public var countOfBytesExpectedToReceive: Int? { self.locked { $0.bytesExpectedToReceive } }
 
     /// The same as an object for user interfaces: bytes sent and received of those expected in all. Cancelling it cancels the
     /// task.
@@ -115,7 +137,7 @@ public final class SocketTask: Sendable {
     /// Changes where the completion handler runs, and is finished when that is called. Where Foundation's `Progress` may not
     /// be used by several threads, as on Linux, read it there.
     public var progress: Progress {
-        self.snapshot.withLockedValue { snapshot in
+        self.locked { snapshot in
             if let existing = snapshot.progress { return existing.progress }
             let made = TaskProgress { [weak self] in self?.cancel() }
             made.update(to: self.units(snapshot))
@@ -128,8 +150,10 @@ public final class SocketTask: Sendable {
         let sent = self.countOfBytesExpectedToSend
         guard snapshot.state != .completed else {
             let total = max(1, sent + (snapshot.bytesExpectedToReceive ?? snapshot.bytesReceived))
-            let isAnswered = if case .success = snapshot.result { true } else { false }
-            return .init(completed: isAnswered ? total : snapshot.bytesSent + snapshot.bytesReceived, total: total)
+            return .init(
+                completed: snapshot.response != nil ? total : snapshot.bytesSent + snapshot.bytesReceived,
+                total: total
+            )
         }
         // One more than is there, so that it is finished by the completion alone.
         let total = sent + (snapshot.bytesExpectedToReceive ?? 0) + 1
@@ -146,7 +170,7 @@ public final class SocketTask: Sendable {
 
     /// Starts the call. The timeout counts from here. Does nothing unless the task is suspended.
     public func resume() {
-        let starts = self.snapshot.withLockedValue { snapshot in
+        let starts = self.locked { snapshot in
             guard snapshot.state == .suspended else { return false }
             snapshot.state = .running
             if self.client.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
@@ -165,7 +189,7 @@ public final class SocketTask: Sendable {
 
     /// - Returns: Whether the task was not being cancelled, or complete, before.
     func beginCancelling() -> Bool {
-        self.snapshot.withLockedValue { snapshot in
+        self.locked { snapshot in
             guard snapshot.state == .suspended || snapshot.state == .running else { return false }
             snapshot.state = .canceling
             return true
@@ -177,49 +201,84 @@ public final class SocketTask: Sendable {
     private func submit(_ operation: Operation) {
         guard !self.client.submit(.work(self, operation.rawValue)) else { return }
         // The client is gone, and with it the thread and the table that complete tasks.
-        guard let completion = self.finish(.failure(ClientCore.released)) else { return }
-        switch completion {
-        case .nobody: break
-        case .continuation(let continuation): continuation.resume()
+        switch self.finish(ClientCore.released) {
+        case .none, .unheard, .takenHandler: break
+        case .continuation(let continuation, _): continuation.resume()
         case .handler: self.client.callBackAfterInvalidation(self)
         }
     }
 
     /// Sets who is told. False if the task has completed already and nobody will be.
     func attach(_ continuation: CheckedContinuation<Void, Never>) -> Bool {
-        self.snapshot.withLockedValue { snapshot in
-            guard snapshot.result == nil else { return false }
+        self.locked { snapshot in
+            guard snapshot.state != .completed else { return false }
             snapshot.completion = .continuation(continuation)
             return true
         }
     }
 
     /// The result, once there is one.
-    var result: Result<SocketResponse, SocketError>? { self.snapshot.withLockedValue { $0.result } }
+    var result: Result<SocketResponse, SocketError>? { self.locked { $0.result } }
 
-    /// Completes the task. Nil if it had completed before.
+    /// Whether the task has been resumed and is neither being cancelled nor complete; and with which priority.
+    func begin() -> FramePriority? {
+        self.locked { $0.state == .running ? $0.priority : nil }
+    }
+
+    /// What is to be done for a task that has just completed.
+    enum Ending {
+        /// It had completed before.
+        case none
+        /// Nobody waits for it; whether there is a ``progress`` that shows it.
+        case unheard(showsProgress: Bool)
+        /// Its handler is to be called, by ``callBack()``.
+        case handler
+        /// Its handler is to be called, and is not the task's any more.
+        case takenHandler(Handler)
+        case continuation(CheckedContinuation<Void, Never>, showsProgress: Bool)
+    }
+
+    /// Completes the task.
     ///
-    /// A handler is kept for ``callBack()``; a continuation is handed out.
-    func finish(_ result: Result<SocketResponse, SocketError>) -> Completion? {
-        self.snapshot.withLockedValue { snapshot in
-            guard snapshot.result == nil else { return nil }
-            snapshot.state = .completed
-            snapshot.result = result
-            if case .success(let response) = result {
-                snapshot.bytesReceived = response.body.readableBytes
-                snapshot.bytesExpectedToReceive = response.body.readableBytes
-            }
-            if case .continuation = snapshot.completion {
-                defer { snapshot.completion = .nobody }
-                return snapshot.completion
-            }
-            return snapshot.completion
+    /// - Parameter takingHandler: Whether who calls this also calls the handler.
+    func finish(_ error: SocketError, takingHandler: Bool = false) -> Ending {
+        self.locked { snapshot in
+            guard snapshot.state != .completed else { return .none }
+            snapshot.error = error
+            return Self.end(&snapshot, takingHandler)
+        }
+    }
+
+    /// The same with an answer.
+    func finish(_ response: SocketResponse, takingHandler: Bool) -> Ending {
+        self.locked { snapshot in
+            guard snapshot.state != .completed else { return .none }
+            snapshot.bytesReceived = response.body.readableBytes
+            snapshot.bytesExpectedToReceive = response.body.readableBytes
+            snapshot.response = response
+            return Self.end(&snapshot, takingHandler)
+        }
+    }
+
+    @inline(__always)
+    private static func end(_ snapshot: inout Snapshot, _ takesHandler: Bool) -> Ending {
+        snapshot.state = .completed
+        switch snapshot.completion {
+        case .handler(let handler):
+            guard takesHandler, snapshot.progress == nil else { return .handler }
+            snapshot.completion = .nobody
+            return .takenHandler(handler)
+        case .nobody:
+            return .unheard(showsProgress: snapshot.progress != nil)
+        case .continuation(let continuation):
+            snapshot.completion = .nobody
+            return .continuation(continuation, showsProgress: snapshot.progress != nil)
         }
     }
 
     /// So many bytes of the body have left. Returns whether somebody is to be told, by ``updateProgress()``.
     func progressed(bytesSent: Int) -> Bool {
-        self.snapshot.withLockedValue { snapshot in
+        self.locked { snapshot in
             snapshot.bytesSent = bytesSent
             return snapshot.progress?.mustSchedule() ?? false
         }
@@ -227,7 +286,7 @@ public final class SocketTask: Sendable {
 
     /// So many bytes of the answer's body have come, of so many. Returns the same.
     func progressed(bytesReceived: Int, of expected: Int) -> Bool {
-        self.snapshot.withLockedValue { snapshot in
+        self.locked { snapshot in
             snapshot.bytesReceived = bytesReceived
             snapshot.bytesExpectedToReceive = expected
             return snapshot.progress?.mustSchedule() ?? false
@@ -236,7 +295,7 @@ public final class SocketTask: Sendable {
 
     /// The request leaves once more, or not at all: nothing of this attempt has been sent or received. Returns the same.
     func progressStartsOver() -> Bool {
-        self.snapshot.withLockedValue { snapshot in
+        self.locked { snapshot in
             snapshot.bytesSent = 0
             snapshot.bytesReceived = 0
             snapshot.bytesExpectedToReceive = nil
@@ -244,12 +303,9 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// Whether there is a ``progress`` that the completion must be shown by.
-    var showsProgress: Bool { self.snapshot.withLockedValue { $0.progress != nil } }
-
     /// Where callbacks run: shows how far the task is.
     func updateProgress() {
-        let (progress, units) = self.snapshot.withLockedValue { ($0.progress?.begin(), self.units($0)) }
+        let (progress, units) = self.locked { ($0.progress?.begin(), self.units($0)) }
         progress?.update(to: units)
     }
 }
@@ -267,12 +323,18 @@ extension SocketTask: SubmittedWork {
 
 extension SocketTask: CallbackWork {
     package func callBack() {
-        let (completion, result, progress) = self.snapshot.withLockedValue { snapshot in
-            defer { snapshot.completion = .nobody }
-            return (snapshot.completion, snapshot.result, snapshot.progress)
+        let (completion, response, error, showsProgress) = self.locked { snapshot in
+            let completion = snapshot.completion
+            snapshot.completion = .nobody
+            return (completion, snapshot.response, snapshot.error, snapshot.progress != nil)
         }
-        if progress != nil { self.updateProgress() }
-        if case .handler(let handler) = completion, let result { handler(result) }
+        if showsProgress { self.updateProgress() }
+        guard case .handler(let handler) = completion else { return }
+        if let response {
+            handler(.success(response))
+        } else if let error {
+            handler(.failure(error))
+        }
     }
 }
 

@@ -1,0 +1,76 @@
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
+/// The locks of a client's tasks: a few for all of them, so that a task has none to allocate. Two tasks with the same lock
+/// wait for each other only while one of them looks at a few words.
+final class TaskLocks: @unchecked Sendable {
+    // Proof of Sendable: the pointer never changes, and what it points to is made to be used by many threads.
+    #if canImport(Darwin)
+    fileprivate typealias Lock = os_unfair_lock_s
+    #else
+    fileprivate typealias Lock = pthread_mutex_t
+    #endif
+
+    /// A power of two.
+    private static let count = 64
+    /// Each a cache line of its own, where one is 64 bytes.
+    private static let stride = max(64, MemoryLayout<Lock>.stride)
+
+    private let memory: UnsafeMutableRawPointer
+
+    init() {
+        self.memory = .allocate(byteCount: Self.count * Self.stride, alignment: 64)
+        for number in 0..<Self.count {
+            let lock = self.memory.advanced(by: number * Self.stride).bindMemory(to: Lock.self, capacity: 1)
+            #if canImport(Darwin)
+            lock.initialize(to: Lock())
+            #else
+            let error = pthread_mutex_init(lock, nil)
+            precondition(error == 0, "no mutex can be made: error \(error)")
+            #endif
+        }
+    }
+
+    deinit {
+        #if !canImport(Darwin)
+        for number in 0..<Self.count { pthread_mutex_destroy(self.lock(number)) }
+        #endif
+        self.memory.deallocate()
+    }
+
+    private func lock(_ number: Int) -> UnsafeMutablePointer<Lock> {
+        (self.memory + (number & (Self.count - 1)) * Self.stride).assumingMemoryBound(to: Lock.self)
+    }
+
+    /// The lock of the task with this identifier, which must keep this object.
+    func lock(ofTask identifier: Int) -> TaskLock { TaskLock(self.lock(identifier)) }
+
+    /// One of them. Nothing else is locked, or waited for, by who has it.
+    struct TaskLock: @unchecked Sendable {
+        // Proof of Sendable: as above.
+        private let lock: UnsafeMutablePointer<Lock>
+
+        fileprivate init(_ lock: UnsafeMutablePointer<Lock>) {
+            self.lock = lock
+        }
+
+        @inline(__always)
+        func with<T>(_ body: () -> T) -> T {
+            #if canImport(Darwin)
+            os_unfair_lock_lock(self.lock)
+            defer { os_unfair_lock_unlock(self.lock) }
+            #else
+            pthread_mutex_lock(self.lock)
+            defer { pthread_mutex_unlock(self.lock) }
+            #endif
+            return body()
+        }
+    }
+}

@@ -9,7 +9,7 @@ extension ClientCore {
         // Cancelled meanwhile: the cancellation is submitted too, and completes it.
         guard let priority = task.begin() else { return }
         let request = task.originalRequest
-        task.flight.queued = self.socket.now
+        task.flight.queued.comes(at: self.socket.now)
         self.observe(task)
         guard !self.isInvalidated else { return self.complete(task, Self.released) }
         let deadline = self.deadline(of: request)
@@ -112,8 +112,8 @@ extension ClientCore {
     ) {
         task.flight.key = key
         task.flight.attempts += 1
-        task.flight.server = self.readyEndpoint
-        task.flight.firstByte = nil
+        task.flight.origin = self.readyOrigin
+        task.flight.firstByte = .init()
         do throws(SocketError) {
             let frame = Frame(
                 type: request.type,
@@ -138,7 +138,7 @@ extension ClientCore {
 
     /// The request's first bytes leave. A small one leaves as a whole.
     func leaves(_ task: SocketTask, _ request: SocketRequest, _ serial: UInt32) {
-        task.flight.sent = self.socket.now
+        task.flight.sent.comes(at: self.socket.now)
         let length = request.body.readableBytes
         if length <= Frame.unslicedLength { self.progressed(task, bytesSent: length, of: length, serial) }
     }
@@ -302,8 +302,8 @@ extension ClientCore {
 
     @inline(__always)
     private func willComplete(_ task: SocketTask, _ result: @autoclosure () -> Result<SocketResponse, SocketError>) {
-        if task.flight.queued != nil, task.flight.completed == nil {
-            task.flight.completed = self.socket.now
+        if task.flight.queued.hasCome, !task.flight.completed.hasCome {
+            task.flight.completed.comes(at: self.socket.now)
             if self.isObserved { self.observeCompletion(task, result()) }
         }
         task.flight.key = nil
@@ -339,7 +339,7 @@ extension ClientCore {
         guard !self.format.isPush(serial: arriving.serial),
             let task = self.table.responseBegins(serial: arriving.serial)
         else { return }
-        if task.flight.firstByte == nil { task.flight.firstByte = self.socket.now }
+        task.flight.firstByte.comesFirst(at: self.socket.now)
         if task.progressed(bytesReceived: arriving.receivedBytes, of: arriving.length) {
             self.callBack(task, .closure { task.updateProgress() })
         }

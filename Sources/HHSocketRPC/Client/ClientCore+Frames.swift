@@ -82,7 +82,7 @@ extension ClientCore {
 
     /// What the answer tells of itself.
     private func note(_ frame: Frame, _ task: SocketTask) {
-        if task.flight.firstByte == nil { task.flight.firstByte = self.socket.now }
+        task.flight.firstByte.comesFirst(at: self.socket.now)
         task.flight.bytesReceived += frame.payload.readableBytes
     }
 

@@ -126,15 +126,15 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     /// What a complete task took.
     func metrics(of task: SocketTask) -> SocketTaskMetrics? {
         let flight = task.flight
-        guard let queued = flight.queued, let completed = flight.completed else { return nil }
+        guard let queued = flight.queued.date, let completed = flight.completed.date else { return nil }
         return SocketTaskMetrics(
             queued: self.date(queued),
-            sent: flight.sent.map { self.date($0) },
-            firstByte: flight.firstByte.map { self.date($0) },
+            sent: flight.sent.date.map { self.date($0) },
+            firstByte: flight.firstByte.date.map { self.date($0) },
             completed: self.date(completed),
             duration: Duration(completed - queued),
-            server: flight.server,
-            attempts: flight.attempts,
+            server: flight.origin?.endpoint,
+            attempts: Int(flight.attempts),
             bytesSent: flight.bytesSent,
             bytesReceived: flight.bytesReceived
         )
@@ -169,7 +169,9 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     /// A call has completed that the client had taken up.
     func observeCompletion(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
         let type = task.originalRequest.type
-        if self.metrics != nil, let queued = task.flight.queued, let completed = task.flight.completed {
+        if self.metrics != nil, let queued = task.flight.queued.date,
+            let completed = task.flight.completed.date
+        {
             let outcome: SocketError.Code? = if case .failure(let error) = result { error.code } else { nil }
             self.metrics?.completed(type, outcome, after: completed - queued)
         }
@@ -323,7 +325,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     }
 
     /// Where calls go now.
-    var readyEndpoint: Endpoint { self.endpoint }
+    var readyOrigin: SocketResponse.Origin { self.origin }
 
     func endpoint(of id: ConnectionID) -> Endpoint {
         id == self.connection ? self.endpoint : self.leftEndpoints[id] ?? self.endpoint

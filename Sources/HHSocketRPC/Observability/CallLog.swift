@@ -14,7 +14,7 @@ struct CallLog {
         let level: Logger.Level = if case .success = result { .trace } else { .debug }
         guard self.logger.logLevel <= level else { return }
         var metadata: Logger.Metadata = ["type": "\(type)", "attempts": "\(flight.attempts)"]
-        if let server = flight.server { metadata["server"] = "\(server)" }
+        if let server = flight.origin?.endpoint { metadata["server"] = "\(server)" }
         switch result {
         case .success(let response):
             metadata["serial"] = "\(response.serial)"

@@ -16,11 +16,11 @@ enum CallSpan {
     }
 
     static func end(_ span: any Span, _ flight: TaskFlight, _ result: Result<SocketResponse, SocketError>) {
-        if let server = flight.server {
+        if let server = flight.origin?.endpoint {
             span.attributes["server.address"] = server.host
             span.attributes["server.port"] = server.port
         }
-        span.attributes["hhsocket.attempts"] = flight.attempts
+        span.attributes["hhsocket.attempts"] = Int64(flight.attempts)
         switch result {
         case .success(let response):
             span.attributes["hhsocket.serial"] = Int64(response.serial)

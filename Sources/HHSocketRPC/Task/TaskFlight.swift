@@ -2,36 +2,103 @@ import HHSocket
 import NIOCore
 import Tracing
 
-/// What the socket thread knows of a task.
+/// What the socket thread knows of a task. Small, because every call has one: what few of them have lies behind a reference.
 struct TaskFlight {
     /// Its place in the dispatch table while it is there.
     var key: DispatchKey?
-    /// What an interceptor made of the request, if there are any.
-    var request: SocketRequest?
     var deadline = NIODeadline.distantFuture
 
     // What SocketTaskMetrics will tell.
-    var queued: NIODeadline?
-    var sent: NIODeadline?
-    var firstByte: NIODeadline?
-    var completed: NIODeadline?
-    var server: Endpoint?
-    var attempts = 0
+    var queued = Moment()
+    var sent = Moment()
+    var firstByte = Moment()
+    var completed = Moment()
+    /// Where the request was sent last.
+    var origin: SocketResponse.Origin?
+    var attempts: UInt32 = 0
     var bytesSent = 0
     var bytesReceived = 0
 
+    private var extras: Extras?
+
+    /// A time that may not have come yet.
+    struct Moment {
+        private var time = NIODeadline.distantPast
+
+        /// Nil until it has come.
+        var date: NIODeadline? { self.hasCome ? self.time : nil }
+        var hasCome: Bool { self.time > .distantPast }
+
+        mutating func comes(at time: NIODeadline) { self.time = time }
+
+        /// The same, unless it has come.
+        mutating func comesFirst(at time: NIODeadline) {
+            if !self.hasCome { self.time = time }
+        }
+    }
+
+    /// Touched on the socket thread alone, as all of this.
+    private final class Extras {
+        var request: SocketRequest?
+        var retries = 0
+        var lastFailure: SocketError?
+        var mayHaveRun = false
+        var context: ServiceContext?
+        var span: (any Span)?
+        var interception: Task<Void, Never>?
+        var reply: CheckedContinuation<Result<SocketResponse, SocketError>, Never>?
+    }
+
+    private mutating func set<T>(_ path: ReferenceWritableKeyPath<Extras, T>, _ value: T) {
+        let extras = self.extras ?? Extras()
+        extras[keyPath: path] = value
+        self.extras = extras
+    }
+
+    /// What an interceptor made of the request, if there are any.
+    var request: SocketRequest? {
+        get { self.extras?.request }
+        set { self.set(\.request, newValue) }
+    }
+
     /// How many attempts followed another, since the innermost interceptor asked for the call.
-    var retries = 0
+    var retries: Int {
+        get { self.extras?.retries ?? 0 }
+        set { self.set(\.retries, newValue) }
+    }
+
     /// Why the attempt before failed.
-    var lastFailure: SocketError?
+    var lastFailure: SocketError? {
+        get { self.extras?.lastFailure }
+        set { self.set(\.lastFailure, newValue) }
+    }
+
     /// Whether the server may have run the request in an attempt before.
-    var mayHaveRun = false
+    var mayHaveRun: Bool {
+        get { self.extras?.mayHaveRun ?? false }
+        set { self.set(\.mayHaveRun, newValue) }
+    }
 
     /// Where the one who resumed the task stands among spans.
-    var context: ServiceContext?
-    var span: (any Span)?
+    var context: ServiceContext? {
+        get { self.extras?.context }
+        set { self.set(\.context, newValue) }
+    }
+
+    var span: (any Span)? {
+        get { self.extras?.span }
+        set { self.set(\.span, newValue) }
+    }
+
     /// The Swift task in which the interceptors run.
-    var interception: Task<Void, Never>?
+    var interception: Task<Void, Never>? {
+        get { self.extras?.interception }
+        set { self.set(\.interception, newValue) }
+    }
+
     /// The innermost interceptor, which waits for an answer.
-    var reply: CheckedContinuation<Result<SocketResponse, SocketError>, Never>?
+    var reply: CheckedContinuation<Result<SocketResponse, SocketError>, Never>? {
+        get { self.extras?.reply }
+        set { self.set(\.reply, newValue) }
+    }
 }

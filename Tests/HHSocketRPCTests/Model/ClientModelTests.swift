@@ -17,12 +17,12 @@ import Testing
     }
 
     /// A harness that cannot fail proves nothing: each of these expects something else in one place, and must be found out.
-    @Test(arguments: 0..<6)
+    @Test(arguments: 0..<8)
     func modelThatExpectsSomethingElseIsFoundOut(number: Int) {
         let flaws: [(inout ModelClient.Limits) -> Void] = [
             { $0.inFlight += 1 }, { $0.waiting -= 1 }, { $0.waitingBytes -= 10 }, { $0.tombstones += 1 },
             { $0.budget -= 1 },
-            { $0.deposit = 1_000 },
+            { $0.deposit = 1_000 }, { $0.morePushes = 1 }, { $0.releasingPart = 1 },
         ]
         let found = (0..<UInt64(3_000)).lazy.compactMap { seed -> Int? in
             let script = ClientHistory.script(seed: seed)

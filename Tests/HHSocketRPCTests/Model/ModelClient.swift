@@ -11,6 +11,10 @@ struct ModelClient {
         var tombstones = 3
         var budget = 2
         var deposit = 300
+        /// How many more pushes wait for a subscriber than its policy says: none.
+        var morePushes = 0
+        /// What part of its limit may still wait for a subscriber when reading goes on: half.
+        var releasingPart = 2
     }
 
     struct Plan: CustomStringConvertible {
@@ -105,6 +109,7 @@ struct ModelClient {
     var pulls = 0
     var suspicions = 0
     var failures: [String] = []
+    var pushes: ModelPushes
     // What all steps bring.
     var late = 0
     var duplicates = 0
@@ -115,6 +120,7 @@ struct ModelClient {
         self.limits = limits
         self.nextSerial = limits.serials.lowerBound
         self.budget = limits.budget * 1_000
+        self.pushes = ModelPushes(limits: limits)
     }
 
     var inFlight: [Int] { self.calls.indices.filter { self.calls[$0].serial != nil } }

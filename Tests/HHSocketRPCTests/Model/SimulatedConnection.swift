@@ -30,6 +30,8 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     var isNetworkReachable = true
     /// Whether peers read. While they do not, frames queue.
     private(set) var isPeerReading = true
+    /// Whether the client wants nothing more to be read. What was read by then still comes.
+    private(set) var isReadingSuspended = false
     private var queues: [ConnectionID: [Queued]] = [:]
     private var lastConnection: UInt64 = 0
     private var submissions: [Submission] = []
@@ -107,7 +109,7 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         self.output.wire.append("\(kind) \(frame.serial) '\(String(buffer: frame.payload))' on \(id.number)")
     }
 
-    func setReading(isSuspended: Bool) {}
+    func setReading(isSuspended: Bool) { self.isReadingSuspended = isSuspended }
     func pullForward() { self.output.pulls += 1 }
     func suspect(_ id: ConnectionID) { self.output.suspicions += 1 }
 

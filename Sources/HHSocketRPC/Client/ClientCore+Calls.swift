@@ -166,11 +166,24 @@ extension ClientCore {
         }
         if let reply = task.flight.reply {
             task.flight.reply = nil
+            let reported = self.honest(result, task)
+            // Whatever the interceptors make of it, and whether or not they ask once more.
+            if !result.isNotExecuted { task.flight.mayHaveRun = true }
             self.finishDrained()
-            return reply.resume(returning: result)
+            return reply.resume(returning: reported)
         }
         self.table.remove(attempt.key)
         self.complete(task, result)
+    }
+
+    /// What never left in the last attempt may have run in one before.
+    private func honest(
+        _ result: Result<SocketResponse, SocketError>,
+        _ task: SocketTask
+    ) -> Result<SocketResponse, SocketError> {
+        guard task.flight.mayHaveRun, case .failure(var error) = result, error.notExecuted else { return result }
+        error.delivery = .sentUnknown
+        return .failure(error)
     }
 
     private func retries(_ attempt: Attempt, _ error: SocketError) -> Bool {
@@ -260,12 +273,7 @@ extension ClientCore {
 
     /// Completes a task that is in the table no more, or never was.
     func complete(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
-        var result = result
-        // What never left in the last attempt may have run in one before.
-        if task.flight.mayHaveRun, case .failure(var error) = result, error.notExecuted {
-            error.delivery = .sentUnknown
-            result = .failure(error)
-        }
+        let result = self.honest(result, task)
         let wasObserved = task.flight.queued != nil && task.flight.completed == nil
         if wasObserved {
             task.flight.completed = self.socket.now
@@ -305,5 +313,12 @@ extension ClientCore {
         if task.progressed(bytesReceived: arriving.receivedBytes, of: arriving.length) {
             self.callBack(task, .closure { task.updateProgress() })
         }
+    }
+}
+
+extension Result<SocketResponse, SocketError> {
+    /// Whether it is known that the server did not run the request.
+    fileprivate var isNotExecuted: Bool {
+        if case .failure(let error) = self { error.notExecuted } else { false }
     }
 }

@@ -24,7 +24,7 @@ struct TaskFlight {
     var retries = 0
     /// Why the attempt before failed.
     var lastFailure: SocketError?
-    /// Whether the server may have run the request in an attempt before.
+    /// Whether the server may have run the request in an attempt before, or when an interceptor asked before.
     var mayHaveRun = false
 
     /// Where the one who resumed the task stands among spans.

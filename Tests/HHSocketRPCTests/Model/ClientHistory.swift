@@ -16,6 +16,8 @@ enum ClientHistory {
         /// Nil subscribes to every type. At once: before the socket thread has heard of it.
         case subscribe(UInt32?, PushBufferingPolicy, endsAtOnce: Bool), unsubscribe(choice: Int)
         case push(UInt32, isCorrupt: Bool), takePush(choice: Int)
+        /// One call's interceptors go on, or those of all calls where they do not wait.
+        case valve(choice: Int), valves
         case time(Int), timer
 
         var description: String {
@@ -43,6 +45,8 @@ enum ClientHistory {
             case .unsubscribe(let choice): "unsubscribe \(choice)"
             case .push(let type, let isCorrupt): "push \(type)\(isCorrupt ? " corrupt" : "")"
             case .takePush(let choice): "take push \(choice)"
+            case .valve(let choice): "valve \(choice)"
+            case .valves: "valves"
             case .time(let span): "time \(span) ns"
             case .timer: "timer"
             }
@@ -52,7 +56,49 @@ enum ClientHistory {
     static func script(seed: UInt64) -> [Step] {
         var generator = SeededGenerator(seed: seed)
         let length = Int.random(in: 10...100, using: &generator)
-        return (0..<length).map { _ in self.step(&generator) }
+        let interceptorCount = self.interceptorCount(seed: seed)
+        guard interceptorCount > 0 else { return (0..<length).map { _ in self.step(&generator) } }
+        // Little comes of calls that find no connection, or are not resumed.
+        var script: [Step] = Int.random(in: 0..<4, using: &generator) == 0 ? [] : [.connecting, .ready]
+        var callCount = 0
+        for _ in 0..<length {
+            let step = self.intercepted(self.step(&generator), interceptorCount, &generator)
+            script.append(step)
+            if case .call = step {
+                callCount += 1
+                if Bool.random(using: &generator) { script.append(.resume(choice: callCount - 1)) }
+            }
+            script += self.valves(&generator)
+        }
+        return script
+    }
+
+    /// In each fifth history one or two interceptors stand around every call.
+    private static func interceptorCount(seed: UInt64) -> Int { seed % 5 == 4 ? 1 + Int(seed / 5 % 2) : 0 }
+
+    private static func intercepted(_ step: Step, _ count: Int, _ generator: inout SeededGenerator) -> Step {
+        guard case .call(var plan) = step else { return step }
+        let ends: [ModelClient.Interception.End] = [.passesOn, .passesOn, .passesOn, .passesOn, .answers, .fails]
+        plan.interceptions = (0..<count).map { _ in
+            let asks = [0, 1, 1, 1, 2, 2, 2, 2]
+            return ModelClient.Interception(
+                asks: asks[Int.random(in: 0..<8, using: &generator)],
+                end: ends[Int.random(in: 0..<6, using: &generator)],
+                changesBody: Int.random(in: 0..<4, using: &generator) == 0
+            )
+        }
+        return .call(plan)
+    }
+
+    /// Some valves between one step and the next.
+    private static func valves(_ generator: inout SeededGenerator) -> [Step] {
+        let choice = Int.random(in: 0..<1_000, using: &generator)
+        switch choice % 8 {
+        case 0..<3: return [.valve(choice: choice)]
+        case 3: return [.valve(choice: choice), .valve(choice: choice / 8)]
+        case 4: return [.valves]
+        default: return []
+        }
     }
 
     private static func step(_ generator: inout SeededGenerator) -> Step {
@@ -119,16 +165,41 @@ enum ClientHistory {
         return plan
     }
 
-    /// - Parameter flaw: Changes what the model expects, so that a harness which finds nothing is found out.
+    /// Runs a script. Blocks its thread while interceptors, on others, go on.
+    ///
+    /// - Parameters:
+    ///   - flaw: Changes what the model expects, so that a harness which finds nothing is found out.
+    ///   - patience: How many seconds to wait for an interceptor that is to go on.
     /// - Returns: The promise that was broken, if one was.
-    static func run(_ script: [Step], seed: UInt64, flaw: ((inout ModelClient.Limits) -> Void)? = nil) -> String? {
+    static func run(
+        _ script: [Step],
+        seed: UInt64,
+        patience: Double = 20,
+        flaw: ((inout ModelClient.Limits) -> Void)? = nil
+    ) -> String? {
+        let (broken, remains) = self.play(script, seed: seed, patience, flaw)
+        return broken ?? remains.leak()
+    }
+
+    private static func play(
+        _ script: [Step],
+        seed: UInt64,
+        _ patience: Double,
+        _ flaw: ((inout ModelClient.Limits) -> Void)?
+    ) -> (broken: String?, ClientWorld.Remains) {
         var limits = ModelClient.Limits()
         // In some histories serials are so few that they wrap and run out.
         if seed % 3 == 0 { limits.serials = 50...57 }
-        let world = ClientWorld(limits: limits, flaw: flaw)
+        let steering = InterceptorSteering(patience: patience)
+        let world = ClientWorld(limits, self.interceptorCount(seed: seed), steering, flaw)
         for (number, step) in script.enumerated() {
-            if let broken = world.take(step) { return "step \(number), \(step): \(broken)" }
+            if let broken = world.take(step) {
+                world.giveUp()
+                return ("step \(number), \(step): \(broken)", world.remains)
+            }
         }
-        return world.end()
+        let broken = world.end()
+        if broken != nil { world.giveUp() }
+        return (broken, world.remains)
     }
 }

@@ -7,7 +7,7 @@ import NIOPosix
 
 /// The two worlds that a history happens in: the client on a simulated connection, and the model.
 final class ClientWorld: @unchecked Sendable {
-    // Proof of Sendable: a history runs on one thread.
+    // Proof of Sendable: a history runs on one thread. Interceptors on others have the steering alone.
     private let connection: SimulatedConnection
     private let client: ClientCore
     private var model: ModelClient
@@ -21,6 +21,10 @@ final class ClientWorld: @unchecked Sendable {
     /// What a step's subscribers took.
     private var taken: [String] = []
     private let delegate = PushDelegate()
+    private let steering: InterceptorSteering
+    private let isIntercepted: Bool
+    /// Why interceptors could not be steered any more.
+    private var lost: String?
 
     /// One who has subscribed to pushes, and lets go of the mailbox when that has ended.
     private struct Subscriber {
@@ -44,14 +48,21 @@ final class ClientWorld: @unchecked Sendable {
         return SocketClient(configuration: configuration)
     }()
 
-    init(limits: ModelClient.Limits, flaw: ((inout ModelClient.Limits) -> Void)?) {
+    init(
+        _ limits: ModelClient.Limits,
+        _ interceptorCount: Int,
+        _ steering: InterceptorSteering,
+        _ flaw: ((inout ModelClient.Limits) -> Void)?
+    ) {
         var format = WireFormat.standard
         if limits.serials.count < 100 {
             var layout = format.layout
             layout.requestSerials = limits.serials
             if let narrow = try? WireFormat(layout) { format = narrow }
         }
-        self.connection = SimulatedConnection(format: format)
+        self.connection = SimulatedConnection(format: format) { steering.submitted() }
+        self.steering = steering
+        self.isIntercepted = interceptorCount > 0
         self.start = self.connection.now
         var configuration = SocketClient.Configuration(servers: [])
         configuration.maximumInFlight = limits.inFlight
@@ -65,6 +76,7 @@ final class ClientWorld: @unchecked Sendable {
             minimumCalls: 5,
             threshold: 0.5
         )
+        configuration.interceptors = steering.makeInterceptors(interceptorCount)
         self.client = ClientCore(configuration: configuration, socket: self.connection)
         self.client.setClient(Self.face)
         self.client.delegate = self.delegate
@@ -77,8 +89,20 @@ final class ClientWorld: @unchecked Sendable {
     /// Does it in both worlds, and compares.
     func take(_ step: ClientHistory.Step) -> String? {
         self.perform(step)
-        self.connection.runSubmissions()
+        self.turn()
         return self.compare()
+    }
+
+    /// The socket thread wakes up, and interceptors that were answered come to their valves.
+    private func turn() {
+        self.connection.runSubmissions()
+        guard self.isIntercepted else { return }
+        for call in self.steering.begun where self.lost == nil {
+            if self.steering.hasAsked(call), self.tasks[call].flight.reply != nil { continue }
+            if !self.steering.awaitStanding(call) {
+                self.lost = "the interceptors of call \(call) do not come to a valve"
+            }
+        }
     }
 
     private func perform(_ step: ClientHistory.Step) {
@@ -87,6 +111,10 @@ final class ClientWorld: @unchecked Sendable {
             self.make(plan)
         case .resume(let choice):
             guard let index = self.index(choice) else { return }
+            let interceptions = self.model.calls[index].plan.interceptions
+            if !interceptions.isEmpty, self.tasks[index].state == .suspended {
+                self.steering.begin(index, interceptions)
+            }
             self.tasks[index].resume()
             self.model.resume(index)
         case .cancel(let choice):
@@ -157,6 +185,11 @@ final class ClientWorld: @unchecked Sendable {
             self.push(type, isCorrupt: isCorrupt)
         case .takePush(let choice):
             if !self.subscribers.isEmpty { self.takePush(choice % self.subscribers.count) }
+        case .valve(let choice):
+            let standing = self.steering.standing
+            if !standing.isEmpty { self.openValve(standing[choice % standing.count]) }
+        case .valves:
+            for call in self.steering.standing { self.openValve(call) }
         case .time(let span):
             self.connection.advance(to: self.connection.now + .nanoseconds(Int64(span)))
             self.model.advance(to: self.model.now + span)
@@ -190,6 +223,8 @@ final class ClientWorld: @unchecked Sendable {
                 codes: plan.codes
             )
         }
+        // By which the interceptors know the call.
+        if !plan.interceptions.isEmpty { request.header["call"] = [UInt8(index)] }
         let task = SocketTask(
             identifier: index,
             request: request,
@@ -197,7 +232,7 @@ final class ClientWorld: @unchecked Sendable {
             completion: .handler { [weak self] in self?.completed(index, $0) }
         )
         self.tasks.append(task)
-        self.model.calls.append(ModelClient.Call(plan: plan, priority: plan.priority))
+        self.model.calls.append(ModelClient.Call(plan))
     }
 
     private func completed(_ index: Int, _ result: Result<SocketResponse, SocketError>) {
@@ -222,6 +257,38 @@ final class ClientWorld: @unchecked Sendable {
         }
         self.model.answer(serial, status, isCorrupt: isCorrupt)
     }
+
+    // MARK: Interceptors
+
+    private func openValve(_ call: Int) {
+        guard self.lost == nil else { return }
+        guard self.steering.open(call) else {
+            self.lost = "the interceptors of call \(call) do not go on"
+            return
+        }
+        self.turn()
+        self.model.openValve(call)
+    }
+
+    /// Lets everything go where it will, after a promise was broken.
+    func giveUp() {
+        self.connection.invalidate()
+        self.steering.letGo()
+    }
+
+    /// What must not be left of a world.
+    struct Remains {
+        fileprivate weak var client: ClientCore?
+        fileprivate let steering: InterceptorSteering
+
+        func leak() -> String? {
+            // Those who had the interceptors last let go of the client too.
+            guard self.steering.awaitRelease() else { return "somebody keeps the interceptors" }
+            return self.client == nil ? nil : "somebody keeps the client"
+        }
+    }
+
+    var remains: Remains { Remains(client: self.client, steering: self.steering) }
 
     // MARK: Pushes
 
@@ -271,7 +338,7 @@ final class ClientWorld: @unchecked Sendable {
     // MARK: Promises
 
     private func compare() -> String? {
-        if let broken = self.connection.broken { return broken }
+        if let broken = self.connection.broken ?? self.lost { return broken }
         let real = self.connection.take()
         for frame in real.wire {
             if frame.hasPrefix("request "), let serial = UInt32(frame.split(separator: " ")[1]) {
@@ -285,33 +352,33 @@ final class ClientWorld: @unchecked Sendable {
             self.model.pulls = 0
             self.model.suspicions = 0
             self.model.failures = []
+            self.model.log = []
             self.taken = []
             self.delegate.pushes.withLockedValue { $0 = [] }
             self.model.pushes.taken = []
             self.model.pushes.unclaimed = []
         }
-        return self.compareCalls(real) ?? self.comparePushes()
+        return self.compareCalls(real) ?? self.compareInterceptors() ?? self.comparePushes()
     }
 
     private func compareCalls(_ real: SimulatedConnection.Output) -> String? {
-        let table = self.client.table
-        return Self.difference(
-            "requests",
-            real.wire.filter { $0.hasPrefix("r") },
-            self.model.wire.filter { $0.hasPrefix("r") }
-        )
-            ?? Self.difference(
-                "cancels",
-                real.wire.filter { $0.hasPrefix("c") }.sorted(),
-                self.model.wire.filter { $0.hasPrefix("c") }.sorted()
-            )
-            ?? Self.difference("completions", self.completions.sorted(), self.model.completions.sorted())
-            ?? Self.difference("pulls", [real.pulls], [self.model.pulls])
-            ?? Self.difference("suspicions", [real.suspicions], [self.model.suspicions])
+        Self.difference("wire", real.wire, self.model.wire) { wire in
+            // Cancels of one moment come in any order.
+            [wire.filter { $0.hasPrefix("r") }, wire.filter { $0.hasPrefix("c") }.sorted()]
+        }
+            ?? Self.difference("completions", self.completions, self.model.completions) { $0.sorted() }
+            ?? Self.difference("pulls", real.pulls, self.model.pulls)
+            ?? Self.difference("suspicions", real.suspicions, self.model.suspicions)
             ?? Self.difference("failing servers", real.failures, self.model.failures)
             ?? Self.difference("draining", self.connection.draining.map { Int($0.number) }, self.model.draining)
-            ?? Self.difference("in flight", [table.inFlightCount], [self.model.inFlight.count])
-            ?? Self.difference("waiting", [table.waitingCount], [self.model.waiting.count])
+            ?? Self.difference("in flight", self.client.table.inFlightCount, self.model.inFlightCount)
+            ?? Self.difference("waiting", self.client.table.waitingCount, self.model.waiting.count)
+    }
+
+    private func compareInterceptors() -> String? {
+        guard self.isIntercepted else { return nil }
+        return Self.difference("interceptors", self.steering.takeLog(), self.model.log) { $0.sorted() }
+            ?? Self.difference("calls at valves", self.steering.standing, self.model.standing)
     }
 
     private func comparePushes() -> String? {
@@ -320,18 +387,33 @@ final class ClientWorld: @unchecked Sendable {
         let left = self.subscribers.map { $0.trace != nil }
         return Self.difference("pushes taken", self.taken, pushes.taken)
             ?? Self.difference("pushes that nobody claims", unclaimed, pushes.unclaimed)
-            ?? Self.difference("reading is suspended", [self.connection.isReadingSuspended], [pushes.suspendsReading])
+            ?? Self.difference("reading is suspended", self.connection.isReadingSuspended, pushes.suspendsReading)
             ?? Self.difference("subscribers left", left, pushes.subscribers.map { !$0.isGone })
     }
 
-    private static func difference<T: Equatable>(_ what: String, _ real: [T], _ model: [T]) -> String? {
+    private static func difference<T: Equatable>(_ what: String, _ real: T, _ model: T) -> String? {
         real == model ? nil : "\(what): \(real), and should be \(model)"
+    }
+
+    /// The same where only what `essence` makes of both must be equal.
+    private static func difference<T: Equatable, E: Equatable>(
+        _ what: String,
+        _ real: T,
+        _ model: T,
+        _ essence: (T) -> E
+    ) -> String? {
+        real == model ? nil : self.difference(what, essence(real), essence(model))
     }
 
     func end() -> String? {
         self.connection.invalidate()
-        self.model.close()
+        self.turn()
+        self.model.release()
         if let broken = self.compare() { return "at the end: \(broken)" }
+        // Those whose call is over go on and end, whatever they ask for.
+        while !self.steering.standing.isEmpty {
+            if let broken = self.take(.valves) { return "at the end: \(broken)" }
+        }
         if let broken = self.takeRemainingPushes() { return broken }
         for (index, task) in self.tasks.enumerated() {
             let isOver = task.state == .completed

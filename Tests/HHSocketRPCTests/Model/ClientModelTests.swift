@@ -33,7 +33,9 @@ import Testing
             ]
             return (0..<UInt64(3_000)).lazy.compactMap { seed -> Int? in
                 let script = ClientHistory.script(seed: seed)
-                guard let broken = ClientHistory.run(script, seed: seed, flaw: flaws[number]) else { return nil }
+                guard let broken = ClientHistory.run(script, seed: seed, flaw: flaws[number]),
+                    ClientHistory.run(script, seed: seed) == nil
+                else { return nil }
                 return shortened(script, broken) { ClientHistory.run($0, seed: seed, flaw: flaws[number]) }.0.count
             }.first
         }

@@ -257,6 +257,59 @@ private func never() async throws {
         try await eventually("the interceptor's end") { left.withLockedValue { $0 } }
     }
 
+    /// It was once said of these that they had not been executed: a caller who trusts that runs them twice.
+    @Test func callThatTheServerMayHaveRunIsNeverSaidToBeNotExecuted() async throws {
+        struct Refusal: Error {}
+        let told = NIOLockedValueBox<[SocketError]>([])
+        func delivery(
+            _ prepare: (MockServer) -> Void = { _ in },
+            _ body: @escaping @Sendable (SocketRequest, SocketInterceptor.Next) async throws -> SocketResponse
+        ) async throws -> SocketError.Delivery {
+            let server = try await MockServer(.echo)
+            prepare(server)
+            let client = SocketClient.connecting(to: server.endpoint) {
+                $0.interceptors = [Interceptor(body)]
+                $0.retryPolicy = RetryPolicy(maximumAttempts: 2, backoff: Backoff(base: .milliseconds(1)))
+            }
+            var request = SocketRequest(type: 101)
+            request.isIdempotent = true
+            return try await socketError { () throws(SocketError) in _ = try await client.data(for: request) }.delivery
+        }
+
+        // The interceptor does not like the answer.
+        #expect(
+            try await delivery { request, next in
+                _ = try await next(request)
+                throw Refusal()
+            } == .sentUnknown
+        )
+        // It asks again, and that does not reach the server.
+        #expect(
+            try await delivery { request, next in
+                _ = try await next(request)
+                return try await next(SocketRequest(type: 3))
+            } == .sentUnknown
+        )
+        // The first attempt may have run, the second surely has not: the interceptor itself is told the truth.
+        let overloaded = { (server: MockServer) in
+            server.once(101, .status(.lostPacket))
+            server.once(101, .status(.overloaded))
+        }
+        #expect(
+            try await delivery(overloaded) { request, next in
+                do throws(SocketError) {
+                    return try await next(request)
+                } catch {
+                    told.withLockedValue { $0.append(error) }
+                    throw error
+                }
+            } == .sentUnknown
+        )
+        #expect(told.withLockedValue { $0.map(\.notExecuted) } == [false])
+        // What has not asked at all has not been executed.
+        #expect(try await delivery { _, _ in throw Refusal() } == .notSent)
+    }
+
     @Test func retriesAreWithinTheInnermost() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .status(.overloaded))

@@ -31,3 +31,10 @@ package func shortened<Step>(_ script: [Step], _ broken: String, run: ([Step]) -
         size /= 2
     }
 }
+
+/// Runs what blocks its thread on one of its own, so that Swift's tasks keep theirs.
+package func onItsOwnThread<T: Sendable>(_ body: @escaping @Sendable () -> T) async -> T {
+    await withCheckedContinuation { continuation in
+        Thread.detachNewThread { continuation.resume(returning: body()) }
+    }
+}

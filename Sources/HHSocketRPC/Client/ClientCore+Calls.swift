@@ -167,8 +167,11 @@ extension ClientCore {
         if task.flight.retries > 0 { error.message += "; this was attempt \(attempt.count), and it is the last" }
         if let reply = task.flight.reply {
             task.flight.reply = nil
+            let reported = self.honest(error, task)
+            // Whatever the interceptors make of it, and whether or not they ask once more.
+            if !error.notExecuted { task.flight.mayHaveRun = true }
             self.finishDrained()
-            return reply.resume(returning: .failure(error))
+            return reply.resume(returning: .failure(reported))
         }
         self.table.remove(attempt.key)
         self.complete(task, error)
@@ -180,10 +183,19 @@ extension ClientCore {
         self.retryBucket?.callWasAnswered()
         if !self.isDirect, let reply = task.flight.reply {
             task.flight.reply = nil
+            task.flight.mayHaveRun = true
             self.finishDrained()
             return reply.resume(returning: .success(response))
         }
         self.complete(task, response)
+    }
+
+    /// What never left in the last attempt may have run in one before.
+    private func honest(_ error: SocketError, _ task: SocketTask) -> SocketError {
+        guard task.flight.mayHaveRun, error.notExecuted else { return error }
+        var error = error
+        error.delivery = .sentUnknown
+        return error
     }
 
     private func retries(_ attempt: Attempt, _ error: SocketError) -> Bool {
@@ -273,9 +285,7 @@ extension ClientCore {
 
     /// Completes a task that is in the table no more, or never was.
     func complete(_ task: SocketTask, _ error: SocketError) {
-        var error = error
-        // What never left in the last attempt may have run in one before.
-        if task.flight.mayHaveRun, error.notExecuted { error.delivery = .sentUnknown }
+        let error = self.honest(error, task)
         self.willComplete(task, .failure(error))
         let ending = task.finish(error, takingHandler: self.callsBackHere(task))
         if case .takenHandler(let handler) = ending { return handler(.failure(error)) }

@@ -207,7 +207,8 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     }
 
     func timerFired() {
-        self.timerFires = .distantFuture
+        // What is due is seen to below: for an alarm of this moment no timer need be set.
+        self.timerFires = .distantPast
         while let alarm = self.table.nextAlarm(now: self.socket.now) {
             switch alarm {
             case .expired(let attempt): self.expired(attempt)
@@ -216,6 +217,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
             }
         }
         self.table.dropStaleAlarms()
+        self.timerFires = .distantFuture
         self.armTimer()
     }
 

@@ -25,6 +25,7 @@ public protocol SocketInterceptor: Sendable {
     ///   - next: Passes a request on to the next interceptor, and in the end to the server. May be called again when it has
     ///     returned.
     /// - Throws: What the call fails with. What is no ``HHSocket/SocketError`` becomes one with the code `interceptorFailed`.
+    ///   An error does not say that nothing was executed if what was asked of the server before may have been.
     func intercept(_ request: SocketRequest, next: Next) async throws -> SocketResponse
 }
 

@@ -44,10 +44,19 @@ final class PushMailbox: Sendable {
     /// The next push; nil if none comes any more. Cancelling the calling task ends the subscription.
     func next() async -> SocketPush? {
         await withTaskCancellationHandler {
-            await withCheckedContinuation { self.read($0) }
+            // For what waits already no continuation need be allocated.
+            if let push = self.take() { return push }
+            return await withCheckedContinuation { self.read($0) }
         } onCancel: {
             self.cancel()
         }
+    }
+
+    /// The oldest push that waits; nil if none does.
+    func take() -> SocketPush? {
+        let next = self.state.withLockedValue { $0.buffer.popFirst() }
+        if next?.releasesReading == true { self.changed(self) }
+        return next?.element
     }
 
     private func read(_ reader: Reader) {

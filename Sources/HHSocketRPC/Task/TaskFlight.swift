@@ -73,7 +73,7 @@ struct TaskFlight {
         set { self.set(\.lastFailure, newValue) }
     }
 
-    /// Whether the server may have run the request in an attempt before.
+    /// Whether the server may have run the request in an attempt before, or when an interceptor asked before.
     var mayHaveRun: Bool {
         get { self.extras?.mayHaveRun ?? false }
         set { self.set(\.mayHaveRun, newValue) }

@@ -11,6 +11,16 @@ struct ModelClient {
         var tombstones = 3
         var budget = 2
         var deposit = 300
+        /// How many more pushes wait for a subscriber than its policy says: none.
+        var morePushes = 0
+        /// What part of its limit may still wait for a subscriber when reading goes on: half.
+        var releasingPart = 2
+        /// Whether the innermost interceptor is told of each failed attempt: no, it is of the last.
+        var retriesOutsideOfInterceptors = false
+        /// Whether all attempts of a call count, whatever its interceptors ask for: no, for each asking they count anew.
+        var countsAttemptsOfAllAskings = false
+        /// Whether an interceptor learns that its call is over.
+        var stopsInterceptors = true
     }
 
     struct Plan: CustomStringConvertible {
@@ -25,17 +35,23 @@ struct ModelClient {
         /// The first wait in nanoseconds; set when the call is made.
         var backoff = 0
         var codes: Set<SocketError.Code> = []
+        /// What those do that stand around the call, the outermost first.
+        var interceptions: [Interception] = []
 
         var description: String {
             let retry = self.attempts > 1 ? ", \(self.attempts) attempts, \(self.codes.count) codes" : ""
             let flags = (self.isPatient ? ", patient" : "") + (self.isIdempotent ? ", idempotent" : "")
             let first = self.firstResponse.map { ", first response \($0) ns" } ?? ""
-            return "(\(self.body.utf8.count) B, priority \(self.priority), \(self.timeout) ns\(first)\(flags)\(retry))"
+            let interceptions = self.interceptions.map { ", \($0)" }.joined()
+            return
+                "(\(self.body.utf8.count) B, priority \(self.priority), \(self.timeout) ns\(first)\(flags)\(retry)\(interceptions))"
         }
     }
 
     enum Phase: Equatable {
         case suspended
+        /// Its interceptors are at work.
+        case idle
         case waiting(place: Int)
         case queued(UInt32, on: Int, place: Int)
         case sent(UInt32, on: Int)
@@ -58,6 +74,20 @@ struct ModelClient {
         var retries = 0
         var mayHaveRun = false
         var isCancelled = false
+        /// The plan's, or what interceptors have made of that.
+        var body: String
+        /// Attempts since the innermost interceptor asked.
+        var attemptsOfAsking = 0
+        /// The interceptors that have begun and not returned, the outermost first.
+        var interceptors: [Interceptor] = []
+        /// Whether the innermost waits for the server's answer.
+        var isAsking = false
+
+        init(_ plan: Plan) {
+            self.plan = plan
+            self.priority = plan.priority
+            self.body = plan.body
+        }
 
         var serial: UInt32? {
             switch self.phase {
@@ -105,6 +135,9 @@ struct ModelClient {
     var pulls = 0
     var suspicions = 0
     var failures: [String] = []
+    /// What interceptors are told.
+    var log: [String] = []
+    var pushes: ModelPushes
     // What all steps bring.
     var late = 0
     var duplicates = 0
@@ -115,9 +148,10 @@ struct ModelClient {
         self.limits = limits
         self.nextSerial = limits.serials.lowerBound
         self.budget = limits.budget * 1_000
+        self.pushes = ModelPushes(limits: limits)
     }
 
-    var inFlight: [Int] { self.calls.indices.filter { self.calls[$0].serial != nil } }
+    var inFlightCount: Int { self.calls.count { $0.serial != nil } }
     var waiting: [Int] {
         self.calls.indices.filter { if case .waiting = self.calls[$0].phase { true } else { false } }
     }
@@ -127,6 +161,7 @@ struct ModelClient {
     mutating func resume(_ index: Int) {
         guard self.calls[index].phase == .suspended, !self.calls[index].isCancelled else { return }
         self.calls[index].deadline = self.now + self.calls[index].plan.timeout
+        guard self.calls[index].plan.interceptions.isEmpty else { return self.beginInterception(index) }
         self.attempt(index)
     }
 
@@ -147,7 +182,7 @@ struct ModelClient {
 
     // MARK: Attempts
 
-    private mutating func attempt(_ index: Int) {
+    mutating func attempt(_ index: Int) {
         guard case .ready(let connection) = self.link else { return self.wait(index) }
         guard let serial = self.takeSerial() else { return self.ended(index, .tooManyInFlight, .notSent) }
         self.send(index, serial, connection)
@@ -162,9 +197,9 @@ struct ModelClient {
             return
         }
         let waiting = self.waiting
-        let bytes = waiting.reduce(0) { $0 + self.calls[$1].plan.body.utf8.count }
+        let bytes = waiting.reduce(0) { $0 + self.calls[$1].body.utf8.count }
         guard waiting.count < self.limits.waiting,
-            waiting.isEmpty || bytes + call.plan.body.utf8.count <= self.limits.waitingBytes
+            waiting.isEmpty || bytes + call.body.utf8.count <= self.limits.waitingBytes
         else { return self.ended(index, .queueFull, .notSent) }
         self.lastPlace += 1
         self.calls[index].placePriority = call.priority
@@ -175,10 +210,11 @@ struct ModelClient {
 
     private mutating func send(_ index: Int, _ serial: UInt32, _ connection: Int) {
         self.calls[index].attempts += 1
+        self.calls[index].attemptsOfAsking += 1
         self.lastPlace += 1
         self.calls[index].placePriority = self.calls[index].priority
         self.calls[index].phase = .queued(serial, on: connection, place: self.lastPlace)
-        guard self.calls[index].plan.body.utf8.count <= 1_000 else {
+        guard self.calls[index].body.utf8.count <= 1_000 else {
             self.calls[index].phase = .suspended
             return self.ended(index, .frameTooLarge, .notSent)
         }
@@ -189,12 +225,12 @@ struct ModelClient {
         guard case .queued(let serial, let connection, _) = self.calls[index].phase else { return }
         self.calls[index].phase = .sent(serial, on: connection)
         self.calls[index].firstResponse = self.calls[index].plan.firstResponse.map { self.now + $0 }
-        self.wire.append("request \(serial) '\(self.calls[index].plan.body)' on \(connection)")
+        self.wire.append("request \(serial) '\(self.calls[index].body)' on \(connection)")
     }
 
     private mutating func takeSerial() -> UInt32? {
         let busy = Set(self.calls.compactMap(\.serial)).union(self.tombstones.filter { !$0.isSpent }.map(\.serial))
-        guard self.inFlight.count < self.limits.inFlight, busy.count < self.limits.serials.count else { return nil }
+        guard self.inFlightCount < self.limits.inFlight, busy.count < self.limits.serials.count else { return nil }
         while true {
             let serial = self.nextSerial
             if serial == self.limits.serials.upperBound {
@@ -238,12 +274,14 @@ struct ModelClient {
     private mutating func ended(_ index: Int, _ code: SocketError.Code?, _ delivery: SocketError.Delivery) {
         guard let code else {
             self.budget = min(self.limits.budget * 1_000, self.budget + self.limits.deposit)
-            return self.complete(index, nil, delivery)
+            return self.conclude(index, nil, delivery)
         }
         let call = self.calls[index]
-        let notExecuted = delivery == .notSent || (delivery == .answered && Self.notExecuted.contains(code))
+        let notExecuted = Self.isNotExecuted(code, delivery)
+        let attempts = self.limits.countsAttemptsOfAllAskings ? call.attempts : call.attemptsOfAsking
         let delay = call.plan.backoff << call.retries
-        if !self.isClosed, call.attempts < call.plan.attempts, call.plan.codes.contains(code),
+        let isInside = !call.isAsking || !self.limits.retriesOutsideOfInterceptors
+        if isInside, !self.isClosed, attempts < call.plan.attempts, call.plan.codes.contains(code),
             notExecuted || call.plan.isIdempotent, self.now + delay < call.deadline, self.budget >= 1_000
         {
             self.budget -= 1_000
@@ -252,18 +290,37 @@ struct ModelClient {
             self.calls[index].phase = .backingOff(until: self.now + delay)
             self.calls[index].firstResponse = nil
         } else {
-            self.complete(index, code, delivery)
+            self.conclude(index, code, delivery)
         }
     }
 
-    private mutating func complete(_ index: Int, _ code: SocketError.Code?, _ delivery: SocketError.Delivery) {
-        var delivery = delivery
-        if let code, self.calls[index].mayHaveRun,
-            delivery == .notSent || (delivery == .answered && Self.notExecuted.contains(code))
-        {
-            delivery = .sentUnknown
-        }
+    /// There is no further attempt.
+    private mutating func conclude(_ index: Int, _ code: SocketError.Code?, _ delivery: SocketError.Delivery) {
+        guard self.calls[index].isAsking else { return self.complete(index, code, delivery) }
+        self.calls[index].phase = .idle
+        self.tellInterceptor(index, Outcome(code, self.honest(index, code, delivery)))
+        if code.map({ !Self.isNotExecuted($0, delivery) }) ?? true { self.calls[index].mayHaveRun = true }
+        self.finishDrained()
+    }
+
+    private static func isNotExecuted(_ code: SocketError.Code, _ delivery: SocketError.Delivery) -> Bool {
+        delivery == .notSent || (delivery == .answered && Self.notExecuted.contains(code))
+    }
+
+    /// An end does not claim that the server did not run what it may have run before.
+    private func honest(
+        _ index: Int,
+        _ code: SocketError.Code?,
+        _ delivery: SocketError.Delivery
+    ) -> SocketError.Delivery {
+        guard let code, self.calls[index].mayHaveRun, Self.isNotExecuted(code, delivery) else { return delivery }
+        return .sentUnknown
+    }
+
+    mutating func complete(_ index: Int, _ code: SocketError.Code?, _ delivery: SocketError.Delivery) {
+        let delivery = self.honest(index, code, delivery)
         self.calls[index].phase = .completed
+        if self.calls[index].isAsking { self.tellInterceptor(index, Outcome(code, delivery)) }
         self.completions.append(
             code.map { "\(index) \($0) \(delivery) after \(self.calls[index].attempts)" }
                 ?? "\(index) ok after \(self.calls[index].attempts)"
@@ -422,9 +479,17 @@ struct ModelClient {
         self.link = .offline
         for index in self.calls.indices {
             switch self.calls[index].phase {
-            case .waiting, .backingOff: self.complete(index, .cancelled, .notSent)
+            case .waiting, .backingOff: self.ended(index, .cancelled, .notSent)
             default: break
             }
+        }
+    }
+
+    /// The user lets go of the client.
+    mutating func release() {
+        self.close()
+        for index in self.calls.indices where self.calls[index].phase == .idle {
+            self.complete(index, .cancelled, .notSent)
         }
     }
 
@@ -466,7 +531,7 @@ struct ModelClient {
             case .suspended, .completed: return nil
             case .backingOff(let until): return (min(call.deadline, until), index)
             case .sent: return (min(call.deadline, call.firstResponse ?? .max), index)
-            case .waiting, .queued: return (call.deadline, index)
+            case .idle, .waiting, .queued: return (call.deadline, index)
             }
         }.min { $0.0 < $1.0 }
     }

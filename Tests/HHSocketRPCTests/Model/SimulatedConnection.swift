@@ -1,4 +1,5 @@
 import HHSocket
+import NIOConcurrencyHelpers
 import NIOCore
 
 @testable import HHSocketRPC
@@ -6,7 +7,8 @@ import NIOCore
 /// A connection in virtual time, which does what a history says. Calls on it run on the socket thread as far as the client
 /// can tell: one thing after the other, on the one thread that the history runs on.
 final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
-    // Proof of Sendable: a history runs on one thread, and so does all that is submitted in it.
+    // Proof of Sendable: a history runs on one thread, and so does all that is submitted in it. Interceptors submit from other
+    // threads, into what a lock guards.
     enum Link: Equatable {
         case offline, connecting
         case ready(ConnectionID)
@@ -15,6 +17,11 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     private struct Queued {
         var frame: Frame
         var priority: FramePriority
+    }
+
+    private struct Inbox {
+        var submissions: [Submission] = []
+        var isInvalidated = false
     }
 
     let format: WireFormat
@@ -30,11 +37,14 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     var isNetworkReachable = true
     /// Whether peers read. While they do not, frames queue.
     private(set) var isPeerReading = true
+    /// Whether the client wants nothing more to be read. What was read by then still comes.
+    private(set) var isReadingSuspended = false
     private var queues: [ConnectionID: [Queued]] = [:]
     private var lastConnection: UInt64 = 0
-    private var submissions: [Submission] = []
+    private let inbox = NIOLockedValueBox(Inbox())
+    /// Told, on any thread, that something was submitted, or refused.
+    private let submitted: @Sendable () -> Void
     private(set) var timer = NIODeadline.distantFuture
-    private var isInvalidated = false
 
     // What a step has brought, until ``take()``.
     private var output = Output()
@@ -50,8 +60,9 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         var failures: [String] = []
     }
 
-    init(format: WireFormat) {
+    init(format: WireFormat, submitted: @escaping @Sendable () -> Void = {}) {
         self.format = format
+        self.submitted = submitted
     }
 
     func take() -> Output {
@@ -67,9 +78,12 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     var closedByUser: SocketError { SocketError(.cancelled, message: "closed") }
 
     func submit(_ submission: Submission) -> Bool {
-        guard !self.isInvalidated else { return false }
-        self.submissions.append(submission)
-        return true
+        defer { self.submitted() }
+        return self.inbox.withLockedValue { inbox in
+            guard !inbox.isInvalidated else { return false }
+            inbox.submissions.append(submission)
+            return true
+        }
     }
 
     func turn(_ body: () -> Void) { body() }
@@ -107,7 +121,7 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         self.output.wire.append("\(kind) \(frame.serial) '\(String(buffer: frame.payload))' on \(id.number)")
     }
 
-    func setReading(isSuspended: Bool) {}
+    func setReading(isSuspended: Bool) { self.isReadingSuspended = isSuspended }
     func pullForward() { self.output.pulls += 1 }
     func suspect(_ id: ConnectionID) { self.output.suspicions += 1 }
 
@@ -125,8 +139,10 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
 
     /// Runs what was submitted, as the socket thread does when it wakes up.
     func runSubmissions() {
-        while !self.submissions.isEmpty {
-            for submission in self.submissions.take() {
+        while true {
+            let batch = self.inbox.withLockedValue { $0.submissions.take() }
+            guard !batch.isEmpty else { break }
+            for submission in batch {
                 switch submission {
                 case .work(let work, let operation): work.performOnSocketThread(operation)
                 case .closure(let closure): closure()
@@ -212,8 +228,8 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
 
     func invalidate() {
         self.close()
+        self.inbox.withLockedValue { $0.isInvalidated = true }
         self.runSubmissions()
-        self.isInvalidated = true
         self.consumer?.socketWasInvalidated()
         self.consumer = nil
     }

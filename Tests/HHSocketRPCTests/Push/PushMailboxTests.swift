@@ -81,6 +81,19 @@ import Testing
         #expect(self.changeCount == 1)
     }
 
+    @Test func whatIsTakenWithoutWaitingIsTheOldestAndCountsAsRead() {
+        let mailbox = self.mailbox(.suspendReading(2))
+        #expect(mailbox.take() == nil)
+        for number in 0..<2 { _ = mailbox.append(self.push(number)) }
+        #expect(mailbox.holdsReading)
+        #expect(mailbox.take()?.string == "0")
+        #expect(!mailbox.holdsReading)
+        #expect(self.changeCount == 1)
+        mailbox.finish()
+        #expect(mailbox.take()?.string == "1")
+        #expect(mailbox.take() == nil)
+    }
+
     @Test func finishLeavesWhatWaitsToTheReader() async {
         let mailbox = self.mailbox(.suspendReading(2))
         for number in 0..<2 { _ = mailbox.append(self.push(number)) }

@@ -1,0 +1,435 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+
+@testable import HHSocketRPC
+
+/// The two worlds that a history happens in: the client on a simulated connection, and the model.
+final class ClientWorld: @unchecked Sendable {
+    // Proof of Sendable: a history runs on one thread. Interceptors on others have the steering alone.
+    private let connection: SimulatedConnection
+    private let client: ClientCore
+    private var model: ModelClient
+    private var tasks: [SocketTask] = []
+    private var completions: [String] = []
+    /// Every serial that ever left.
+    private var serials: [UInt32] = []
+    private let start: NIODeadline
+    private var subscribers: [Subscriber] = []
+    private var pushCount = 0
+    /// What a step's subscribers took.
+    private var taken: [String] = []
+    private let delegate = PushDelegate()
+    private let steering: InterceptorSteering
+    private let isIntercepted: Bool
+    /// Why interceptors could not be steered any more.
+    private var lost: String?
+
+    /// One who has subscribed to pushes, and lets go of the mailbox when that has ended.
+    private struct Subscriber {
+        var mailbox: PushMailbox?
+        weak var trace: PushMailbox?
+    }
+
+    /// Notes the pushes that nobody has subscribed to.
+    private final class PushDelegate: SocketClientDelegate {
+        let pushes = NIOLockedValueBox<[String]>([])
+
+        func client(_ client: SocketClient, didReceive push: SocketPush) {
+            self.pushes.withLockedValue { $0.append("\(push.type) \(push.string)") }
+        }
+    }
+
+    /// Whom the delegate is told it hears of: not the client here, which has no public face. It never connects.
+    private static let face: SocketClient = {
+        var configuration = SocketClient.Configuration(servers: [])
+        configuration.socket.eventLoopGroup = MultiThreadedEventLoopGroup.singleton
+        return SocketClient(configuration: configuration)
+    }()
+
+    init(
+        _ limits: ModelClient.Limits,
+        _ interceptorCount: Int,
+        _ steering: InterceptorSteering,
+        _ flaw: ((inout ModelClient.Limits) -> Void)?
+    ) {
+        var format = WireFormat.standard
+        if limits.serials.count < 100 {
+            var layout = format.layout
+            layout.requestSerials = limits.serials
+            if let narrow = try? WireFormat(layout) { format = narrow }
+        }
+        self.connection = SimulatedConnection(format: format) { steering.submitted() }
+        self.steering = steering
+        self.isIntercepted = interceptorCount > 0
+        self.start = self.connection.now
+        var configuration = SocketClient.Configuration(servers: [])
+        configuration.maximumInFlight = limits.inFlight
+        configuration.maximumWaiting = limits.waiting
+        configuration.maximumWaitingBytes = limits.waitingBytes
+        configuration.maximumTombstones = limits.tombstones
+        configuration.retryBudget = RetryBudget(capacity: limits.budget, deposit: Double(limits.deposit) / 1_000)
+        configuration.errorRatePolicy = ErrorRatePolicy(
+            windowLength: 10,
+            maximumAge: .seconds(30),
+            minimumCalls: 5,
+            threshold: 0.5
+        )
+        configuration.interceptors = steering.makeInterceptors(interceptorCount)
+        self.client = ClientCore(configuration: configuration, socket: self.connection)
+        self.client.setClient(Self.face)
+        self.client.delegate = self.delegate
+        self.connection.consumer = self.client
+        var expected = limits
+        flaw?(&expected)
+        self.model = ModelClient(limits: expected)
+    }
+
+    /// Does it in both worlds, and compares.
+    func take(_ step: ClientHistory.Step) -> String? {
+        self.perform(step)
+        self.turn()
+        return self.compare()
+    }
+
+    /// The socket thread wakes up, and interceptors that were answered come to their valves.
+    private func turn() {
+        self.connection.runSubmissions()
+        guard self.isIntercepted else { return }
+        for call in self.steering.begun where self.lost == nil {
+            if self.steering.hasAsked(call), self.tasks[call].flight.reply != nil { continue }
+            if !self.steering.awaitStanding(call) {
+                self.lost = "the interceptors of call \(call) do not come to a valve"
+            }
+        }
+    }
+
+    private func perform(_ step: ClientHistory.Step) {
+        switch step {
+        case .call(let plan):
+            self.make(plan)
+        case .resume(let choice):
+            guard let index = self.index(choice) else { return }
+            let interceptions = self.model.calls[index].plan.interceptions
+            if !interceptions.isEmpty, self.tasks[index].state == .suspended {
+                self.steering.begin(index, interceptions)
+            }
+            self.tasks[index].resume()
+            self.model.resume(index)
+        case .cancel(let choice):
+            guard let index = self.index(choice) else { return }
+            self.tasks[index].cancel()
+            self.model.cancel(index)
+        case .cancelByIdentifier(let choice):
+            guard let index = self.index(choice) else { return }
+            let isRunning = self.tasks[index].state == .running
+            self.client.cancelTask(withIdentifier: index)
+            if isRunning { self.model.cancel(index) }
+        case .cancelAll:
+            let running = self.order.filter { self.tasks[$0].state == .running }
+            self.client.cancelAll()
+            for index in running { self.model.cancel(index) }
+        case .priority(let choice, let priority):
+            guard let index = self.index(choice) else { return }
+            self.tasks[index].priority = FramePriority(rawValue: priority)
+            self.model.setPriority(priority, index)
+        case .connecting:
+            self.connection.beginConnecting()
+            self.model.beginConnecting()
+        case .ready:
+            guard self.model.link != .offline else { return }
+            self.connection.becomeReady()
+            self.model.becomeReady()
+        case .lost:
+            let order = self.order
+            self.connection.lose(SocketError(.connectionLost, message: "lost"))
+            self.model.lose(.connectionLost, order)
+        case .offline:
+            guard self.model.link == .connecting else { return }
+            let order = self.order
+            self.connection.becomeOffline(SocketError(.connectionRefused, message: "refused"))
+            self.model.becomeOffline(.connectionRefused, order)
+        case .drainingLost:
+            let order = self.order
+            self.connection.loseDraining(SocketError(.connectionLost, message: "lost"))
+            self.model.loseDraining(.connectionLost, order)
+        case .closed:
+            self.connection.close()
+            self.model.close()
+        case .answer(let choice, let status, let isCorrupt):
+            guard !self.serials.isEmpty else { return }
+            // Young ones as a rule: most old ones are answered.
+            let back = min(choice % 8, self.serials.count - 1)
+            self.answer(self.serials[self.serials.count - 1 - back], status, isCorrupt: isCorrupt)
+        case .strayAnswer(let serial):
+            guard !self.connection.format.isPush(serial: serial) else { return }
+            self.answer(serial, .ok, isCorrupt: false)
+        case .answerBegins(let choice):
+            guard !self.serials.isEmpty else { return }
+            let serial = self.serials[self.serials.count - 1 - min(choice % 8, self.serials.count - 1)]
+            self.client.isReceiving(.init(type: 16, serial: serial, receivedBytes: 1, length: 2))
+            self.model.answerBegins(serial)
+        case .stopReading:
+            self.connection.stopReading()
+            self.model.stopReading()
+        case .read:
+            self.connection.read()
+            self.model.read()
+        case .subscribe(let type, let policy, let endsAtOnce):
+            self.subscribe(type, policy)
+            if endsAtOnce { self.unsubscribe(self.subscribers.count - 1) }
+        case .unsubscribe(let choice):
+            if !self.subscribers.isEmpty { self.unsubscribe(choice % self.subscribers.count) }
+        case .push(let type, let isCorrupt):
+            self.push(type, isCorrupt: isCorrupt)
+        case .takePush(let choice):
+            if !self.subscribers.isEmpty { self.takePush(choice % self.subscribers.count) }
+        case .valve(let choice):
+            let standing = self.steering.standing
+            if !standing.isEmpty { self.openValve(standing[choice % standing.count]) }
+        case .valves:
+            for call in self.steering.standing { self.openValve(call) }
+        case .time(let span):
+            self.connection.advance(to: self.connection.now + .nanoseconds(Int64(span)))
+            self.model.advance(to: self.model.now + span)
+        case .timer:
+            guard self.connection.timer < .distantFuture else { return }
+            let timer = max(self.connection.timer, self.connection.now)
+            self.connection.advance(to: timer)
+            self.model.advance(to: Int((timer - self.start).nanoseconds))
+        }
+    }
+
+    private func index(_ choice: Int) -> Int? { self.tasks.isEmpty ? nil : choice % self.tasks.count }
+
+    /// The calls as the table happens to hold them.
+    private var order: [Int] { self.client.table.keys.compactMap { self.client.table.call(for: $0)?.taskIdentifier } }
+
+    private func make(_ plan: ModelClient.Plan) {
+        let index = self.tasks.count
+        var plan = plan
+        // Exact in binary and in nanoseconds, and such that no two calls are due at one moment.
+        plan.backoff = 1_953_125 * (64 + index % 64)
+        var request = SocketRequest(type: plan.type, body: plan.body, timeout: .nanoseconds(plan.timeout))
+        request.priority = FramePriority(rawValue: plan.priority)
+        request.waitsForConnectivity = plan.isPatient
+        request.isIdempotent = plan.isIdempotent
+        request.firstResponseTimeout = plan.firstResponse.map { .nanoseconds($0) }
+        if plan.attempts > 1 {
+            request.retryPolicy = RetryPolicy(
+                maximumAttempts: plan.attempts,
+                backoff: Backoff(base: .nanoseconds(plan.backoff), cap: .seconds(100), jitter: 0),
+                codes: plan.codes
+            )
+        }
+        // By which the interceptors know the call.
+        if !plan.interceptions.isEmpty { request.header["call"] = [UInt8(index)] }
+        let task = SocketTask(
+            identifier: index,
+            request: request,
+            client: self.client,
+            completion: .handler { [weak self] in self?.completed(index, $0) }
+        )
+        self.tasks.append(task)
+        self.model.calls.append(ModelClient.Call(plan))
+    }
+
+    private func completed(_ index: Int, _ result: Result<SocketResponse, SocketError>) {
+        let attempts = self.tasks[index].metrics?.attempts ?? 0
+        switch result {
+        case .success: self.completions.append("\(index) ok after \(attempts)")
+        case .failure(let error):
+            self.completions.append("\(index) \(error.code) \(error.delivery) after \(attempts)")
+        }
+    }
+
+    private func answer(_ serial: UInt32, _ status: Status, isCorrupt: Bool) {
+        // By the connection that the call left by, where there is one.
+        let connection =
+            self.model.calls.first { $0.serial == serial }?.connection.map { ConnectionID(number: UInt64($0)) }
+            ?? ConnectionID(number: 0)
+        let frame = Frame(type: 16, serial: serial, status: status)
+        if isCorrupt {
+            self.client.received(corrupt: frame, .init(received: 1, computed: 2), on: connection)
+        } else {
+            self.client.received(frame, on: connection)
+        }
+        self.model.answer(serial, status, isCorrupt: isCorrupt)
+    }
+
+    // MARK: Interceptors
+
+    private func openValve(_ call: Int) {
+        guard self.lost == nil else { return }
+        guard self.steering.open(call) else {
+            self.lost = "the interceptors of call \(call) do not go on"
+            return
+        }
+        self.turn()
+        self.model.openValve(call)
+    }
+
+    /// Lets everything go where it will, after a promise was broken.
+    func giveUp() {
+        self.connection.invalidate()
+        self.steering.letGo()
+    }
+
+    /// What must not be left of a world.
+    struct Remains {
+        fileprivate weak var client: ClientCore?
+        fileprivate let steering: InterceptorSteering
+
+        func leak() -> String? {
+            // Those who had the interceptors last let go of the client too.
+            guard self.steering.awaitRelease() else { return "somebody keeps the interceptors" }
+            return self.client == nil ? nil : "somebody keeps the client"
+        }
+    }
+
+    var remains: Remains { Remains(client: self.client, steering: self.steering) }
+
+    // MARK: Pushes
+
+    private func subscribe(_ type: UInt32?, _ policy: PushBufferingPolicy) {
+        let mailbox = self.client.subscribe(to: type, policy)
+        self.subscribers.append(Subscriber(mailbox: mailbox, trace: mailbox))
+        self.model.pushes.subscribe(type, policy)
+    }
+
+    private func unsubscribe(_ number: Int) {
+        self.subscribers[number].mailbox?.cancel()
+        self.subscribers[number].mailbox = nil
+        self.model.pushes.unsubscribe(number)
+    }
+
+    private func push(_ type: UInt32, isCorrupt: Bool) {
+        let connection = ConnectionID(number: 0)
+        self.pushCount += 1
+        let body = "push \(self.pushCount)"
+        let frame = Frame(type: type, serial: FrameSerial.push, status: .ok, payload: ByteBuffer(string: body))
+        if isCorrupt {
+            self.client.received(corrupt: frame, .init(received: 1, computed: 2), on: connection)
+            self.model.corrupt += 1
+        } else {
+            self.client.received(frame, on: connection)
+            self.model.pushes.receive(type, body)
+        }
+    }
+
+    private func takePush(_ number: Int) {
+        self.taken.append("\(number): \(self.subscribers[number].mailbox?.take()?.string ?? "nothing")")
+        self.model.pushes.take(number)
+    }
+
+    /// What has come by the end can still be read, once.
+    private func takeRemainingPushes() -> String? {
+        self.model.pushes.isOver = true
+        for number in self.subscribers.indices {
+            for _ in 0...self.model.pushes.subscribers[number].waiting.count { self.takePush(number) }
+            if self.subscribers[number].mailbox?.isOver == false {
+                return "subscriber \(number) still waits at the end"
+            }
+        }
+        return self.compare().map { "at the end: \($0)" }
+    }
+
+    // MARK: Promises
+
+    private func compare() -> String? {
+        if let broken = self.connection.broken ?? self.lost { return broken }
+        let real = self.connection.take()
+        for frame in real.wire {
+            if frame.hasPrefix("request "), let serial = UInt32(frame.split(separator: " ")[1]) {
+                self.serials.append(serial)
+            }
+        }
+        defer {
+            self.completions = []
+            self.model.wire = []
+            self.model.completions = []
+            self.model.pulls = 0
+            self.model.suspicions = 0
+            self.model.failures = []
+            self.model.log = []
+            self.taken = []
+            self.delegate.pushes.withLockedValue { $0 = [] }
+            self.model.pushes.taken = []
+            self.model.pushes.unclaimed = []
+        }
+        return self.compareCalls(real) ?? self.compareInterceptors() ?? self.comparePushes()
+    }
+
+    private func compareCalls(_ real: SimulatedConnection.Output) -> String? {
+        Self.difference("wire", real.wire, self.model.wire) { wire in
+            // Cancels of one moment come in any order.
+            [wire.filter { $0.hasPrefix("r") }, wire.filter { $0.hasPrefix("c") }.sorted()]
+        }
+            ?? Self.difference("completions", self.completions, self.model.completions) { $0.sorted() }
+            ?? Self.difference("pulls", real.pulls, self.model.pulls)
+            ?? Self.difference("suspicions", real.suspicions, self.model.suspicions)
+            ?? Self.difference("failing servers", real.failures, self.model.failures)
+            ?? Self.difference("draining", self.connection.draining.map { Int($0.number) }, self.model.draining)
+            ?? Self.difference("in flight", self.client.table.inFlightCount, self.model.inFlightCount)
+            ?? Self.difference("waiting", self.client.table.waitingCount, self.model.waiting.count)
+    }
+
+    private func compareInterceptors() -> String? {
+        guard self.isIntercepted else { return nil }
+        return Self.difference("interceptors", self.steering.takeLog(), self.model.log) { $0.sorted() }
+            ?? Self.difference("calls at valves", self.steering.standing, self.model.standing)
+    }
+
+    private func comparePushes() -> String? {
+        let unclaimed = self.delegate.pushes.withLockedValue { $0 }
+        let pushes = self.model.pushes
+        let left = self.subscribers.map { $0.trace != nil }
+        return Self.difference("pushes taken", self.taken, pushes.taken)
+            ?? Self.difference("pushes that nobody claims", unclaimed, pushes.unclaimed)
+            ?? Self.difference("reading is suspended", self.connection.isReadingSuspended, pushes.suspendsReading)
+            ?? Self.difference("subscribers left", left, pushes.subscribers.map { !$0.isGone })
+    }
+
+    private static func difference<T: Equatable>(_ what: String, _ real: T, _ model: T) -> String? {
+        real == model ? nil : "\(what): \(real), and should be \(model)"
+    }
+
+    /// The same where only what `essence` makes of both must be equal.
+    private static func difference<T: Equatable, E: Equatable>(
+        _ what: String,
+        _ real: T,
+        _ model: T,
+        _ essence: (T) -> E
+    ) -> String? {
+        real == model ? nil : self.difference(what, essence(real), essence(model))
+    }
+
+    func end() -> String? {
+        self.connection.invalidate()
+        self.turn()
+        self.model.release()
+        if let broken = self.compare() { return "at the end: \(broken)" }
+        // Those whose call is over go on and end, whatever they ask for.
+        while !self.steering.standing.isEmpty {
+            if let broken = self.take(.valves) { return "at the end: \(broken)" }
+        }
+        if let broken = self.takeRemainingPushes() { return broken }
+        for (index, task) in self.tasks.enumerated() {
+            let isOver = task.state == .completed
+            if isOver != (self.model.calls[index].phase == .completed) {
+                return "call \(index) is \(task.state) at the end"
+            }
+            if !isOver, task.state != .suspended { return "call \(index) hangs, \(task.state)" }
+        }
+        var statistics = ClientStatistics()
+        statistics.lateResponses = self.model.late
+        statistics.duplicateResponses = self.model.duplicates
+        statistics.unknownResponses = self.model.unknown
+        statistics.checksumFailures = self.model.corrupt
+        statistics.pushes = self.model.pushes.count
+        statistics.droppedPushes = self.model.pushes.dropped
+        if self.client.statistics != statistics { return "\(self.client.statistics), and should be \(statistics)" }
+        return self.client.table.count == 0 ? nil : "\(self.client.table.count) calls are left in the table"
+    }
+}

@@ -1,0 +1,213 @@
+import Foundation
+import HHSocket
+import HHSocketRPC
+import NIOCore
+
+/// Holds a history's interceptors at valves, which the history opens one after the other. So what they do in Swift tasks on
+/// other threads happens when the history says, and a seed always brings the same.
+///
+/// An interceptor stands at a valve before it asks `next` and before it returns. While it goes on from one all others stand
+/// still or wait for an answer, so it is clear whose submission comes next.
+final class InterceptorSteering: @unchecked Sendable {
+    // Proof of Sendable: whatever changes is touched under the lock of `changed` alone.
+
+    /// Where the interceptors of a call are; of several, those that the others wait for.
+    private enum Place {
+        case onTheirWay
+        case atValve(CheckedContinuation<Void, Never>)
+        /// For the server's answer.
+        case waiting
+        case over
+    }
+
+    /// How long to wait for what must come.
+    let patience: TimeInterval
+    private let changed = NSCondition()
+    private var plans: [Int: [ModelClient.Interception]] = [:]
+    private var places: [Int: Place] = [:]
+    private var submissions = 0
+    private var log: [String] = []
+    /// Whether every valve is open from now on.
+    private var isLetGo = false
+    private var interceptors = 0
+
+    init(patience: TimeInterval) {
+        self.patience = patience
+    }
+
+    /// What stands around each call, the outermost first.
+    func makeInterceptors(_ count: Int) -> [any SocketInterceptor] {
+        self.interceptors = count
+        return (0..<count).map { SteeredInterceptor(depth: $0, isInnermost: $0 == count - 1, steering: self) }
+    }
+
+    // MARK: The history's thread
+
+    /// A call is about to begin.
+    func begin(_ call: Int, _ plan: [ModelClient.Interception]) {
+        self.changed.withLock {
+            self.plans[call] = plan
+            self.places[call] = .onTheirWay
+        }
+    }
+
+    /// The calls whose interceptors have begun and not ended.
+    var begun: [Int] {
+        self.changed.withLock {
+            self.places.filter { if case .over = $0.value { false } else { true } }.keys.sorted()
+        }
+    }
+
+    /// The calls whose interceptors stand at a valve.
+    var standing: [Int] {
+        self.changed.withLock { self.places.keys.filter { self.stands($0) }.sorted() }
+    }
+
+    private func stands(_ call: Int) -> Bool {
+        if case .atValve = self.places[call] { true } else { false }
+    }
+
+    /// Whether the innermost has asked for the server's answer, which may have come by now.
+    func hasAsked(_ call: Int) -> Bool {
+        self.changed.withLock { if case .waiting = self.places[call] { true } else { false } }
+    }
+
+    /// Opens the valve that the call's interceptors stand at. Returns when they stand at the next or have submitted something;
+    /// false if they do not.
+    func open(_ call: Int) -> Bool {
+        let (valve, before) = self.changed.withLock { () -> (CheckedContinuation<Void, Never>?, Int) in
+            guard case .atValve(let valve) = self.places[call] else { return (nil, 0) }
+            self.places[call] = .onTheirWay
+            return (valve, self.submissions)
+        }
+        guard let valve else { return false }
+        valve.resume()
+        return self.wait { self.submissions > before || self.stands(call) }
+    }
+
+    /// Returns when the call's interceptors stand at a valve; false if they do not get there.
+    func awaitStanding(_ call: Int) -> Bool { self.wait { self.stands(call) } }
+
+    /// What has been noted since the last time, sorted.
+    func takeLog() -> [String] {
+        self.changed.withLock {
+            defer { self.log = [] }
+            return self.log.sorted()
+        }
+    }
+
+    /// Opens every valve for good.
+    func letGo() {
+        let valves = self.changed.withLock { () -> [CheckedContinuation<Void, Never>] in
+            self.isLetGo = true
+            let valves = self.places.values.compactMap { if case .atValve(let valve) = $0 { valve } else { nil } }
+            self.places = [:]
+            return valves
+        }
+        for valve in valves { valve.resume() }
+    }
+
+    /// Returns when nobody has the interceptors any more; false if somebody keeps them.
+    func awaitRelease() -> Bool { self.wait { self.interceptors == 0 } }
+
+    private func wait(until condition: () -> Bool) -> Bool {
+        self.changed.withLock {
+            let deadline = Date(timeIntervalSinceNow: self.patience)
+            while !condition() {
+                guard self.changed.wait(until: deadline) else { return condition() }
+            }
+            return true
+        }
+    }
+
+    // MARK: Any thread
+
+    private func change(_ body: () -> Void) {
+        self.changed.withLock {
+            body()
+            self.changed.broadcast()
+        }
+    }
+
+    /// Something has reached the connection.
+    func submitted() { self.change { self.submissions += 1 } }
+
+    fileprivate func released() { self.change { self.interceptors -= 1 } }
+
+    fileprivate func note(_ text: String) { self.changed.withLock { self.log.append(text) } }
+
+    fileprivate func plan(_ call: Int, _ depth: Int) -> ModelClient.Interception {
+        self.changed.withLock { self.plans[call]?[depth] } ?? ModelClient.Interception()
+    }
+
+    // Neither wakes the history, which waits for the submission that follows.
+    fileprivate func asks(_ call: Int) { self.changed.withLock { self.places[call] = .waiting } }
+
+    fileprivate func returns(_ call: Int) { self.changed.withLock { self.places[call] = .over } }
+
+    fileprivate func valve(_ call: Int, _ depth: Int) async {
+        await withCheckedContinuation { self.stand(call, $0) }
+        if Task.isCancelled { self.note("\(call).\(depth) is told to stop") }
+    }
+
+    private func stand(_ call: Int, _ valve: CheckedContinuation<Void, Never>) {
+        let isLetGo = self.changed.withLock {
+            if !self.isLetGo { self.places[call] = .atValve(valve) }
+            self.changed.broadcast()
+            return self.isLetGo
+        }
+        if isLetGo { valve.resume() }
+    }
+}
+
+/// Does what the call's plan says, from valve to valve.
+private final class SteeredInterceptor: SocketInterceptor {
+    private struct Refusal: Error {}
+
+    private let depth: Int
+    private let isInnermost: Bool
+    private let steering: InterceptorSteering
+
+    init(depth: Int, isInnermost: Bool, steering: InterceptorSteering) {
+        self.depth = depth
+        self.isInnermost = isInnermost
+        self.steering = steering
+    }
+
+    deinit {
+        self.steering.released()
+    }
+
+    func intercept(_ request: SocketRequest, next: Next) async throws -> SocketResponse {
+        let call = Int(request.header["call"]?.first ?? 0)
+        let plan = self.steering.plan(call, self.depth)
+        var last: Result<SocketResponse, SocketError>?
+        for number in 0..<plan.asks {
+            await self.steering.valve(call, self.depth)
+            var request = request
+            if plan.changesBody { request.body.writeString("\(number + 1)") }
+            if self.isInnermost { self.steering.asks(call) }
+            do throws(SocketError) {
+                last = .success(try await next(request))
+                self.steering.note("\(call).\(self.depth) gets ok")
+            } catch {
+                last = .failure(error)
+                self.steering.note("\(call).\(self.depth) gets \(error.code) \(error.delivery)")
+            }
+        }
+        await self.steering.valve(call, self.depth)
+        if self.depth == 0 { self.steering.returns(call) }
+        switch (plan.end, last) {
+        case (.passesOn, let last?): return try last.get()
+        case (.fails, _): throw Refusal()
+        case (.answers, _), (.passesOn, nil):
+            return SocketResponse(
+                type: request.type,
+                serial: 0,
+                status: .ok,
+                body: ByteBuffer(),
+                endpoint: Endpoint(host: "interceptor", port: 1)
+            )
+        }
+    }
+}

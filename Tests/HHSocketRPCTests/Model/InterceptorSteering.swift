@@ -26,7 +26,9 @@ final class InterceptorSteering: @unchecked Sendable {
     private var plans: [Int: [ModelClient.Interception]] = [:]
     private var places: [Int: Place] = [:]
     private var submissions = 0
-    private var log: [String] = []
+    private var stopped: [String] = []
+    /// What interceptors got, by who they are.
+    private var answers: [(who: String, answer: Result<SocketResponse, SocketError>)] = []
     /// Whether every valve is open from now on.
     private var isLetGo = false
     private var interceptors = 0
@@ -89,11 +91,24 @@ final class InterceptorSteering: @unchecked Sendable {
     func awaitStanding(_ call: Int) -> Bool { self.wait { self.stands(call) } }
 
     /// What has been noted since the last time, sorted.
+    ///
+    /// Answers are read here, on the thread that made them, and not where a continuation brought them: the thread sanitizer
+    /// does not see how the runtime orders the two.
     func takeLog() -> [String] {
-        self.changed.withLock {
-            defer { self.log = [] }
-            return self.log.sorted()
+        let (stopped, answers) = self.changed.withLock {
+            defer {
+                self.stopped = []
+                self.answers = []
+            }
+            return (self.stopped, self.answers)
         }
+        let got = answers.map { who, answer in
+            switch answer {
+            case .success: "\(who) gets ok"
+            case .failure(let error): "\(who) gets \(error.code) \(error.delivery)"
+            }
+        }
+        return (stopped + got).sorted()
     }
 
     /// Opens every valve for good.
@@ -134,7 +149,9 @@ final class InterceptorSteering: @unchecked Sendable {
 
     fileprivate func released() { self.change { self.interceptors -= 1 } }
 
-    fileprivate func note(_ text: String) { self.changed.withLock { self.log.append(text) } }
+    fileprivate func gets(_ call: Int, _ depth: Int, _ answer: Result<SocketResponse, SocketError>) {
+        self.changed.withLock { self.answers.append(("\(call).\(depth)", answer)) }
+    }
 
     fileprivate func plan(_ call: Int, _ depth: Int) -> ModelClient.Interception {
         self.changed.withLock { self.plans[call]?[depth] } ?? ModelClient.Interception()
@@ -147,7 +164,11 @@ final class InterceptorSteering: @unchecked Sendable {
 
     fileprivate func valve(_ call: Int, _ depth: Int) async {
         await withCheckedContinuation { self.stand(call, $0) }
-        if Task.isCancelled { self.note("\(call).\(depth) is told to stop") }
+        if Task.isCancelled { self.isToldToStop(call, depth) }
+    }
+
+    private func isToldToStop(_ call: Int, _ depth: Int) {
+        self.changed.withLock { self.stopped.append("\(call).\(depth) is told to stop") }
     }
 
     private func stand(_ call: Int, _ valve: CheckedContinuation<Void, Never>) {
@@ -187,13 +208,14 @@ private final class SteeredInterceptor: SocketInterceptor {
             var request = request
             if plan.changesBody { request.body.writeString("\(number + 1)") }
             if self.isInnermost { self.steering.asks(call) }
+            let answer: Result<SocketResponse, SocketError>
             do throws(SocketError) {
-                last = .success(try await next(request))
-                self.steering.note("\(call).\(self.depth) gets ok")
+                answer = .success(try await next(request))
             } catch {
-                last = .failure(error)
-                self.steering.note("\(call).\(self.depth) gets \(error.code) \(error.delivery)")
+                answer = .failure(error)
             }
+            last = answer
+            self.steering.gets(call, self.depth, answer)
         }
         await self.steering.valve(call, self.depth)
         if self.depth == 0 { self.steering.returns(call) }

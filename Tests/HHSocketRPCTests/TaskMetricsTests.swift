@@ -50,6 +50,18 @@ import Testing
         #expect(cancelled.metrics == nil)
     }
 
+    @Test func timeThatTheServerTakesIsBetweenSentAndFirstByte() async throws {
+        let server = try await MockServer(.echo.delayed(by: .milliseconds(100)))
+        let client = SocketClient.connecting(to: server.endpoint)
+        try await eventually("ready") { if case .ready = client.state { true } else { false } }
+        let task = client.dataTask(with: SocketRequest(type: 101))
+        task.resume()
+        try await eventually("the answer") { task.state == .completed }
+        let metrics = try #require(task.metrics)
+        #expect(try #require(metrics.firstByte).timeIntervalSince(try #require(metrics.sent)) > 0.09)
+        #expect(metrics.duration > .milliseconds(90))
+    }
+
     @Test func firstByteComesBeforeTheLast() async throws {
         let server = try await MockServer(.echo)
         server.on(101, .answer(ByteBuffer(repeating: 7, count: 40)).dribbled(bytes: 20, every: .milliseconds(100)))

@@ -22,7 +22,7 @@ package protocol FrameCarrier: AnyObject, Sendable {
 
     // MARK: The connection
 
-    /// When the present turn began: the time for all that it does.
+    /// When the present turn or read began: the time for all that it does.
     var now: NIODeadline { get }
     /// The server connected to, or being connected to.
     var currentEndpoint: Endpoint? { get }

@@ -10,6 +10,8 @@ final class Link: ChannelInboundHandler {
 
     /// Whom the link tells. All on the socket thread.
     protocol Owner: AnyObject {
+        /// Bytes have come, and what is in them comes next.
+        func linkWillRead(_ link: Link)
         func linkReceived(_ frame: Frame, on link: Link)
         func linkReceived(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on link: Link)
         /// A read ended inside of this frame.
@@ -456,6 +458,7 @@ final class Link: ChannelInboundHandler {
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard self.phase == .open else { return }
+        self.owner?.linkWillRead(self)
         if let outcome = self.heartbeat?.bytesReceived(now: .now()) { self.owner?.linkHeartbeat(outcome, on: self) }
         self.hasReceived = true
         let bytes = self.unwrapInboundIn(data)

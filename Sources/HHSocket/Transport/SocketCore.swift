@@ -741,6 +741,11 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
 }
 
 extension SocketCore: Link.Owner {
+    func linkWillRead(_ link: Link) {
+        // One time for all that this read brings.
+        if !self.isInTurn { self.now = .now() }
+    }
+
     func linkReceived(_ frame: Frame, on link: Link) {
         if link !== self.link, let greeting = self.greeting, greeting.link === link {
             self.receivedGreeting(frame, greeting)

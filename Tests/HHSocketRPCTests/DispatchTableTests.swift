@@ -316,3 +316,19 @@ extension DispatchTable<Int>.Alarm? {
         }
     }
 }
+
+extension DispatchTable {
+    /// A new call and its first attempt; one that is refused is not in the table.
+    fileprivate mutating func submit(
+        _ call: Call,
+        _ priority: FramePriority = .default,
+        bytes: Int = 0,
+        isPatient: Bool = false,
+        deadline: NIODeadline
+    ) -> Submission {
+        let key = self.enter(call, deadline: deadline)
+        let submission = self.attempt(key, priority, bytes: bytes, isPatient: isPatient)
+        if case .refuse = submission { self.remove(key) }
+        return submission
+    }
+}

@@ -12,30 +12,21 @@ extension ClientCore {
         task.flight.queued.comes(at: self.socket.now)
         self.observe(task)
         guard !self.isInvalidated else { return self.complete(task, Self.released) }
+        if self.isDirect {
+            do throws(SocketError) {
+                try self.check(request)
+            } catch {
+                return self.complete(task, error)
+            }
+        }
         let deadline = self.deadline(of: request)
+        let key = self.table.enter(task, deadline: deadline)
         task.flight.deadline = deadline
-        guard self.isDirect else {
-            let key = self.table.enter(task, deadline: deadline)
-            task.flight.key = key
+        task.flight.key = key
+        if self.isDirect {
+            self.attempt(task, key, request, priority)
+        } else {
             self.intercept(task, key)
-            return self.armTimer()
-        }
-        do throws(SocketError) {
-            try self.check(request)
-        } catch {
-            return self.complete(task, error)
-        }
-        let submission = self.table.submit(
-            task,
-            priority,
-            bytes: request.body.readableBytes,
-            isPatient: self.isPatient(task, request),
-            deadline: deadline
-        )
-        switch submission {
-        case .send(let key, let serial): self.send(task, request, priority, key, serial)
-        case .wait(let key): self.waits(task, key)
-        case .refuse(let refusal): self.refuse(task, self.table.enter(task, deadline: deadline), refusal)
         }
         self.armTimer()
     }
@@ -45,30 +36,25 @@ extension ClientCore {
 
     /// The next attempt of a call that is in the table.
     func attempt(_ task: SocketTask, _ key: DispatchKey) {
-        let request = self.request(of: task)
+        self.attempt(task, key, self.request(of: task), task.priority)
+    }
+
+    private func attempt(_ task: SocketTask, _ key: DispatchKey, _ request: SocketRequest, _ priority: FramePriority) {
         let submission = self.table.attempt(
             key,
-            task.priority,
+            priority,
             bytes: request.body.readableBytes,
             isPatient: self.isPatient(task, request)
         )
         switch submission {
-        case .send(let key, let serial): self.send(task, request, task.priority, key, serial)
-        case .wait(let key): self.waits(task, key)
-        case .refuse(let refusal): self.refuse(task, key, refusal)
+        case .send(_, let serial):
+            self.send(task, request, priority, key, serial)
+        case .wait:
+            if self.table.link == .offline { self.socket.pullForward() }
+        case .refuse(let refusal):
+            if let idle = self.table.endAttempt(key) { self.ended(idle, self.refused(refusal)) }
+            if refusal == .offline { self.socket.pullForward() }
         }
-    }
-
-    /// Ends an attempt that could not begin.
-    private func refuse(_ task: SocketTask, _ key: DispatchKey, _ refusal: DispatchTable<SocketTask>.Refusal) {
-        task.flight.key = key
-        if let idle = self.table.endAttempt(key) { self.ended(idle, self.refused(refusal)) }
-        if refusal == .offline { self.socket.pullForward() }
-    }
-
-    private func waits(_ task: SocketTask, _ key: DispatchKey) {
-        task.flight.key = key
-        if self.table.link == .offline { self.socket.pullForward() }
     }
 
     /// Whether the call waits for a connection also where none is being made. A retry does.
@@ -86,10 +72,6 @@ extension ClientCore {
                     "type \(request.type) is reserved; use another one from \(types.lowerBound) to \(types.upperBound)"
             )
         }
-        guard !request.isPlain else {
-            _ = try self.customFields.get()
-            return
-        }
         if let body = request.cancellationBody, body.readableBytes > self.socket.maximumPayloadLength {
             throw SocketError(
                 .frameTooLarge,
@@ -100,7 +82,7 @@ extension ClientCore {
             )
         }
         // What cannot be sent need not wait for a connection.
-        _ = try self.socket.customFields(request.header)
+        _ = try self.customFields(of: request)
     }
 
     func send(
@@ -110,9 +92,8 @@ extension ClientCore {
         _ key: DispatchKey,
         _ serial: UInt32
     ) {
-        task.flight.key = key
         task.flight.attempts += 1
-        task.flight.origin = self.readyOrigin
+        task.flight.origin = self.origin
         task.flight.firstByte = .init()
         do throws(SocketError) {
             let frame = Frame(
@@ -145,7 +126,7 @@ extension ClientCore {
 
     /// So many bytes of the body have left.
     func progressed(_ task: SocketTask, bytesSent: Int, of length: Int, _ serial: UInt32) {
-        if task.progressed(bytesSent: bytesSent) { self.callBack(task, .closure { task.updateProgress() }) }
+        if task.progressed(bytesSent: bytesSent) { self.showProgress(of: task) }
         guard bytesSent == length else { return }
         task.flight.bytesSent += length
         let request = self.request(of: task)
@@ -217,7 +198,7 @@ extension ClientCore {
         task.flight.mayHaveRun = task.flight.mayHaveRun || !error.notExecuted
         self.table.backOff(attempt.key, until: due)
         self.observeRetry(task, after: error, in: delay)
-        if task.progressStartsOver() { self.callBack(task, .closure { task.updateProgress() }) }
+        if task.progressStartsOver() { self.showProgress(of: task) }
         self.armTimer()
         return true
     }
@@ -279,7 +260,7 @@ extension ClientCore {
         else { return }
         let request = self.request(of: attempt.call)
         if let body = request.cancellationBody { frame.payload = body }
-        frame.customFields = try? self.socket.customFields(request.header)
+        frame.customFields = try? self.customFields(of: request)
         self.socket.send(frame, .control, on: attempt.connection)
     }
 
@@ -328,11 +309,15 @@ extension ClientCore {
         case .handler:
             self.callBack(task, .work(task))
         case .unheard(showsProgress: true):
-            self.callBack(task, .closure { task.updateProgress() })
+            self.showProgress(of: task)
         case .continuation(let continuation, let showsProgress):
-            if showsProgress { self.callBack(task, .closure { task.updateProgress() }) }
+            if showsProgress { self.showProgress(of: task) }
             continuation.resume()
         }
+    }
+
+    private func showProgress(of task: SocketTask) {
+        self.callBack(task, .closure { task.updateProgress() })
     }
 
     /// Has `callback` run where the task's handler does.
@@ -350,8 +335,6 @@ extension ClientCore {
             let task = self.table.responseBegins(serial: arriving.serial)
         else { return }
         task.flight.firstByte.comesFirst(at: self.socket.now)
-        if task.progressed(bytesReceived: arriving.receivedBytes, of: arriving.length) {
-            self.callBack(task, .closure { task.updateProgress() })
-        }
+        if task.progressed(bytesReceived: arriving.receivedBytes, of: arriving.length) { self.showProgress(of: task) }
     }
 }

@@ -58,13 +58,12 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     #endif
     private var timerFires = NIODeadline.distantFuture
     private(set) var isInvalidated = false
-    /// What calls leave by, and where it leads, while it is ready.
+    /// What calls leave by, and where it leads, while it is ready. Its answers share that, where their headers have no fields
+    /// of the server's.
     private var connection = ConnectionID(number: 0)
-    private var endpoint = Endpoint(host: "", port: 0)
-    /// What the answers of that connection have in common, where their headers have no fields of the server's.
-    private var origin = SocketResponse.Origin(header: [:], endpoint: Endpoint(host: "", port: 0))
+    private(set) var origin = SocketResponse.Origin(header: [:], endpoint: Endpoint(host: "", port: 0))
     /// Where the connections lead that were left for another and finish what is in flight.
-    private var leftEndpoints: [ConnectionID: Endpoint] = [:]
+    private var leftOrigins: [ConnectionID: SocketResponse.Origin] = [:]
 
     /// What other threads see.
     private struct Shared {
@@ -194,7 +193,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
             let isWrong = ErrorRateWindow.judge(error),
             let verdict = self.errorRate?.ended(isWrong: isWrong, now: self.socket.now)
         else { return }
-        self.socket.serverFails(self.endpoint, wrong: verdict.wrong, calls: verdict.calls)
+        self.socket.serverFails(self.origin.endpoint, wrong: verdict.wrong, calls: verdict.calls)
     }
 
     // MARK: Time
@@ -283,9 +282,8 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     }
 
     func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint) {
-        if self.table.link == .ready { self.leftEndpoints[self.connection] = self.endpoint }
+        if self.table.link == .ready { self.leftOrigins[self.connection] = self.origin }
         self.connection = id
-        self.endpoint = endpoint
         self.origin = SocketResponse.Origin(header: [:], endpoint: endpoint)
         self.errorRate?.clear()
         self.table.linkIsReady(id)
@@ -308,17 +306,19 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     func finishDrained() {
         guard self.table.hasDrained else { return }
         while let connection = self.table.nextDrained() {
-            self.leftEndpoints[connection] = nil
+            self.leftOrigins[connection] = nil
             self.socket.finishDraining(connection)
         }
     }
 
     /// What an answer tells of where it came from.
     func origin(of frame: Frame, on id: ConnectionID) -> SocketResponse.Origin {
-        guard id == self.connection, frame.customFields == nil else {
-            return SocketResponse.Origin(header: self.format.header(of: frame), endpoint: self.endpoint(of: id))
-        }
-        return self.origin
+        guard frame.customFields != nil else { return self.origin(of: id) }
+        return SocketResponse.Origin(header: self.format.header(of: frame), endpoint: self.endpoint(of: id))
+    }
+
+    private func origin(of id: ConnectionID) -> SocketResponse.Origin {
+        id == self.connection ? self.origin : self.leftOrigins[id] ?? self.origin
     }
 
     /// When a call must be complete that starts now.
@@ -326,15 +326,10 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.socket.now.advanced(clamping: request.timeout.map { TimeAmount($0) } ?? self.timeout)
     }
 
-    /// Where calls go now.
-    var readyOrigin: SocketResponse.Origin { self.origin }
-
-    func endpoint(of id: ConnectionID) -> Endpoint {
-        id == self.connection ? self.endpoint : self.leftEndpoints[id] ?? self.endpoint
-    }
+    func endpoint(of id: ConnectionID) -> Endpoint { self.origin(of: id).endpoint }
 
     func connectionWasLost(_ id: ConnectionID, _ error: SocketError) {
-        self.leftEndpoints[id] = nil
+        self.leftOrigins[id] = nil
         for lost in self.table.linkWasLost(id) {
             var error = error
             error.serial = lost.serial

@@ -36,11 +36,11 @@ struct DispatchTable<Call> {
         case idle
     }
 
-    /// What to do with a new call.
+    /// What to do with a call that is to be sent.
     enum Submission {
         case send(DispatchKey, serial: UInt32)
         case wait(DispatchKey)
-        /// A new call is not in the table. One that was stays there, without an attempt.
+        /// It has no attempt under way.
         case refuse(Refusal)
     }
 
@@ -102,12 +102,15 @@ struct DispatchTable<Call> {
 
         var isInFlight: Bool { self.serial != 0 }
 
-        /// Ends the attempt of a call, which leaves its place unless it is kept.
-        mutating func end(keeping: Bool) -> Call? {
+        /// Ends the attempt of the call, which becomes idle.
+        mutating func end() {
             self.phase = .idle
             self.alarm = .distantFuture
             self.serial = 0
-            guard !keeping else { return self.call }
+        }
+
+        /// Lets go of the call.
+        mutating func release() -> Call? {
             defer { self.call = nil }
             self.attempts = 0
             self.generation &+= 1
@@ -192,34 +195,27 @@ struct DispatchTable<Call> {
 
     // MARK: Calls
 
-    /// A new call, and its first attempt.
+    /// A new call. It has no attempt under way yet.
+    mutating func enter(_ call: Call, deadline: NIODeadline) -> DispatchKey {
+        let index: UInt32
+        if let reused = self.free.popLast() {
+            index = reused
+        } else {
+            index = UInt32(self.entries.count)
+            self.entries.append(Entry())
+        }
+        self.entries[Int(index)].call = call
+        self.entries[Int(index)].deadline = deadline
+        let key = DispatchKey(index: index, generation: self.entries[Int(index)].generation)
+        self.addAlarm(deadline, key)
+        return key
+    }
+
+    /// The next attempt of a call that is here and has none under way, or its first.
     ///
     /// - Parameters:
     ///   - bytes: What the call holds while it waits.
     ///   - isPatient: Whether it waits also where no attempt to connect is in progress.
-    mutating func submit(
-        _ call: Call,
-        _ priority: FramePriority = .default,
-        bytes: Int = 0,
-        isPatient: Bool = false,
-        deadline: NIODeadline
-    ) -> Submission {
-        if self.link == .ready {
-            guard let serial = self.takeSerial() else { return .refuse(.tooManyInFlight) }
-            let key = self.insert(call, deadline)
-            self.join(key, serial)
-            return .send(key, serial: serial)
-        }
-        if let refusal = self.refusal(bytes: bytes, isPatient: isPatient) { return .refuse(refusal) }
-        let key = self.insert(call, deadline)
-        self.stand(key, priority, bytes: bytes, isPatient: isPatient)
-        return .wait(key)
-    }
-
-    /// A new call whose first attempt somebody will ask for later.
-    mutating func enter(_ call: Call, deadline: NIODeadline) -> DispatchKey { self.insert(call, deadline) }
-
-    /// The next attempt of a call that is here and has none under way.
     mutating func attempt(
         _ key: DispatchKey,
         _ priority: FramePriority = .default,
@@ -250,19 +246,21 @@ struct DispatchTable<Call> {
         self.entries[Int(key.index)].phase = .waiting
         self.entries[Int(key.index)].isPatient = isPatient
         self.entries[Int(key.index)].bytes = bytes
+        self.waitingCount += 1
+        self.waitingBytes += bytes
+        self.takePlace(key, priority)
+    }
+
+    /// Gives a call that waits the last place of this priority instead of the one it has.
+    private mutating func takePlace(_ key: DispatchKey, _ priority: FramePriority) {
         self.entries[Int(key.index)].place &+= 1
         self.dropStaleWaiting()
         self.waiting.append(Place(key: key, number: self.entries[Int(key.index)].place), priority)
-        self.waitingCount += 1
-        self.waitingBytes += bytes
     }
 
     /// Moves a call that stands in line behind those of this priority that do.
     mutating func setPriority(_ priority: FramePriority, _ key: DispatchKey) {
-        guard self.phase(of: key) == .waiting else { return }
-        self.entries[Int(key.index)].place &+= 1
-        self.dropStaleWaiting()
-        self.waiting.append(Place(key: key, number: self.entries[Int(key.index)].place), priority)
+        if self.phase(of: key) == .waiting { self.takePlace(key, priority) }
     }
 
     /// Leaves a call without an attempt until `time`, when ``nextAlarm(now:)`` tells of it.
@@ -350,13 +348,10 @@ struct DispatchTable<Call> {
     /// - Parameter keeping: Whether the call stays in the table; else this is its completion.
     mutating func takeAnswered(serial: UInt32, keeping: Bool) -> Call? {
         guard let value = self.serials[serial], value != Self.tombstone else { return nil }
-        let index = Int(value)
         self.serials.remove(serial)
-        self.inFlightCount -= 1
-        if self.entries[index].connection != self.connection { self.leftDraining(self.entries[index].connection) }
-        let call = self.entries[index].end(keeping: keeping)
-        if !keeping { self.free.append(value) }
-        return call
+        self.left(self.entries[Int(value)].connection)
+        self.entries[Int(value)].end()
+        return keeping ? self.entries[Int(value)].call : self.release(value)
     }
 
     /// Ends the attempt that is under way before it is answered. The call stays.
@@ -513,21 +508,6 @@ struct DispatchTable<Call> {
 
     // MARK: Pieces
 
-    private mutating func insert(_ call: Call, _ deadline: NIODeadline) -> DispatchKey {
-        let index: UInt32
-        if let reused = self.free.popLast() {
-            index = reused
-        } else {
-            index = UInt32(self.entries.count)
-            self.entries.append(Entry())
-        }
-        self.entries[Int(index)].call = call
-        self.entries[Int(index)].deadline = deadline
-        let key = DispatchKey(index: index, generation: self.entries[Int(index)].generation)
-        self.addAlarm(deadline, key)
-        return key
-    }
-
     private mutating func join(_ key: DispatchKey, _ serial: UInt32) {
         self.entries[Int(key.index)].join(serial, self.connection)
         self.serials.set(serial, key.index)
@@ -561,13 +541,10 @@ struct DispatchTable<Call> {
     /// Ends the attempt of a call, which becomes idle.
     private mutating func end(_ index: UInt32, leavingTombstone: Bool) -> Attempt? {
         guard let attempt = self.attempt(at: index) else { return nil }
-        self.entries[Int(index)].phase = .idle
-        self.entries[Int(index)].alarm = .distantFuture
+        self.entries[Int(index)].end()
         if attempt.phase == .waiting { self.waitsNoLonger(index) }
         guard let serial = attempt.serial else { return attempt }
-        self.entries[Int(index)].serial = 0
-        self.inFlightCount -= 1
-        if attempt.connection != self.connection { self.leftDraining(attempt.connection) }
+        self.left(attempt.connection)
         if leavingTombstone, attempt.phase == .sent, self.maximumTombstones > 0 {
             self.bury(serial)
         } else {
@@ -576,8 +553,10 @@ struct DispatchTable<Call> {
         return attempt
     }
 
-    private mutating func leftDraining(_ connection: ConnectionID) {
-        guard let count = self.draining[connection] else { return }
+    /// One call less is in flight on this connection.
+    private mutating func left(_ connection: ConnectionID) {
+        self.inFlightCount -= 1
+        guard connection != self.connection, let count = self.draining[connection] else { return }
         self.draining[connection] = count > 1 ? count - 1 : nil
         if count <= 1 { self.drained.append(connection) }
     }
@@ -588,11 +567,11 @@ struct DispatchTable<Call> {
         self.entries[Int(index)].bytes = 0
     }
 
-    private mutating func release(_ index: UInt32) {
-        self.entries[Int(index)].call = nil
-        self.entries[Int(index)].attempts = 0
-        self.entries[Int(index)].generation &+= 1
+    /// Takes a call out whose attempt has ended.
+    @discardableResult
+    private mutating func release(_ index: UInt32) -> Call? {
         self.free.append(index)
+        return self.entries[Int(index)].release()
     }
 
     private mutating func bury(_ serial: UInt32) {

@@ -10,18 +10,8 @@ struct EchoBody: Sendable {
     let template: ByteBuffer
 
     init(length: Int) {
-        var template = ByteBuffer()
-        template.writeWithUnsafeMutableBytes(minimumWritableBytes: length) { bytes in
-            var random: UInt32 = 2_463_534_242
-            for index in 0..<length {
-                random ^= random << 13
-                random ^= random >> 17
-                random ^= random << 5
-                bytes[index] = UInt8(truncatingIfNeeded: random)
-            }
-            return length
-        }
-        self.template = template
+        var filler = Filler(seed: 2_463_534_242)
+        self.template = filler.bytes(length)
     }
 
     var length: Int { self.template.readableBytes }

@@ -56,20 +56,11 @@ struct ParseBench {
         var stream = ByteBuffer()
         stream.reserveCapacity(Self.streamLength)
         var expected = Sum()
-        var random: UInt32 = 88_172_645
+        var filler = Filler(seed: 88_172_645)
         while stream.readableBytes + frameLength <= Self.streamLength {
             let serial = UInt32(expected.frames)
-            var payload = ByteBuffer()
-            payload.writeWithUnsafeMutableBytes(minimumWritableBytes: body) { bytes in
-                for index in 0..<body {
-                    random ^= random << 13
-                    random ^= random >> 17
-                    random ^= random << 5
-                    bytes[index] = UInt8(truncatingIfNeeded: random)
-                }
-                return body
-            }
-            encoder.encode(Frame(type: Self.type, serial: serial, payload: payload), into: &stream)
+            let frame = Frame(type: Self.type, serial: serial, payload: filler.bytes(body))
+            encoder.encode(frame, into: &stream)
             expected.add(serial: serial, length: body)
         }
         self.stream = stream

@@ -8,11 +8,10 @@ extension ClientCore {
     func start(_ task: SocketTask) {
         // Cancelled meanwhile: the cancellation is submitted too, and completes it.
         guard let priority = task.begin() else { return }
-        let request = task.originalRequest
         task.flight.queued.comes(at: self.socket.now)
         self.observe(task)
         guard !self.isInvalidated else { return self.complete(task, Self.released) }
-        let deadline = self.deadline(of: request)
+        let deadline = self.deadline(of: task.originalRequest)
         task.flight.deadline = deadline
         guard self.isDirect else {
             let key = self.table.enter(task, deadline: deadline)
@@ -21,19 +20,19 @@ extension ClientCore {
             return self.armTimer()
         }
         do throws(SocketError) {
-            try self.check(request)
+            try self.check(task.originalRequest)
         } catch {
             return self.complete(task, error)
         }
         let submission = self.table.submit(
             task,
             priority,
-            bytes: request.body.readableBytes,
-            isPatient: self.isPatient(task, request),
+            bytes: task.originalRequest.body.readableBytes,
+            isPatient: self.isPatient(task, task.originalRequest),
             deadline: deadline
         )
         switch submission {
-        case .send(let key, let serial): self.send(task, request, priority, key, serial)
+        case .send(let key, let serial): self.send(task, task.originalRequest, priority, key, serial)
         case .wait(let key): self.waits(task, key)
         case .refuse(let refusal): self.refuse(task, self.table.enter(task, deadline: deadline), refusal)
         }

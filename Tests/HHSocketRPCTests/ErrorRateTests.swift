@@ -7,11 +7,13 @@ import Testing
 
 /// Servers whose calls go wrong, over real TCP.
 @Suite(.timeLimit(.minutes(5))) struct ErrorRateTests {
-    /// One call in seven ends as `wrong` says.
+    /// 15 % of the calls, three in twenty, end as `wrong` says, which is told how many did so before.
     private func call(_ client: SocketClient, _ count: Int, wrong: (Int) async throws -> Void) async throws {
-        for number in 1...count {
-            if number % 7 == 0 {
-                try await wrong(number)
+        var ordinal = 0
+        for number in 0..<count {
+            if [3, 10, 17].contains(number % 20) {
+                try await wrong(ordinal)
+                ordinal += 1
             } else {
                 _ = try? await client.data(for: SocketRequest(type: 101, body: "x"))
             }
@@ -49,10 +51,10 @@ import Testing
         let first = try await self.server()
         let second = try await MockServer(.echo)
         let client = SocketClient.connecting(to: first.endpoint, second.endpoint)
-        try await self.call(client, 120) { number in
+        try await self.call(client, 120) { ordinal in
             let task = client.dataTask(with: SocketRequest(type: 103))
             task.resume()
-            try await first.received(number / 7, ofType: 103)
+            try await first.received(ordinal + 1, ofType: 103)
             task.cancel()
             try await eventually("the cancellation") { task.state == .completed }
         }

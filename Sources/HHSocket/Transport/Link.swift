@@ -465,14 +465,14 @@ final class Link: ChannelInboundHandler {
         self.traffic.bytesReceived += bytes.readableBytes
         self.decoder.append(bytes)
         do throws(FrameError) {
-            while self.phase == .open, let output = try self.decoder.next() {
-                self.traffic.framesReceived += 1
-                switch output {
-                case .frame(let frame):
-                    self.received(frame)
-                case .corrupt(let frame, let mismatch):
-                    self.owner?.linkReceived(corrupt: frame, mismatch, on: self)
+            var frame = Frame(type: 0, serial: 0)
+            reading: while self.phase == .open {
+                switch try self.decoder.next(into: &frame) {
+                case .nothing: break reading
+                case .sound: self.received(frame)
+                case .corrupt(let mismatch): self.owner?.linkReceived(corrupt: frame, mismatch, on: self)
                 }
+                self.traffic.framesReceived += 1
             }
         } catch {
             self.end(self.lost("\(error)", underlying: error, .protocolViolation), context)

@@ -209,11 +209,8 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
 
     private func observeNetwork() {
         guard self.observation == nil, let paths = self.configuration.networkMonitor?.paths() else { return }
-        self.observation = Task { [weak self] in
-            for await path in paths {
-                guard let self else { return }
-                self.submit(.closure { self.networkPathIs(path) })
-            }
+        self.observation = Task {
+            for await path in paths { self.submit(.closure { self.networkPathIs(path) }) }
         }
     }
 
@@ -415,6 +412,8 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     private func invalidateOnThread() {
         guard !self.isInvalidated else { return }
         self.isInvalidated = true
+        // Timers and the observation of the network keep this object until here: were they to hold it weakly, every
+        // reference to it would be counted in a place of its own, at some cost for every call.
         self.disconnect()
         self.search?.cancel()
         self.observation?.cancel()
@@ -527,8 +526,7 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
         self.timer?.cancel()
         self.timerDeadline = deadline
         self.timer = deadline.map { deadline in
-            self.eventLoop.scheduleTask(deadline: deadline) { [weak self] in
-                guard let self else { return }
+            self.eventLoop.scheduleTask(deadline: deadline) {
                 self.timer = nil
                 self.timerDeadline = nil
                 self.tell { $0.timerFired(now: $1) }
@@ -538,8 +536,7 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
 
     package func setConsumerTimer(_ deadline: NIODeadline) {
         self.consumerTimer?.cancel()
-        self.consumerTimer = self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { [weak self] in
-            guard let self else { return }
+        self.consumerTimer = self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) {
             self.turn { self.consumer?.timerFired() }
         }
     }
@@ -711,8 +708,8 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     private func limitDraining(_ link: Link) {
         let id = link.id
         let timeout = TimeAmount(self.configuration.drainTimeout)
-        let timer = self.eventLoop.assumeIsolated().scheduleTask(in: max(.zero, timeout)) { [weak self] () -> Void in
-            self?.drainTimedOut(id)
+        let timer = self.eventLoop.assumeIsolated().scheduleTask(in: max(.zero, timeout)) { () -> Void in
+            self.drainTimedOut(id)
         }
         self.draining[id] = (link, timer)
     }

@@ -71,6 +71,9 @@ public struct FrameDecoder: Sendable {
     /// Payloads up to this many bytes are copied, so that a small one kept for long does not keep a whole read's buffer.
     /// `Docs/Architecture.md` tells how the number was found.
     public static let defaultCopyLimit = 1_024
+    /// Small payloads that come together are copied together, so many bytes at a time, headers and all: one that is kept for
+    /// long keeps that many.
+    @usableFromInline static let blockLength = 1_024
     /// How many frames in a row may have a wrong checksum by default, the one that ends the stream included.
     public static let defaultMaximumCorruptRun = 3
 
@@ -94,6 +97,10 @@ public struct FrameDecoder: Sendable {
     @usableFromInline var partial = ByteBuffer()
     /// What is left of the last read.
     @usableFromInline var input = ByteBuffer()
+    /// A copy of a part of `input`, for the small payloads in it.
+    @usableFromInline var block = ByteBuffer()
+    /// Where in `input` that part begins.
+    @usableFromInline var blockStart = 0
     @usableFromInline var failure: FrameError?
     /// How many frames with a wrong checksum have just come one after the other.
     @usableFromInline var corruptRun = 0
@@ -170,6 +177,7 @@ public struct FrameDecoder: Sendable {
         guard self.failure == nil else { return }
         if self.input.readableBytes == 0 {
             self.input = bytes
+            self.block = ByteBuffer()
         } else {
             self.input.writeImmutableBuffer(bytes)
         }
@@ -180,30 +188,65 @@ public struct FrameDecoder: Sendable {
     /// - Throws: ``FrameError`` when the stream makes no sense; every later call throws it again.
     @inlinable
     public mutating func next() throws(FrameError) -> Output? {
-        if self.needsCare { return try self.nextWithCare() }
+        var frame = Frame(type: 0, serial: 0)
+        switch try self.next(into: &frame) {
+        case .nothing: return nil
+        case .sound: return .frame(frame)
+        case .corrupt(let mismatch): return .corrupt(frame, mismatch)
+        }
+    }
+
+    /// What ``next(into:)`` found.
+    @usableFromInline
+    package enum Found {
+        /// More bytes are needed.
+        case nothing
+        case sound
+        case corrupt(ChecksumMismatch)
+    }
+
+    /// The same, with the frame put where the caller has room for it: one reference less to count for each.
+    @inlinable
+    package mutating func next(into frame: inout Frame) throws(FrameError) -> Found {
+        if self.needsCare { return try self.nextWithCare(into: &frame) }
 
         let available = self.input.readableBytes
         guard available >= self.direction.headerLength else {
             self.stashInput()
-            return nil
+            return .nothing
         }
         let header = self.input.withUnsafeReadableBytes { FrameHeader($0, direction: self.direction) }
         let total = try self.standardFrameLength(header)
         guard available >= total else {
             self.stashInput()
-            return nil
+            return .nothing
         }
-        var payload = ByteBuffer()
-        let mismatch = Self.take(header, from: self.input, into: &payload, self.direction, copyLimit: self.copyLimit)
+        let mismatch = self.input.withUnsafeReadableBytes {
+            Self.view(header, in: $0, direction: self.direction).mismatch
+        }
+        let payload = self.payload(at: self.input.readerIndex + self.direction.headerLength, Int(header.length))
         self.input.moveReaderIndex(forwardBy: total)
-        let frame = Frame(type: header.type, serial: header.serial, status: header.status, payload: payload)
-        guard let mismatch else { return .frame(frame) }
+        frame = Frame(type: header.type, serial: header.serial, status: header.status, payload: payload)
+        guard let mismatch else { return .sound }
         self.noteCorrupt(header)
-        return .corrupt(frame, mismatch)
+        return .corrupt(mismatch)
     }
 
     @usableFromInline
-    mutating func nextWithCare() throws(FrameError) -> Output? {
+    mutating func nextWithCare(into frame: inout Frame) throws(FrameError) -> Found {
+        switch try self.nextWithCare() {
+        case .frame(let found):
+            frame = found
+            return .sound
+        case .corrupt(let found, let mismatch):
+            frame = found
+            return .corrupt(mismatch)
+        case nil:
+            return .nothing
+        }
+    }
+
+    private mutating func nextWithCare() throws(FrameError) -> Output? {
         if let failure = self.failure { throw failure }
         do throws(FrameError) {
             return try self.nextInAnyFormat()
@@ -381,6 +424,7 @@ public struct FrameDecoder: Sendable {
         self.needsCare = true
         self.partial = ByteBuffer()
         self.input = ByteBuffer()
+        self.block = ByteBuffer()
         return error
     }
 
@@ -429,6 +473,7 @@ public struct FrameDecoder: Sendable {
             self.needsCare = true
         }
         self.input = ByteBuffer()
+        self.block = ByteBuffer()
     }
 
     @usableFromInline
@@ -465,27 +510,23 @@ public struct FrameDecoder: Sendable {
         )
     }
 
-    /// Copies or slices the payload of a frame that `buffer` starts with and wholly contains. Standard format.
+    /// The payload of `length` bytes at `index` in `input`: a slice of it, or of a copy.
     @inlinable
-    static func take(
-        _ header: FrameHeader,
-        from buffer: ByteBuffer,
-        into payload: inout ByteBuffer,
-        _ direction: FrameDirection,
-        copyLimit: Int
-    ) -> ChecksumMismatch? {
-        let length = Int(header.length)
-        let mismatch = buffer.withUnsafeReadableBytes { bytes in
-            let view = Self.view(header, in: bytes, direction: direction)
-            if length > 0, length <= copyLimit { payload = ByteBuffer(bytes: view.payload) }
-            return view.mismatch
-        }
-        if length > copyLimit,
-            let slice = buffer.getSlice(at: buffer.readerIndex + direction.headerLength, length: length)
-        {
-            payload = slice
-        }
-        return mismatch
+    mutating func payload(at index: Int, _ length: Int) -> ByteBuffer {
+        guard length > 0 else { return ByteBuffer() }
+        if length > self.copyLimit { return self.input.getSlice(at: index, length: length) ?? ByteBuffer() }
+        let place = index - self.blockStart
+        if place + length > self.block.writerIndex || place < 0 { return self.copiedPayload(at: index, length) }
+        return self.block.getSlice(at: place, length: length) ?? ByteBuffer()
+    }
+
+    /// Copies the payload at `index` along with what follows it.
+    @usableFromInline
+    mutating func copiedPayload(at index: Int, _ length: Int) -> ByteBuffer {
+        let count = min(max(length, Self.blockLength), self.input.writerIndex - index)
+        self.block = self.input.getSlice(at: index, length: count).map { ByteBuffer(bytes: $0.readableBytesView) } ?? ByteBuffer()
+        self.blockStart = index
+        return self.block.getSlice(at: 0, length: length) ?? ByteBuffer()
     }
 
     /// The same in any format.

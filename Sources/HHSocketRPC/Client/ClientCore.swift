@@ -20,6 +20,8 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     private let tracer: (any Tracer)?
     /// Whether a task is to remember in which context it was resumed.
     let needsContext: Bool
+    /// Whether anybody wants to know what becomes of single calls.
+    let isObserved: Bool
     /// Whether a call goes straight to the table, because no interceptor stands around it.
     let isDirect: Bool
     /// Whether handlers run on the socket thread.
@@ -96,6 +98,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.errorRate = configuration.errorRatePolicy.map { ErrorRateWindow($0) }
         self.log = configuration.socket.logger.map { CallLog($0) }
         self.metrics = CallMetrics(factory: configuration.socket.metricsFactory ?? MetricsSystem.factory)
+        self.isObserved = self.log != nil || self.metrics != nil || self.tracer != nil
     }
 
     // MARK: Any thread
@@ -150,9 +153,6 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.metrics?.counted(counter, by: amount)
     }
 
-    /// Whether anybody wants to know what becomes of single calls.
-    var isObserved: Bool { self.log != nil || self.metrics != nil || self.tracer != nil }
-
     /// Begins to observe a call that the client has taken up.
     func observe(_ task: SocketTask) {
         guard let tracer = self.tracer else { return }
@@ -189,8 +189,8 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     /// What the end of an attempt tells of the server; nil: it was answered as it should be.
     func judge(_ error: SocketError?, on id: ConnectionID) {
         // What a connection that was left still answers tells nothing of its successor.
-        guard self.errorRate != nil, id == self.connection, self.table.link == .ready, self.socket.isNetworkReachable,
-            let isWrong = ErrorRateWindow.judge(error),
+        guard id == self.connection, self.table.link == .ready, let isWrong = ErrorRateWindow.judge(error),
+            !isWrong || self.socket.isNetworkReachable,
             let verdict = self.errorRate?.ended(isWrong: isWrong, now: self.socket.now)
         else { return }
         self.socket.serverFails(self.origin.endpoint, wrong: verdict.wrong, calls: verdict.calls)

@@ -22,11 +22,12 @@ struct ErrorRateWindow {
 
     /// A call has ended. A verdict, if there have been too many wrong ones; then the count begins anew.
     mutating func ended(isWrong: Bool, now: NIODeadline) -> Verdict? {
-        self.forgetOld(now)
         if self.calls.count == self.policy.windowLength { self.forgetFirst() }
         self.calls.append((now, isWrong))
         guard isWrong else { return nil }
         self.wrong += 1
+        // How old the others are matters only now.
+        self.forgetOld(now)
         guard self.calls.count >= self.policy.minimumCalls,
             Double(self.wrong) >= self.policy.threshold * Double(self.calls.count)
         else { return nil }

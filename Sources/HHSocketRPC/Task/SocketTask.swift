@@ -263,16 +263,15 @@ public final class SocketTask: Sendable {
     @inline(__always)
     private static func end(_ snapshot: inout Snapshot, _ takesHandler: Bool) -> Ending {
         snapshot.state = .completed
-        switch snapshot.completion {
-        case .handler(let handler):
-            guard takesHandler, snapshot.progress == nil else { return .handler }
-            snapshot.completion = .nobody
-            return .takenHandler(handler)
-        case .nobody:
-            return .unheard(showsProgress: snapshot.progress != nil)
-        case .continuation(let continuation):
-            snapshot.completion = .nobody
-            return .continuation(continuation, showsProgress: snapshot.progress != nil)
+        let showsProgress = snapshot.progress != nil
+        if !takesHandler || showsProgress, case .handler = snapshot.completion { return .handler }
+        // Moved, not copied: a handler's references are not counted once more.
+        var completion = Completion.nobody
+        swap(&completion, &snapshot.completion)
+        switch consume completion {
+        case .handler(let handler): return .takenHandler(handler)
+        case .nobody: return .unheard(showsProgress: showsProgress)
+        case .continuation(let continuation): return .continuation(continuation, showsProgress: showsProgress)
         }
     }
 
@@ -324,8 +323,8 @@ extension SocketTask: SubmittedWork {
 extension SocketTask: CallbackWork {
     package func callBack() {
         let (completion, response, error, showsProgress) = self.locked { snapshot in
-            let completion = snapshot.completion
-            snapshot.completion = .nobody
+            var completion = Completion.nobody
+            swap(&completion, &snapshot.completion)
             return (completion, snapshot.response, snapshot.error, snapshot.progress != nil)
         }
         if showsProgress { self.updateProgress() }

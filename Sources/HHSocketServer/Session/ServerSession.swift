@@ -50,21 +50,42 @@ final class ServerSession: ChannelDuplexHandler {
     /// Without a status no answer but success can be given.
     private let canAnswerErrors: Bool
 
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var phase = Phase.open
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var machine: ServerSessionMachine<Task<Void, Never>>
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var decoder: FrameDecoder
     private var context: ChannelHandlerContext?
     private var serverContext: ServerContext?
     private let completions: CompletionQueue
 
     // The last route that was looked up: most clients call the same thing many times in a row.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var cachedType: UInt32 = 0
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var cachedRoute: Router.Route?
 
     /// Answers of this turn.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var outgoing = ByteBuffer()
     /// Something was given to the channel and not flushed yet.
     private var hasUnflushedWrites = false
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var bytesThisTurn = 0
     private var isReading = false
     private var flushIsScheduled = false
@@ -201,10 +222,12 @@ final class ServerSession: ChannelDuplexHandler {
 
     private func decodeFrames(_ context: ChannelHandlerContext) {
         do throws(FrameError) {
-            while let output = try self.decoder.next() {
-                switch output {
-                case .frame(let frame): self.receive(frame, isCorrupt: false)
-                case .corrupt(let frame, _): self.receive(frame, isCorrupt: true)
+            var frame = Frame(type: 0, serial: 0)
+            while true {
+                switch try self.decoder.next(into: &frame) {
+                case .nothing: return
+                case .sound: self.receive(frame, isCorrupt: false)
+                case .corrupt: self.receive(frame, isCorrupt: true)
                 }
                 guard self.phase == .open else { return }
                 if self.bytesThisTurn >= Self.largestTurn {

@@ -76,8 +76,8 @@ final class Dialer: @unchecked Sendable {
         self.connect(id, plan.proxy?.endpoint ?? endpoint)
             .flatMap { channel in self.tunnel(channel, id, plan).map { channel } }
             .flatMap { channel in self.secure(channel, id, plan).map { channel } }
-            .flatMapThrowing { [weak owner] channel in
-                guard let owner, self.attempts[id] != nil else {
+            .flatMapThrowing { channel in
+                guard self.attempts[id] != nil else {
                     channel.close(promise: nil)
                     throw CancellationError()
                 }

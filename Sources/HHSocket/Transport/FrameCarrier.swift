@@ -63,6 +63,12 @@ package protocol FrameCarrier: AnyObject, Sendable {
     /// happens.
     func send(_ frame: Frame, _ priority: FramePriority, on id: ConnectionID)
 
+    /// Whether ``sendAtOnce(type:serial:_:)`` is possible for a payload of `length` bytes, which is so while answers are
+    /// delivered, nothing else waits, and the peer reads. From any thread; on others than the socket thread it is false.
+    func canSendAtOnce(length: Int) -> Bool
+    /// Sends a frame of the standard format with this read's flush, without making one.
+    func sendAtOnce(type: UInt32, serial: UInt32, _ payload: ByteBuffer)
+
     // MARK: What the calls show
 
     /// A call found no connection and would like one soon.

@@ -1,3 +1,5 @@
+import NIOCore
+
 /// The floor above a connection. Every method is called on the socket thread.
 package protocol FrameConsumer: AnyObject {
     /// Frames may be sent from now on, and leave by this connection. If another one was ready, it is told of by
@@ -14,6 +16,8 @@ package protocol FrameConsumer: AnyObject {
     func connectionIsBeingMade()
     /// A response or a push. Heartbeats and other control frames do not come here.
     func received(_ frame: Frame, on id: ConnectionID)
+    /// The same for a frame of the standard format that has come whole, as nearly all do: the parts of one.
+    func received(_ header: FrameHeader, _ payload: consuming ByteBuffer, on id: ConnectionID)
     /// The same with a wrong checksum.
     func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on id: ConnectionID)
     /// So much of a response or a push has come so far. Once for each read that ends inside of one.
@@ -29,4 +33,10 @@ package protocol FrameConsumer: AnyObject {
     func turnEnded()
     /// The socket is gone for good: complete what there is.
     func socketWasInvalidated()
+}
+
+extension FrameConsumer {
+    package func received(_ header: FrameHeader, _ payload: consuming ByteBuffer, on id: ConnectionID) {
+        self.received(Frame(header, payload), on: id)
+    }
 }

@@ -10,13 +10,17 @@ final class Link: ChannelInboundHandler {
 
     /// Whom the link tells. All on the socket thread.
     protocol Owner: AnyObject {
-        /// Bytes have come, and what is in them comes next.
-        func linkWillRead(_ link: Link)
+        /// Bytes have come, and what is in them comes next. Who takes frames of the connection that is ready; nil while
+        /// it is not, when all go to the link's owner.
+        func linkWillRead(_ link: Link) -> (any FrameConsumer)?
+        /// What was in those bytes has been handed over. There may be more, or ``linkFinishedReading(_:)`` comes next, while
+        /// the link is open.
+        func linkDidRead(_ link: Link, isOpen: Bool)
         func linkReceived(_ frame: Frame, on link: Link)
         func linkReceived(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on link: Link)
         /// A read ended inside of this frame.
         func linkIsReceiving(_ arriving: FrameDecoder.Arriving, on link: Link)
-        /// The read's frames have all been handed over.
+        /// The frames of all that there was to read have been handed over.
         func linkFinishedReading(_ link: Link)
         func linkFrameWillLeave(type: UInt32, serial: UInt32) -> Bool
         func linkProgressed(type: UInt32, serial: UInt32, payloadBytes: Int)
@@ -71,6 +75,16 @@ final class Link: ChannelInboundHandler {
     @exclusivity(unchecked)
     #endif
     private var gathered = ByteBuffer()
+    /// Whether `gathered` is the channel's by now.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
+    private var gatheredIsHandedOver = false
+    /// How many frames begin in `gathered`.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
+    private var framesGathered = 0
     /// Whether anything was written to the channel since the last flush.
     private var needsFlush = false
     private var isFlushing = false
@@ -147,6 +161,22 @@ final class Link: ChannelInboundHandler {
         return .queued
     }
 
+    /// Whether ``sendAtOnce(type:serial:_:)`` may be called with a payload of `length` bytes.
+    func canSendAtOnce(length: Int) -> Bool {
+        self.isWritable && self.phase == .open && self.outgoing == nil && length <= Frame.unslicedLength
+            && self.queue.isEmpty && self.encoder.isStandard && self.context != nil
+    }
+
+    /// Sends a frame of the standard format with the next flush, without making one.
+    func sendAtOnce(type: UInt32, serial: UInt32, _ payload: ByteBuffer) {
+        self.prepareGathered()
+        self.encoder.encode(type: type, serial: serial, payload, into: &self.gathered)
+        self.framesGathered += 1
+        if self.gathered.readableBytes >= Frame.unslicedLength, let context = self.context {
+            self.writeGathered(context)
+        }
+    }
+
     /// Hands everything gathered to the kernel, as far as the peer's window goes.
     func flush() {
         // Writing and flushing change the channel's writability, which leads back here.
@@ -188,7 +218,8 @@ final class Link: ChannelInboundHandler {
     var queuedBytes: Int {
         guard let channel = self.context?.channel, !channel.isWritable || self.waitingBytes > 0 else { return 0 }
         let pending = try? channel.syncOptions?.getOption(.bufferedWritableBytes)
-        return self.waitingBytes + self.gathered.readableBytes + (pending ?? 0)
+        let gathered = self.gatheredIsHandedOver ? 0 : self.gathered.readableBytes
+        return self.waitingBytes + gathered + (pending ?? 0)
     }
 
     /// Moves waiting frames and slices into the channel while it takes them.
@@ -206,9 +237,17 @@ final class Link: ChannelInboundHandler {
         }
     }
 
+    /// Makes room for a frame among those gathered.
+    private func prepareGathered() {
+        guard self.gatheredIsHandedOver else { return }
+        self.gatheredIsHandedOver = false
+        // Used again, if the channel has let go of it; else there is another one now.
+        self.gathered.clear()
+    }
+
     private func begin(_ frame: Frame, _ context: ChannelHandlerContext) {
-        self.traffic.framesSent += 1
-        if self.gathered.capacity == 0 { self.gathered = context.channel.allocator.buffer(capacity: 4 << 10) }
+        self.framesGathered += 1
+        self.prepareGathered()
         if frame.payload.readableBytes <= Frame.unslicedLength {
             self.encoder.encode(frame, into: &self.gathered)
         } else {
@@ -229,6 +268,7 @@ final class Link: ChannelInboundHandler {
             outgoing.sent += length
         }
         if outgoing.sent == payload.readableBytes {
+            self.prepareGathered()
             self.encoder.encodeTrailer(of: outgoing.frame, into: &self.gathered)
             self.outgoing = nil
         } else {
@@ -242,10 +282,12 @@ final class Link: ChannelInboundHandler {
     }
 
     private func writeGathered(_ context: ChannelHandlerContext) {
-        guard self.gathered.readableBytes > 0 else { return }
+        self.traffic.framesSent += self.framesGathered
+        self.framesGathered = 0
+        guard !self.gatheredIsHandedOver, self.gathered.readableBytes > 0 else { return }
         self.traffic.bytesSent += self.gathered.readableBytes
         context.write(self.wrapOutboundOut(self.gathered), promise: nil)
-        self.gathered = ByteBuffer()
+        self.gatheredIsHandedOver = true
         self.needsFlush = true
     }
 
@@ -457,14 +499,16 @@ final class Link: ChannelInboundHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        guard self.phase == .open else { return }
-        self.owner?.linkWillRead(self)
-        if let outcome = self.heartbeat?.bytesReceived(now: .now()) { self.owner?.linkHeartbeat(outcome, on: self) }
+        guard self.phase == .open, let owner = self.owner else { return }
+        let consumer = owner.linkWillRead(self)
+        if let outcome = self.heartbeat?.bytesReceived(now: .now()) { owner.linkHeartbeat(outcome, on: self) }
         self.hasReceived = true
         let bytes = self.unwrapInboundIn(data)
         self.traffic.bytesReceived += bytes.readableBytes
         self.decoder.append(bytes)
+        var frames = 0
         do throws(FrameError) {
+            if let consumer { frames = self.deliver(to: consumer) }
             var frame = Frame(type: 0, serial: 0)
             reading: while self.phase == .open {
                 switch try self.decoder.next(into: &frame) {
@@ -472,11 +516,24 @@ final class Link: ChannelInboundHandler {
                 case .sound: self.received(frame)
                 case .corrupt(let mismatch): self.owner?.linkReceived(corrupt: frame, mismatch, on: self)
                 }
-                self.traffic.framesReceived += 1
+                frames += 1
             }
         } catch {
             self.end(self.lost("\(error)", underlying: error, .protocolViolation), context)
         }
+        self.traffic.framesReceived += frames
+        owner.linkDidRead(self, isOpen: self.phase == .open)
+    }
+
+    /// Hands over frames as long as they are what nearly all are: answers and pushes in the standard format, whole and
+    /// sound. Returns how many.
+    private func deliver(to consumer: any FrameConsumer) -> Int {
+        var frames = 0
+        while self.phase == .open, let header = self.decoder.soundHeader(), !self.format.isControlType(header.type) {
+            consumer.received(header, self.decoder.takePayload(of: header), on: self.id)
+            frames += 1
+        }
+        return frames
     }
 
     private func received(_ frame: Frame) {

@@ -27,7 +27,15 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     #if !DEBUG
     @exclusivity(unchecked)
     #endif
-    private var link: Link?
+    private var link: Link? {
+        didSet { self.linkInUse = self.link.map { Unmanaged.passUnretained($0) } }
+    }
+    /// The same, for what is done with it for every call: counting a reference costs as much as the rest of that. Its
+    /// pipeline holds the link too while the channel is open, and none of this closes the channel.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
+    private var linkInUse: Unmanaged<Link>?
     /// The connection that is made and not ready yet.
     #if !DEBUG
     @exclusivity(unchecked)
@@ -77,6 +85,11 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     @exclusivity(unchecked)
     #endif
     private var callbacks: [SocketCallback] = []
+    /// Set while the frames of a read are handed over, after which what was submitted meanwhile runs.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
+    private var isReading = false
     /// Set while an entry point runs, which will flush when it ends.
     #if !DEBUG
     @exclusivity(unchecked)
@@ -130,7 +143,8 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     package func submit(_ submission: Submission) -> Bool {
         if self.eventLoop.inEventLoop, !self.isInvalidated {
             self.ownSubmissions.append(submission)
-            if !self.isInTurn { self.scheduleDrain() }
+            // A turn, and a read, run what was submitted in it when they end.
+            if !self.isInTurn, !self.isReading { self.scheduleDrain() }
             return true
         }
         switch self.submissions.append(submission) {
@@ -263,6 +277,17 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
         try self.check(frame)
         guard let link = self.link else { throw self.notConnected() }
         return try self.send(frame, priority, on: link)
+    }
+
+    package func canSendAtOnce(length: Int) -> Bool {
+        guard self.eventLoop.inEventLoop, self.isReading, self.ownSubmissions.isEmpty,
+            length <= self.configuration.maximumPayloadLength
+        else { return false }
+        return self.linkInUse?._withUnsafeGuaranteedRef { $0.canSendAtOnce(length: length) } ?? false
+    }
+
+    package func sendAtOnce(type: UInt32, serial: UInt32, _ payload: ByteBuffer) {
+        self.linkInUse?._withUnsafeGuaranteedRef { $0.sendAtOnce(type: type, serial: serial, payload) }
     }
 
     package func send(_ frame: Frame, _ priority: FramePriority, on id: ConnectionID) {
@@ -738,9 +763,17 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
 }
 
 extension SocketCore: Link.Owner {
-    func linkWillRead(_ link: Link) {
+    func linkWillRead(_ link: Link) -> (any FrameConsumer)? {
         // One time for all that this read brings.
         if !self.isInTurn { self.now = .now() }
+        self.isReading = true
+        return self.greeting?.link === link ? nil : self.consumer
+    }
+
+    func linkDidRead(_ link: Link, isOpen: Bool) {
+        self.isReading = false
+        // Else the end of all reading is to come, and runs them.
+        if !isOpen, !self.ownSubmissions.isEmpty { self.scheduleDrain() }
     }
 
     func linkReceived(_ frame: Frame, on link: Link) {

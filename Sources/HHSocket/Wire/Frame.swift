@@ -86,6 +86,10 @@ public struct Frame: Sendable, Hashable {
         }
     }
 
+    package init(_ header: FrameHeader, _ payload: ByteBuffer) {
+        self.init(type: header.type, serial: header.serial, status: header.status, payload: payload)
+    }
+
     /// The length in bytes of the standard format's checksum.
     public static let trailerLength = 4
     /// Payloads up to this many bytes leave as a whole, gathered with others into one buffer. Larger ones leave in slices of

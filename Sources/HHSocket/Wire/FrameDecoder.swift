@@ -232,6 +232,35 @@ public struct FrameDecoder: Sendable {
         return .corrupt(mismatch)
     }
 
+    /// The header of the next frame, if that is complete and sound, and of the standard format; its payload is for
+    /// ``takePayload(of:)``. Nil says nothing: then ``next(into:)`` is to be asked.
+    ///
+    /// Of most frames a read brings, this is all there is to know, and a frame need not be made.
+    ///
+    /// It changes nothing, and is `mutating` so that the decoder is not copied to be looked at.
+    @inlinable
+    package mutating func soundHeader() -> FrameHeader? {
+        guard !self.needsCare else { return nil }
+        return self.input.withUnsafeReadableBytes { bytes in
+            guard bytes.count >= self.direction.headerLength else { return nil }
+            let header = FrameHeader(bytes, direction: self.direction)
+            guard header.length <= UInt32(self.maximumPayloadLength) else { return nil }
+            let end = self.direction.headerLength + Int(header.length)
+            guard bytes.count >= end + Frame.trailerLength else { return nil }
+            let payload = UnsafeRawBufferPointer(rebasing: bytes[self.direction.headerLength..<end])
+            return Adler32.checksum(payload) == bytes.bigEndianWord(at: end) ? header : nil
+        }
+    }
+
+    /// The payload of the frame whose header ``soundHeader()`` has just told. The next frame is the one behind it.
+    @inlinable
+    package mutating func takePayload(of header: FrameHeader) -> ByteBuffer {
+        let length = Int(header.length)
+        let payload = self.payload(at: self.input.readerIndex + self.direction.headerLength, length)
+        self.input.moveReaderIndex(forwardBy: self.direction.headerLength + length + Frame.trailerLength)
+        return payload
+    }
+
     @usableFromInline
     mutating func nextWithCare(into frame: inout Frame) throws(FrameError) -> Found {
         switch try self.nextWithCare() {

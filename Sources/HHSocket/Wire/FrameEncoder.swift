@@ -23,6 +23,9 @@ public struct FrameEncoder: Sendable {
         self.plan = format.specialPlan(for: direction)
     }
 
+    /// Whether frames are laid out as in the standard format.
+    package var isStandard: Bool { self.plan == nil }
+
     /// The length in bytes of a frame with a payload of `payloadLength` bytes.
     @inlinable
     public func encodedLength(payloadLength: Int) -> Int {
@@ -55,6 +58,37 @@ public struct FrameEncoder: Sendable {
                 target.storeBigEndian(Adler32.checksum(payload), at: end)
             }
             return total
+        }
+    }
+
+    /// Appends a frame of the standard format, without making one.
+    package func encode(
+        type: UInt32,
+        serial: UInt32,
+        status: Status = .ok,
+        _ payload: ByteBuffer,
+        into buffer: inout ByteBuffer
+    ) {
+        assert(self.plan == nil)
+        let length = payload.readableBytes
+        let headerLength = self.direction.headerLength
+        let end = headerLength + length
+        let header = FrameHeader(
+            type: type,
+            serial: serial,
+            status: status,
+            length: UInt32(truncatingIfNeeded: length),
+            headerLength: headerLength
+        )
+        payload.withUnsafeReadableBytes { payload in
+            _ = buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: end + Frame.trailerLength) { target in
+                header.write(to: target, direction: self.direction)
+                if length > 0 {
+                    UnsafeMutableRawBufferPointer(rebasing: target[headerLength..<end]).copyMemory(from: payload)
+                }
+                target.storeBigEndian(Adler32.checksum(payload), at: end)
+                return end + Frame.trailerLength
+            }
         }
     }
 

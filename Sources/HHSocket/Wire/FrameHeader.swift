@@ -1,16 +1,16 @@
 /// What stands before a payload.
 @usableFromInline
-struct FrameHeader: Equatable, Sendable {
-    @usableFromInline var type: UInt32
-    @usableFromInline var serial: UInt32
-    @usableFromInline var status: Status
+package struct FrameHeader: Equatable, Sendable {
+    @usableFromInline package var type: UInt32
+    @usableFromInline package var serial: UInt32
+    @usableFromInline package var status: Status
     /// The payload's length in bytes.
-    @usableFromInline var length: UInt32
+    @usableFromInline package var length: UInt32
     /// The header's own length in bytes.
     @usableFromInline var headerLength: Int
 
     @inlinable
-    init(type: UInt32, serial: UInt32, status: Status, length: UInt32, headerLength: Int) {
+    package init(type: UInt32, serial: UInt32, status: Status, length: UInt32, headerLength: Int) {
         self.type = type
         self.serial = serial
         self.status = status

@@ -31,6 +31,23 @@ extension ClientCore {
         self.armTimer()
     }
 
+    /// Starts a task whose request can leave with this read's flush: nothing stands between it and the wire, and nothing can
+    /// go wrong. Any thread; where it is not so the answer is false, and the task starts like any other.
+    func startAtOnce(_ task: SocketTask) -> Bool {
+        let length = task.originalRequest.body.readableBytes
+        guard self.isPlain, length <= Frame.unslicedLength, self.socket.canSendAtOnce(length: length),
+            self.table.canSend, task.originalRequest.isPlain,
+            self.format.isApplicationType(task.originalRequest.type), task.beginAtOnce(bytesSent: length)
+        else { return false }
+        let now = self.socket.now
+        let deadline = now.advanced(clamping: task.originalRequest.timeout.map { TimeAmount($0) } ?? self.timeout)
+        let (key, serial) = self.table.enterSent(task, deadline: deadline)
+        task.flight.leavesAtOnce(key, at: now, deadline, length)
+        self.socket.sendAtOnce(type: task.originalRequest.type, serial: serial, task.originalRequest.body)
+        self.armTimer()
+        return true
+    }
+
     /// What is sent for the task: its request, or what interceptors have made of that.
     func request(of task: SocketTask) -> SocketRequest { task.flight.request ?? task.originalRequest }
 
@@ -93,7 +110,6 @@ extension ClientCore {
         _ serial: UInt32
     ) {
         task.flight.attempts += 1
-        task.flight.origin = self.origin
         task.flight.firstByte = .init()
         do throws(SocketError) {
             let frame = Frame(
@@ -143,6 +159,7 @@ extension ClientCore {
     /// An attempt has failed: the call is sent again, goes back to its interceptors, or completes.
     func ended(_ attempt: Attempt, _ error: SocketError) {
         let task = attempt.call
+        self.noteOrigin(of: attempt)
         var error = error
         if self.retries(attempt, error) { return self.finishDrained() }
         if task.flight.retries > 0 { error.message += "; this was attempt \(attempt.count), and it is the last" }
@@ -203,8 +220,14 @@ extension ClientCore {
         return true
     }
 
+    /// Where the attempt went, before that is forgotten.
+    private func noteOrigin(of attempt: Attempt) {
+        if attempt.serial != nil { attempt.call.flight.origin = self.origin(of: attempt.connection) }
+    }
+
     /// The time of a call is over.
     func expired(_ attempt: Attempt) {
+        self.noteOrigin(of: attempt)
         self.tellServer(of: attempt)
         // It may be this call alone. If it is not, the link should not be trusted for longer.
         if attempt.phase == .sent { self.socket.suspect(attempt.connection) }
@@ -229,6 +252,7 @@ extension ClientCore {
             endpoint: self.socket.currentEndpoint
         )
         if let key = task.flight.key, let attempt = self.table.remove(key) {
+            self.noteOrigin(of: attempt)
             error.serial = attempt.serial
             error.delivery = attempt.phase == .sent ? .sentUnknown : .notSent
             self.tellServer(of: attempt)

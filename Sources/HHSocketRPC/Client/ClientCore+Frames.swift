@@ -3,12 +3,30 @@ import NIOCore
 
 /// What the server sends.
 extension ClientCore {
+    func received(_ header: FrameHeader, _ payload: consuming ByteBuffer, on id: ConnectionID) {
+        guard header.status == .ok, self.isDirect, !self.format.isPush(serial: header.serial),
+            var task = self.table.takeAnswered(serial: header.serial, keeping: false)
+        else { return self.received(Frame(header, payload), on: id) }
+        self.judge(nil, on: id)
+        if self.callsBackHere, !self.isObserved, isKnownUniquelyReferenced(&task),
+            let handler = task.takeHandlerOfUnshared()
+        {
+            self.retryBucket?.callWasAnswered()
+            self.finishDrained()
+            // Gone before the handler makes the next.
+            _ = consume task
+            return handler(.success(SocketResponse(header, payload, self.origin(of: id))))
+        }
+        self.note(task, payload.readableBytes, id)
+        self.ended(task, SocketResponse(header, payload, self.origin(of: id)))
+    }
+
     func received(_ frame: Frame, on id: ConnectionID) {
         guard !self.format.isPush(serial: frame.serial) else {
             return self.receivedPush(frame, self.endpoint(of: id))
         }
         if frame.status == .ok, let task = self.table.takeAnswered(serial: frame.serial, keeping: !self.isDirect) {
-            self.note(frame, task)
+            self.note(task, frame.payload.readableBytes, id)
             self.judge(nil, on: id)
             return self.ended(task, SocketResponse(frame, self.origin(of: frame, on: id)))
         }
@@ -81,9 +99,10 @@ extension ClientCore {
     }
 
     /// What the answer tells of itself.
-    private func note(_ frame: Frame, _ task: SocketTask) {
+    private func note(_ task: SocketTask, _ length: Int, _ id: ConnectionID) {
         task.flight.firstByte.comesFirst(at: self.socket.now)
-        task.flight.bytesReceived += frame.payload.readableBytes
+        task.flight.bytesReceived += length
+        task.flight.origin = self.origin(of: id)
     }
 
     /// An answer with which an attempt fails.
@@ -95,7 +114,7 @@ extension ClientCore {
     ) {
         let reception = self.table.receive(serial: frame.serial, isFinal: isFinal)
         guard case .answer(let attempt) = reception else { return self.count(reception) }
-        self.note(frame, attempt.call)
+        self.note(attempt.call, frame.payload.readableBytes, id)
         let error = error(attempt)
         self.judge(error, on: id)
         self.ended(attempt, error)

@@ -24,12 +24,14 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     let isObserved: Bool
     /// Whether a call goes straight to the table, because no interceptor stands around it.
     let isDirect: Bool
+    /// Whether a request that has nothing of its own can leave by ``startAtOnce(_:)``.
+    let isPlain: Bool
     /// Whether handlers run on the socket thread.
     let callsBackHere: Bool
     /// The custom fields of requests that have none of their own.
     let customFields: Result<[UInt8]?, SocketError>
     let locks = TaskLocks()
-    private let timeout: TimeAmount
+    let timeout: TimeAmount
     /// One moment by both clocks.
     private let anchor: (date: Date, time: NIODeadline)
     private let shared = NIOLockedValueBox(Shared())
@@ -85,6 +87,10 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.isDirect = configuration.interceptors.isEmpty
         self.callsBackHere = if case .socketThread = socket.callbackQueue.target { true } else { false }
         self.customFields = Result { () throws(SocketError) in try socket.customFields([:]) }
+        let hasNoFields = if case .success(nil) = self.customFields { true } else { false }
+        self.isPlain =
+            configuration.interceptors.isEmpty && self.tracer == nil && configuration.firstResponseTimeout == nil
+            && hasNoFields
         self.timeout = TimeAmount(configuration.timeout)
         self.anchor = (Date(), socket.now)
         self.table = DispatchTable(
@@ -317,7 +323,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         return SocketResponse.Origin(header: self.format.header(of: frame), endpoint: self.endpoint(of: id))
     }
 
-    private func origin(of id: ConnectionID) -> SocketResponse.Origin {
+    func origin(of id: ConnectionID) -> SocketResponse.Origin {
         id == self.connection ? self.origin : self.leftOrigins[id] ?? self.origin
     }
 
@@ -329,7 +335,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     func endpoint(of id: ConnectionID) -> Endpoint { self.origin(of: id).endpoint }
 
     func connectionWasLost(_ id: ConnectionID, _ error: SocketError) {
-        self.leftOrigins[id] = nil
+        defer { self.leftOrigins[id] = nil }
         for lost in self.table.linkWasLost(id) {
             var error = error
             error.serial = lost.serial

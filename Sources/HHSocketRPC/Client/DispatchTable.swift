@@ -111,10 +111,31 @@ struct DispatchTable<Call> {
 
         /// Lets go of the call.
         mutating func release() -> Call? {
-            defer { self.call = nil }
             self.attempts = 0
             self.generation &+= 1
-            return self.call
+            // Moved out, not copied.
+            var call: Call?
+            swap(&call, &self.call)
+            return call
+        }
+
+        /// Takes in a call, and begins its first attempt. Returns which of the calls that were here it is.
+        mutating func enter(
+            _ call: Call,
+            _ deadline: NIODeadline,
+            _ serial: UInt32,
+            _ connection: ConnectionID
+        ) -> UInt32 {
+            self.call = call
+            self.deadline = deadline
+            self.join(serial, connection)
+            return self.generation
+        }
+
+        /// Ends the attempt that has been answered, by whose connection it left, and lets go of the call if it is not kept.
+        mutating func answered(keeping: Bool) -> (Call?, ConnectionID) {
+            self.end()
+            return (keeping ? self.call : self.release(), self.connection)
         }
 
         /// Begins an attempt.
@@ -148,6 +169,7 @@ struct DispatchTable<Call> {
     private static var tombstone: UInt32 { .max }
 
     private let serialRange: ClosedRange<UInt32>
+    private let serialCount: Int
     private let maximumInFlight: Int
     private let maximumWaiting: Int
     private let maximumWaitingBytes: Int
@@ -183,6 +205,7 @@ struct DispatchTable<Call> {
         maximumTombstones: Int
     ) {
         self.serialRange = serialRange
+        self.serialCount = Int(serialRange.upperBound - serialRange.lowerBound) + 1
         self.maximumInFlight = maximumInFlight
         self.maximumWaiting = maximumWaiting
         self.maximumWaitingBytes = maximumWaitingBytes
@@ -209,6 +232,31 @@ struct DispatchTable<Call> {
         let key = DispatchKey(index: index, generation: self.entries[Int(index)].generation)
         self.addAlarm(deadline, key)
         return key
+    }
+
+    /// Whether there is a connection, and a serial for one more call.
+    var canSend: Bool {
+        self.link == .ready && self.inFlightCount < self.maximumInFlight && self.serials.count < self.serialCount
+    }
+
+    /// A new call that is sent at once, which ``canSend`` allows: its first attempt has begun.
+    mutating func enterSent(_ call: Call, deadline: NIODeadline) -> (key: DispatchKey, serial: UInt32) {
+        var serial = self.nextSerial
+        while self.serials.contains(serial) { serial = self.following(serial) }
+        self.nextSerial = self.following(serial)
+        let index: UInt32
+        if let reused = self.free.popLast() {
+            index = reused
+        } else {
+            index = UInt32(self.entries.count)
+            self.entries.append(Entry())
+        }
+        let generation = self.entries[Int(index)].enter(call, deadline, serial, self.connection)
+        let key = DispatchKey(index: index, generation: generation)
+        self.serials.set(serial, index)
+        self.inFlightCount += 1
+        self.addAlarm(deadline, key)
+        return (key, serial)
     }
 
     /// The next attempt of a call that is here and has none under way, or its first.
@@ -347,11 +395,11 @@ struct DispatchTable<Call> {
     ///
     /// - Parameter keeping: Whether the call stays in the table; else this is its completion.
     mutating func takeAnswered(serial: UInt32, keeping: Bool) -> Call? {
-        guard let value = self.serials[serial], value != Self.tombstone else { return nil }
-        self.serials.remove(serial)
-        self.left(self.entries[Int(value)].connection)
-        self.entries[Int(value)].end()
-        return keeping ? self.entries[Int(value)].call : self.release(value)
+        guard let value = self.serials.remove(serial, unless: Self.tombstone) else { return nil }
+        let (call, connection) = self.entries[Int(value)].answered(keeping: keeping)
+        self.left(connection)
+        if !keeping { self.free.append(value) }
+        return call
     }
 
     /// Ends the attempt that is under way before it is answered. The call stays.
@@ -584,8 +632,7 @@ struct DispatchTable<Call> {
 
     /// The next serial that is neither in flight nor a tombstone.
     private mutating func takeSerial() -> UInt32? {
-        let space = Int(self.serialRange.upperBound - self.serialRange.lowerBound) + 1
-        guard self.inFlightCount < self.maximumInFlight, self.serials.count < space else { return nil }
+        guard self.inFlightCount < self.maximumInFlight, self.serials.count < self.serialCount else { return nil }
         var serial = self.nextSerial
         while self.serials.contains(serial) { serial = self.following(serial) }
         self.nextSerial = self.following(serial)

@@ -1,5 +1,5 @@
+import Atomics
 import HHSocket
-import NIOConcurrencyHelpers
 import NIOCore
 
 /// Calls over one long connection, the way `URLSession` makes them over many short ones.
@@ -15,7 +15,7 @@ import NIOCore
 public final class SocketClient: Sendable {
     let core: ClientCore
     let socket: SocketCore
-    private let lastIdentifier = NIOLockedValueBox(0)
+    private let lastIdentifier = ManagedAtomic(0)
 
     public init(configuration: Configuration) {
         self.socket = SocketCore(configuration: configuration.socket)
@@ -38,15 +38,15 @@ public final class SocketClient: Sendable {
     ///   - completionHandler: Called exactly once after ``SocketTask/resume()`` or ``SocketTask/cancel()``, with the answer if
     ///     its status is 200 and with an error otherwise.
     public func dataTask(
-        with request: SocketRequest,
+        with request: consuming SocketRequest,
         on callbackQueue: CallbackQueue? = nil,
-        completionHandler: @escaping @Sendable (Result<SocketResponse, SocketError>) -> Void
+        completionHandler: consuming @escaping @Sendable (Result<SocketResponse, SocketError>) -> Void
     ) -> SocketTask {
-        self.makeTask(request, .handler(completionHandler), callbackQueue)
+        self.makeTask(request, .handler(consume completionHandler), callbackQueue)
     }
 
     /// Makes a task for `request`, suspended, whose answer nobody is told of.
-    public func dataTask(with request: SocketRequest) -> SocketTask {
+    public func dataTask(with request: consuming SocketRequest) -> SocketTask {
         self.makeTask(request, .nobody)
     }
 
@@ -56,7 +56,7 @@ public final class SocketClient: Sendable {
     public func data(for request: SocketRequest) async throws(SocketError) -> SocketResponse {
         let task = self.makeTask(request, .nobody)
         await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
+            await withUnsafeContinuation { continuation in
                 if task.attach(continuation) {
                     task.resume()
                 } else {
@@ -96,16 +96,12 @@ public final class SocketClient: Sendable {
     }
 
     private func makeTask(
-        _ request: SocketRequest,
-        _ completion: SocketTask.Completion,
+        _ request: consuming SocketRequest,
+        _ completion: consuming SocketTask.Completion,
         _ callbackQueue: CallbackQueue? = nil
     ) -> SocketTask {
-        let identifier = self.lastIdentifier.withLockedValue { identifier in
-            identifier += 1
-            return identifier
-        }
-        return SocketTask(
-            identifier: identifier,
+        SocketTask(
+            identifier: self.lastIdentifier.wrappingIncrementThenLoad(ordering: .relaxed),
             request: request,
             client: self.core,
             completion: completion,

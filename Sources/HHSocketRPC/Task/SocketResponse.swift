@@ -58,6 +58,14 @@ public struct SocketResponse: Sendable, Hashable {
         self.origin = origin
     }
 
+    init(_ header: FrameHeader, _ body: consuming ByteBuffer, _ origin: Origin) {
+        self.type = header.type
+        self.serial = header.serial
+        self.status = header.status
+        self.body = body
+        self.origin = origin
+    }
+
     /// An answer that no server gave, such as an interceptor's.
     public init(
         type: UInt32,

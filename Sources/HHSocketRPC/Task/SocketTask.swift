@@ -24,8 +24,9 @@ public final class SocketTask: Sendable {
     enum Completion: Sendable {
         case nobody
         case handler(Handler)
-        /// Finds the result in the task.
-        case continuation(CheckedContinuation<Void, Never>)
+        /// Finds the result in the task. Resumed once, for who takes it out of the task under the lock resumes it. Not a
+        /// checked one: its size is known at run time alone, and every task would pay for that.
+        case continuation(UnsafeContinuation<Void, Never>)
     }
 
     private struct Snapshot {
@@ -33,7 +34,7 @@ public final class SocketTask: Sendable {
         var completion: Completion
         // Not one Result: that costs more to hand around.
         var response: SocketResponse?
-        var error: SocketError?
+        var failure: Failure?
         var priority: FramePriority
         var bytesSent = 0
         var bytesReceived = 0
@@ -42,7 +43,16 @@ public final class SocketTask: Sendable {
 
         var result: Result<SocketResponse, SocketError>? {
             if let response = self.response { return .success(response) }
-            return self.error.map { .failure($0) }
+            return self.failure.map { .failure($0.error) }
+        }
+    }
+
+    /// An error, which is large, and which few tasks have.
+    private final class Failure: Sendable {
+        let error: SocketError
+
+        init(_ error: SocketError) {
+            self.error = error
         }
     }
 
@@ -73,17 +83,17 @@ public final class SocketTask: Sendable {
 
     init(
         identifier: Int,
-        request: SocketRequest,
+        request: consuming SocketRequest,
         client: ClientCore,
-        completion: Completion,
+        completion: consuming Completion,
         callbackQueue: CallbackQueue? = nil
     ) {
         self.taskIdentifier = identifier
-        self.originalRequest = request
+        self.snapshot = Snapshot(completion: consume completion, priority: request.priority)
+        self.originalRequest = consume request
         self.client = client
         self.callbackQueue = callbackQueue
         self.lock = client.locks.lock(ofTask: identifier)
-        self.snapshot = Snapshot(completion: completion, priority: request.priority)
     }
 
     @inline(__always)
@@ -100,7 +110,7 @@ public final class SocketTask: Sendable {
 
     /// The error, once the task completed with one.
     public var error: SocketError? {
-        self.locked { $0.error }
+        self.locked { $0.failure?.error }
     }
 
     /// Which of the calls that wait leaves first; the request's at first. A task that already waits for a connection changes
@@ -170,6 +180,7 @@ public final class SocketTask: Sendable {
 
     /// Starts the call. The timeout counts from here. Does nothing unless the task is suspended.
     public func resume() {
+        if self.client.startAtOnce(self) { return }
         let starts = self.locked { snapshot in
             guard snapshot.state == .suspended else { return false }
             snapshot.state = .running
@@ -209,7 +220,7 @@ public final class SocketTask: Sendable {
     }
 
     /// Sets who is told. False if the task has completed already and nobody will be.
-    func attach(_ continuation: CheckedContinuation<Void, Never>) -> Bool {
+    func attach(_ continuation: UnsafeContinuation<Void, Never>) -> Bool {
         self.locked { snapshot in
             guard snapshot.state != .completed else { return false }
             snapshot.completion = .continuation(continuation)
@@ -219,6 +230,29 @@ public final class SocketTask: Sendable {
 
     /// The result, once there is one.
     var result: Result<SocketResponse, SocketError>? { self.locked { $0.result } }
+
+    /// Begins a task that leaves at once with all `length` bytes of its body. False if it has begun, or if somebody is to be
+    /// told of its progress.
+    func beginAtOnce(bytesSent length: Int) -> Bool {
+        self.locked { snapshot in
+            guard snapshot.state == .suspended, snapshot.progress == nil else { return false }
+            snapshot.state = .running
+            snapshot.bytesSent = length
+            return true
+        }
+    }
+
+    /// The handler of a task that nobody but the caller has a reference to: nobody can look at it any more, so it need not
+    /// be locked, or know how it ended. Nil if it has none, or one that is called elsewhere than on the socket thread.
+    func takeHandlerOfUnshared() -> Handler? {
+        guard self.callbackQueue == nil, self.snapshot.progress == nil, case .handler = self.snapshot.completion else {
+            return nil
+        }
+        var completion = Completion.nobody
+        swap(&completion, &self.snapshot.completion)
+        guard case .handler(let handler) = consume completion else { return nil }
+        return handler
+    }
 
     /// Whether the task has been resumed and is neither being cancelled nor complete; and with which priority.
     func begin() -> FramePriority? {
@@ -235,7 +269,7 @@ public final class SocketTask: Sendable {
         case handler
         /// Its handler is to be called, and is not the task's any more.
         case takenHandler(Handler)
-        case continuation(CheckedContinuation<Void, Never>, showsProgress: Bool)
+        case continuation(UnsafeContinuation<Void, Never>, showsProgress: Bool)
     }
 
     /// Completes the task.
@@ -244,7 +278,7 @@ public final class SocketTask: Sendable {
     func finish(_ error: SocketError, takingHandler: Bool = false) -> Ending {
         self.locked { snapshot in
             guard snapshot.state != .completed else { return .none }
-            snapshot.error = error
+            snapshot.failure = Failure(error)
             return Self.end(&snapshot, takingHandler)
         }
     }
@@ -325,7 +359,7 @@ extension SocketTask: CallbackWork {
         let (completion, response, error, showsProgress) = self.locked { snapshot in
             var completion = Completion.nobody
             swap(&completion, &snapshot.completion)
-            return (completion, snapshot.response, snapshot.error, snapshot.progress != nil)
+            return (completion, snapshot.response, snapshot.failure?.error, snapshot.progress != nil)
         }
         if showsProgress { self.updateProgress() }
         guard case .handler(let handler) = completion else { return }

@@ -21,6 +21,16 @@ struct TaskFlight {
 
     private var extras: Extras?
 
+    /// The request leaves, all of it, at the moment it is queued.
+    mutating func leavesAtOnce(_ key: DispatchKey, at time: NIODeadline, _ deadline: NIODeadline, _ length: Int) {
+        self.key = key
+        self.deadline = deadline
+        self.queued.comes(at: time)
+        self.sent.comes(at: time)
+        self.attempts = 1
+        self.bytesSent = length
+    }
+
     /// A time that may not have come yet.
     struct Moment {
         private var time = NIODeadline.distantPast

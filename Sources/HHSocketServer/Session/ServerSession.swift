@@ -224,6 +224,7 @@ final class ServerSession: ChannelDuplexHandler {
         do throws(FrameError) {
             var frame = Frame(type: 0, serial: 0)
             while true {
+                self.answerAtOnce()
                 switch try self.decoder.next(into: &frame) {
                 case .nothing: return
                 case .sound: self.receive(frame, isCorrupt: false)
@@ -245,6 +246,37 @@ final class ServerSession: ChannelDuplexHandler {
             }
             self.finishAfterProtocolError()
         }
+    }
+
+    /// Answers requests as long as they are what most are: in the standard format, whole and sound, and of a type that has
+    /// just been looked up and is answered at once. What else comes is left where it is.
+    private func answerAtOnce() {
+        guard case .synchronous(let handler) = self.cachedRoute, self.encoder.isStandard,
+            let serverContext = self.serverContext
+        else { return }
+        while self.phase == .open, self.bytesThisTurn < Self.largestTurn, let header = self.decoder.soundHeader(),
+            header.type == self.cachedType, self.machine.answersAtOnce(serial: header.serial)
+        {
+            let request = ServerRequest(
+                type: header.type,
+                serial: header.serial,
+                body: self.decoder.takePayload(of: header)
+            )
+            do {
+                self.answer(header, .ok, try handler(request, serverContext))
+            } catch {
+                let (status, body) = Self.verdict(of: error)
+                self.answer(header, status, body)
+            }
+        }
+    }
+
+    private func answer(_ header: FrameHeader, _ status: Status, _ body: ByteBuffer) {
+        guard body.readableBytes <= Self.largestCopiedBody else {
+            return self.answer(Frame(type: header.type, serial: header.serial, status: status, payload: body))
+        }
+        self.bytesThisTurn += self.encoder.encodedLength(payloadLength: body.readableBytes)
+        self.encoder.encode(type: header.type, serial: header.serial, status: status, body, into: &self.outgoing)
     }
 
     private func receive(_ frame: Frame, isCorrupt: Bool) {

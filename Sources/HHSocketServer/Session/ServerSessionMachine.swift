@@ -104,6 +104,16 @@ struct ServerSessionMachine<Work> {
         }
     }
 
+    /// The same for a sound request that would be handled synchronously: whether to run its handler and answer, as nearly
+    /// always. If not, nothing has been received yet.
+    mutating func answersAtOnce(serial: UInt32) -> Bool {
+        guard self.slots.isEmpty, !self.isClosed, !self.isDraining, self.requestSerials.contains(serial) else {
+            return false
+        }
+        self.statistics.requests += 1
+        return true
+    }
+
     private mutating func receivedCorrupt(type: UInt32, serial: UInt32) -> Action {
         self.statistics.badChecksums += 1
         // Control frames other than a heartbeat are never answered; nor is what seems to answer our ping.

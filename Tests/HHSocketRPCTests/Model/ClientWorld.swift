@@ -253,7 +253,7 @@ final class ClientWorld: @unchecked Sendable {
         if isCorrupt {
             self.client.received(corrupt: frame, .init(received: 1, computed: 2), on: connection)
         } else {
-            self.client.received(frame, on: connection)
+            self.connection.deliver(frame, on: connection)
         }
         self.model.answer(serial, status, isCorrupt: isCorrupt)
     }
@@ -313,7 +313,7 @@ final class ClientWorld: @unchecked Sendable {
             self.client.received(corrupt: frame, .init(received: 1, computed: 2), on: connection)
             self.model.corrupt += 1
         } else {
-            self.client.received(frame, on: connection)
+            self.connection.deliver(frame, on: connection)
             self.model.pushes.receive(type, body)
         }
     }

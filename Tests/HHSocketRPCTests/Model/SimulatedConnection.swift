@@ -39,6 +39,8 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     private(set) var isPeerReading = true
     /// Whether the client wants nothing more to be read. What was read by then still comes.
     private(set) var isReadingSuspended = false
+    /// Set while what was read is handed over.
+    private var isDelivering = false
     private var queues: [ConnectionID: [Queued]] = [:]
     private var lastConnection: UInt64 = 0
     private let inbox = NIOLockedValueBox(Inbox())
@@ -100,6 +102,19 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
             throw SocketError(.frameTooLarge, message: "too large")
         }
         return self.put(frame, priority, id)
+    }
+
+    func canSendAtOnce(length: Int) -> Bool {
+        guard case .ready(let id) = self.link, self.isDelivering, self.isPeerReading, length <= self.maximumPayloadLength
+        else { return false }
+        return self.queues[id] == nil && self.inbox.withLockedValue { $0.submissions.isEmpty && !$0.isInvalidated }
+    }
+
+    func sendAtOnce(type: UInt32, serial: UInt32, _ payload: ByteBuffer) {
+        guard case .ready(let id) = self.link else {
+            return self.broken = "a frame was sent at once although nothing is ready: \(serial)"
+        }
+        self.leaves(Frame(type: type, serial: serial, payload: payload), id)
     }
 
     func send(_ frame: Frame, _ priority: FramePriority, on id: ConnectionID) {
@@ -207,6 +222,24 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         while !self.draining.isEmpty { self.loseDraining(self.closedByUser) }
         self.link = .offline
         self.consumer?.happened(.closed)
+    }
+
+    /// What a read brings. In the standard format a frame comes in parts, as from a socket.
+    func deliver(_ frame: Frame, on id: ConnectionID) {
+        self.isDelivering = true
+        if self.format == .standard {
+            let header = FrameHeader(
+                type: frame.type,
+                serial: frame.serial,
+                status: frame.status,
+                length: UInt32(frame.payload.readableBytes),
+                headerLength: FrameDirection.response.headerLength
+            )
+            self.consumer?.received(header, frame.payload, on: id)
+        } else {
+            self.consumer?.received(frame, on: id)
+        }
+        self.isDelivering = false
     }
 
     func stopReading() { self.isPeerReading = false }

@@ -10,7 +10,10 @@ import NIOCore
 final class TaskLoop: EchoLoop, @unchecked Sendable {
     // Proof of Sendable: constants are Sendable themselves, or locked; variables are touched where callbacks run alone,
     // which is one thread, or a serial queue. What other threads want is handed over by `perform`.
-    private typealias Handler = @Sendable (Result<SocketResponse, SocketError>) -> Void
+    /// Not the function alone: taken out of an array, that would be wrapped anew each time.
+    private struct Handler {
+        let run: @Sendable (Result<SocketResponse, SocketError>) -> Void
+    }
 
     /// How often other threads are told how many calls there were.
     private static let publishingInterval = TimeAmount.milliseconds(200)
@@ -21,8 +24,14 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
     private let inFlight: Int
     private let published = NIOLockedValueBox(0)
 
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var calls: EchoCalls
     /// One for each place; empty before the beginning and after the end, because each holds this object.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var handlers: [Handler] = []
     private var publishing: RepeatedTask?
     private var isLookScheduled = false
@@ -73,7 +82,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
 
     private func begin(_ continuation: CheckedContinuation<EchoTally, any Error>) {
         self.whenOver = continuation
-        self.handlers = (0..<self.inFlight).map { place in { self.completed(place, $0) } }
+        self.handlers = (0..<self.inFlight).map { place in Handler { self.completed(place, $0) } }
         self.publishing = self.eventLoop.scheduleRepeatedTask(
             initialDelay: Self.publishingInterval,
             delay: Self.publishingInterval
@@ -87,7 +96,9 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         let now = Uptime.now
         switch result {
         case .success(let response):
-            if let start = self.calls.answered(place, with: response.body, now: now) { return self.perform(start) }
+            if let start = self.calls.answered(place, with: response.body, now: now) {
+                return self.perform(consume start)
+            }
         case .failure(let error):
             self.calls.failed(place, EchoFailure(error))
         }
@@ -95,8 +106,8 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
     }
 
     @inline(__always)
-    private func perform(_ start: EchoCalls.Start) {
-        self.client.dataTask(with: start.request, completionHandler: self.handlers[start.place]).resume()
+    private func perform(_ start: consuming EchoCalls.Start) {
+        self.client.dataTask(with: start.request, completionHandler: self.handlers[start.place].run).resume()
     }
 
     /// Does what is to be done when there is more to do than to answer a call by another.

@@ -4,7 +4,8 @@ import NIOCore
 /// Counts what happens to a connection. What each metric means is told in Docs/Connection.md.
 ///
 /// No metric names a server: the addresses that a resolver finds are as many as it likes, and a metric is kept for ever.
-struct ConnectionMetrics {
+/// An object, so that what is done for every read copies none of it.
+final class ConnectionMetrics {
     private let factory: any MetricsFactory
     private let connects: Counter
     private let switches: Counter
@@ -36,7 +37,7 @@ struct ConnectionMetrics {
         self.queuedBytes = Meter(label: "hhsocket.queued_bytes", factory: factory)
     }
 
-    mutating func happened(_ event: SocketEvent, now: NIODeadline) {
+    func happened(_ event: SocketEvent, now: NIODeadline) {
         switch event {
         case .connected:
             self.connects.increment()
@@ -63,15 +64,15 @@ struct ConnectionMetrics {
         }
     }
 
-    private mutating func endReady(_ now: NIODeadline) {
+    private func endReady(_ now: NIODeadline) {
         guard let since = self.readySince else { return }
         self.readySince = nil
         self.readyTime.recordNanoseconds((now - since).nanoseconds)
     }
 
-    private mutating func count(
+    private func count(
         _ cause: SocketError.Code,
-        in counters: WritableKeyPath<Self, [SocketError.Code: Counter]>,
+        in counters: ReferenceWritableKeyPath<ConnectionMetrics, [SocketError.Code: Counter]>,
         _ label: String
     ) {
         let counter =
@@ -101,7 +102,7 @@ struct ConnectionMetrics {
     }
 
     /// So many bytes wait to be sent now. Sockets that share a factory add up.
-    mutating func queued(bytes: Int) {
+    func queued(bytes: Int) {
         guard bytes != self.lastQueuedBytes else { return }
         let change = Double(bytes - self.lastQueuedBytes)
         if change > 0 { self.queuedBytes.increment(by: change) } else { self.queuedBytes.decrement(by: -change) }

@@ -48,6 +48,9 @@ package protocol FrameCarrier: AnyObject, Sendable {
     func setConsumerTimer(_ deadline: NIODeadline)
     /// Hands `callback` to the user's queue with the others of this turn, or runs it here where the user asked for that.
     func callBack(_ callback: SocketCallback)
+    /// Resumes `continuation` when this turn ends, or this read: what waits for it then does not take the processor from
+    /// what is still to be delivered.
+    func resume(_ continuation: UnsafeContinuation<Void, Never>)
 
     // MARK: Frames
 
@@ -63,10 +66,12 @@ package protocol FrameCarrier: AnyObject, Sendable {
     /// happens.
     func send(_ frame: Frame, _ priority: FramePriority, on id: ConnectionID)
 
-    /// Whether ``sendAtOnce(type:serial:_:)`` is possible for a payload of `length` bytes, which is so while answers are
-    /// delivered, nothing else waits, and the peer reads. From any thread; on others than the socket thread it is false.
+    /// Whether this is the socket thread, and answers are delivered, and nothing that was submitted meanwhile waits for the
+    /// end of that: what is done now need not be submitted. From any thread.
+    var isDelivering: Bool { get }
+    /// Whether ``sendAtOnce(type:serial:_:)`` is possible for a payload of `length` bytes, because the peer reads.
     func canSendAtOnce(length: Int) -> Bool
-    /// Sends a frame of the standard format with this read's flush, without making one.
+    /// Sends a frame of the standard format with this turn's flush, or this read's, without making one.
     func sendAtOnce(type: UInt32, serial: UInt32, _ payload: ByteBuffer)
 
     // MARK: What the calls show

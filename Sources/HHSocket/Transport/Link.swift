@@ -195,7 +195,7 @@ final class Link: ChannelInboundHandler {
             self.needsFlush = false
             self.heartbeat?.bytesSent(now: .now())
             context.flush()
-        } while context.channel.isWritable && !(self.queue.isEmpty && self.outgoing == nil)
+        } while self.isWritable && !(self.queue.isEmpty && self.outgoing == nil)
     }
 
     /// What waits for the channel to take it, in bytes on the wire: what is measured by the water marks. The channel's own
@@ -216,15 +216,15 @@ final class Link: ChannelInboundHandler {
     /// What was sent and has not been handed to the kernel yet, in bytes on the wire; zero where that is no more than what
     /// the channel takes without being asked.
     var queuedBytes: Int {
-        guard let channel = self.context?.channel, !channel.isWritable || self.waitingBytes > 0 else { return 0 }
-        let pending = try? channel.syncOptions?.getOption(.bufferedWritableBytes)
+        guard let context = self.context, !self.isWritable || self.waitingBytes > 0 else { return 0 }
+        let pending = try? context.channel.syncOptions?.getOption(.bufferedWritableBytes)
         let gathered = self.gatheredIsHandedOver ? 0 : self.gathered.readableBytes
         return self.waitingBytes + gathered + (pending ?? 0)
     }
 
     /// Moves waiting frames and slices into the channel while it takes them.
     private func pump(_ context: ChannelHandlerContext) {
-        while context.channel.isWritable {
+        while self.isWritable {
             if self.outgoing != nil {
                 self.writeSlice(context)
             } else if let frame = self.queue.popFirst() {
@@ -292,7 +292,7 @@ final class Link: ChannelInboundHandler {
     }
 
     private func noteBlocked(_ context: ChannelHandlerContext) {
-        if context.channel.isWritable {
+        if self.isWritable {
             self.blockedSince = nil
         } else if self.blockedSince == nil {
             self.blockedSince = .now()
@@ -554,7 +554,7 @@ final class Link: ChannelInboundHandler {
 
     func channelReadComplete(context: ChannelHandlerContext) {
         if self.phase == .open {
-            if let arriving = self.decoder.arriving, !self.format.isControlType(arriving.type) {
+            if let arriving = self.decoder.arriving(), !self.format.isControlType(arriving.type) {
                 self.owner?.linkIsReceiving(arriving, on: self)
             }
             self.owner?.linkFinishedReading(self)

@@ -19,7 +19,8 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     private let snapshot = NIOLockedValueBox(SocketState.idle)
     private let recorder = NIOLockedValueBox(HistoryRecorder())
     private var log: ConnectionLog?
-    private var metrics: ConnectionMetrics
+    /// Nil where nobody collects.
+    private let metrics: ConnectionMetrics?
     private let traffic = Traffic()
 
     private var machine: ConnectionMachine<SystemRandomNumberGenerator>
@@ -85,6 +86,10 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     @exclusivity(unchecked)
     #endif
     private var callbacks: [SocketCallback] = []
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
+    private var continuations: [UnsafeContinuation<Void, Never>] = []
     /// Set while the frames of a read are handed over, after which what was submitted meanwhile runs.
     #if !DEBUG
     @exclusivity(unchecked)
@@ -117,7 +122,8 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
             traffic: self.traffic
         )
         self.log = configuration.logger.map { ConnectionLog($0) }
-        self.metrics = ConnectionMetrics(factory: configuration.metricsFactory ?? MetricsSystem.factory)
+        let metricsFactory = configuration.metricsFactory ?? MetricsSystem.factory
+        self.metrics = metricsFactory is NOOPMetricsHandler ? nil : ConnectionMetrics(factory: metricsFactory)
         self.machine = ConnectionMachine(
             servers: configuration.servers,
             policy: configuration.serverPolicy,
@@ -279,10 +285,12 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
         return try self.send(frame, priority, on: link)
     }
 
+    package var isDelivering: Bool {
+        self.eventLoop.inEventLoop && self.isReading && self.ownSubmissions.isEmpty
+    }
+
     package func canSendAtOnce(length: Int) -> Bool {
-        guard self.eventLoop.inEventLoop, self.isReading, self.ownSubmissions.isEmpty,
-            length <= self.configuration.maximumPayloadLength
-        else { return false }
+        guard length <= self.configuration.maximumPayloadLength else { return false }
         return self.linkInUse?._withUnsafeGuaranteedRef { $0.canSendAtOnce(length: length) } ?? false
     }
 
@@ -475,8 +483,10 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
 
     /// Once for all that a turn did, so that counting costs next to nothing.
     private func measure() {
-        self.metrics.take(self.traffic)
-        self.metrics.queued(bytes: self.link?.queuedBytes ?? 0)
+        if let metrics = self.metrics {
+            metrics.take(self.traffic)
+            metrics.queued(bytes: self.link?.queuedBytes ?? 0)
+        }
         self.consumer?.turnEnded()
     }
 
@@ -521,7 +531,15 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
         }
     }
 
+    package func resume(_ continuation: UnsafeContinuation<Void, Never>) {
+        self.continuations.append(continuation)
+    }
+
     private func flushCallbacks() {
+        if !self.continuations.isEmpty {
+            for continuation in self.continuations { continuation.resume() }
+            self.continuations.removeAll(keepingCapacity: true)
+        }
         guard !self.callbacks.isEmpty, case .queue(let queue) = self.configuration.callbackQueue.target else { return }
         let callbacks = self.callbacks
         self.callbacks = []
@@ -611,7 +629,7 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
         let now = NIODeadline.now()
         self.recorder.withLockedValue { $0.happened(event, now: now, date: Date()) }
         self.log?.happened(event)
-        self.metrics.happened(event, now: now)
+        self.metrics?.happened(event, now: now)
         self.consumer?.happened(event)
     }
 
@@ -799,8 +817,12 @@ extension SocketCore: Link.Owner {
     }
 
     func linkFinishedReading(_ link: Link) {
-        // Calls made by callbacks of this very read leave with its flush.
-        self.drainSubmissions()
+        // Calls made by callbacks of this very read leave with its flush. Other threads that submit something wake this one.
+        if self.ownSubmissions.isEmpty {
+            self.flushCallbacks()
+        } else {
+            self.turn {}
+        }
     }
 
     func linkFrameWillLeave(type: UInt32, serial: UInt32) -> Bool {
@@ -825,7 +847,7 @@ extension SocketCore: Link.Owner {
 
     func linkHeartbeat(_ outcome: HeartbeatMonitor.Outcome, on link: Link) {
         if outcome.isAnswered { self.machine.connectionIsAlive(link.id) }
-        if let time = outcome.roundTripTime { self.metrics.heartbeatWasAnswered(after: time) }
+        if let time = outcome.roundTripTime { self.metrics?.heartbeatWasAnswered(after: time) }
         guard outcome.testedInterval != nil else { return }
         self.tuner?.observe(outcome)
         self.updateHeartbeatInterval()

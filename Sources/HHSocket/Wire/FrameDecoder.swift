@@ -152,7 +152,9 @@ public struct FrameDecoder: Sendable {
     }
 
     /// The frame that the bytes so far end inside of, once its header is here. To be asked when ``next()`` has no more.
-    package var arriving: Arriving? {
+    ///
+    /// It changes nothing, and is `mutating` so that the decoder is not copied to be looked at.
+    package mutating func arriving() -> Arriving? {
         guard self.partial.readableBytes > 0,
             let header = try? self.partial.withUnsafeReadableBytesTyped({ bytes throws(FrameError) in
                 try self.header(bytes)
@@ -241,14 +243,15 @@ public struct FrameDecoder: Sendable {
     @inlinable
     package mutating func soundHeader() -> FrameHeader? {
         guard !self.needsCare else { return nil }
+        let headerLength = self.direction.headerLength
         return self.input.withUnsafeReadableBytes { bytes in
-            guard bytes.count >= self.direction.headerLength else { return nil }
+            guard let start = bytes.baseAddress, bytes.count >= headerLength else { return nil }
             let header = FrameHeader(bytes, direction: self.direction)
             guard header.length <= UInt32(self.maximumPayloadLength) else { return nil }
-            let end = self.direction.headerLength + Int(header.length)
-            guard bytes.count >= end + Frame.trailerLength else { return nil }
-            let payload = UnsafeRawBufferPointer(rebasing: bytes[self.direction.headerLength..<end])
-            return Adler32.checksum(payload) == bytes.bigEndianWord(at: end) ? header : nil
+            let length = Int(header.length)
+            guard bytes.count >= headerLength + length + Frame.trailerLength else { return nil }
+            let computed = length > 0 ? Adler32.accelerated(start + headerLength, length) : Adler32.seed
+            return computed == bytes.bigEndianWord(at: headerLength + length) ? header : nil
         }
     }
 

@@ -6,6 +6,7 @@ extension ClientCore {
     typealias Attempt = DispatchTable<SocketTask>.Attempt
 
     func start(_ task: SocketTask) {
+        if self.leavesAtOnce(task, from: .running) { return }
         // Cancelled meanwhile: the cancellation is submitted too, and completes it.
         guard let priority = task.begin() else { return }
         let request = task.originalRequest
@@ -31,20 +32,25 @@ extension ClientCore {
         self.armTimer()
     }
 
-    /// Starts a task whose request can leave with this read's flush: nothing stands between it and the wire, and nothing can
-    /// go wrong. Any thread; where it is not so the answer is false, and the task starts like any other.
+    /// Starts a task here and now, where it need not be submitted. Any thread; false where it must be.
     func startAtOnce(_ task: SocketTask) -> Bool {
+        self.isPlain && self.socket.isDelivering && self.leavesAtOnce(task, from: .suspended)
+    }
+
+    /// Sends the request of a task in this state, if it can leave with the next flush: nothing stands between it and the
+    /// wire, and nothing can go wrong. Nearly all do.
+    private func leavesAtOnce(_ task: SocketTask, from state: SocketTask.State) -> Bool {
         let length = task.originalRequest.body.readableBytes
         guard self.isPlain, length <= Frame.unslicedLength, self.socket.canSendAtOnce(length: length),
             self.table.canSend, task.originalRequest.isPlain,
-            self.format.isApplicationType(task.originalRequest.type), task.beginAtOnce(bytesSent: length)
+            self.format.isApplicationType(task.originalRequest.type), task.leaves(from: state, bytesSent: length)
         else { return false }
         let now = self.socket.now
         let deadline = now.advanced(clamping: task.originalRequest.timeout.map { TimeAmount($0) } ?? self.timeout)
         let (key, serial) = self.table.enterSent(task, deadline: deadline)
         task.flight.leavesAtOnce(key, at: now, deadline, length)
         self.socket.sendAtOnce(type: task.originalRequest.type, serial: serial, task.originalRequest.body)
-        self.armTimer()
+        if deadline < self.timerFires { self.armTimer() }
         return true
     }
 
@@ -336,7 +342,7 @@ extension ClientCore {
             self.showProgress(of: task)
         case .continuation(let continuation, let showsProgress):
             if showsProgress { self.showProgress(of: task) }
-            continuation.resume()
+            self.socket.resume(continuation)
         }
     }
 

@@ -8,17 +8,20 @@ extension ClientCore {
             var task = self.table.takeAnswered(serial: header.serial, keeping: false)
         else { return self.received(Frame(header, payload), on: id) }
         self.judge(nil, on: id)
-        if self.callsBackHere, !self.isObserved, isKnownUniquelyReferenced(&task),
-            let handler = task.takeHandlerOfUnshared()
-        {
-            self.retryBucket?.callWasAnswered()
-            self.finishDrained()
-            // Gone before the handler makes the next.
-            _ = consume task
-            return handler(.success(SocketResponse(header, payload, self.origin(of: id))))
+        guard !self.isObserved, isKnownUniquelyReferenced(&task), task.hasHandlerAlone else {
+            self.note(task, payload.readableBytes, id)
+            return self.ended(task, SocketResponse(header, payload, self.origin(of: id)))
         }
-        self.note(task, payload.readableBytes, id)
-        self.ended(task, SocketResponse(header, payload, self.origin(of: id)))
+        self.retryBucket?.callWasAnswered()
+        self.finishDrained()
+        let response = SocketResponse(header, payload, self.origin(of: id))
+        guard self.callsBackHere, let handler = task.takeHandlerOfUnshared() else {
+            task.finishUnshared(consume response)
+            return self.socket.callBack(.work(task))
+        }
+        // Gone before the handler makes the next.
+        _ = consume task
+        handler(.success(consume response))
     }
 
     func received(_ frame: Frame, on id: ConnectionID) {

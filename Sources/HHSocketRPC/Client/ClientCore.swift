@@ -60,7 +60,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     #if !DEBUG
     @exclusivity(unchecked)
     #endif
-    private var timerFires = NIODeadline.distantFuture
+    private(set) var timerFires = NIODeadline.distantFuture
     private(set) var isInvalidated = false
     /// What calls leave by, and where it leads, while it is ready. Its answers share that, where their headers have no fields
     /// of the server's.

@@ -10,10 +10,22 @@ struct ErrorRateWindow {
         var calls: Int
     }
 
+    /// Calls that ended at the same time, as those do that one read answers.
+    private struct Moment {
+        var time: NIODeadline
+        /// How many had ended before.
+        var calls: Int
+    }
+
     private let policy: ErrorRatePolicy
     private let maximumAge: TimeAmount
-    private var calls: Deque<(end: NIODeadline, isWrong: Bool)> = []
-    private var wrong = 0
+    /// Calls that have ended since the beginning.
+    private var count = 0
+    /// Oldest first; those within the window, and perhaps one more.
+    private var moments: Deque<Moment> = []
+    private var latest = NIODeadline.distantPast
+    /// How many calls had ended when each of the wrong ones did.
+    private var wrong: Deque<Int> = []
 
     init(_ policy: ErrorRatePolicy) {
         self.policy = policy
@@ -22,31 +34,38 @@ struct ErrorRateWindow {
 
     /// A call has ended. A verdict, if there have been too many wrong ones; then the count begins anew.
     mutating func ended(isWrong: Bool, now: NIODeadline) -> Verdict? {
-        if self.calls.count == self.policy.windowLength { self.forgetFirst() }
-        self.calls.append((now, isWrong))
-        guard isWrong else { return nil }
-        self.wrong += 1
-        // How old the others are matters only now.
-        self.forgetOld(now)
-        guard self.calls.count >= self.policy.minimumCalls,
-            Double(self.wrong) >= self.policy.threshold * Double(self.calls.count)
+        if now != self.latest { self.begin(now) }
+        self.count += 1
+        return isWrong ? self.verdict(now) : nil
+    }
+
+    private mutating func begin(_ now: NIODeadline) {
+        while self.moments.count > 1, self.moments[1].calls <= self.count - self.policy.windowLength {
+            self.moments.removeFirst()
+        }
+        self.moments.append(Moment(time: now, calls: self.count))
+        self.latest = now
+    }
+
+    private mutating func verdict(_ now: NIODeadline) -> Verdict? {
+        while let first = self.moments.first, now - first.time > self.maximumAge { self.moments.removeFirst() }
+        let start = max(self.moments.first?.calls ?? self.count, self.count - self.policy.windowLength)
+        self.wrong.append(self.count)
+        while let first = self.wrong.first, first <= start { self.wrong.removeFirst() }
+        let verdict = Verdict(wrong: self.wrong.count, calls: self.count - start)
+        guard verdict.calls >= self.policy.minimumCalls,
+            Double(verdict.wrong) >= self.policy.threshold * Double(verdict.calls)
         else { return nil }
-        defer { self.clear() }
-        return Verdict(wrong: self.wrong, calls: self.calls.count)
+        self.clear()
+        return verdict
     }
 
     /// There is another server, of which nothing is known.
     mutating func clear() {
-        self.calls.removeAll(keepingCapacity: true)
-        self.wrong = 0
-    }
-
-    private mutating func forgetOld(_ now: NIODeadline) {
-        while let first = self.calls.first, now - first.end > self.maximumAge { self.forgetFirst() }
-    }
-
-    private mutating func forgetFirst() {
-        if self.calls.popFirst()?.isWrong == true { self.wrong -= 1 }
+        self.count = 0
+        self.moments.removeAll(keepingCapacity: true)
+        self.latest = .distantPast
+        self.wrong.removeAll(keepingCapacity: true)
     }
 }
 

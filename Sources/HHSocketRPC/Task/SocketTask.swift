@@ -231,23 +231,36 @@ public final class SocketTask: Sendable {
     /// The result, once there is one.
     var result: Result<SocketResponse, SocketError>? { self.locked { $0.result } }
 
-    /// Begins a task that leaves at once with all `length` bytes of its body. False if it has begun, or if somebody is to be
-    /// told of its progress.
-    func beginAtOnce(bytesSent length: Int) -> Bool {
+    /// Whether a task in this state leaves at once with all `length` bytes of its body; it runs then. False also if somebody
+    /// is to be told of its progress.
+    func leaves(from state: State, bytesSent length: Int) -> Bool {
         self.locked { snapshot in
-            guard snapshot.state == .suspended, snapshot.progress == nil else { return false }
+            guard snapshot.state == state, snapshot.progress == nil else { return false }
             snapshot.state = .running
             snapshot.bytesSent = length
             return true
         }
     }
 
-    /// The handler of a task that nobody but the caller has a reference to: nobody can look at it any more, so it need not
-    /// be locked, or know how it ended. Nil if it has none, or one that is called elsewhere than on the socket thread.
-    func takeHandlerOfUnshared() -> Handler? {
+    // What follows is for a task that nobody but the caller has a reference to, and which nobody can look at any more: it need
+    // not be locked.
+
+    /// Whether such a task has a handler, for where the client's handlers run, and all there is to do is to call that.
+    var hasHandlerAlone: Bool {
         guard self.callbackQueue == nil, self.snapshot.progress == nil, case .handler = self.snapshot.completion else {
-            return nil
+            return false
         }
+        return true
+    }
+
+    /// Completes such a task, as ``finish(_:takingHandler:)`` does.
+    func finishUnshared(_ response: consuming SocketResponse) {
+        self.snapshot.state = .completed
+        self.snapshot.response = response
+    }
+
+    /// The handler of such a task, which then does not even know how it ended.
+    func takeHandlerOfUnshared() -> Handler? {
         var completion = Completion.nobody
         swap(&completion, &self.snapshot.completion)
         guard case .handler(let handler) = consume completion else { return nil }

@@ -92,6 +92,8 @@ final class ServerSession: ChannelDuplexHandler {
     /// The client does not take our answers: what it has sent meanwhile stays in the decoder.
     private var isPaused = false
     private var readIsHeld = false
+    /// Whether the channel takes more, as far as it has said.
+    private var isWritable = true
 
     private var heartbeat: HeartbeatMonitor?
     private var heartbeatTimer: Scheduled<Void>?
@@ -233,7 +235,7 @@ final class ServerSession: ChannelDuplexHandler {
                 guard self.phase == .open else { return }
                 if self.bytesThisTurn >= Self.largestTurn {
                     self.flush()
-                    if !context.channel.isWritable {
+                    if !self.isWritable {
                         self.isPaused = true
                         return
                     }
@@ -486,7 +488,7 @@ final class ServerSession: ChannelDuplexHandler {
 
     func read(context: ChannelHandlerContext) {
         // What is discarded may always be read, or the client's end would never be seen.
-        if self.phase != .open || (context.channel.isWritable && !self.isPaused) {
+        if self.phase != .open || (self.isWritable && !self.isPaused) {
             context.read()
         } else {
             self.readIsHeld = true
@@ -494,7 +496,8 @@ final class ServerSession: ChannelDuplexHandler {
     }
 
     func channelWritabilityChanged(context: ChannelHandlerContext) {
-        if context.channel.isWritable {
+        self.isWritable = context.channel.isWritable
+        if self.isWritable {
             if self.isPaused, self.phase == .open {
                 self.isPaused = false
                 self.decodeFrames(context)

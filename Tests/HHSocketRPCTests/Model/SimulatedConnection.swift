@@ -40,7 +40,7 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     /// Whether the client wants nothing more to be read. What was read by then still comes.
     private(set) var isReadingSuspended = false
     /// Set while what was read is handed over.
-    private var isDelivering = false
+    private var isHandingOver = false
     private var queues: [ConnectionID: [Queued]] = [:]
     private var lastConnection: UInt64 = 0
     private let inbox = NIOLockedValueBox(Inbox())
@@ -104,11 +104,16 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         return self.put(frame, priority, id)
     }
 
-    func canSendAtOnce(length: Int) -> Bool {
-        guard case .ready(let id) = self.link, self.isDelivering, self.isPeerReading, length <= self.maximumPayloadLength
-        else { return false }
-        return self.queues[id] == nil && self.inbox.withLockedValue { $0.submissions.isEmpty && !$0.isInvalidated }
+    var isDelivering: Bool {
+        self.isHandingOver && self.inbox.withLockedValue { $0.submissions.isEmpty && !$0.isInvalidated }
     }
+
+    func canSendAtOnce(length: Int) -> Bool {
+        guard self.format == .standard, case .ready(let id) = self.link else { return false }
+        return self.isPeerReading && length <= self.maximumPayloadLength && self.queues[id] == nil
+    }
+
+    func resume(_ continuation: UnsafeContinuation<Void, Never>) { continuation.resume() }
 
     func sendAtOnce(type: UInt32, serial: UInt32, _ payload: ByteBuffer) {
         guard case .ready(let id) = self.link else {
@@ -226,7 +231,7 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
 
     /// What a read brings. In the standard format a frame comes in parts, as from a socket.
     func deliver(_ frame: Frame, on id: ConnectionID) {
-        self.isDelivering = true
+        self.isHandingOver = true
         if self.format == .standard {
             let header = FrameHeader(
                 type: frame.type,
@@ -239,7 +244,7 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         } else {
             self.consumer?.received(frame, on: id)
         }
-        self.isDelivering = false
+        self.isHandingOver = false
     }
 
     func stopReading() { self.isPeerReading = false }

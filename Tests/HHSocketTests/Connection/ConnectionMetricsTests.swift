@@ -17,7 +17,7 @@ import Testing
     }
 
     @Test func lifeOfAConnectionIsCountedWithItsCauses() throws {
-        var metrics = ConnectionMetrics(factory: self.test)
+        let metrics = ConnectionMetrics(factory: self.test)
         var now = NIODeadline.uptimeNanoseconds(1_000)
         func happen(_ events: SocketEvent..., after time: TimeAmount = .zero) {
             now = now + time
@@ -57,7 +57,7 @@ import Testing
     }
 
     @Test func eventsThatEndNothingEndNothing() {
-        var metrics = ConnectionMetrics(factory: self.test)
+        let metrics = ConnectionMetrics(factory: self.test)
         metrics.happened(.closed, now: .now())
         metrics.happened(.disconnected(self.error(.connectionLost)), now: .now())
         #expect(self.test.timers(label: "hhsocket.ready_time").allSatisfy { $0.values.isEmpty })
@@ -82,8 +82,8 @@ import Testing
     }
 
     @Test func queuesOfSeveralSocketsAddUp() throws {
-        var one = ConnectionMetrics(factory: self.test)
-        var other = ConnectionMetrics(factory: self.test)
+        let one = ConnectionMetrics(factory: self.test)
+        let other = ConnectionMetrics(factory: self.test)
         one.queued(bytes: 100)
         other.queued(bytes: 50)
         one.queued(bytes: 100)

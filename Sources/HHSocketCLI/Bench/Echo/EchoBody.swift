@@ -34,9 +34,10 @@ struct EchoBody: Sendable {
     /// Whether `answer` is what was sent as call `number`, as far as is looked at: the length and the two bytes.
     @inline(__always)
     func isEchoed(by answer: ByteBuffer, number: UInt32) -> Bool {
-        answer.readableBytes == self.length
-            && answer.getInteger(at: answer.readerIndex, as: UInt8.self) == Self.first(number)
-            && answer.getInteger(at: answer.writerIndex - 1, as: UInt8.self) == Self.last(number)
+        answer.withUnsafeReadableBytes { bytes in
+            bytes.count == self.length && bytes[0] == Self.first(number)
+                && bytes[bytes.count - 1] == Self.last(number)
+        }
     }
 
     /// What is wrong about an answer that is not an echo.

@@ -60,6 +60,12 @@ struct EchoCalls: Sendable {
     /// - Returns: The call to make in its place. Nil: look for ``nextStart(_:)``.
     @inline(__always)
     mutating func answered(_ place: Int, with answer: ByteBuffer, now: UInt64) -> Start? {
+        self.goesOn(place, with: answer, now: now) ? self.start(place, at: now) : nil
+    }
+
+    /// The same in two steps, of which this is the first: whether the next is ``request(of:at:)``.
+    @inline(__always)
+    mutating func goesOn(_ place: Int, with answer: ByteBuffer, now: UInt64) -> Bool {
         guard self.phase != .stopped else { return self.free(place) }
         let number = self.places[place].number
         guard self.body.isEchoed(by: answer, number: number) else {
@@ -68,7 +74,7 @@ struct EchoCalls: Sendable {
         }
         self.tally.completed(start: self.places[place].start, now: now)
         guard self.schedule == nil, now < self.tally.window.end else { return self.free(place) }
-        return self.start(place, at: now)
+        return true
     }
 
     /// A call failed, if only because it was cancelled.
@@ -117,18 +123,23 @@ struct EchoCalls: Sendable {
 
     // MARK: Pieces
 
+    /// The request of the call that starts now in this place.
     @inline(__always)
-    private mutating func start(_ place: Int, at time: UInt64) -> Start {
+    mutating func request(of place: Int, at time: UInt64) -> SocketRequest {
         self.number &+= 1
         self.places[place].number = self.number
         self.places[place].start = time
-        return Start(place: place, request: self.places[place].requests.next(self.number))
+        return self.places[place].requests.next(self.number)
     }
 
-    /// - Returns: Nothing to start.
-    private mutating func free(_ place: Int) -> Start? {
+    private mutating func start(_ place: Int, at time: UInt64) -> Start {
+        Start(place: place, request: self.request(of: place, at: time))
+    }
+
+    /// - Returns: That the place does not go on.
+    private mutating func free(_ place: Int) -> Bool {
         self.idle.append(place)
-        return nil
+        return false
     }
 
     private mutating func fail(_ failure: EchoFailure) {

@@ -33,6 +33,12 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
     @exclusivity(unchecked)
     #endif
     private var handlers: [Handler] = []
+    private let sharesReadings: Bool
+    /// The clock's reading in this turn of the event loop; zero before there is one.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
+    private var reading: UInt64 = 0
     private var publishing: RepeatedTask?
     private var isLookScheduled = false
     private var hasCancelled = false
@@ -55,6 +61,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         self.eventLoop = eventLoop
         self.callbacks = callbacks
         self.inFlight = inFlight
+        self.sharesReadings = if case .socketThread = callbacks.target { inFlight >= 16 } else { false }
         self.calls = EchoCalls(body: body, inFlight: inFlight, tally: tally, schedule: schedule)
     }
 
@@ -93,11 +100,11 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
     }
 
     private func completed(_ place: Int, _ result: Result<SocketResponse, SocketError>) {
-        let now = Uptime.now
+        let now = self.readClock()
         switch result {
         case .success(let response):
-            if let start = self.calls.answered(place, with: response.body, now: now) {
-                return self.perform(consume start)
+            if self.calls.goesOn(place, with: response.body, now: now) {
+                return self.perform(self.calls.request(of: place, at: now), place)
             }
         case .failure(let error):
             self.calls.failed(place, EchoFailure(error))
@@ -105,16 +112,27 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         self.look(now)
     }
 
+    /// The time. Where handlers run on the socket's thread and many calls are in flight, one reading serves all answers that
+    /// come together: the end of their calls, and the start of those that take their place.
     @inline(__always)
-    private func perform(_ start: consuming EchoCalls.Start) {
-        self.client.dataTask(with: start.request, completionHandler: self.handlers[start.place].run).resume()
+    private func readClock() -> UInt64 {
+        guard self.sharesReadings else { return Uptime.now }
+        if self.reading != 0 { return self.reading }
+        self.reading = Uptime.now
+        self.eventLoop.execute { self.reading = 0 }
+        return self.reading
+    }
+
+    @inline(__always)
+    private func perform(_ request: consuming SocketRequest, _ place: Int) {
+        self.client.dataTask(with: request, completionHandler: self.handlers[place].run).resume()
     }
 
     /// Does what is to be done when there is more to do than to answer a call by another.
     private func look(_ now: UInt64) {
         // Stopped before it began.
         guard self.whenOver != nil else { return }
-        while let start = self.calls.nextStart(now) { self.perform(start) }
+        while let start = self.calls.nextStart(now) { self.perform(start.request, start.place) }
         if self.calls.isGivenUp, !self.hasCancelled {
             self.hasCancelled = true
             self.client.cancelAllTasks()

@@ -13,11 +13,11 @@ struct EchoCalls: Sendable {
 
     /// Room for one call in flight.
     private struct Place: Sendable {
-        var requests: RequestPair
         /// The call that is in flight, or was last.
         var number: UInt32 = 0
         /// When it started, or was to start.
         var start: UInt64 = 0
+        var requests: RequestPair
     }
 
     private enum Phase {
@@ -40,10 +40,12 @@ struct EchoCalls: Sendable {
     /// The first call that went wrong.
     private(set) var failure: EchoFailure?
 
-    /// - Parameter inFlight: How many calls may be in flight at once.
-    init(body: EchoBody, inFlight: Int, tally: EchoTally, schedule: StartSchedule?) {
+    /// - Parameters:
+    ///   - inFlight: How many calls may be in flight at once.
+    ///   - takesTurns: Whether a request may still be somebody's when its call has been answered.
+    init(body: EchoBody, inFlight: Int, tally: EchoTally, schedule: StartSchedule?, takesTurns: Bool = true) {
         self.body = body
-        self.places = (0..<inFlight).map { _ in Place(requests: RequestPair(body)) }
+        self.places = (0..<inFlight).map { _ in Place(requests: RequestPair(body, takesTurns: takesTurns)) }
         self.idle = Array((0..<inFlight).reversed())
         self.tally = tally
         self.schedule = schedule

@@ -61,8 +61,15 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         self.eventLoop = eventLoop
         self.callbacks = callbacks
         self.inFlight = inFlight
-        self.sharesReadings = if case .socketThread = callbacks.target { inFlight >= 16 } else { false }
-        self.calls = EchoCalls(body: body, inFlight: inFlight, tally: tally, schedule: schedule)
+        let isInline = if case .socketThread = callbacks.target { true } else { false }
+        self.sharesReadings = isInline && inFlight >= 16
+        self.calls = EchoCalls(
+            body: body,
+            inFlight: inFlight,
+            tally: tally,
+            schedule: schedule,
+            takesTurns: !isInline
+        )
     }
 
     var callsSoFar: Int { self.published.withLockedValue { $0 } }

@@ -2,8 +2,10 @@
 
 PREFIX ?= /usr/local
 DESTDIR ?=
-# More options for every swift build and test, and for make bench, e.g. SWIFTFLAGS="--disable-default-traits".
+# More options for every swift build and test, e.g. SWIFTFLAGS="--disable-default-traits".
 SWIFTFLAGS ?=
+# The same for make bench, whose package is another one.
+BENCHFLAGS ?=
 
 # SwiftPM remembers what a manifest came to by the manifest's text and the environment. Ours also looks for libdeflate,
 # so where libdeflate is goes into the environment: else SwiftPM would not notice that it came or went. Not `:=`, for
@@ -49,7 +51,7 @@ soak: dependencies ## run ten times as many random histories of connections and 
 	HHSOCKET_HISTORIES=100000 swift test --no-parallel $(SWIFTFLAGS) --filter "RandomHistoryTests|ClientModelTests"
 
 bench: dependencies ## measure the framework's parts, each alone; with BENCH_QUICK=1 they are only run
-	swift package --package-path Benchmarks $(SWIFTFLAGS) benchmark --no-progress
+	swift package --package-path Benchmarks $(BENCHFLAGS) benchmark --no-progress
 
 bench-report: programs = python3
 bench-report: dependencies ## measure calls and write Docs/Performance.md; PEERS=FILE puts those of others beside them

@@ -4,6 +4,8 @@ PREFIX ?= /usr/local
 DESTDIR ?=
 # More options for every swift build and test, e.g. SWIFTFLAGS="--disable-default-traits".
 SWIFTFLAGS ?=
+# The same for make bench, whose package is another one.
+BENCHFLAGS ?=
 
 # SwiftPM remembers what a manifest came to by the manifest's text and the environment. Ours also looks for libdeflate,
 # so where libdeflate is goes into the environment: else SwiftPM would not notice that it came or went. Not `:=`, for
@@ -11,13 +13,22 @@ SWIFTFLAGS ?=
 export LIBDEFLATE_HEADER = $(shell ls /usr/include/libdeflate.h /usr/local/include/libdeflate.h \
 	/opt/homebrew/include/libdeflate.h /opt/local/include/libdeflate.h 2>/dev/null)
 
+# For make allocations and make bench-report: an hhsocket-cli that is built for release already. Else they build it.
+PROGRAM ?=
+# More options for Scripts/bench-report, e.g. REPORT="--rounds 1 --seconds 0.5".
+REPORT ?=
+
 # How long make fuzz runs, after it has built.
 FUZZ_SECONDS ?= 60
+
+# Python may be done without elsewhere, so that its lack is not found out before.
+needs_python = @command -v python3 >/dev/null 2>&1 || \
+	{ echo 'make $@ needs Python 3: python3 is not in PATH.' >&2; exit 1; }
 
 FORMATTED = Package.swift Sources Tests Benchmarks/Package.swift Benchmarks/Benchmarks Fuzz/Package.swift Fuzz/Sources
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-network soak bench fuzz install lint format dependencies clean
+.PHONY: help demo test test-network soak bench bench-report allocations fuzz install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -39,8 +50,18 @@ test-network: dependencies ## pull cables between two network namespaces; as roo
 soak: dependencies ## run ten times as many random histories of connections and clients as the tests do
 	HHSOCKET_HISTORIES=100000 swift test --no-parallel $(SWIFTFLAGS) --filter "RandomHistoryTests|ClientModelTests"
 
-bench: dependencies ## measure the framework
-	swift package --package-path Benchmarks benchmark --no-progress
+bench: dependencies ## measure the framework's parts, each alone; with BENCH_QUICK=1 they are only run
+	swift package --package-path Benchmarks $(BENCHFLAGS) benchmark --no-progress
+
+bench-report: programs = python3
+bench-report: dependencies ## measure calls and write Docs/Performance.md; PEERS=FILE puts those of others beside them
+	$(needs_python)
+	Scripts/bench-report $(if $(PROGRAM),--program "$(PROGRAM)") $(REPORT)
+
+allocations: programs = python3
+allocations: dependencies ## count what a call allocates, and fail if it is more than it may (Linux)
+	$(needs_python)
+	Scripts/allocations $(if $(PROGRAM),--program "$(PROGRAM)")
 
 fuzz: dependencies ## feed the decoders with what libFuzzer makes up, for FUZZ_SECONDS (60)
 	sh Fuzz/run $(FUZZ_SECONDS)

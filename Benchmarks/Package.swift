@@ -14,13 +14,14 @@ let package = Package(
     ],
     targets: [
         .executableTarget(
-            name: "WireBenchmarks",
+            name: "HHSocketBenchmarks",
             dependencies: [
                 .product(name: "HHSocket", package: "hhsocket"),
+                .product(name: "HHSocketRPC", package: "hhsocket"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "Benchmark", package: "benchmark"),
             ],
-            path: "Benchmarks/WireBenchmarks",
+            path: "Benchmarks/HHSocketBenchmarks",
             plugins: [.plugin(name: "BenchmarkPlugin", package: "benchmark")]
         )
     ],

@@ -1,0 +1,30 @@
+import Benchmark
+import Foundation
+
+/// Everything that is measured. With `BENCH_QUICK` in the environment it is only run, which shows that it works.
+let benchmarks: @Sendable () -> Void = {
+    let isQuick = ProcessInfo.processInfo.environment["BENCH_QUICK"] != nil
+    // Each iteration is about a thousand operations, by which the results are divided: the clock's own cost is not seen.
+    Benchmark.defaultConfiguration = .init(
+        metrics: [.throughput, .wallClock],
+        warmupIterations: isQuick ? 0 : 3,
+        scalingFactor: .kilo,
+        maxDuration: isQuick ? .milliseconds(5) : .seconds(1)
+    )
+    wireBenchmarks()
+    checksumBenchmarks()
+    dispatchBenchmarks()
+    submissionBenchmarks()
+}
+
+/// How many operations one iteration is about: the scaling factor.
+let operationsPerIteration = 1_000
+
+/// State that iterations go on with. A value would be copied for each.
+final class Shared<Value> {
+    var value: Value
+
+    init(_ value: Value) {
+        self.value = value
+    }
+}

@@ -1,0 +1,22 @@
+import Benchmark
+@_spi(Benchmarks) import HHSocketRPC
+
+/// The table that every call is in, and the heap of its deadlines. Throughput counts calls, and deadlines.
+func dispatchBenchmarks() {
+    for inFlight in [64, 1_024, 16_384] {
+        Benchmark("dispatch table, \(inFlight) in flight") {
+            (_: Benchmark, calls: Shared<DispatchWorkload.Calls>) in
+            precondition(calls.value.replace(operationsPerIteration) == operationsPerIteration)
+        } setup: {
+            Shared(DispatchWorkload.Calls(inFlight: inFlight))
+        }
+    }
+    for count in [64, 1_024, 16_384] {
+        Benchmark("deadline heap, \(count) deadlines") {
+            (_: Benchmark, deadlines: Shared<DispatchWorkload.Deadlines>) in
+            precondition(deadlines.value.replace(operationsPerIteration) == operationsPerIteration)
+        } setup: {
+            Shared(DispatchWorkload.Deadlines(count: count))
+        }
+    }
+}

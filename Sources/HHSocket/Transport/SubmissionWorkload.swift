@@ -1,0 +1,61 @@
+import Foundation
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+
+/// Submissions from other threads to a socket's own thread, for the package `Benchmarks`.
+///
+/// It is here because submissions are not public: whoever uses this package from outside can submit only as part of a call
+/// or a write, which cost many times as much.
+@_spi(Benchmarks) public final class SubmissionWorkload: Sendable {
+    /// Counts what it is asked for.
+    private final class Work: SubmittedWork, @unchecked Sendable {
+        // Proof of Sendable: the count is touched on the socket thread alone.
+        private var remaining: Int
+        private let done: @Sendable () -> Void
+
+        init(count: Int, done: @escaping @Sendable () -> Void) {
+            self.remaining = count
+            self.done = done
+        }
+
+        func performOnSocketThread(_ operation: UInt8) {
+            self.remaining -= 1
+            if self.remaining == 0 { self.done() }
+        }
+    }
+
+    private let core: SocketCore
+    private let submitters: MultiThreadedEventLoopGroup
+
+    /// A socket that never connects, and threads that submit to it. They wait until ``submit(_:)``.
+    public init(threads: Int) {
+        self.core = SocketCore(configuration: SocketConfiguration(servers: []))
+        self.submitters = MultiThreadedEventLoopGroup(numberOfThreads: threads)
+    }
+
+    deinit {
+        self.core.invalidate()
+        self.submitters.shutdownGracefully(queue: .global()) { _ in
+            // Fails only if they were shut down before.
+        }
+    }
+
+    /// Has each thread submit `count` times; returns when all of it has run on the socket thread.
+    public func submit(_ count: Int) {
+        let submitters = Array(self.submitters.makeIterator())
+        // A lock to wait for: nothing here is asynchronous for those who measure.
+        let isDone = ConditionLock(value: false)
+        let work = Work(count: count * submitters.count) {
+            isDone.lock()
+            isDone.unlock(withValue: true)
+        }
+        for submitter in submitters {
+            submitter.execute { [core] in
+                for _ in 0..<count { core.submit(.work(work, 0)) }
+            }
+        }
+        isDone.lock(whenValue: true)
+        isDone.unlock()
+    }
+}

@@ -1,0 +1,90 @@
+import HHSocket
+import NIOCore
+
+/// Closed workloads on what every call goes through, for the package `Benchmarks`.
+///
+/// They are here because the dispatch table is generic and internal: the compiler specialises it for `SocketTask` in this
+/// module, and does the same for the class below. Used from another package it would not be specialised, and another
+/// program would be measured than the one that runs.
+@_spi(Benchmarks) public enum DispatchWorkload {
+    /// A reference, as `SocketTask` is.
+    private final class Call: Sendable {}
+
+    /// Calls as a client makes them that always has the same number in flight.
+    public struct Calls {
+        private let call = Call()
+        private var table: DispatchTable<Call>
+        /// Serials in flight, by the order in which they will be answered.
+        private var serials: [UInt32] = []
+        private var next = 0
+        private var now = NIODeadline.uptimeNanoseconds(0)
+
+        /// - Parameter inFlight: How many calls are in flight at any time.
+        public init(inFlight: Int) {
+            self.table = DispatchTable(maximumInFlight: inFlight, maximumWaiting: 0, maximumTombstones: inFlight)
+            self.table.linkIsReady(ConnectionID(number: 1))
+            for _ in 0..<inFlight { self.serials.append(self.start()) }
+        }
+
+        /// Answers a call and starts another in its place, `count` times. The oldest is answered first.
+        ///
+        /// - Returns: How many calls were answered: `count`.
+        public mutating func replace(_ count: Int) -> Int {
+            var answered = 0
+            for _ in 0..<count {
+                if self.table.takeAnswered(serial: self.serials[self.next], keeping: false) != nil { answered += 1 }
+                self.serials[self.next] = self.start()
+                self.next += 1
+                if self.next == self.serials.count { self.next = 0 }
+            }
+            return answered
+        }
+
+        /// - Returns: The serial; 0 if the call was refused, which no call with room in flight is.
+        private mutating func start() -> UInt32 {
+            // So that deadlines differ, and those of answered calls are met and swept as in a client.
+            self.now = self.now + .microseconds(1)
+            let key = self.table.enter(self.call, deadline: self.now + .seconds(8))
+            guard case .send(_, let serial) = self.table.attempt(key) else { return 0 }
+            return serial
+        }
+    }
+
+    /// A heap that always holds the same number of deadlines.
+    public struct Deadlines {
+        private let key: DispatchKey
+        private var heap = DeadlineHeap()
+        /// xorshift32.
+        private var random: UInt32 = 2_463_534_242
+
+        public init(count: Int) {
+            var table = DispatchTable<Call>(maximumInFlight: 1, maximumWaiting: 0, maximumTombstones: 0)
+            self.key = table.enter(Call(), deadline: .distantFuture)
+            for _ in 0..<count { self.insert(after: .uptimeNanoseconds(0)) }
+        }
+
+        /// Takes the earliest deadline out and puts another one in, at random up to 8 s later, `count` times.
+        ///
+        /// - Returns: How many came in order: `count`.
+        public mutating func replace(_ count: Int) -> Int {
+            var inOrder = 0
+            var last = NIODeadline.uptimeNanoseconds(0)
+            for _ in 0..<count {
+                guard let first = self.heap.first else { break }
+                self.heap.removeFirst()
+                if first.deadline >= last { inOrder += 1 }
+                last = first.deadline
+                self.insert(after: first.deadline)
+            }
+            return inOrder
+        }
+
+        private mutating func insert(after time: NIODeadline) {
+            self.random ^= self.random << 13
+            self.random ^= self.random >> 17
+            self.random ^= self.random << 5
+            let later = TimeAmount.nanoseconds(Int64(self.random % 8_000_000) * 1_000)
+            self.heap.insert(DeadlineHeap.Element(deadline: time + later, key: self.key))
+        }
+    }
+}

@@ -556,7 +556,9 @@ public struct FrameDecoder: Sendable {
     @usableFromInline
     mutating func copiedPayload(at index: Int, _ length: Int) -> ByteBuffer {
         let count = min(max(length, Self.blockLength), self.input.writerIndex - index)
-        self.block = self.input.getSlice(at: index, length: count).map { ByteBuffer(bytes: $0.readableBytesView) } ?? ByteBuffer()
+        self.block =
+            self.input.getSlice(at: index, length: count).map { ByteBuffer(bytes: $0.readableBytesView) }
+            ?? ByteBuffer()
         self.blockStart = index
         return self.block.getSlice(at: 0, length: length) ?? ByteBuffer()
     }

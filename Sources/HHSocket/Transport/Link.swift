@@ -86,6 +86,9 @@ final class Link: ChannelInboundHandler {
     #endif
     private var framesGathered = 0
     /// Whether anything was written to the channel since the last flush.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
     private var needsFlush = false
     private var isFlushing = false
     /// Whether the channel takes more, as far as it has said.
@@ -185,6 +188,12 @@ final class Link: ChannelInboundHandler {
         defer { self.isFlushing = false }
         repeat { self.drain(context) } while self.phase == .open && self.owner?.linkFlushed(self) ?? false
         self.noteBlocked(context)
+    }
+
+    /// Flushes if so much was gathered that it has been given to the channel, which takes little before it takes no more.
+    @inline(__always)
+    func flushIfFull() {
+        if self.needsFlush { self.flush() }
     }
 
     private func drain(_ context: ChannelHandlerContext) {
@@ -508,9 +517,12 @@ final class Link: ChannelInboundHandler {
         self.decoder.append(bytes)
         var frames = 0
         do throws(FrameError) {
-            if let consumer { frames = self.deliver(to: consumer) }
             var frame = Frame(type: 0, serial: 0)
             reading: while self.phase == .open {
+                if let consumer {
+                    frames += self.deliver(to: consumer)
+                    guard self.phase == .open else { break reading }
+                }
                 switch try self.decoder.next(into: &frame) {
                 case .nothing: break reading
                 case .sound: self.received(frame)
@@ -532,6 +544,7 @@ final class Link: ChannelInboundHandler {
         while self.phase == .open, let header = self.decoder.soundHeader(), !self.format.isControlType(header.type) {
             consumer.received(header, self.decoder.takePayload(of: header), on: self.id)
             frames += 1
+            self.flushIfFull()
         }
         return frames
     }

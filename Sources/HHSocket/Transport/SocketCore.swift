@@ -520,6 +520,7 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
             case .work(let work, let operation): work.performOnSocketThread(operation)
             case .closure(let closure): closure()
             }
+            self.linkInUse?._withUnsafeGuaranteedRef { $0.flushIfFull() }
         }
         batch.removeAll(keepingCapacity: true)
     }

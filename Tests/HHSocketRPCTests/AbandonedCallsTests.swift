@@ -110,18 +110,27 @@ private struct PassThrough: SocketInterceptor {
         }
     }
 
-    @Test(arguments: [false, true]) func callsOfSixteenThreadsCompleteExactlyOnceAndNothingIsLeft(isIntercepted: Bool)
+    /// What the client is like.
+    private enum Kind: CaseIterable {
+        case plain
+        /// Handlers run on the socket thread, and make calls there.
+        case callingBackInline
+        case intercepted
+    }
+
+    @Test(arguments: Kind.allCases) private func callsOfSixteenThreadsCompleteExactlyOnceAndNothingIsLeft(kind: Kind)
         async throws
     {
         let threads = 16
-        let each = Self.calls / threads / 2
+        let each = Self.calls / threads / Kind.allCases.count
         let completions = NIOLockedValueBox(0)
         let server = try await self.faultyServer()
         var client: SocketClient? = SocketClient.connecting(to: server.endpoint) {
             $0.socket.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(5))
             $0.waitsForConnectivity = true
             $0.maximumWaiting = 1_000_000
-            if isIntercepted { $0.interceptors = [PassThrough()] }
+            if kind == .intercepted { $0.interceptors = [PassThrough()] }
+            if kind == .callingBackInline { $0.socket.callbackQueue = .socketThread }
         }
         weak let core = client?.core
         for thread in 0..<threads {

@@ -31,6 +31,22 @@ import Testing
         #expect(machine.statistics.requests == 2)
     }
 
+    @Test mutating func requestsAreAnsweredAtOnceWhereNothingSpeaksAgainstIt() throws {
+        #expect(machine.answersAtOnce(serial: 50) == true)
+        #expect(machine.statistics.requests == 1)
+        #expect(machine.answersAtOnce(serial: 49) == false, "a reserved serial")
+        let run = try start("a", serial: 50)
+        #expect(machine.answersAtOnce(serial: 51) == false, "its serial may be in flight")
+        #expect(machine.finished(serial: 50, run: run) == .send)
+        #expect(machine.answersAtOnce(serial: 51) == true)
+        machine.drain()
+        #expect(machine.answersAtOnce(serial: 52) == false, "draining")
+        #expect(machine.statistics.requests == 3)
+        var closed = Machine(maximumInFlight: 3)
+        _ = closed.close()
+        #expect(closed.answersAtOnce(serial: 50) == false)
+    }
+
     @Test(arguments: [16, 0x1FFF_FFFF, 0x2000_0000, 0x8000_0064, .max] as [UInt32])
     mutating func unknownTypeIsAnsweredUndefinedType(type: UInt32) {
         #expect(machine.received(type: type, serial: 50, handling: .none) == .answer(.undefinedType))

@@ -20,16 +20,19 @@ func bytes(hex text: String) -> [UInt8] {
     return bytes
 }
 
-/// The two ways to use a decoder.
+/// The ways to use a decoder.
 enum DecoderUse: CaseIterable, CustomStringConvertible {
     /// `append` and `next`.
     case owned
+    /// `append`, and `soundHeader` and `takePayload` as far as they go, with `next` for the rest.
+    case parts
     /// `decode`, whose frames are copied here so that they can be compared.
     case borrowed
 
     var description: String {
         switch self {
         case .owned: "owned"
+        case .parts: "in parts"
         case .borrowed: "borrowed"
         }
     }
@@ -48,6 +51,8 @@ struct DecoderSetup: CustomStringConvertible, Sendable {
             DecoderSetup(direction: direction, use: .owned, copyLimit: 0),
             DecoderSetup(direction: direction, use: .owned, copyLimit: FrameDecoder.defaultCopyLimit),
             DecoderSetup(direction: direction, use: .owned, copyLimit: 1 << 20),
+            DecoderSetup(direction: direction, use: .parts, copyLimit: 0),
+            DecoderSetup(direction: direction, use: .parts, copyLimit: FrameDecoder.defaultCopyLimit),
             DecoderSetup(direction: direction, use: .borrowed, copyLimit: FrameDecoder.defaultCopyLimit),
         ]
     }
@@ -111,6 +116,15 @@ extension FrameDecoder {
             case .owned:
                 self.append(ByteBuffer(bytes: piece))
                 while let output = try self.next() { decoded.outputs.append(output) }
+            case .parts:
+                self.append(ByteBuffer(bytes: piece))
+                while true {
+                    while let header = self.soundHeader() {
+                        decoded.outputs.append(.frame(Frame(header, self.takePayload(of: header))))
+                    }
+                    guard let output = try self.next() else { break }
+                    decoded.outputs.append(output)
+                }
             case .borrowed:
                 var outputs: [Output] = []
                 defer { decoded.outputs += outputs }

@@ -1,0 +1,158 @@
+import HHSocket
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketRPC
+
+/// Calls that handlers make on the socket thread, while answers are still being delivered: those that leave at once, and
+/// those that cannot.
+@Suite(.timeLimit(.minutes(5))) struct HandlerCallsTests {
+    private func client(
+        _ server: MockServer,
+        _ configure: (inout SocketClient.Configuration) -> Void = { _ in }
+    ) -> SocketClient {
+        SocketClient.connecting(to: server.endpoint) {
+            $0.socket.callbackQueue = .socketThread
+            $0.waitsForConnectivity = true
+            configure(&$0)
+        }
+    }
+
+    /// Chains of calls, each made by the handler of the one before.
+    private final class Chains: Sendable {
+        let client: SocketClient
+        let request: @Sendable (Int) -> SocketRequest
+        let completions = NIOLockedValueBox<[String: Int]>([:])
+
+        init(_ client: SocketClient, _ request: @escaping @Sendable (Int) -> SocketRequest) {
+            self.client = client
+            self.request = request
+        }
+
+        func call(_ number: Int, left: Int) {
+            let request = self.request(number)
+            let length = request.body.readableBytes
+            self.client.dataTask(with: request) { result in
+                let outcome =
+                    switch result {
+                    case .success(let response):
+                        response.body.readableBytes == length && response.body == request.body ? "echo" : "wrong"
+                    case .failure(let error): "\(error.code)"
+                    }
+                self.completions.withLockedValue { $0[outcome, default: 0] += 1 }
+                if left > 0 { self.call(number + 1, left: left - 1) }
+            }.resume()
+        }
+
+        var count: Int { self.completions.withLockedValue { $0.values.reduce(0, +) } }
+    }
+
+    @Test func everyCallOfEveryChainIsAnsweredOnceWhateverItsSize() async throws {
+        let server = try await MockServer(.echo)
+        let lengths = [0, 1, 16, 1_000, 1_025, 20_000, 65_536, 65_537, 200_000]
+        let bodies = lengths.map { ByteBuffer(repeating: UInt8(truncatingIfNeeded: $0), count: $0) }
+        let chains = Chains(self.client(server)) { number in
+            var request = SocketRequest(type: 101, body: bodies[number % bodies.count])
+            if number % 5 == 0 { request.priority = .high }
+            if number % 7 == 0 { request.firstResponseTimeout = patience }
+            // None that a server knows: it fails before anything leaves.
+            if number % 11 == 0 { request.type = 3 }
+            return request
+        }
+        for chain in 0..<40 { chains.call(chain, left: 99) }
+        try await eventually("every completion") { chains.count == 4_000 }
+        // In each chain numbers follow one another.
+        let invalid = (0..<40).reduce(0) { sum, first in sum + (first..<first + 100).count { $0 % 11 == 0 } }
+        #expect(chains.completions.withLockedValue { $0 } == ["echo": 4_000 - invalid, "invalidArgument": invalid])
+        #expect(chains.client.statistics == ClientStatistics())
+    }
+
+    @Test func moreThanTheChannelTakesAtOnceLeavesInOneBurst() async throws {
+        let server = try await MockServer(.echo)
+        let chains = Chains(self.client(server)) { _ in
+            SocketRequest(type: 101, body: ByteBuffer(repeating: 1, count: 1_000))
+        }
+        // Half a megabyte in flight; each answer makes the next call.
+        for _ in 0..<500 { chains.call(0, left: 9) }
+        try await eventually("every completion") { chains.count == 5_000 }
+        #expect(chains.completions.withLockedValue { $0 } == ["echo": 5_000])
+    }
+
+    @Test func taskThatSomebodyHoldsKnowsHowItEnded() async throws {
+        let server = try await MockServer(.echo)
+        let client = self.client(server)
+        let (held, continuation) = AsyncStream.makeStream(of: SocketTask.self)
+        client.dataTask(with: SocketRequest(type: 101, body: "first")) { _ in
+            // Leaves at once.
+            let task = client.dataTask(with: SocketRequest(type: 102, body: "second"))
+            task.resume()
+            #expect(task.state == .running)
+            #expect(task.countOfBytesSent == 6)
+            continuation.yield(task)
+        }.resume()
+        let task = try await first(of: held, "a task")
+        try await eventually("its end") { task.state == .completed }
+        #expect(task.response?.string == "second")
+        #expect(task.error == nil)
+        #expect(task.countOfBytesReceived == 6)
+        let metrics = try #require(task.metrics)
+        #expect(metrics.attempts == 1)
+        #expect(metrics.bytesSent == 6)
+        #expect(metrics.bytesReceived == 6)
+        #expect(metrics.server == server.endpoint)
+        #expect(metrics.sent != nil)
+    }
+
+    @Test func whatIsResumedAfterCancellingAllIsNotCancelled() async throws {
+        let server = try await MockServer(.echo)
+        server.on(102, .drop)
+        let client = self.client(server)
+        let outcomes = NIOLockedValueBox<[String]>([])
+        let isCancelled = client.dataTask(with: SocketRequest(type: 102)) { result in
+            outcomes.withLockedValue { $0.append((try? result.get()) == nil ? "cancelled" : "answered") }
+        }
+        isCancelled.resume()
+        client.dataTask(with: SocketRequest(type: 101)) { _ in
+            client.cancelAllTasks()
+            client.dataTask(with: SocketRequest(type: 101)) { result in
+                outcomes.withLockedValue { $0.append((try? result.get()) == nil ? "lost" : "later") }
+            }.resume()
+        }.resume()
+        try await eventually("both") { outcomes.withLockedValue { $0.count } == 2 }
+        #expect(outcomes.withLockedValue { $0 } == ["cancelled", "later"])
+    }
+
+    @Test func handlerIsNotCalledBeforeResumeReturns() async throws {
+        let server = try await MockServer(.echo)
+        let client = self.client(server) { $0.maximumInFlight = 1 }
+        let order = NIOLockedValueBox<[String]>([])
+        client.dataTask(with: SocketRequest(type: 101)) { _ in
+            for (name, type) in [("sent", 101), ("too many", 101), ("reserved", 3)] as [(String, UInt32)] {
+                client.dataTask(with: SocketRequest(type: type)) { _ in
+                    order.withLockedValue { $0.append("\(name) completed") }
+                }.resume()
+                order.withLockedValue { $0.append("\(name) resumed") }
+            }
+        }.resume()
+        try await eventually("all") { order.withLockedValue { $0.count } == 6 }
+        let seen = order.withLockedValue { $0 }
+        #expect(seen.prefix(3) == ["sent resumed", "too many resumed", "reserved resumed"])
+    }
+
+    @Test func callsOnOtherQueuesAndAwaitedOnesEndWithTheirConnection() async throws {
+        let server = try await MockServer(.echo)
+        server.on(102, .reset)
+        let client = SocketClient.connecting(to: server.endpoint) { $0.waitsForConnectivity = true }
+        for _ in 0..<20 {
+            async let lost = client.data(for: SocketRequest(type: 102))
+            async let other = client.data(for: SocketRequest(type: 101, body: "beside it"))
+            let answer = try? await lost
+            #expect(answer == nil)
+            _ = try? await other
+        }
+        #expect(try await client.data(for: SocketRequest(type: 101, body: "still")).string == "still")
+    }
+}

@@ -106,6 +106,36 @@ import Testing
         #expect(metrics.sent != nil)
     }
 
+    /// A weak reference may become a strong one at any moment, so it counts as one.
+    @Test(arguments: [CallbackQueue.socketThread, CallbackQueue.default])
+    func taskThatSomebodyRemembersWeaklyShowsHowItEnds(queue: CallbackQueue) async throws {
+        let server = try await MockServer(.echo)
+        let client = self.client(server) { $0.socket.callbackQueue = queue }
+        let remembered = NIOLockedValueBox<Remembered>(Remembered())
+        let outcomes = NIOLockedValueBox<[String]>([])
+        // Of its own, so that the task is kept by nobody when it returns.
+        func begin(_ number: Int) {
+            let task = client.dataTask(with: SocketRequest(type: 101, body: "\(number)")) { result in
+                // Still there, and as it says.
+                let task = remembered.withLockedValue { $0.task }
+                let seen = task.map { "\($0.state) \($0.response?.string ?? "nothing")" } ?? "gone"
+                outcomes.withLockedValue { $0.append(seen) }
+                _ = result
+            }
+            remembered.withLockedValue { $0.task = task }
+            task.resume()
+        }
+        for number in 0..<200 {
+            begin(number)
+            try await eventually("the answer") { outcomes.withLockedValue { $0.count } == number + 1 }
+            #expect(outcomes.withLockedValue { $0[number] } == "completed \(number)")
+        }
+    }
+
+    private struct Remembered: Sendable {
+        weak var task: SocketTask?
+    }
+
     @Test func whatIsResumedAfterCancellingAllIsNotCancelled() async throws {
         let server = try await MockServer(.echo)
         server.on(102, .drop)

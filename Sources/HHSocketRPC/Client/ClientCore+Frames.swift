@@ -8,7 +8,7 @@ extension ClientCore {
             var task = self.table.takeAnswered(serial: header.serial, keeping: false)
         else { return self.received(Frame(header, payload), on: id) }
         self.judge(nil, on: id)
-        guard !self.isObserved, isKnownUniquelyReferenced(&task), task.hasHandlerAlone else {
+        guard !self.isObserved, SocketTask.isUnshared(&task), task.hasHandlerAlone else {
             self.note(task, payload.readableBytes, id)
             return self.ended(task, SocketResponse(header, payload, self.origin(of: id)))
         }

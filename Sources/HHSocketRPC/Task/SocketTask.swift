@@ -242,8 +242,13 @@ public final class SocketTask: Sendable {
         }
     }
 
-    // What follows is for a task that nobody but the caller has a reference to, and which nobody can look at any more: it need
-    // not be locked.
+    // What follows is for a task that nobody but the caller can look at any more: it need not be locked.
+
+    /// Whether nobody but the caller has a reference to the task, or a weak one that could become one. Unowned ones do not
+    /// count: who follows one has to know that somebody else keeps the task.
+    static func isUnshared(_ task: inout SocketTask) -> Bool {
+        isKnownUniquelyReferenced(&task) && _getWeakRetainCount(task) <= 1
+    }
 
     /// Whether such a task has a handler, for where the client's handlers run, and all there is to do is to call that.
     var hasHandlerAlone: Bool {

@@ -172,6 +172,34 @@ import Testing
         #expect(seen.prefix(3) == ["sent resumed", "too many resumed", "reserved resumed"])
     }
 
+    /// What the last answers of a connection bring about leaves by its successor, though nothing else happens there.
+    @Test(arguments: [CallbackQueue.socketThread, CallbackQueue.default])
+    func callsMadeByAnswersOfAConnectionThatWasLeftAreSent(queue: CallbackQueue) async throws {
+        for _ in 0..<20 {
+            let old = try await MockServer(.echo)
+            let new = try await MockServer(.echo)
+            old.on(102, .echo.delayed(by: .milliseconds(30)))
+            let client = SocketClient.connecting(to: old.endpoint, new.endpoint) {
+                $0.socket.callbackQueue = queue
+                $0.waitsForConnectivity = true
+                // Nobody else wakes the thread.
+                $0.socket.heartbeat = nil
+                $0.timeout = patience
+            }
+            _ = try await client.data(for: SocketRequest(type: 101))
+            let (answers, continuation) = AsyncStream.makeStream(of: String.self)
+            client.dataTask(with: SocketRequest(type: 102)) { _ in
+                client.dataTask(with: SocketRequest(type: 103, body: "next")) { result in
+                    continuation.yield((try? result.get().string) ?? "lost")
+                }.resume()
+            }.resume()
+            try await old.received(1, ofType: 102)
+            client.switchServer(to: new.endpoint)
+            #expect(try await first(of: answers, "the answer") == "next")
+            #expect(try await new.received(1, ofType: 103)[0].serial > 0)
+        }
+    }
+
     @Test func callsOnOtherQueuesAndAwaitedOnesEndWithTheirConnection() async throws {
         let server = try await MockServer(.echo)
         server.on(102, .reset)

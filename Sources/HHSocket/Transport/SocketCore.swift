@@ -791,8 +791,8 @@ extension SocketCore: Link.Owner {
 
     func linkDidRead(_ link: Link, isOpen: Bool) {
         self.isReading = false
-        // Else the end of all reading is to come, and runs them.
-        if !isOpen, !self.ownSubmissions.isEmpty { self.scheduleDrain() }
+        // Else the end of all reading is to come.
+        if !isOpen { self.linkFinishedReading(link) }
     }
 
     func linkReceived(_ frame: Frame, on link: Link) {
@@ -819,11 +819,10 @@ extension SocketCore: Link.Owner {
 
     func linkFinishedReading(_ link: Link) {
         // Calls made by callbacks of this very read leave with its flush. Other threads that submit something wake this one.
-        if self.ownSubmissions.isEmpty {
-            self.flushCallbacks()
-        } else {
-            self.turn {}
-        }
+        guard self.ownSubmissions.isEmpty else { return self.turn {} }
+        // A link that drains has brought answers, by which calls were made on its successor. One's own flush comes next.
+        if link !== self.link { self.link?.flush() }
+        self.flushCallbacks()
     }
 
     func linkFrameWillLeave(type: UInt32, serial: UInt32) -> Bool {

@@ -19,6 +19,7 @@ let package = Package(
     products: [
         .library(name: "HHSocket", targets: ["HHSocket"]),
         .library(name: "HHSocketMessage", targets: ["HHSocketMessage"]),
+        .library(name: "HHSocketSwiftProtobuf", targets: ["HHSocketSwiftProtobuf"]),
         .library(name: "HHSocketRPC", targets: ["HHSocketRPC"]),
         .library(name: "HHSocketServer", targets: ["HHSocketServer"]),
         .library(name: "HHSocketTesting", targets: ["HHSocketTesting"]),
@@ -43,6 +44,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
+        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
         .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
@@ -113,6 +115,11 @@ let package = Package(
                 .product(name: "Tracing", package: "swift-distributed-tracing"),
             ]
         ),
+        // Beside it: swift-protobuf's messages as bodies.
+        .target(
+            name: "HHSocketSwiftProtobuf",
+            dependencies: ["HHSocketMessage", .product(name: "SwiftProtobuf", package: "swift-protobuf")]
+        ),
         // Floor 4: the other end.
         .target(
             name: "HHSocketServer",
@@ -166,7 +173,23 @@ let package = Package(
             ],
             path: "Tests/TestSupport"
         ),
-        .testTarget(name: "HHSocketMessageTests", dependencies: ["HHSocketMessage"]),
+        // Every construct that a .proto can have: as protoc-gen-hhsocket makes them, and as swift-protobuf does.
+        .target(name: "MessageSamples", dependencies: ["HHSocketMessage"], path: "Tests/MessageSamples"),
+        .target(
+            name: "ReferenceMessages",
+            dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],
+            path: "Tests/ReferenceMessages"
+        ),
+        .testTarget(
+            name: "HHSocketMessageTests",
+            dependencies: [
+                "HHSocketMessage",
+                "MessageSamples",
+                "ReferenceMessages",
+                "TestSupport",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ]
+        ),
         .testTarget(
             name: "HHSocketTests",
             dependencies: [

@@ -21,6 +21,8 @@ public struct MessageError: Error, Sendable, Hashable {
         case missingRequiredField(field: String)
         /// The message would take 2 GiB or more.
         case tooLarge
+        /// Reading it would take more memory than so many bytes, because so many messages lie in so few bytes.
+        case needsTooMuchMemory(limit: Int)
     }
 
     public var reason: Reason
@@ -54,6 +56,7 @@ extension MessageError: CustomStringConvertible {
         case .tooDeep(let limit): "messages lie within messages more than \(limit) deep"
         case .missingRequiredField(let field): "the required field \(field) is missing"
         case .tooLarge: "it would take 2 GiB or more"
+        case .needsTooMuchMemory(let limit): "to read it would take more than \(limit >> 20) MiB"
         }
     }
 }

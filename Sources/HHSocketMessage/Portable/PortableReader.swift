@@ -1,6 +1,8 @@
 /// Bytes to records. Looks at everything itself, so that no scan need go before it.
 struct PortableReader {
     let arena: RecordArena
+    /// How much memory records may take, in bytes.
+    let memoryLimit: Int
 
     /// The record of a message. Strings and bytes in it lie in `bytes`, which must outlive it.
     func read(
@@ -26,6 +28,9 @@ struct PortableReader {
         depth: Int
     ) throws(MessageError) {
         while !reader.isAtEnd {
+            guard self.arena.state.pointee.held <= self.memoryLimit else {
+                throw MessageError(.needsTooMuchMemory(limit: self.memoryLimit), in: plan.pointee.descriptor.name)
+            }
             var inner: (reader: WireReader, field: UnsafePointer<FieldPlan>, plan: UnsafePointer<MessagePlan>)?
             do throws(WireFailure) {
                 let (number, type) = try reader.tag()

@@ -36,13 +36,31 @@ enum ProtobufCEngine: MessageEngine {
         _ plan: UnsafePointer<MessagePlan>,
         _ arena: RecordArena
     ) -> UnsafeRawPointer? {
+        var memory = Memory(arena: arena, limit: MessageLimits.memory(forLength: bytes.count))
+        return withUnsafeMutablePointer(to: &memory) { memory in Self.unpack(bytes, plan, memory) }
+    }
+
+    /// What protobuf-c's allocator works with.
+    private struct Memory {
+        let arena: RecordArena
+        let limit: Int
+    }
+
+    private static func unpack(
+        _ bytes: UnsafeRawBufferPointer,
+        _ plan: UnsafePointer<MessagePlan>,
+        _ memory: UnsafeMutablePointer<Memory>
+    ) -> UnsafeRawPointer? {
         var allocator = ProtobufCAllocator(
-            alloc: { arena, length in
-                arena.map { RecordArena($0.assumingMemoryBound(to: RecordArena.State.self)).take(length) }
+            alloc: { memory, length in
+                guard let memory = memory?.assumingMemoryBound(to: Memory.self).pointee,
+                    memory.arena.state.pointee.held <= memory.limit
+                else { return nil }
+                return memory.arena.take(length)
             },
             // All at once, with the arena.
             free: { _, _ in },
-            allocator_data: UnsafeMutableRawPointer(arena.state)
+            allocator_data: UnsafeMutableRawPointer(memory)
         )
         let descriptor = plan.pointee.protobufC?.assumingMemoryBound(to: ProtobufCMessageDescriptor.self)
         let data = bytes.baseAddress?.assumingMemoryBound(to: UInt8.self)

@@ -7,6 +7,9 @@ struct RecordArena {
     /// The length of the block on the stack, in bytes. Swift puts what is larger than this on the heap.
     @usableFromInline static let firstBlock = 1 << 10
 
+    /// How long further blocks become, in bytes: so that no more than this is taken in vain.
+    private static let largestBlock = 256 << 10
+
     @frozen
     @usableFromInline
     struct State {
@@ -15,6 +18,8 @@ struct RecordArena {
         /// The newest of the further blocks, each of which begins with a pointer to the one before.
         @usableFromInline var newest: UnsafeMutableRawPointer?
         @usableFromInline var blockLength: Int
+        /// The length of the further blocks together, in bytes.
+        @usableFromInline var held = 0
 
         @inlinable
         init(next: UnsafeMutableRawPointer, end: UnsafeMutableRawPointer) {
@@ -71,11 +76,12 @@ struct RecordArena {
     func takeFromAnother(_ length: Int) -> UnsafeMutableRawPointer {
         // Doubled, so that few blocks hold even a large message; what is larger yet gets a block of its own.
         let header = 16
-        self.state.pointee.blockLength *= 2
+        self.state.pointee.blockLength = min(self.state.pointee.blockLength * 2, Self.largestBlock)
         let blockLength = max(self.state.pointee.blockLength, length + header)
         let block = UnsafeMutableRawPointer.allocate(byteCount: blockLength, alignment: 16)
         block.storeBytes(of: self.state.pointee.newest, as: UnsafeMutableRawPointer?.self)
         self.state.pointee.newest = block
+        self.state.pointee.held += blockLength
         // What is left of the block before may be more than is left of one that a single large piece fills.
         let left = self.state.pointee.end - self.state.pointee.next
         if blockLength - header - length >= left {

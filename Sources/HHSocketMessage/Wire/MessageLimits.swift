@@ -5,4 +5,9 @@ enum MessageLimits {
     @usableFromInline static let depth = 100
     /// How long a message may be in bytes, exclusively: protobuf's own limit.
     static let length = 1 << 31
+
+    /// How much memory reading a message of this length may take for its records, in bytes: 32 MiB, so that lists of messages
+    /// that hold little of what they could are read, and eight times the length. Two bytes can ask for a record of many
+    /// hundreds.
+    static func memory(forLength length: Int) -> Int { (32 << 20) + 8 * length }
 }

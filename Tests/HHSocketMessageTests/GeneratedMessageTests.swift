@@ -1,0 +1,132 @@
+import HHSocketMessage
+import MessageSamples
+import Testing
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// What generated messages are like to use.
+@Suite struct GeneratedMessageTests {
+    @Test func messageSurvivesItsBytes() throws {
+        var scalars = Every_Thing_Scalars()
+        scalars.anInt32 = -1
+        scalars.aString = "text"
+        #expect(
+            try scalars.serializedBytes() == [0x18] + [UInt8](repeating: 0xFF, count: 9) + [0x01, 0x72, 0x04]
+                + Array("text".utf8)
+        )
+        #expect(try Every_Thing_Scalars(serializedBytes: scalars.serializedBytes()) == scalars)
+        // From whatever holds bytes.
+        #expect(try Every_Thing_Scalars(serializedBytes: Data(scalars.serializedBytes())) == scalars)
+        #expect(try Every_Thing_Scalars(serializedBytes: scalars.serializedBytes().reversed().reversed()) == scalars)
+        #expect(try Every_Thing_Scalars(serializedBytes: [] as [UInt8]) == Every_Thing_Scalars())
+    }
+
+    @Test func presenceIsTold() throws {
+        var optionals = Every_Thing_Optionals()
+        #expect(!optionals.hasAnInt32)
+        #expect(optionals.anInt32 == 0)
+        optionals.anInt32 = 0
+        #expect(optionals.hasAnInt32)
+        #expect(try optionals.serializedBytes() == [0x18, 0x00])
+        #expect(try Every_Thing_Optionals(serializedBytes: [0x18, 0x00]).hasAnInt32)
+        optionals.clearAnInt32()
+        #expect(try optionals.serializedBytes() == [])
+    }
+
+    @Test func defaultsAreThoseOfTheProto() {
+        let defaults = Every_Thing2_Defaults()
+        #expect(defaults.whole == 7)
+        #expect(defaults.infinite == .infinity)
+        #expect(defaults.noNumber.isNaN)
+        #expect(defaults.belowZero.sign == .minus)
+        #expect(defaults.least64 == .min)
+        #expect(defaults.most64 == .max)
+        #expect(defaults.escapes == "quote \" backslash \\ newline \n tab \t nul \0 bell \u{7} \\(x) é 😀")
+        #expect(defaults.someBytes == Data([0x61, 0, 1, 0xFF, 0x22, 0x5C, 0x0A, 0x0D, 0x09, 0x27, 0x7A]))
+        #expect(defaults.size == .large)
+        #expect(defaults.firstSize == .small)
+    }
+
+    @Test func notANumberSurvives() throws {
+        var scalars = Every_Thing_Scalars()
+        scalars.aDouble = -.nan
+        scalars.aFloat = -0.0
+        let bytes = try scalars.serializedBytes()
+        let again = try Every_Thing_Scalars(serializedBytes: bytes)
+        #expect(again.aDouble.bitPattern == scalars.aDouble.bitPattern)
+        #expect(again.aFloat.bitPattern == scalars.aFloat.bitPattern)
+        #expect(bytes.count == 9 + 5)
+    }
+
+    @Test func openEnumerationKeepsWhatItDoesNotKnow() throws {
+        let repeated = try Every_Thing_Scalars(serializedBytes: [0x80, 0x01, 0x63])
+        #expect(try repeated.serializedBytes() == [0x80, 0x01, 0x63])
+        #expect(Every_Thing_Colour(rawValue: 99) == .UNRECOGNIZED(99))
+        #expect(Every_Thing_Colour(rawValue: 1) == .red)
+    }
+
+    @Test func closedEnumerationLeavesToTheUnknownFieldsWhatItDoesNotKnow() throws {
+        // size = 16: 99 is none, 5 is large.
+        let one = try Every_Thing2_Optionals(serializedBytes: [0x80, 0x01, 0x63])
+        #expect(!one.hasSize)
+        #expect(one.unknownFields.data == Data([0x80, 0x01, 0x63]))
+        #expect(try one.serializedBytes() == [0x80, 0x01, 0x63])
+        // In a list, packed or not.
+        let many = try Every_Thing2_Repeated(serializedBytes: [
+            0x18, 0x03, 0x18, 0x63, 0x18, 0x05, 0x22, 0x02, 0x62, 0x03,
+        ])
+        #expect(many.sizes == [.small, .large])
+        #expect(many.packedSizes == [.small])
+        #expect(many.unknownFields.data == Data([0x18, 0x63, 0x20, 0x62]))
+        // In a oneof.
+        let choice = try Every_Thing2_Choices(serializedBytes: [0x08, 0x63])
+        #expect(choice.choice == nil)
+        #expect(choice.unknownFields.data == Data([0x08, 0x63]))
+        // As the value of a map: the whole entry.
+        let entry: [UInt8] = [0x3A, 0x05, 0x0A, 0x01, 0x61, 0x10, 0x63]
+        let map = try Every_Thing2_Repeated(serializedBytes: entry + [0x3A, 0x05, 0x0A, 0x01, 0x62, 0x10, 0x01])
+        #expect(map.flavoursByName == ["b": .sweet])
+        #expect(map.unknownFields.data == Data(entry))
+        #expect(try Every_Thing2_Repeated(serializedBytes: map.serializedBytes()) == map)
+    }
+
+    @Test func unknownFieldsAreKept() throws {
+        let unknown: [UInt8] = [0xA0, 0x9C, 0x01, 0x07, 0xA2, 0x9C, 0x01, 0x02, 0x08, 0x09]
+        var message = try Every_Thing_Nothing(serializedBytes: unknown)
+        #expect(message.unknownFields.data == Data(unknown))
+        #expect(try message.serializedBytes() == unknown)
+        #expect(message != Every_Thing_Nothing())
+        message.unknownFields = UnknownStorage()
+        #expect(try message.serializedBytes() == [])
+    }
+
+    @Test func lastValueOfAOneofWins() throws {
+        // text = 4, then size = 1.
+        let message = try Every_Thing2_Choices(serializedBytes: [0x22, 0x01, 0x61, 0x08, 0x05])
+        #expect(message.choice == .size(.large))
+        #expect(message.text == "")
+    }
+
+    @Test func errorsSayWhereAndWhy() {
+        let error = #expect(throws: MessageError.self) { try Every_Thing_Scalars(serializedBytes: [0x72, 0x01, 0xFF]) }
+        #expect(error.map { "\($0)" } == "every.thing.Scalars: the string a_string is not UTF-8 (at byte 2)")
+    }
+
+    @Test func manyThreadsMayUseAMessageFirst() async throws {
+        // Descriptors are linked by whoever comes first.
+        try await withThrowingTaskGroup(of: [UInt8].self) { group in
+            for _ in 0..<16 {
+                group.addTask {
+                    var node = Every_Thing_Outer()
+                    node.unknownFields = UnknownStorage()
+                    return try node.serializedBytes()
+                }
+            }
+            for try await bytes in group { #expect(bytes == []) }
+        }
+    }
+}

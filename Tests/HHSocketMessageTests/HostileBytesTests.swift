@@ -1,0 +1,269 @@
+import MessageSamples
+import TestSupport
+import Testing
+
+@testable import HHSocketMessage
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Bytes that somebody sent who means no good: a right value or a typed error, from each engine.
+@Suite struct HostileBytesTests {
+    private func expect<Message: ProtobufMessage>(
+        _ reason: MessageError.Reason,
+        in name: String? = nil,
+        at offset: Int? = nil,
+        from bytes: [UInt8],
+        as type: Message.Type,
+        sourceLocation: SourceLocation = #_sourceLocation
+    ) {
+        let expected = MessageError(reason, in: name ?? Message.protoMessageName, at: offset)
+        for engine in Engines.all {
+            #expect(throws: expected, "\(engine)", sourceLocation: sourceLocation) {
+                try engine.read(bytes, as: Message.self)
+            }
+        }
+    }
+
+    @Test func messageCutAnywhereIsAMessageOrATypedError() throws {
+        var forge = Samples.forge(seed: 7)
+        let bytes = forge.message(Every_Thing2_Required.messageDescriptor)
+        var refused = 0
+        for length in 0..<bytes.count {
+            let results = Engines.all.map { engine in
+                Result { try engine.read(Array(bytes.prefix(length)), as: Every_Thing2_Required.self) }
+            }
+            for result in results {
+                if case .failure(let error) = result {
+                    #expect(error is MessageError)
+                    refused += 1
+                }
+            }
+        }
+        // Each lacks a required field at least.
+        #expect(refused >= bytes.count)
+    }
+
+    @Test func fieldOfAnotherWireTypeIsRefusedByName() {
+        // a_double = 1, sent as a varint.
+        self.expect(.wireTypeMismatch(field: "a_double"), at: 1, from: [0x08, 0x01], as: Every_Thing_Scalars.self)
+        // an_int32 = 3, packed, though there can be only one.
+        self.expect(.wireTypeMismatch(field: "an_int32"), at: 1, from: [0x1A, 0x00], as: Every_Thing_Scalars.self)
+        // strings = 5, sent as a number.
+        self.expect(.wireTypeMismatch(field: "strings"), at: 1, from: [0x28, 0x01], as: Every_Thing2_Repeated.self)
+    }
+
+    @Test func varintsThatAreTooLongAreRefused() {
+        let endless = [UInt8](repeating: 0xFF, count: 11)
+        // an_int64 = 4.
+        self.expect(.malformedVarint, at: 1, from: [0x20] + endless, as: Every_Thing_Scalars.self)
+        // Ten bytes, but more than 64 bits.
+        self.expect(
+            .malformedVarint,
+            at: 1,
+            from: [0x20] + endless.prefix(9) + [0x02],
+            as: Every_Thing_Scalars.self
+        )
+        self.expect(.truncated, at: 1, from: [0x20, 0xFF], as: Every_Thing_Scalars.self)
+    }
+
+    @Test func tagsThatAreNoneAreRefused() {
+        // The number 0; wire types 6 and 7; a number that is too large; six bytes.
+        for tag: [UInt8] in [
+            [0x00], [0x0E], [0x0F], [0xFF, 0xFF, 0xFF, 0xFF, 0x7F], [0x88, 0x80, 0x80, 0x80, 0x80, 0x00],
+        ] {
+            self.expect(.illegalTag, at: 0, from: tag + [0x01], as: Every_Thing_Scalars.self)
+        }
+    }
+
+    @Test func groupsAreRefused() {
+        self.expect(.group, at: 2, from: [0x9B, 0x06, 0x9C, 0x06], as: Every_Thing_Scalars.self)
+        self.expect(.group, at: 2, from: [0x9C, 0x06], as: Every_Thing_Scalars.self)
+    }
+
+    @Test func lengthsBeyondTheEndAreRefused() {
+        // a_string = 14 with 2 GiB, with 2^63, and one byte too much.
+        let tag: [UInt8] = [0x72]
+        self.expect(
+            .truncated,
+            at: 6,
+            from: tag + [0x80, 0x80, 0x80, 0x80, 0x08, 0x61],
+            as: Every_Thing_Scalars.self
+        )
+        self.expect(
+            .truncated,
+            at: 11,
+            from: tag + [UInt8](repeating: 0x80, count: 9) + [0x01],
+            as: Every_Thing_Scalars.self
+        )
+        self.expect(.truncated, at: 2, from: tag + [0x03, 0x61, 0x62], as: Every_Thing_Scalars.self)
+    }
+
+    @Test(
+        arguments: [
+            [0x80], [0xC0, 0x80], [0xE0, 0x80, 0x80], [0xED, 0xA0, 0x80], [0xF4, 0x90, 0x80, 0x80],
+            [0xF8, 0x88, 0x80, 0x80, 0x80],
+            [0xE2, 0x82], [0x61, 0x61, 0x61, 0x61, 0x61, 0x61, 0x61, 0x61, 0xFF], [0xC3, 0x28],
+        ] as [[UInt8]]
+    )
+    func textThatIsNotUTF8IsRefused(_ text: [UInt8]) {
+        self.expect(
+            .invalidUTF8(field: "a_string"),
+            at: 2,
+            from: [0x72, UInt8(text.count)] + text,
+            as: Every_Thing_Scalars.self
+        )
+        // Nor is it in Swift.
+        #expect(String(validating: text, as: UTF8.self) == nil)
+    }
+
+    @Test func textThatIsUTF8IsTakenAsItIs() throws {
+        for engine in Engines.all {
+            for text in ["", "NUL \0 within", "\u{7F}\u{80}\u{7FF}\u{800}\u{FFFF}\u{10000}\u{10FFFF}", "a\u{0301}é"] {
+                let bytes = [0x72] + MessageForge.delimited(Array(text.utf8))
+                let message = try engine.read(bytes, as: Every_Thing_Scalars.self)
+                #expect(Array(message.aString.utf8) == Array(text.utf8))
+                #expect(try engine.write(message) == (text.isEmpty ? [] : bytes))
+            }
+        }
+    }
+
+    @Test func everyTextIsJudgedAsSwiftDoes() {
+        var random = SeededGenerator(seed: 3)
+        // Bytes that begin and continue characters more often than chance would have them.
+        let pieces: [UInt8] = [
+            0x41, 0x7F, 0x80, 0xBF, 0xC2, 0xDF, 0xE0, 0xA0, 0x9F, 0xED, 0xEF, 0xF0, 0x90, 0x8F, 0xF4, 0xF5,
+        ]
+        for _ in 0..<50_000 {
+            let text = (0..<Int.random(in: 1...12, using: &random)).map { _ in
+                pieces.randomElement(using: &random) ?? 0
+            }
+            let isValid = text.withUnsafeBufferPointer { text in
+                text.baseAddress.map { UTF8Check.isValid($0, $0 + text.count) }
+            }
+            #expect(isValid == (String(validating: text, as: UTF8.self) != nil), "\(text)")
+        }
+    }
+
+    /// A node in a node, so many times.
+    private func nodes(_ depth: Int) -> [UInt8] {
+        var lengths: [Int] = []
+        var length = 0
+        for _ in 1..<max(depth, 1) {
+            lengths.append(length)
+            length += 1 + MessageForge.varint(UInt64(length)).count
+        }
+        return lengths.reversed().flatMap {
+            MessageForge.tag(Self.left, .lengthDelimited) + MessageForge.varint(UInt64($0))
+        }
+    }
+
+    private static let left: UInt32 = {
+        Every_Thing_Node.messageDescriptor.fields.first { $0.kind == .message && $0.presence == .explicit }?.number ?? 0
+    }()
+
+    @Test func depthIsBounded() throws {
+        for engine in Engines.all {
+            _ = try engine.read(self.nodes(100), as: Every_Thing_Node.self)
+        }
+        for depth in [101, 10_000] {
+            self.expect(.tooDeep(limit: 100), from: self.nodes(depth), as: Every_Thing_Node.self)
+        }
+    }
+
+    @Test func messageThatLiesTooDeepInItselfIsNotWritten() throws {
+        var node = Every_Thing2_Recursive()
+        for _ in 0..<98 {
+            var outer = Every_Thing2_Recursive()
+            outer.must = node
+            node = outer
+        }
+        // The innermost lacks what is required before it lies too deep.
+        #expect(throws: MessageError(.missingRequiredField(field: "must"), in: "every.thing2.Recursive")) {
+            try node.serializedBytes()
+        }
+        for _ in 0..<2 {
+            var outer = Every_Thing2_Recursive()
+            outer.must = node
+            node = outer
+        }
+        #expect(throws: MessageError(.tooDeep(limit: 100), in: "every.thing2.Recursive")) { try node.serializedBytes() }
+    }
+
+    @Test func missingRequiredFieldIsNamed() throws {
+        self.expect(.missingRequiredField(field: "a_double"), from: [], as: Every_Thing2_Required.self)
+        #expect(throws: MessageError(.missingRequiredField(field: "a_double"), in: "every.thing2.Required")) {
+            try Every_Thing2_Required().serializedBytes()
+        }
+        // Within another message as well.
+        var outer = Every_Thing2_Repeated()
+        outer.required = [Every_Thing2_Required()]
+        #expect(throws: MessageError(.missingRequiredField(field: "a_double"), in: "every.thing2.Required")) {
+            try outer.serializedBytes()
+        }
+        self.expect(
+            .missingRequiredField(field: "a_double"),
+            in: "every.thing2.Required",
+            from: [0x32, 0x00],
+            as: Every_Thing2_Repeated.self
+        )
+    }
+
+    @Test func requiredFieldsMayComeInTwoHalves() throws {
+        // protobuf merges the messages of a field that holds one, and asks for what is required in the end.
+        var forge = Samples.forge(seed: 11)
+        forge.addsUnknownFields = false
+        let whole = try Every_Thing2_Required(
+            serializedBytes: forge.message(Every_Thing2_Required.messageDescriptor)
+        ).serializedBytes()
+        let first = whole.prefix(9)
+        let halves =
+            [0x8A, 0x01] + MessageForge.delimited(Array(first))
+            + [0x8A, 0x01] + MessageForge.delimited(Array(whole.dropFirst(9)))
+        for engine in Engines.all {
+            let message = try engine.read(halves, as: Every_Thing2_Optionals.self)
+            #expect(try message.required.serializedBytes() == whole)
+        }
+    }
+
+    /// How much memory reading takes at most, in bytes.
+    private func memory<Message: ProtobufMessage>(_ bytes: [UInt8], _ type: Message.Type) -> [Int] {
+        Engines.all.map { engine in
+            bytes.withUnsafeBytes { bytes in
+                RecordArena.with { arena in
+                    _ = try? engine.read(bytes, Message.messageDescriptor.plan, arena)
+                    return arena.state.pointee.held
+                }
+            }
+        }
+    }
+
+    @Test func memoryIsASmallMultipleOfWhatCame() {
+        let mebibyte = 1 << 20
+        let limit = MessageLimits.memory(forLength: mebibyte)
+        #expect(limit == 40 * mebibyte)
+        let unknown =
+            [UInt8](repeating: 0, count: 0) + (0..<mebibyte / 4).flatMap { _ in [0xA0, 0x9C, 0x01, 0x00] as [UInt8] }
+        let empty = (0..<mebibyte / 2).flatMap { _ in [0x32, 0x00] as [UInt8] }
+        let truths = (0..<mebibyte / 3).flatMap { _ in [0xE8, 0x06, 0x01] as [UInt8] }
+        for bytes in [unknown, empty, truths] {
+            for held in self.memory(bytes, Every_Thing2_Repeated.self) + self.memory(bytes, Every_Thing_Maps.self) {
+                // One block is on its way when the limit is met.
+                #expect(held <= limit + (limit / 2), "\(held)")
+            }
+        }
+    }
+
+    @Test func moreMemoryThanTheLimitIsATypedError() {
+        // Half a million messages without anything in them, each of which asks for a record.
+        let bytes = (0..<1 << 20).flatMap { _ in [0x7A, 0x00] as [UInt8] }
+        let limit = MessageLimits.memory(forLength: bytes.count)
+        for engine in Engines.all {
+            let error = #expect(throws: MessageError.self) { try engine.read(bytes, as: Every_Thing_Maps.self) }
+            #expect(error?.reason == .needsTooMuchMemory(limit: limit))
+        }
+    }
+}

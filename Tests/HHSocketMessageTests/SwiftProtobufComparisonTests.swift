@@ -1,0 +1,47 @@
+import SwiftProtobuf
+import TestSupport
+import Testing
+
+@testable import HHSocketMessage
+
+/// Random messages, read and written by us and by swift-protobuf.
+@Suite struct SwiftProtobufComparisonTests {
+    /// Messages of each kind: 19 kinds, so some 21,000 together.
+    private static let messages = 1_100
+
+    private struct Comparison: SampleVisitor {
+        var seed: UInt64
+        var compared = 0
+
+        mutating func visit<Ours: ProtobufMessage, Theirs: SwiftProtobuf.Message & Equatable>(
+            _ ours: Ours.Type,
+            _ theirs: Theirs.Type
+        ) throws {
+            for number in 0..<SwiftProtobufComparisonTests.messages {
+                self.seed += 1
+                var forge = Samples.forge(seed: self.seed)
+                let bytes = forge.message(Ours.messageDescriptor)
+                let context = Comment("\(Ours.protoMessageName), seed \(self.seed), message \(number)")
+                do {
+                    let expected = try Theirs(serializedBytes: bytes)
+                    let message = try Ours(serializedBytes: bytes)
+                    // Ours there, unknown fields and all: equality compares them too.
+                    try #require(try Theirs(serializedBytes: message.serializedBytes()) == expected, context)
+                    // Theirs here.
+                    let theirBytes: [UInt8] = try expected.serializedBytes()
+                    try #require(try Ours(serializedBytes: theirBytes) == message, context)
+                    self.compared += 1
+                } catch let error as MessageError {
+                    Issue.record(error, context)
+                }
+            }
+        }
+    }
+
+    @Test func messagesReadAndWrittenByBothAreTheSame() throws {
+        var comparison = Comparison(seed: 20_261_122)
+        try Samples.visit(&comparison)
+        #expect(comparison.compared == Samples.count * Self.messages)
+        #expect(comparison.compared >= 20_000)
+    }
+}

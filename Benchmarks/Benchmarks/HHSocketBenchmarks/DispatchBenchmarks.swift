@@ -10,13 +10,11 @@ func dispatchBenchmarks() {
         } setup: {
             Shared(DispatchWorkload.Calls(inFlight: inFlight))
         }
-    }
-    for count in [64, 1_024, 16_384] {
-        Benchmark("deadline heap, \(count) deadlines") {
+        Benchmark("deadline heap, \(inFlight) deadlines") {
             (_: Benchmark, deadlines: Shared<DispatchWorkload.Deadlines>) in
             precondition(deadlines.value.replace(operationsPerIteration) == operationsPerIteration)
         } setup: {
-            Shared(DispatchWorkload.Deadlines(count: count))
+            Shared(DispatchWorkload.Deadlines(count: inFlight))
         }
     }
 }

@@ -4,6 +4,7 @@ import NIOCore
 /// Counts what happens to a connection. What each metric means is told in Docs/Connection.md.
 ///
 /// No metric names a server: the addresses that a resolver finds are as many as it likes, and a metric is kept for ever.
+///
 /// An object, so that what is done for every read copies none of it.
 final class ConnectionMetrics {
     private let factory: any MetricsFactory

@@ -32,7 +32,7 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
         didSet { self.linkInUse = self.link.map { Unmanaged.passUnretained($0) } }
     }
     /// The same, for what is done with it for every call: counting a reference costs as much as the rest of that. Its
-    /// pipeline holds the link too while the channel is open, and none of this closes the channel.
+    /// pipeline holds the link too, and lets go of it in a later turn of the loop even if the channel closes meanwhile.
     #if !DEBUG
     @exclusivity(unchecked)
     #endif

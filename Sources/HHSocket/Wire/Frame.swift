@@ -86,6 +86,7 @@ public struct Frame: Sendable, Hashable {
         }
     }
 
+    @inlinable
     package init(_ header: FrameHeader, _ payload: ByteBuffer) {
         self.init(type: header.type, serial: header.serial, status: header.status, payload: payload)
     }

@@ -210,25 +210,27 @@ public struct FrameDecoder: Sendable {
     /// The same, with the frame put where the caller has room for it: one reference less to count for each.
     @inlinable
     package mutating func next(into frame: inout Frame) throws(FrameError) -> Found {
+        if let header = self.soundHeader() {
+            frame = Frame(header, self.takePayload(of: header))
+            return .sound
+        }
         if self.needsCare { return try self.nextWithCare(into: &frame) }
 
+        // Not complete, too large, or with a wrong checksum.
         let available = self.input.readableBytes
         guard available >= self.direction.headerLength else {
             self.stashInput()
             return .nothing
         }
         let header = self.input.withUnsafeReadableBytes { FrameHeader($0, direction: self.direction) }
-        let total = try self.standardFrameLength(header)
-        guard available >= total else {
+        guard available >= (try self.standardFrameLength(header)) else {
             self.stashInput()
             return .nothing
         }
         let mismatch = self.input.withUnsafeReadableBytes {
             Self.view(header, in: $0, direction: self.direction).mismatch
         }
-        let payload = self.payload(at: self.input.readerIndex + self.direction.headerLength, Int(header.length))
-        self.input.moveReaderIndex(forwardBy: total)
-        frame = Frame(type: header.type, serial: header.serial, status: header.status, payload: payload)
+        frame = Frame(header, self.takePayload(of: header))
         guard let mismatch else { return .sound }
         self.noteCorrupt(header)
         return .corrupt(mismatch)

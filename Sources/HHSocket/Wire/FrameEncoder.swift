@@ -45,23 +45,11 @@ public struct FrameEncoder: Sendable {
     @inlinable
     public func encode(_ frame: Frame, into buffer: inout ByteBuffer) {
         if let plan = self.plan { return self.encode(frame, by: plan, into: &buffer) }
-        let length = frame.payload.readableBytes
-        let total = self.encodedLength(payloadLength: length)
-        let end = self.direction.headerLength + length
-        buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: total) { target in
-            self.header(of: frame).write(to: target, direction: self.direction)
-            frame.payload.withUnsafeReadableBytes { payload in
-                if length > 0 {
-                    UnsafeMutableRawBufferPointer(rebasing: target[self.direction.headerLength..<end])
-                        .copyMemory(from: payload)
-                }
-                target.storeBigEndian(Adler32.checksum(payload), at: end)
-            }
-            return total
-        }
+        self.encode(type: frame.type, serial: frame.serial, status: frame.status, frame.payload, into: &buffer)
     }
 
     /// Appends a frame of the standard format, without making one.
+    @inlinable
     package func encode(
         type: UInt32,
         serial: UInt32,

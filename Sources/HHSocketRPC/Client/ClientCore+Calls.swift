@@ -45,10 +45,9 @@ extension ClientCore {
             self.table.canSend, task.originalRequest.isPlain,
             self.format.isApplicationType(task.originalRequest.type), task.leaves(from: state, bytesSent: length)
         else { return false }
-        let now = self.socket.now
-        let deadline = now.advanced(clamping: task.originalRequest.timeout.map { TimeAmount($0) } ?? self.timeout)
+        let deadline = self.deadline(of: task.originalRequest)
         let (key, serial) = self.table.enterSent(task, deadline: deadline)
-        task.flight.leavesAtOnce(key, at: now, deadline, length)
+        task.flight.leavesAtOnce(key, at: self.socket.now, deadline, length)
         self.socket.sendAtOnce(type: task.originalRequest.type, serial: serial, task.originalRequest.body)
         if deadline < self.timerFires { self.armTimer() }
         return true

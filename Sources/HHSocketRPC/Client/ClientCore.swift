@@ -31,7 +31,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     /// The custom fields of requests that have none of their own.
     let customFields: Result<[UInt8]?, SocketError>
     let locks = TaskLocks()
-    let timeout: TimeAmount
+    private let timeout: TimeAmount
     /// One moment by both clocks.
     private let anchor: (date: Date, time: NIODeadline)
     private let shared = NIOLockedValueBox(Shared())

@@ -119,19 +119,6 @@ struct DispatchTable<Call> {
             return call
         }
 
-        /// Takes in a call, and begins its first attempt. Returns which of the calls that were here it is.
-        mutating func enter(
-            _ call: Call,
-            _ deadline: NIODeadline,
-            _ serial: UInt32,
-            _ connection: ConnectionID
-        ) -> UInt32 {
-            self.call = call
-            self.deadline = deadline
-            self.join(serial, connection)
-            return self.generation
-        }
-
         /// Ends the attempt that has been answered, by whose connection it left, and lets go of the call if it is not kept.
         mutating func answered(keeping: Bool) -> (Call?, ConnectionID) {
             self.end()
@@ -235,27 +222,13 @@ struct DispatchTable<Call> {
     }
 
     /// Whether there is a connection, and a serial for one more call.
-    var canSend: Bool {
-        self.link == .ready && self.inFlightCount < self.maximumInFlight && self.serials.count < self.serialCount
-    }
+    var canSend: Bool { self.link == .ready && self.hasSerial }
 
     /// A new call that is sent at once, which ``canSend`` allows: its first attempt has begun.
     mutating func enterSent(_ call: Call, deadline: NIODeadline) -> (key: DispatchKey, serial: UInt32) {
-        var serial = self.nextSerial
-        while self.serials.contains(serial) { serial = self.following(serial) }
-        self.nextSerial = self.following(serial)
-        let index: UInt32
-        if let reused = self.free.popLast() {
-            index = reused
-        } else {
-            index = UInt32(self.entries.count)
-            self.entries.append(Entry())
-        }
-        let generation = self.entries[Int(index)].enter(call, deadline, serial, self.connection)
-        let key = DispatchKey(index: index, generation: generation)
-        self.serials.set(serial, index)
-        self.inFlightCount += 1
-        self.addAlarm(deadline, key)
+        let key = self.enter(call, deadline: deadline)
+        let serial = self.unusedSerial()
+        self.join(key, serial)
         return (key, serial)
     }
 
@@ -630,9 +603,15 @@ struct DispatchTable<Call> {
         }
     }
 
-    /// The next serial that is neither in flight nor a tombstone.
-    private mutating func takeSerial() -> UInt32? {
-        guard self.inFlightCount < self.maximumInFlight, self.serials.count < self.serialCount else { return nil }
+    /// Whether there is a serial for one more call, and one more may be in flight.
+    private var hasSerial: Bool {
+        self.inFlightCount < self.maximumInFlight && self.serials.count < self.serialCount
+    }
+
+    private mutating func takeSerial() -> UInt32? { self.hasSerial ? self.unusedSerial() : nil }
+
+    /// The next serial that is neither in flight nor a tombstone; there must be one.
+    private mutating func unusedSerial() -> UInt32 {
         var serial = self.nextSerial
         while self.serials.contains(serial) { serial = self.following(serial) }
         self.nextSerial = self.following(serial)

@@ -45,6 +45,13 @@ public final class SocketTask: Sendable {
             if let response = self.response { return .success(response) }
             return self.failure.map { .failure($0.error) }
         }
+
+        /// Who is told, and from now on nobody. Moved, not copied: a handler's references are not counted once more.
+        mutating func takeCompletion() -> Completion {
+            var completion = Completion.nobody
+            swap(&completion, &self.completion)
+            return completion
+        }
     }
 
     /// An error, which is large, and which few tasks have.
@@ -66,7 +73,8 @@ public final class SocketTask: Sendable {
     /// Belongs to the client, which is kept.
     private let lock: TaskLocks.TaskLock
     /// What anybody may look at.
-    /// Proof of `nonisolated(unsafe)`: touched under the lock of ``locked(_:)`` alone.
+    /// Proof of `nonisolated(unsafe)`: touched under the lock of ``locked(_:)`` alone; without it, by who has the last
+    /// reference, when nobody can reach the task any more, as ``isUnshared(_:)`` finds out.
     #if !DEBUG
     @exclusivity(unchecked)
     #endif
@@ -266,9 +274,7 @@ public final class SocketTask: Sendable {
 
     /// The handler of such a task, which then does not even know how it ended.
     func takeHandlerOfUnshared() -> Handler? {
-        var completion = Completion.nobody
-        swap(&completion, &self.snapshot.completion)
-        guard case .handler(let handler) = consume completion else { return nil }
+        guard case .handler(let handler) = self.snapshot.takeCompletion() else { return nil }
         return handler
     }
 
@@ -317,10 +323,7 @@ public final class SocketTask: Sendable {
         snapshot.state = .completed
         let showsProgress = snapshot.progress != nil
         if !takesHandler || showsProgress, case .handler = snapshot.completion { return .handler }
-        // Moved, not copied: a handler's references are not counted once more.
-        var completion = Completion.nobody
-        swap(&completion, &snapshot.completion)
-        switch consume completion {
+        switch snapshot.takeCompletion() {
         case .handler(let handler): return .takenHandler(handler)
         case .nobody: return .unheard(showsProgress: showsProgress)
         case .continuation(let continuation): return .continuation(continuation, showsProgress: showsProgress)
@@ -375,8 +378,7 @@ extension SocketTask: SubmittedWork {
 extension SocketTask: CallbackWork {
     package func callBack() {
         let (completion, response, error, showsProgress) = self.locked { snapshot in
-            var completion = Completion.nobody
-            swap(&completion, &snapshot.completion)
+            let completion = snapshot.takeCompletion()
             return (completion, snapshot.response, snapshot.failure?.error, snapshot.progress != nil)
         }
         if showsProgress { self.updateProgress() }

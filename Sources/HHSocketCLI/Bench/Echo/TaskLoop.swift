@@ -10,6 +10,7 @@ import NIOCore
 final class TaskLoop: EchoLoop, @unchecked Sendable {
     // Proof of Sendable: constants are Sendable themselves, or locked; variables are touched where callbacks run alone,
     // which is one thread, or a serial queue. What other threads want is handed over by `perform`.
+
     /// Not the function alone: taken out of an array, that would be wrapped anew each time.
     private struct Handler {
         let run: @Sendable (Result<SocketResponse, SocketError>) -> Void

@@ -7,11 +7,11 @@ SWIFTFLAGS ?=
 # The same for make bench, whose package is another one.
 BENCHFLAGS ?=
 
-# SwiftPM remembers what a manifest came to by the manifest's text and the environment. Ours also looks for libdeflate,
-# so where libdeflate is goes into the environment: else SwiftPM would not notice that it came or went. Not `:=`, for
-# this is looked up anew when the dependencies have been installed.
-export LIBDEFLATE_HEADER = $(shell ls /usr/include/libdeflate.h /usr/local/include/libdeflate.h \
-	/opt/homebrew/include/libdeflate.h /opt/local/include/libdeflate.h 2>/dev/null)
+# SwiftPM remembers what a manifest came to by the manifest's text and the environment. Ours also looks for libdeflate and
+# libprotobuf-c, so where they are goes into the environment: else SwiftPM would not notice that they came or went. Not
+# `:=`, for this is looked up anew when the dependencies have been installed.
+export HHSOCKET_HEADERS = $(shell for folder in /usr/include /usr/local/include /opt/homebrew/include /opt/local/include; \
+	do ls $$folder/libdeflate.h $$folder/protobuf-c/protobuf-c.h 2>/dev/null; done)
 
 # For make allocations and make bench-report: an hhsocket-cli that is built for release already. Else they build it.
 PROGRAM ?=

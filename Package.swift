@@ -3,18 +3,22 @@
 import Foundation
 import PackageDescription
 
-// libdeflate computes adler32 many times faster than zlib, but does not exist everywhere. It is used by default only
-// where its header is found, so that a plain `swift build` needs zlib alone. `--disable-default-traits` turns it off.
+// libdeflate computes adler32 many times faster than zlib, and libprotobuf-c reads and writes messages, but neither exists
+// everywhere. Each is used by default only where its header is found, so that a plain `swift build` needs zlib alone.
+// `--disable-default-traits` turns both off.
 let includeFolders = ["/usr/include", "/usr/local/include", "/opt/homebrew/include", "/opt/local/include"]
-let libdeflateIsInstalled = includeFolders.contains {
-    FileManager.default.fileExists(atPath: "\($0)/libdeflate.h")
+func isInstalled(_ header: String) -> Bool {
+    includeFolders.contains { FileManager.default.fileExists(atPath: "\($0)/\(header)") }
 }
+let libdeflateTrait = isInstalled("libdeflate.h") ? ["FastChecksum"] : []
+let libprotobufCTrait = isInstalled("protobuf-c/protobuf-c.h") ? ["ProtobufC"] : []
 
 let package = Package(
     name: "hhsocket",
     platforms: [.macOS(.v13), .iOS(.v16)],
     products: [
         .library(name: "HHSocket", targets: ["HHSocket"]),
+        .library(name: "HHSocketMessage", targets: ["HHSocketMessage"]),
         .library(name: "HHSocketRPC", targets: ["HHSocketRPC"]),
         .library(name: "HHSocketServer", targets: ["HHSocketServer"]),
         .library(name: "HHSocketTesting", targets: ["HHSocketTesting"]),
@@ -24,8 +28,9 @@ let package = Package(
         .executable(name: "protoc-gen-hhsocket", targets: ["protoc-gen-hhsocket"]),
     ],
     traits: [
-        .default(enabledTraits: libdeflateIsInstalled ? ["FastChecksum"] : []),
+        .default(enabledTraits: Set(libdeflateTrait + libprotobufCTrait)),
         .trait(name: "FastChecksum", description: "Compute adler32 with libdeflate instead of zlib."),
+        .trait(name: "ProtobufC", description: "Read and write messages with libprotobuf-c instead of in Swift."),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
@@ -53,9 +58,25 @@ let package = Package(
             providers: [.apt(["libdeflate-dev"]), .brew(["libdeflate"])]
         ),
 
+        .systemLibrary(
+            name: "CProtobufC",
+            pkgConfig: "libprotobuf-c",
+            providers: [.apt(["libprotobuf-c-dev"]), .brew(["protobuf-c"])]
+        ),
+
         // Ground too: what Linux' headers say in macros and variable lengths, which Swift cannot read.
         .target(name: "CNetlink"),
 
+        // Floor 1: typed bodies.
+        .target(
+            name: "HHSocketMessage",
+            dependencies: [
+                .target(name: "CProtobufC", condition: .when(platforms: [.linux, .macOS], traits: ["ProtobufC"])),
+                .product(name: "Atomics", package: "swift-atomics"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ]
+        ),
         // Floor 2: one long-lived connection.
         .target(
             name: "HHSocket",
@@ -84,6 +105,7 @@ let package = Package(
             name: "HHSocketRPC",
             dependencies: [
                 "HHSocket",
+                "HHSocketMessage",
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
@@ -98,6 +120,7 @@ let package = Package(
             name: "HHSocketServer",
             dependencies: [
                 "HHSocket",
+                "HHSocketMessage",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
@@ -154,6 +177,7 @@ let package = Package(
             ],
             path: "Tests/TestSupport"
         ),
+        .testTarget(name: "HHSocketMessageTests", dependencies: ["HHSocketMessage"]),
         .testTarget(
             name: "HHSocketTests",
             dependencies: [

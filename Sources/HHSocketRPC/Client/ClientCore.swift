@@ -248,12 +248,25 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     /// Any thread.
     func pushHandlerFailed(_ type: UInt32, _ error: any Error) {
+        self.pushFailed("a handler of pushes failed", type, error, \.failedPushHandlers)
+    }
+
+    func pushIsMalformed(_ type: UInt32, _ error: any Error) {
+        self.pushFailed("a push is no message of its type", type, error, \.malformedPushes)
+    }
+
+    private func pushFailed(
+        _ complaint: Logger.Message,
+        _ type: UInt32,
+        _ error: any Error,
+        _ counter: WritableKeyPath<ClientStatistics, Int> & Sendable
+    ) {
         _ = self.submit(
             .closure {
-                self.count(\.failedPushHandlers)
+                self.count(counter)
                 // Its kind alone: what an app's error says may be what the push said.
                 self.configuration.socket.logger?.warning(
-                    "a handler of pushes failed",
+                    complaint,
                     metadata: ["type": "\(type)", "error": "\(Swift.type(of: error))"]
                 )
             }

@@ -15,4 +15,6 @@ public struct ClientStatistics: Sendable, Hashable {
     public var droppedPushes = 0
     /// How often a handler of pushes threw an error.
     public var failedPushHandlers = 0
+    /// How many pushes were left out of a sequence of messages, because they were no such messages.
+    public var malformedPushes = 0
 }

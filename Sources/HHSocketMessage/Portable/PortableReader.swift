@@ -1,0 +1,131 @@
+/// Bytes to records. Looks at everything itself, so that no scan need go before it.
+struct PortableReader {
+    let arena: RecordArena
+
+    /// The record of a message. Strings and bytes in it lie in `bytes`, which must outlive it.
+    func read(
+        _ bytes: UnsafeRawBufferPointer,
+        _ plan: UnsafePointer<MessagePlan>
+    ) throws(MessageError) -> UnsafeRawPointer {
+        guard bytes.count < MessageLimits.length else {
+            throw MessageError(.tooLarge, in: plan.pointee.descriptor.name)
+        }
+        let record = self.arena.takeZeroed(plan.pointee.recordLength)
+        var reader = WireReader(bytes)
+        try self.read(&reader, into: record, plan, depth: 1)
+        // Only now, because the parts of a message may come one after the other.
+        if plan.pointee.mayLackRequired { try RequiredFields.check(UnsafeRawPointer(record), plan) }
+        return UnsafeRawPointer(record)
+    }
+
+    /// Fills a record; what it holds already is merged with what comes.
+    private func read(
+        _ reader: inout WireReader,
+        into record: UnsafeMutableRawPointer,
+        _ plan: UnsafePointer<MessagePlan>,
+        depth: Int
+    ) throws(MessageError) {
+        while !reader.isAtEnd {
+            var inner: (reader: WireReader, field: UnsafePointer<FieldPlan>, plan: UnsafePointer<MessagePlan>)?
+            do throws(WireFailure) {
+                let (number, type) = try reader.tag()
+                guard let index = plan.pointee.index(of: number) else {
+                    RecordUnknown.append(try reader.unknownValue(number, type), to: record, self.arena)
+                    continue
+                }
+                let field = UnsafePointer(plan.pointee.fields + index)
+                guard type == field.pointee.kind.wireType else {
+                    guard type == .lengthDelimited, field.pointee.isRepeated else {
+                        throw reader.failure(.wireTypeMismatch(field: plan.pointee.name(of: index)))
+                    }
+                    var packed = try reader.delimited()
+                    while !packed.isAtEnd {
+                        let value = RecordArray.next(field, in: record, self.arena)
+                        try self.readNumber(&packed, field.pointee.kind, into: value)
+                    }
+                    continue
+                }
+                switch field.pointee.kind {
+                case .message:
+                    inner = (try reader.delimited(), field, field.pointee.message.unsafelyUnwrapped)
+                case .string, .bytes:
+                    let bytes = try reader.delimited()
+                    if field.pointee.kind == .string, !UTF8Check.isValid(bytes.cursor, bytes.end) {
+                        throw bytes.failure(.invalidUTF8(field: plan.pointee.name(of: index)))
+                    }
+                    let value = RecordBytes(
+                        count: bytes.rest.count,
+                        start: UnsafeMutableRawPointer(mutating: bytes.rest.baseAddress)
+                    )
+                    self.place(field, in: record).storeBytes(of: value, as: RecordBytes.self)
+                default:
+                    try self.readNumber(&reader, field.pointee.kind, into: self.place(field, in: record))
+                }
+            } catch {
+                throw MessageError(error.reason, in: plan.pointee.descriptor.name, at: error.offset)
+            }
+            if var inner {
+                guard depth < MessageLimits.depth else {
+                    throw MessageError(.tooDeep(limit: MessageLimits.depth), in: plan.pointee.descriptor.name)
+                }
+                let message = self.message(inner.field, inner.plan, in: record)
+                try self.read(&inner.reader, into: message, inner.plan, depth: depth + 1)
+            }
+        }
+    }
+
+    /// Where the next value of a field goes.
+    private func place(
+        _ field: UnsafePointer<FieldPlan>,
+        in record: UnsafeMutableRawPointer
+    ) -> UnsafeMutableRawPointer {
+        if field.pointee.isRepeated { return RecordArray.next(field, in: record, self.arena) }
+        let quantifier = field.pointee.shape == .oneof ? field.pointee.number : 1
+        record.storeBytes(of: quantifier, toByteOffset: Int(field.pointee.quantifier), as: UInt32.self)
+        return record + Int(field.pointee.value)
+    }
+
+    /// The record of the next message of a field: of the one that is there already, where there can be one alone.
+    private func message(
+        _ field: UnsafePointer<FieldPlan>,
+        _ plan: UnsafePointer<MessagePlan>,
+        in record: UnsafeMutableRawPointer
+    ) -> UnsafeMutableRawPointer {
+        let quantifier = record.load(fromByteOffset: Int(field.pointee.quantifier), as: UInt32.self)
+        let place = self.place(field, in: record)
+        let isThere = field.pointee.shape == .oneof ? quantifier == field.pointee.number : quantifier != 0
+        if !field.pointee.isRepeated, isThere, let message = place.load(as: UnsafeMutableRawPointer?.self) {
+            return message
+        }
+        let message = self.arena.takeZeroed(plan.pointee.recordLength)
+        place.storeBytes(of: message, as: UnsafeMutableRawPointer.self)
+        return message
+    }
+
+    private func readNumber(
+        _ reader: inout WireReader,
+        _ kind: FieldKind,
+        into place: UnsafeMutableRawPointer
+    ) throws(WireFailure) {
+        switch kind {
+        case .int32, .uint32, .enum:
+            place.storeBytes(of: UInt32(truncatingIfNeeded: try reader.varint()), as: UInt32.self)
+        case .sint32:
+            let number = UInt32(truncatingIfNeeded: try reader.varint())
+            place.storeBytes(of: number >> 1 ^ (0 &- (number & 1)), as: UInt32.self)
+        case .int64, .uint64:
+            place.storeBytes(of: try reader.varint(), as: UInt64.self)
+        case .sint64:
+            let number = try reader.varint()
+            place.storeBytes(of: number >> 1 ^ (0 &- (number & 1)), as: UInt64.self)
+        case .bool:
+            place.storeBytes(of: try reader.varint() == 0 ? 0 : 1, as: UInt32.self)
+        case .sfixed32, .fixed32, .float:
+            place.storeBytes(of: try reader.fixed(UInt32.self), as: UInt32.self)
+        case .sfixed64, .fixed64, .double:
+            place.storeBytes(of: try reader.fixed(UInt64.self), as: UInt64.self)
+        case .string, .bytes, .message:
+            assertionFailure("\(kind) is no number")
+        }
+    }
+}

@@ -1,0 +1,104 @@
+/// Memory for the records of one message, with their strings and arrays: taken piece by piece, given back all at once.
+///
+/// The first block is on the stack, so that most messages allocate nothing.
+@frozen
+@usableFromInline
+struct RecordArena {
+    /// The length of the block on the stack, in bytes. Swift puts what is larger than this on the heap.
+    @usableFromInline static let firstBlock = 1 << 10
+
+    @frozen
+    @usableFromInline
+    struct State {
+        @usableFromInline var next: UnsafeMutableRawPointer
+        @usableFromInline var end: UnsafeMutableRawPointer
+        /// The newest of the further blocks, each of which begins with a pointer to the one before.
+        @usableFromInline var newest: UnsafeMutableRawPointer?
+        @usableFromInline var blockLength: Int
+
+        @inlinable
+        init(next: UnsafeMutableRawPointer, end: UnsafeMutableRawPointer) {
+            self.next = next
+            self.end = end
+            self.newest = nil
+            self.blockLength = RecordArena.firstBlock
+        }
+    }
+
+    @usableFromInline let state: UnsafeMutablePointer<State>
+
+    @inlinable
+    init(_ state: UnsafeMutablePointer<State>) {
+        self.state = state
+    }
+
+    /// Calls `body` with an arena, which is gone when it returns.
+    @inlinable
+    static func with<Value>(_ body: (RecordArena) -> Value) -> Value {
+        withUnsafeTemporaryAllocation(byteCount: Self.firstBlock, alignment: 16) { block in
+            // Not empty, so there is an address.
+            let start = block.baseAddress.unsafelyUnwrapped
+            var state = State(next: start, end: start + Self.firstBlock)
+            return withUnsafeMutablePointer(to: &state) { state in
+                let arena = RecordArena(state)
+                defer { if state.pointee.newest != nil { arena.freeBlocks() } }
+                return body(arena)
+            }
+        }
+    }
+
+    /// Uninitialised memory, aligned for anything that records hold.
+    @inlinable
+    @inline(__always)
+    func take(_ length: Int) -> UnsafeMutableRawPointer {
+        let rounded = (length + 7) & ~7
+        let start = self.state.pointee.next
+        guard self.state.pointee.end - start >= rounded else { return self.takeFromAnother(rounded) }
+        self.state.pointee.next = start + rounded
+        return start
+    }
+
+    /// The same, all zeros.
+    @inlinable
+    @inline(__always)
+    func takeZeroed(_ length: Int) -> UnsafeMutableRawPointer {
+        let memory = self.take(length)
+        memory.initializeMemory(as: UInt8.self, repeating: 0, count: length)
+        return memory
+    }
+
+    @usableFromInline
+    func takeFromAnother(_ length: Int) -> UnsafeMutableRawPointer {
+        // Doubled, so that few blocks hold even a large message; what is larger yet gets a block of its own.
+        let header = 16
+        self.state.pointee.blockLength *= 2
+        let blockLength = max(self.state.pointee.blockLength, length + header)
+        let block = UnsafeMutableRawPointer.allocate(byteCount: blockLength, alignment: 16)
+        block.storeBytes(of: self.state.pointee.newest, as: UnsafeMutableRawPointer?.self)
+        self.state.pointee.newest = block
+        // What is left of the block before may be more than is left of one that a single large piece fills.
+        let left = self.state.pointee.end - self.state.pointee.next
+        if blockLength - header - length >= left {
+            self.state.pointee.next = block + header + length
+            self.state.pointee.end = block + blockLength
+        }
+        return block + header
+    }
+
+    @usableFromInline
+    func freeBlocks() {
+        while let block = self.state.pointee.newest {
+            self.state.pointee.newest = block.load(as: UnsafeMutableRawPointer?.self)
+            block.deallocate()
+        }
+    }
+
+    /// A copy of bytes that need not stay where they are.
+    @inlinable
+    func copy(_ bytes: UnsafeRawBufferPointer) -> RecordBytes {
+        guard let source = bytes.baseAddress, bytes.count > 0 else { return RecordBytes(count: 0, start: nil) }
+        let start = self.take(bytes.count)
+        start.copyMemory(from: source, byteCount: bytes.count)
+        return RecordBytes(count: bytes.count, start: start)
+    }
+}

@@ -1,0 +1,52 @@
+// How engines other than protobuf-c fill records.
+
+extension RecordUnknown {
+    /// Adds a field to those that a record's descriptor does not know.
+    static func append(_ field: RecordUnknown, to record: UnsafeMutableRawPointer, _ arena: RecordArena) {
+        let header = record.assumingMemoryBound(to: RecordHeader.self)
+        let count = Int(header.pointee.unknownCount)
+        let fields = RecordArray.withRoomForOneMore(
+            header.pointee.unknown.map { UnsafeMutableRawPointer($0) },
+            count: count,
+            size: MemoryLayout<RecordUnknown>.stride,
+            arena
+        ).assumingMemoryBound(to: RecordUnknown.self)
+        fields[count] = field
+        header.pointee.unknown = fields
+        header.pointee.unknownCount += 1
+    }
+}
+
+/// The values of a repeated field.
+enum RecordArray {
+    /// The place of one more value.
+    static func next(
+        _ field: UnsafePointer<FieldPlan>,
+        in record: UnsafeMutableRawPointer,
+        _ arena: RecordArena
+    ) -> UnsafeMutableRawPointer {
+        let count = record.load(fromByteOffset: Int(field.pointee.quantifier), as: Int.self)
+        let values = Self.withRoomForOneMore(
+            record.load(fromByteOffset: Int(field.pointee.value), as: UnsafeMutableRawPointer?.self),
+            count: count,
+            size: field.pointee.kind.size,
+            arena
+        )
+        record.storeBytes(of: values, toByteOffset: Int(field.pointee.value), as: UnsafeMutableRawPointer?.self)
+        record.storeBytes(of: count + 1, toByteOffset: Int(field.pointee.quantifier), as: Int.self)
+        return values + count * field.pointee.kind.size
+    }
+
+    /// An array of `count` values, or a larger one in its place when it is full. Its capacity is a power of two, or 0.
+    fileprivate static func withRoomForOneMore(
+        _ values: UnsafeMutableRawPointer?,
+        count: Int,
+        size: Int,
+        _ arena: RecordArena
+    ) -> UnsafeMutableRawPointer {
+        if let values, count & (count - 1) != 0 { return values }
+        let larger = arena.take(max(1, count * 2) * size)
+        if let values { larger.copyMemory(from: values, byteCount: count * size) }
+        return larger
+    }
+}

@@ -1,0 +1,84 @@
+/// Looks through bytes before protobuf-c does: nothing that it lets pass can lead that library astray, which recurses without a
+/// limit and does not look at text.
+struct MessageScan {
+    /// Whether a field that holds one message came more than once, somewhere. Such messages are to be merged into one.
+    private(set) var mustMerge = false
+
+    mutating func check(_ bytes: UnsafeRawBufferPointer, _ plan: UnsafePointer<MessagePlan>) throws(MessageError) {
+        guard bytes.count < MessageLimits.length else {
+            throw MessageError(.tooLarge, in: plan.pointee.descriptor.name)
+        }
+        var reader = WireReader(bytes)
+        try self.check(&reader, plan, depth: 1)
+    }
+
+    private mutating func check(
+        _ reader: inout WireReader,
+        _ plan: UnsafePointer<MessagePlan>,
+        depth: Int
+    ) throws(MessageError) {
+        var seen: UInt64 = 0
+        while !reader.isAtEnd {
+            var inner: (reader: WireReader, plan: UnsafePointer<MessagePlan>)?
+            do throws(WireFailure) {
+                let (number, type) = try reader.tag()
+                if let index = plan.pointee.index(of: number) {
+                    inner = try self.checkValue(&reader, type, plan, index, &seen)
+                } else {
+                    try reader.skip(type)
+                }
+            } catch {
+                throw MessageError(error.reason, in: plan.pointee.descriptor.name, at: error.offset)
+            }
+            if var inner {
+                guard depth < MessageLimits.depth else {
+                    throw MessageError(.tooDeep(limit: MessageLimits.depth), in: plan.pointee.descriptor.name)
+                }
+                try self.check(&inner.reader, inner.plan, depth: depth + 1)
+            }
+        }
+    }
+
+    /// Checks one value. The bytes of a message, which are to be looked through next.
+    @inline(__always)
+    private mutating func checkValue(
+        _ reader: inout WireReader,
+        _ type: WireType,
+        _ plan: UnsafePointer<MessagePlan>,
+        _ index: Int,
+        _ seen: inout UInt64
+    ) throws(WireFailure) -> (WireReader, UnsafePointer<MessagePlan>)? {
+        let field = plan.pointee.fields + index
+        let kind = field.pointee.kind
+        guard type == kind.wireType else {
+            guard type == .lengthDelimited, field.pointee.isRepeated else {
+                throw reader.failure(.wireTypeMismatch(field: plan.pointee.name(of: index)))
+            }
+            var packed = try reader.delimited()
+            while !packed.isAtEnd { try packed.skip(kind.wireType) }
+            return nil
+        }
+        guard type == .lengthDelimited else {
+            try reader.skip(type)
+            return nil
+        }
+        let inner = try reader.delimited()
+        switch kind {
+        case .string:
+            guard UTF8Check.isValid(inner.cursor, inner.end) else {
+                throw inner.failure(.invalidUTF8(field: plan.pointee.name(of: index)))
+            }
+            return nil
+        case .message:
+            if !field.pointee.isRepeated {
+                // More than 64 such fields cannot all be remembered.
+                let bit: UInt64 = field.pointee.ordinal < 64 ? 1 << UInt64(field.pointee.ordinal) : 0
+                if seen & bit != 0 || bit == 0 { self.mustMerge = true }
+                seen |= bit
+            }
+            return field.pointee.message.map { (inner, $0) }
+        default:
+            return nil
+        }
+    }
+}

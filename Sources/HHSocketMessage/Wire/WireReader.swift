@@ -1,0 +1,137 @@
+/// Reads the pieces that messages are made of on the wire. Knows nothing of any message.
+struct WireReader {
+    private let base: UnsafePointer<UInt8>
+    private(set) var cursor: UnsafePointer<UInt8>
+    let end: UnsafePointer<UInt8>
+
+    init(_ bytes: UnsafeRawBufferPointer) {
+        // No bytes need no address; any that is not null will do, for it is not read.
+        let start = bytes.baseAddress ?? UnsafeRawPointer(bitPattern: 1).unsafelyUnwrapped
+        self.base = start.assumingMemoryBound(to: UInt8.self)
+        self.cursor = self.base
+        self.end = self.base + bytes.count
+    }
+
+    private init(base: UnsafePointer<UInt8>, cursor: UnsafePointer<UInt8>, end: UnsafePointer<UInt8>) {
+        self.base = base
+        self.cursor = cursor
+        self.end = end
+    }
+
+    @inline(__always)
+    var isAtEnd: Bool { self.cursor == self.end }
+
+    /// What is left to be read.
+    var rest: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: self.cursor, count: self.count) }
+
+    @inline(__always)
+    private var count: Int { self.end - self.cursor }
+
+    /// Where in the whole message the next byte is.
+    private var offset: Int { self.cursor - self.base }
+
+    func failure(_ reason: MessageError.Reason) -> WireFailure { WireFailure(reason: reason, offset: self.offset) }
+
+    /// A field's number and how its value is delimited.
+    @inline(__always)
+    mutating func tag() throws(WireFailure) -> (number: UInt32, type: WireType) {
+        // Most are one byte.
+        if !self.isAtEnd, self.cursor.pointee < 0x80, self.cursor.pointee >= 8,
+            let type = WireType(rawValue: self.cursor.pointee & 7)
+        {
+            defer { self.cursor += 1 }
+            return (UInt32(self.cursor.pointee >> 3), type)
+        }
+        return try self.longTag()
+    }
+
+    private mutating func longTag() throws(WireFailure) -> (number: UInt32, type: WireType) {
+        let start = self.cursor
+        let tag = try self.varint()
+        // protobuf-c reads five bytes at most, as others do.
+        guard self.cursor - start <= 5, let type = WireType(rawValue: UInt8(tag & 7)), tag >= 8, tag <= 0xFFFF_FFFF
+        else { throw WireFailure(reason: .illegalTag, offset: start - self.base) }
+        return (UInt32(tag >> 3), type)
+    }
+
+    /// Up to ten bytes of seven bits each, the lowest first.
+    @inline(__always)
+    mutating func varint() throws(WireFailure) -> UInt64 {
+        // Most numbers are small.
+        if !self.isAtEnd, self.cursor.pointee < 0x80 {
+            defer { self.cursor += 1 }
+            return UInt64(self.cursor.pointee)
+        }
+        return try self.longVarint()
+    }
+
+    private mutating func longVarint() throws(WireFailure) -> UInt64 {
+        var value: UInt64 = 0
+        var shift: UInt64 = 0
+        var next = self.cursor
+        while next < self.end {
+            let byte = UInt64(next.pointee)
+            // Of the tenth byte one bit has room.
+            guard shift < 63 || byte <= 1 else { throw self.failure(.malformedVarint) }
+            value |= (byte & 0x7F) << shift
+            next += 1
+            if byte < 0x80 {
+                self.cursor = next
+                return value
+            }
+            shift += 7
+        }
+        throw self.failure(.truncated)
+    }
+
+    @inline(__always)
+    mutating func fixed<Number: FixedWidthInteger & BitwiseCopyable>(_ type: Number.Type) throws(WireFailure) -> Number
+    {
+        guard self.count >= MemoryLayout<Number>.size else { throw self.failure(.truncated) }
+        defer { self.cursor += MemoryLayout<Number>.size }
+        return Number(littleEndian: UnsafeRawPointer(self.cursor).loadUnaligned(as: Number.self))
+    }
+
+    /// The bytes behind a length.
+    @inline(__always)
+    mutating func delimited() throws(WireFailure) -> WireReader {
+        let length = try self.varint()
+        guard length <= UInt64(self.count) else { throw self.failure(.truncated) }
+        let start = self.cursor
+        self.cursor += Int(length)
+        return WireReader(base: self.base, cursor: start, end: self.cursor)
+    }
+
+    /// Passes over a value.
+    @inline(__always)
+    mutating func skip(_ type: WireType) throws(WireFailure) {
+        switch type {
+        case .varint: _ = try self.varint()
+        case .fixed32: _ = try self.fixed(UInt32.self)
+        case .fixed64: _ = try self.fixed(UInt64.self)
+        case .lengthDelimited: _ = try self.delimited()
+        case .startGroup, .endGroup: throw self.failure(.group)
+        }
+    }
+
+    /// A value that nobody knows, as it stands.
+    mutating func unknownValue(_ number: UInt32, _ type: WireType) throws(WireFailure) -> RecordUnknown {
+        let start = self.cursor
+        try self.skip(type)
+        // Nobody writes through it.
+        let bytes = RecordBytes(count: self.cursor - start, start: UnsafeMutableRawPointer(mutating: start))
+        return RecordUnknown(number: number, wireType: UInt32(type.rawValue), value: bytes)
+    }
+
+    /// The next whole field; nil where it is none.
+    mutating func unknownField() -> RecordUnknown? {
+        guard let (number, type) = try? self.tag() else { return nil }
+        return try? self.unknownValue(number, type)
+    }
+}
+
+/// What is wrong with bytes, and where; whoever knows of which message they are makes a ``MessageError`` of it.
+struct WireFailure: Error {
+    var reason: MessageError.Reason
+    var offset: Int
+}

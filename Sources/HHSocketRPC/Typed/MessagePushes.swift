@@ -1,0 +1,99 @@
+import HHSocket
+
+/// The pushes of one kind of message, as ``SocketClient/pushes(_:buffering:)`` subscribes to them.
+///
+/// A push that is no such message is left out, logged as a warning, and counted in ``ClientStatistics/malformedPushes``.
+/// Otherwise as ``SocketPushes``.
+public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
+    public typealias Element = Push
+    public typealias Failure = Never
+
+    private enum Source: Sendable {
+        case client(SocketPushes, MalformedPushReport)
+        case mock(AsyncStream<Push>)
+    }
+
+    private let source: Source
+
+    init(_ pushes: SocketPushes, _ report: MalformedPushReport) {
+        self.source = .client(pushes, report)
+    }
+
+    /// Those of a mock.
+    init(_ stream: AsyncStream<Push>) {
+        self.source = .mock(stream)
+    }
+
+    public struct Iterator: AsyncIteratorProtocol {
+        fileprivate enum Source {
+            case client(SocketPushes.Iterator, MalformedPushReport)
+            case mock(AsyncStream<Push>.Iterator)
+        }
+
+        fileprivate var source: Source
+
+        /// The next push, waiting for it; nil once the subscription has ended.
+        public mutating func next() async -> Push? {
+            switch self.source {
+            case .client(var iterator, let report):
+                while let push = await iterator.next() {
+                    do {
+                        return try push.body.message()
+                    } catch {
+                        report(push, error)
+                    }
+                }
+                return nil
+            case .mock(var iterator):
+                let push = await iterator.next()
+                self.source = .mock(iterator)
+                return push
+            }
+        }
+    }
+
+    public func makeAsyncIterator() -> Iterator {
+        switch self.source {
+        case .client(let pushes, let report): Iterator(source: .client(pushes.makeAsyncIterator(), report))
+        case .mock(let stream): Iterator(source: .mock(stream.makeAsyncIterator()))
+        }
+    }
+}
+
+/// Tells a client of a push that is not what it should be.
+struct MalformedPushReport: Sendable {
+    weak let core: ClientCore?
+
+    func callAsFunction(_ push: SocketPush, _ error: any Error) {
+        self.core?.pushIsMalformed(push.type, error)
+    }
+}
+
+extension SocketClient {
+    /// The pushes of one kind of message, from now on. Each call subscribes anew, and each subscription gets every push.
+    ///
+    /// ```swift
+    /// for await note in client.pushes(Chat_Note.self) { … }
+    /// ```
+    ///
+    /// - Parameters:
+    ///   - type: The message, which has a push type: `option (hhsocket.push_type) = 2001;`.
+    ///   - policy: What becomes of pushes that wait; by default the oldest are lost once 1,024 wait.
+    public func pushes<Push: PushMessage>(
+        _ type: Push.Type,
+        buffering policy: PushBufferingPolicy = .default
+    ) -> MessagePushes<Push> {
+        MessagePushes(self.pushes(ofType: Push.pushType, buffering: policy), MalformedPushReport(core: self.core))
+    }
+
+    /// Has `handler` called with each push of one kind of message from now on, as ``onPush(ofType:buffering:perform:)``. A push
+    /// that is no such message is reported as something that the handler threw.
+    @discardableResult
+    public func onPush<Push: PushMessage>(
+        _ type: Push.Type,
+        buffering policy: PushBufferingPolicy = .default,
+        perform handler: @escaping @Sendable (Push) async throws -> Void
+    ) -> PushSubscription {
+        self.onPush(ofType: Push.pushType, buffering: policy) { push in try await handler(push.body.message()) }
+    }
+}

@@ -1,0 +1,35 @@
+import NIOConcurrencyHelpers
+
+/// The pushes of a mock client: what is sent here comes to everyone who has asked the mock for pushes of that kind.
+public final class MockPushes: Sendable {
+    private struct Subscribers {
+        var next = 0
+        var byType: [UInt32: [Int: @Sendable (any PushMessage) -> Void]] = [:]
+    }
+
+    private let subscribers = NIOLockedValueBox(Subscribers())
+
+    public init() {}
+
+    /// Sends a push to all that have subscribed to its kind before.
+    public func send(_ push: some PushMessage) {
+        let subscribers = self.subscribers.withLockedValue { $0.byType[type(of: push).pushType] ?? [:] }
+        for subscriber in subscribers.values { subscriber(push) }
+    }
+
+    /// What a mock's `pushes` gives. The buffering is without a limit.
+    public func pushes<Push: PushMessage>(_ type: Push.Type) -> MessagePushes<Push> {
+        let (stream, continuation) = AsyncStream.makeStream(of: Push.self)
+        let number = self.subscribers.withLockedValue { subscribers in
+            subscribers.next += 1
+            subscribers.byType[Push.pushType, default: [:]][subscribers.next] = { push in
+                if let push = push as? Push { continuation.yield(push) }
+            }
+            return subscribers.next
+        }
+        continuation.onTermination = { [weak self] _ in
+            self?.subscribers.withLockedValue { $0.byType[Push.pushType]?[number] = nil }
+        }
+        return MessagePushes(stream)
+    }
+}

@@ -1,0 +1,53 @@
+import HHSocket
+import NIOCore
+
+extension Router {
+    /// Answers calls of `method` in a task each. Generated code calls it for each method of a service.
+    ///
+    /// A request that is no such message is answered ``HHSocket/Status/protobufFailed`` (402), an empty one that is none
+    /// ``HHSocket/Status/emptyProtobuf`` (456), and `handler` does not hear of it. What `handler` throws is answered as with
+    /// ``handle(_:_:)-swift.method``.
+    public mutating func handle<Request, Response>(
+        _ method: MethodDescriptor<Request, Response>,
+        _ handler: @escaping @Sendable (Request, ServerContext) async throws -> Response
+    ) {
+        self.handle(method.type) { request, context in
+            try await ByteBuffer(message: handler(request.message(), context))
+        }
+    }
+
+    /// Answers calls of `method` on the event loop, without a task: the fastest way, for work of microseconds. Otherwise as
+    /// with a handler that is a task.
+    public mutating func handleSynchronously<Request, Response>(
+        _ method: MethodDescriptor<Request, Response>,
+        _ handler: @escaping @Sendable (Request, ServerContext) throws -> Response
+    ) {
+        self.handleSynchronously(method.type) { request, context in
+            try ByteBuffer(message: handler(request.message(), context))
+        }
+    }
+}
+
+extension ServerRequest {
+    /// The payload as a message.
+    ///
+    /// - Throws: ``StatusError`` with the status 402, or 456 where the payload is empty: it is no such message.
+    public func message<Message: MessageBody>(as type: Message.Type = Message.self) throws(StatusError) -> Message {
+        do {
+            return try self.body.message()
+        } catch {
+            throw StatusError(self.body.readableBytes == 0 ? .emptyProtobuf : .protobufFailed)
+        }
+    }
+}
+
+extension SocketServer {
+    /// Sends a push to every connection, as ``push(type:body:)``.
+    ///
+    /// - Throws: What the message's writer throws: ``HHSocketMessage/MessageError`` for generated ones.
+    /// - Returns: How many connections it was handed to.
+    @discardableResult
+    public func push<Push: PushMessage>(_ message: Push) async throws -> Int {
+        await self.push(type: Push.pushType, body: try ByteBuffer(message: message))
+    }
+}

@@ -35,7 +35,7 @@ struct MockGenerator {
                 printer.print(
                     "",
                     "\(ClientProtocolGenerator.pushes(access: access)) {",
-                    "    self.pushSource.pushes(type, buffering: buffering)",
+                    "    self.pushSource.pushes(type)",
                     "}"
                 )
             }
@@ -55,7 +55,7 @@ struct MockGenerator {
             "    do {",
             "        return try await handler(request)",
             "    } catch {",
-            "        throw (error as? HHSocketRPC.SocketError) ?? HHSocketRPC.SocketError(mocked: error)",
+            "        throw HHSocketRPC.SocketError(mocked: error)",
             "    }",
             "}"
         )

@@ -28,7 +28,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources Tests Benchmarks/Package.swift Benchmarks/Benchmarks Fuzz/Package.swift Fuzz/Sources
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-network soak bench bench-report allocations fuzz install lint format dependencies clean
+.PHONY: help demo test test-network soak bench bench-report allocations fuzz descriptor-sets install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -65,6 +65,9 @@ allocations: dependencies ## count what a call allocates, and fail if it is more
 
 fuzz: dependencies ## feed the decoders with what libFuzzer makes up, for FUZZ_SECONDS (60)
 	sh Fuzz/run $(FUZZ_SECONDS)
+
+descriptor-sets: ## write anew what the generator's tests read, after Tests/CodegenTests/Protos was changed
+	sh Scripts/descriptor-sets
 
 install: dependencies ## install the command hhsocket into PREFIX/bin (PREFIX is /usr/local)
 	swift build $(SWIFTFLAGS) -c release --product hhsocket-cli

@@ -26,6 +26,7 @@ let package = Package(
         // Not called `hhsocket`: beside the module HHSocket its build folder would clash on file systems that ignore
         // case. `make install` installs it under that name.
         .executable(name: "hhsocket-cli", targets: ["HHSocketCLI"]),
+        .executable(name: "protoc-gen-hhsocket", targets: ["protoc-gen-hhsocket"]),
     ],
     traits: [
         .default(enabledTraits: Set(libdeflateTrait + libprotobufCTrait)),
@@ -47,6 +48,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
+        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
     ],
     targets: [
@@ -157,6 +159,15 @@ let package = Package(
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
             ]
         ),
+        // Beside the floors: what protoc runs, which needs none of them.
+        .executableTarget(
+            name: "protoc-gen-hhsocket",
+            dependencies: [
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+                .product(name: "SwiftProtobufPluginLibrary", package: "swift-protobuf"),
+            ],
+            path: "Sources/Codegen"
+        ),
 
         // What several test targets need.
         .target(
@@ -254,6 +265,15 @@ let package = Package(
             ],
             path: "Tests/Interop",
             exclude: ["peer.py", "tls_relay.py"]
+        ),
+        .testTarget(
+            name: "CodegenTests",
+            dependencies: [
+                "protoc-gen-hhsocket",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+                .product(name: "SwiftProtobufPluginLibrary", package: "swift-protobuf"),
+            ],
+            exclude: ["DescriptorSets", "Protos"]
         ),
         // They run the executable, which depending on it builds.
         .testTarget(

@@ -1,0 +1,79 @@
+import SwiftProtobuf
+import SwiftProtobufPluginLibrary
+
+/// Writes an enum: open ones of proto3 keep numbers that they do not know, closed ones of proto2 refuse them.
+struct EnumGenerator {
+    private let descriptor: EnumDescriptor
+    private let context: Context
+    private let name: String
+    private let canonical: [EnumValueDescriptor]
+
+    init(_ descriptor: EnumDescriptor, _ context: Context) {
+        self.descriptor = descriptor
+        self.context = context
+        self.name = context.names.namer.relativeName(enum: descriptor)
+        self.canonical = descriptor.canonicalValues
+    }
+
+    func print(_ printer: inout CodePrinter) {
+        let comment = DocComment.lines(of: self.descriptor)
+        printer.print("\(comment)\(self.context.access)enum \(self.name): \(Names.runtime).ProtobufEnum {")
+        printer.withIndentation { printer in
+            self.printCases(&printer)
+            self.printAliases(&printer)
+            self.printMembers(&printer)
+        }
+        printer.print("}")
+    }
+
+    private var isOpen: Bool { !self.descriptor.isClosed }
+
+    private func printCases(_ printer: inout CodePrinter) {
+        for value in self.canonical {
+            printer.print("\(DocComment.lines(of: value))case \(self.declared(value))")
+        }
+        guard self.isOpen else { return }
+        printer.print("/// A number that this version of the enum does not know.", "case UNRECOGNIZED(Int)")
+    }
+
+    /// Other names for the same number. Those that are the same in Swift are left out.
+    private func printAliases(_ printer: inout CodePrinter) {
+        var taken = Set(self.canonical.map(self.declared))
+        for value in self.descriptor.values where taken.insert(self.declared(value)).inserted {
+            guard let original = self.canonical.first(where: { $0.number == value.number }) else { continue }
+            printer.print(
+                "",
+                "\(DocComment.lines(of: value))\(self.context.access)static let \(self.declared(value)) = "
+                    + "\(self.name).\(self.used(original))"
+            )
+        }
+    }
+
+    private func printMembers(_ printer: inout CodePrinter) {
+        let access = self.context.access
+        if let first = self.canonical.first {
+            printer.print("", "\(access)init() { self = .\(self.used(first)) }")
+        }
+        printer.print("", "\(access)init?(rawValue: Int) {")
+        printer.withIndentation { printer in
+            printer.print("switch rawValue {")
+            for value in self.canonical { printer.print("case \(value.number): self = .\(self.used(value))") }
+            printer.print(self.isOpen ? "default: self = .UNRECOGNIZED(rawValue)" : "default: return nil", "}")
+        }
+        printer.print("}", "", "\(access)var rawValue: Int {")
+        printer.withIndentation { printer in
+            printer.print("switch self {")
+            for value in self.canonical { printer.print("case .\(self.used(value)): \(value.number)") }
+            if self.isOpen { printer.print("case .UNRECOGNIZED(let value): value") }
+            printer.print("}")
+        }
+        let all = self.canonical.map { ".\(self.used($0))" }.joined(separator: ", ")
+        printer.print("}", "", "\(access)static let allCases: [\(self.name)] = [\(all)]")
+    }
+
+    private func declared(_ value: EnumValueDescriptor) -> String {
+        self.context.names.namer.relativeName(enumValue: value)
+    }
+
+    private func used(_ value: EnumValueDescriptor) -> String { Names.used(self.declared(value)) }
+}

@@ -1,0 +1,78 @@
+import SwiftProtobuf
+import SwiftProtobufPluginLibrary
+
+/// What one value of a field is in Swift; a map's values and keys are asked about by the fields of its entry.
+struct FieldType {
+    private let field: FieldDescriptor
+    private let names: Names
+
+    init(_ field: FieldDescriptor, _ names: Names) {
+        self.field = field
+        self.names = names
+    }
+
+    /// The Swift type.
+    var name: String {
+        switch self.field.type {
+        case .int32, .sint32, .sfixed32: "Int32"
+        case .int64, .sint64, .sfixed64: "Int64"
+        case .uint32, .fixed32: "UInt32"
+        case .uint64, .fixed64: "UInt64"
+        case .float: "Float"
+        case .double: "Double"
+        case .bool: "Bool"
+        case .string: "String"
+        case .bytes: "Data"
+        case .enum: self.names.namer.fullName(enum: self.field.enumType)
+        case .message, .group: self.names.namer.fullName(message: self.field.messageType)
+        }
+    }
+
+    /// The kind in a descriptor.
+    var kind: String {
+        switch self.field.type {
+        case .int32: ".int32"
+        case .sint32: ".sint32"
+        case .sfixed32: ".sfixed32"
+        case .int64: ".int64"
+        case .sint64: ".sint64"
+        case .sfixed64: ".sfixed64"
+        case .uint32: ".uint32"
+        case .fixed32: ".fixed32"
+        case .uint64: ".uint64"
+        case .fixed64: ".fixed64"
+        case .float: ".float"
+        case .double: ".double"
+        case .bool: ".bool"
+        case .string: ".string"
+        case .bytes: ".bytes"
+        case .enum: ".enum"
+        case .message, .group: ".message"
+        }
+    }
+
+    var isMessage: Bool { self.field.type == .message }
+    var isClosedEnum: Bool { self.field.type == .enum && self.field.enumType.isClosed }
+
+    /// The value where none was sent.
+    var defaultValue: String {
+        let text = self.field.defaultValue
+        return switch self.field.type {
+        case .float, .double: text.map { Literals.floatingPoint($0, self.name) } ?? "0"
+        case .bool: text ?? "false"
+        case .string: Literals.string(text ?? "")
+        case .bytes: Literals.bytes(text ?? "")
+        case .enum: self.defaultCase
+        case .message, .group: "\(self.name)()"
+        default: text ?? "0"
+        }
+    }
+
+    /// Written in full where a bare one could be taken for a case of `Optional`.
+    private var defaultCase: String {
+        let values = self.field.enumType.values
+        guard let value = values.first(where: { $0.name == self.field.defaultValue }) ?? values.first else { return "" }
+        let name = Names.used(self.names.namer.relativeName(enumValue: value))
+        return Names.isOptionals(name) ? "\(self.name).\(name)" : ".\(name)"
+    }
+}

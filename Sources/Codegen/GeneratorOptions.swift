@@ -1,0 +1,94 @@
+/// What `--hhsocket_opt` said.
+struct GeneratorOptions {
+    /// Who may use what is generated.
+    enum Visibility: String, CaseIterable {
+        case `public` = "Public"
+        case package = "Package"
+        case `internal` = "Internal"
+    }
+
+    /// Whose messages: ours on libprotobuf-c, or those that protoc-gen-swift generates.
+    enum Messages: String, CaseIterable {
+        case protobufC = "ProtobufC"
+        case swiftProtobuf = "SwiftProtobuf"
+    }
+
+    /// What the file for `zoo/animal.proto` is called.
+    enum FileNaming: String, CaseIterable {
+        case fullPath = "FullPath"
+        case pathToUnderscores = "PathToUnderscores"
+        case dropPath = "DropPath"
+    }
+
+    private static let names = ["Visibility", "Messages", "Client", "Server", "Mocks", "FileNaming"]
+
+    var visibility = Visibility.internal
+    var messages = Messages.protobufC
+    var client = true
+    var server = true
+    /// Without a client there are mocks only where they are asked for.
+    var mocks = true
+    var fileNaming = FileNaming.fullPath
+
+    init() {}
+
+    init(_ pairs: [(key: String, value: String)]) throws(OptionError) {
+        var mocks: Bool?
+        for (key, value) in pairs {
+            switch key {
+            case "Visibility": self.visibility = try Self.choice(key, value)
+            case "Messages": self.messages = try Self.choice(key, value)
+            case "Client": self.client = try Self.flag(key, value)
+            case "Server": self.server = try Self.flag(key, value)
+            case "Mocks": mocks = try Self.flag(key, value)
+            case "FileNaming": self.fileNaming = try Self.choice(key, value)
+            // What two commas leave between them.
+            case "" where value.isEmpty: continue
+            default: throw OptionError(text: "there is no option \(key); there are \(listed(Self.names))")
+            }
+        }
+        self.mocks = mocks ?? self.client
+    }
+
+    private static func flag(_ key: String, _ value: String) throws(OptionError) -> Bool {
+        guard let flag = Bool(value) else {
+            throw OptionError(text: "\(key)=\(value): there are true and false")
+        }
+        return flag
+    }
+
+    private static func choice<Choice: CaseIterable & RawRepresentable<String>>(
+        _ key: String,
+        _ value: String
+    ) throws(OptionError) -> Choice {
+        guard let choice = Choice(rawValue: value) else {
+            throw OptionError(text: "\(key)=\(value): there are \(listed(Choice.allCases.map(\.rawValue)))")
+        }
+        return choice
+    }
+
+    /// The name of the Swift file for a `.proto`.
+    func outputName(of file: String) -> String {
+        let base = file.hasSuffix(".proto") ? String(file.dropLast(".proto".count)) : file
+        let name =
+            switch self.fileNaming {
+            case .fullPath: base
+            case .pathToUnderscores: String(base.map { $0 == "/" ? "_" : $0 })
+            case .dropPath: base.split(separator: "/").last.map(String.init) ?? base
+            }
+        return "\(name).hhsocket.swift"
+    }
+}
+
+/// What is wrong with the options.
+struct OptionError: Error, CustomStringConvertible {
+    var text: String
+
+    var description: String { "--hhsocket_opt: \(self.text)" }
+}
+
+/// `a, b and c`.
+private func listed(_ names: [String]) -> String {
+    guard let last = names.last, names.count > 1 else { return names.first ?? "" }
+    return "\(names.dropLast().joined(separator: ", ")) and \(last)"
+}

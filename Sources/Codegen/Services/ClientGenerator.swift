@@ -1,0 +1,61 @@
+import SwiftProtobufPluginLibrary
+
+/// Writes the client of a service.
+struct ClientGenerator {
+    private let service: String
+    private let methods: [Method]
+    private let context: Context
+
+    init(service: String, _ methods: [Method], _ context: Context) {
+        self.service = service
+        self.methods = methods
+        self.context = context
+    }
+
+    func print(_ printer: inout CodePrinter) {
+        let access = self.context.access
+        printer.print("", "extension \(self.service) {")
+        printer.withIndentation { printer in
+            printer.print("/// Calls the service.", "\(access)struct Client: ClientProtocol {")
+            printer.withIndentation { printer in
+                printer.print(
+                    "/// What the calls go through.",
+                    "\(access)let client: HHSocketRPC.SocketClient",
+                    "",
+                    "\(access)init(_ client: HHSocketRPC.SocketClient) { self.client = client }"
+                )
+                for method in self.methods { self.print(method, &printer) }
+                printer.print(
+                    "",
+                    "\(ClientProtocolGenerator.pushes(access: access)) {",
+                    "    self.client.pushes(type, buffering: buffering)",
+                    "}"
+                )
+            }
+            printer.print("}")
+        }
+        printer.print("}")
+    }
+
+    private func print(_ method: Method, _ printer: inout CodePrinter) {
+        let access = self.context.access
+        guard method.isUnary else {
+            let message = Literals.string(method.unavailability)
+            // Nobody can call it, so what it does is nothing.
+            return printer.print(
+                "",
+                "\(method.comment)@available(*, unavailable, message: \(message))",
+                "\(access)func \(method.declared)(_ request: \(method.request)) -> Never {",
+                "    fatalError(\(message))",
+                "}"
+            )
+        }
+        let call = "self.client.call(\(self.service).Methods.\(method.used), request, options: options)"
+        printer.print(
+            "",
+            "\(method.comment)\(method.clientSignature(access: access)) {",
+            "    try await \(call)",
+            "}"
+        )
+    }
+}

@@ -1,0 +1,63 @@
+import SwiftProtobufPluginLibrary
+
+/// Writes a client for tests of applications, which answers calls itself.
+struct MockGenerator {
+    private let service: String
+    private let methods: [Method]
+    private let context: Context
+
+    init(service: String, _ methods: [Method], _ context: Context) {
+        self.service = service
+        self.methods = methods.filter(\.isUnary)
+        self.context = context
+    }
+
+    func print(_ printer: inout CodePrinter) {
+        let access = self.context.access
+        printer.print("", "extension \(self.service) {")
+        printer.withIndentation { printer in
+            printer.print(
+                "/// Answers calls by the handlers that a test gives it. A call without one throws.",
+                "\(access)struct MockClient: ClientProtocol {"
+            )
+            printer.withIndentation { printer in
+                for method in self.methods {
+                    let handler = "@Sendable (\(method.request)) async throws -> \(method.response)"
+                    printer.print("\(method.comment)\(access)var \(method.handler): (\(handler))?")
+                }
+                printer.print(
+                    "/// Sends to every sequence of pushes that was got from this mock.",
+                    "\(access)let pushSource = HHSocketRPC.MockPushes()",
+                    "",
+                    "\(access)init() {}"
+                )
+                for method in self.methods { self.print(method, &printer) }
+                printer.print(
+                    "",
+                    "\(ClientProtocolGenerator.pushes(access: access)) {",
+                    "    self.pushSource.pushes(type)",
+                    "}"
+                )
+            }
+            printer.print("}")
+        }
+        printer.print("}")
+    }
+
+    private func print(_ method: Method, _ printer: inout CodePrinter) {
+        printer.print(
+            "",
+            "\(method.comment)\(method.clientSignature(access: self.context.access)) {",
+            "    guard let handler = self.\(method.handler) else {",
+            "        throw HHSocketRPC.SocketError.unanswered("
+                + "by: \"\(self.service).MockClient\", handler: \"\(method.handler)\")",
+            "    }",
+            "    do {",
+            "        return try await handler(request)",
+            "    } catch {",
+            "        throw HHSocketRPC.SocketError(mocked: error)",
+            "    }",
+            "}"
+        )
+    }
+}

@@ -1,0 +1,60 @@
+import SwiftProtobufPluginLibrary
+
+/// Writes what a server implements, and how a router comes to know it.
+struct ServerGenerator {
+    private let descriptor: ServiceDescriptor
+    private let name: String
+    private let methods: [Method]
+    private let streams: [Method]
+    private let context: Context
+
+    init(_ descriptor: ServiceDescriptor, name: String, _ methods: [Method], _ context: Context) {
+        self.descriptor = descriptor
+        self.name = name
+        self.methods = methods.filter(\.isUnary)
+        self.streams = methods.filter { !$0.isUnary }
+        self.context = context
+    }
+
+    func print(_ printer: inout CodePrinter) {
+        printer.print("", "extension \(self.name) {")
+        printer.withIndentation { printer in
+            printer.print("/// What a server does when the service is called.")
+            // A requirement that nobody could call would still have to be implemented.
+            for method in self.streams { printer.print("///", "/// \(method.unavailability).") }
+            printer.print("\(self.context.access)protocol ServiceProtocol: Sendable {")
+            printer.withIndentation { printer in
+                for (index, method) in self.methods.enumerated() {
+                    if index > 0 { printer.print() }
+                    printer.print(
+                        "\(method.comment)func \(method.declared)(",
+                        "    _ request: \(method.request),",
+                        "    context: HHSocketServer.ServerContext",
+                        ") async throws -> \(method.response)"
+                    )
+                }
+            }
+            printer.print("}")
+        }
+        printer.print("}", "", "extension HHSocketServer.Router {")
+        printer.withIndentation { printer in self.printRegistration(&printer) }
+        printer.print("}")
+    }
+
+    private func printRegistration(_ printer: inout CodePrinter) {
+        printer.print(
+            "/// Answers every method of `\(self.descriptor.fullName)` with `service`.",
+            "\(self.context.access)mutating func register(_ service: some \(self.name).ServiceProtocol) {"
+        )
+        printer.withIndentation { printer in
+            for method in self.methods {
+                printer.print(
+                    "self.handle(\(self.name).Methods.\(method.used)) { request, context in",
+                    "    try await service.\(method.used)(request, context: context)",
+                    "}"
+                )
+            }
+        }
+        printer.print("}")
+    }
+}

@@ -1,0 +1,147 @@
+import SwiftProtobufPluginLibrary
+import Testing
+
+@testable import protoc_gen_hhsocket
+
+/// Everything that is refused, with the words in which it is.
+@Suite struct ErrorTests {
+    @Test func `Groups are refused`() throws {
+        #expect(
+            try Generating.complaints("errors/groups.proto") == [
+                "errors/groups.proto:7:3: groups are not supported; make groups.Animal.leg a field of a "
+                    + "message's type"
+            ]
+        )
+    }
+
+    @Test func `Only options can be extended`() throws {
+        #expect(
+            try Generating.complaints("errors/extensions.proto") == [
+                "errors/extensions.proto:10:5: the extension extensions.Animal.nose of extensions.Animal is "
+                    + "not supported; only options can be extended",
+                "errors/extensions.proto:15:3: the extension extensions.ears of extensions.Animal is not "
+                    + "supported; only options can be extended",
+                "errors/extensions.proto:22:1: message_set_wire_format of extensions.Set is not supported",
+            ]
+        )
+    }
+
+    @Test func `Of google_protobuf there is what the runtime has`() throws {
+        #expect(
+            try Generating.complaints("errors/wellknown.proto") == [
+                "errors/wellknown.proto:13:3: the field wellknown.Animal.extra has the type "
+                    + "google.protobuf.Any, which is not supported; of google.protobuf there are Duration, Empty, "
+                    + "Timestamp and the wrappers such as StringValue",
+                "errors/wellknown.proto:14:3: the field wellknown.Animal.values has the type "
+                    + "google.protobuf.Value, which is not supported; of google.protobuf there are Duration, "
+                    + "Empty, Timestamp and the wrappers such as StringValue",
+                "errors/wellknown.proto:16:5: the field wellknown.Animal.nothing has the type "
+                    + "google.protobuf.NullValue, which is not supported; of google.protobuf there are Duration, "
+                    + "Empty, Timestamp and the wrappers such as StringValue",
+                "errors/wellknown.proto:21:3: the method wellknown.Zoo.Mask has the type "
+                    + "google.protobuf.FieldMask, which is not supported; of google.protobuf there are Duration, "
+                    + "Empty, Timestamp and the wrappers such as StringValue",
+            ]
+        )
+    }
+
+    @Test func `Numbers of methods and pushes are there, allowed, and each one's own`() throws {
+        #expect(
+            try Generating.complaints("errors/numbers.proto") == [
+                "errors/numbers.proto:9:3: the push_type 15 of numbers.Pushed is reserved for the protocol "
+                    + "itself; there are 16 to 536870911",
+                "errors/numbers.proto:13:3: the push_type 703 of numbers.Again is the push_type of "
+                    + "numbers.imported.Thing already (errors/numbers_imported.proto:8:3)",
+                "errors/numbers.proto:17:3: the push_type 701 of numbers.Both is the message_type of "
+                    + "numbers.imported.Things.Put already (errors/numbers_imported.proto:16:5): calls and pushes "
+                    + "share their numbers",
+                "errors/numbers.proto:21:3: the method numbers.Zoo.Missing has no number; give it one of its "
+                    + "own, such as option (hhsocket.message_type) = 101;",
+                "errors/numbers.proto:22:3: the method numbers.Zoo.Stream has no number; give it one of its "
+                    + "own, such as option (hhsocket.message_type) = 101;",
+                "errors/numbers.proto:24:5: the message_type 0 of numbers.Zoo.Zero is reserved for the "
+                    + "protocol itself; there are 16 to 536870911",
+                "errors/numbers.proto:27:5: the message_type 536870912 of numbers.Zoo.Large is too large; "
+                    + "there are 16 to 536870911",
+                "errors/numbers.proto:33:5: the message_type 702 of numbers.Zoo.Second is the message_type "
+                    + "of numbers.Zoo.First already (errors/numbers.proto:30:5)",
+                "errors/numbers.proto:36:5: the message_type 700 of numbers.Zoo.Imported is the message_type "
+                    + "of numbers.imported.Things.Get already (errors/numbers_imported.proto:13:5)",
+            ]
+        )
+    }
+
+    @Test func `Numbers are compared among all files of a run`() throws {
+        #expect(
+            try Generating.complaints("errors/numbers_imported.proto") == [
+                "errors/numbers_imported.proto:19:3: the method numbers.imported.Things.Unnumbered has no "
+                    + "number; give it one of its own, such as option (hhsocket.message_type) = 101;"
+            ]
+        )
+        #expect(
+            try Generating.complaints("chat.proto", "everything.proto") == [
+                "everything.proto:424:3: the push_type 2001 of every.thing.News is the push_type of "
+                    + "chat.Note already (chat.proto:16:3)",
+                "everything.proto:436:5: the message_type 101 of every.thing.Everything.Ask is the "
+                    + "message_type of chat.Chat.Send already (chat.proto:27:5)",
+                "everything.proto:439:5: the message_type 102 of every.thing.Everything.Ping is the "
+                    + "message_type of chat.Chat.Watch already (chat.proto:31:5)",
+            ]
+        )
+    }
+
+    @Test func `Names that are one in Swift are refused`() throws {
+        #expect(
+            try Generating.complaints("errors/names.proto") == [
+                "errors/names.proto:7:3: Client.fooBar becomes fooBar in Swift, where something else is "
+                    + "called so",
+                "errors/names.proto:8:3: Client.HHSocketMessage becomes HHSocketMessage in Swift, where "
+                    + "something else is called so",
+                "errors/names.proto:13:3: Hidden.outer has the type Client, but there Swift takes Client for "
+                    + "what is declared closer by; a package, or option swift_prefix, tells them apart",
+                "errors/names.proto:17:1: HHSocketRPC becomes HHSocketRPC in Swift, where something else is "
+                    + "called so",
+                "errors/names.proto:20:3: Names.Get has the type Client, but there Swift takes Client for "
+                    + "what is declared closer by; a package, or option swift_prefix, tells them apart",
+                "errors/names.proto:23:3: Names.get becomes get in Swift, where something else is called so",
+            ]
+        )
+    }
+
+    @Test func `Methods without a number are right where nothing calls or answers them`() throws {
+        #expect(
+            try Generating.complaints("loose.proto") == [
+                "loose.proto:9:3: the method loose.Things.Get has no number; give it one of its own, such as "
+                    + "option (hhsocket.message_type) = 101;"
+            ]
+        )
+        #expect(try Generating.text("loose.proto", "Client=false,Server=false").contains("struct Loose_Thing"))
+        #expect(try Generating.complaints("loose.proto", options: "Client=false").count == 1)
+        #expect(try Generating.complaints("loose.proto", options: "Server=false").count == 1)
+    }
+
+    @Test func `Editions are refused`() throws {
+        let response = try Generating.respond(["hello.proto"]) { file in
+            file.syntax = "editions"
+            file.edition = .edition2023
+        }
+        #expect(
+            response.error == "hello.proto:1:1: editions are not supported; write syntax = \"proto3\"; in the place of "
+                + "the edition"
+        )
+    }
+
+    @Test func `Without source locations an error names the file`() throws {
+        let response = try Generating.respond(["loose.proto"]) { $0.clearSourceCodeInfo() }
+        #expect(
+            response.error == "loose.proto: the method loose.Things.Get has no number; give it one of its own, such as "
+                + "option (hhsocket.message_type) = 101;"
+        )
+    }
+
+    @Test func `The messages of swift-protobuf are its own affair`() throws {
+        for file in ["errors/groups.proto", "errors/extensions.proto", "errors/wellknown.proto"] {
+            #expect(try Generating.respond([file], "Messages=SwiftProtobuf").error == "")
+        }
+    }
+}

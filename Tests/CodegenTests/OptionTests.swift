@@ -1,0 +1,80 @@
+import Testing
+
+@testable import protoc_gen_hhsocket
+
+@Suite struct OptionTests {
+    @Test(arguments: [
+        ("Visibility=Public", "public struct Hello_Request"),
+        ("Visibility=Package", "package struct Hello_Request"),
+        ("Visibility=Internal", "\nstruct Hello_Request"),
+        ("", "\nstruct Hello_Request"),
+        (" Visibility = Public ,", "public struct Hello_Request"),
+    ])
+    func `Visibility says who may use what is generated`(options: String, expected: String) throws {
+        #expect(try Generating.text("hello.proto", options).contains(expected))
+    }
+
+    @Test func `Each part of a service can be left out, with what it imports`() throws {
+        func parts(_ options: String) throws -> [String] {
+            let text = try Generating.text("chat.proto", options)
+            return [
+                "import HHSocketRPC", "import HHSocketServer", "enum Chat_Chat", "enum Methods",
+                "protocol ClientProtocol",
+                "struct Client:", "struct MockClient", "protocol ServiceProtocol", "mutating func register",
+            ].filter { text.contains($0) }
+        }
+        #expect(try parts("").count == 9)
+        #expect(
+            try parts("Client=false")
+                == [
+                    "import HHSocketServer", "enum Chat_Chat", "enum Methods", "protocol ServiceProtocol",
+                    "mutating func register",
+                ]
+        )
+        #expect(
+            try parts("Server=false,Mocks=false")
+                == [
+                    "import HHSocketRPC", "enum Chat_Chat", "enum Methods", "protocol ClientProtocol", "struct Client:",
+                ]
+        )
+        #expect(
+            try parts("Client=false,Server=false,Mocks=true")
+                == [
+                    "import HHSocketRPC", "enum Chat_Chat", "enum Methods", "protocol ClientProtocol",
+                    "struct MockClient",
+                ]
+        )
+        #expect(try parts("Client=false,Server=false").isEmpty)
+    }
+
+    @Test(arguments: [
+        ("FullPath", "google/protobuf/empty.hhsocket.swift"),
+        ("PathToUnderscores", "google_protobuf_empty.hhsocket.swift"),
+        ("DropPath", "empty.hhsocket.swift"),
+    ])
+    func `FileNaming says what becomes of the path`(naming: String, name: String) throws {
+        let response = try Generating.respond(["google/protobuf/empty.proto"], "FileNaming=\(naming)")
+        #expect(response.file.map(\.name) == [name])
+    }
+
+    @Test(arguments: [
+        (
+            "Visible=Public",
+            "--hhsocket_opt: there is no option Visible; there are Visibility, Messages, Client, Server, Mocks and FileNaming"
+        ),
+        ("Visibility=public", "--hhsocket_opt: Visibility=public: there are Public, Package and Internal"),
+        ("Messages=JSON", "--hhsocket_opt: Messages=JSON: there are ProtobufC and SwiftProtobuf"),
+        ("Client=yes", "--hhsocket_opt: Client=yes: there are true and false"),
+        ("Server", "--hhsocket_opt: Server=: there are true and false"),
+        ("FileNaming=Flat", "--hhsocket_opt: FileNaming=Flat: there are FullPath, PathToUnderscores and DropPath"),
+    ])
+    func `An option that is not there is an error`(options: String, error: String) throws {
+        #expect(try Generating.complaints("hello.proto", options: options) == [error])
+    }
+
+    @Test func `Options are looked at in any order, and the last one counts`() throws {
+        let options = try GeneratorOptions([("Mocks", "true"), ("Client", "true"), ("Client", "false")])
+        #expect(!options.client)
+        #expect(options.mocks)
+    }
+}

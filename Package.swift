@@ -48,7 +48,6 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
-        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
     ],
     targets: [
@@ -186,6 +185,12 @@ let package = Package(
         ),
         // Every construct that a .proto can have: as protoc-gen-hhsocket makes them, and as swift-protobuf does.
         .target(name: "MessageSamples", dependencies: ["HHSocketMessage"], path: "Tests/MessageSamples"),
+        // Every construct that a service can have.
+        .target(
+            name: "ServiceSamples",
+            dependencies: ["HHSocketMessage", "HHSocketRPC", "HHSocketServer"],
+            path: "Tests/ServiceSamples"
+        ),
         .target(
             name: "ReferenceMessages",
             dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],

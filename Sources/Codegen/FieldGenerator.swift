@@ -76,11 +76,24 @@ struct FieldGenerator {
     func printProperty(_ printer: inout CodePrinter) {
         let declaration = "\(DocComment.lines(of: self.field))\(self.context.access)var \(self.names.name): "
         switch self.shape {
-        case .implicit: printer.print("\(declaration)\(self.type.name) = \(self.type.defaultValue)")
-        case .array: printer.print("\(declaration)[\(self.type.name)] = []")
-        case .map(let key, let value): printer.print("\(declaration)[\(key.name): \(value.name)] = [:]")
+        case .implicit: printer.print("\(declaration)\(self.type.name)")
+        case .array: printer.print("\(declaration)[\(self.type.name)]")
+        case .map(let key, let value): printer.print("\(declaration)[\(key.name): \(value.name)]")
         case .optional: self.printOptional(declaration, &printer)
         case .oneof(let oneof): self.printCase(of: oneof, declaration, &printer)
+        }
+    }
+
+    /// Gives the property what it holds in an empty message; nil where there is nothing to say.
+    ///
+    /// In the initialiser rather than where the property is declared: else the one that reads a record would do it too, and
+    /// then copy the whole message.
+    var initialization: String? {
+        switch self.shape {
+        case .implicit: "self.\(self.used) = \(self.type.defaultValue)"
+        case .array: "self.\(self.used) = []"
+        case .map: "self.\(self.used) = [:]"
+        case .optional, .oneof: nil
         }
     }
 

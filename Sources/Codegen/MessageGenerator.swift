@@ -75,11 +75,17 @@ struct MessageGenerator {
         printer.print(
             "",
             "/// Fields that this version of the message does not know; kept when it is sent on.",
-            "\(self.context.access)var unknownFields = \(Names.runtime).UnknownStorage()",
+            "\(self.context.access)var unknownFields: \(Names.runtime).UnknownStorage",
             "",
-            "\(self.context.access)init() {}"
+            "\(self.context.access)init() {"
         )
-        let storage = self.fields.sorted { $0.field.index < $1.field.index }.compactMap(\.storage)
+        let inOrder = self.fields.sorted { $0.field.index < $1.field.index }
+        printer.withIndentation { printer in
+            for line in inOrder.compactMap(\.initialization) { printer.print(line) }
+            printer.print("self.unknownFields = \(Names.runtime).UnknownStorage()")
+        }
+        printer.print("}")
+        let storage = inOrder.compactMap(\.storage)
         guard !storage.isEmpty else { return }
         printer.print()
         for property in storage { printer.print(property) }

@@ -174,44 +174,63 @@ public struct Every_Thing_Scalars: HHSocketMessage.ProtobufMessage {
         .init("words", 17, .enum),
     ])
 
-    public var aDouble: Double = 0
+    public var aDouble: Double
 
-    public var aFloat: Float = 0
+    public var aFloat: Float
 
-    public var anInt32: Int32 = 0
+    public var anInt32: Int32
 
-    public var anInt64: Int64 = 0
+    public var anInt64: Int64
 
-    public var aUint32: UInt32 = 0
+    public var aUint32: UInt32
 
-    public var aUint64: UInt64 = 0
+    public var aUint64: UInt64
 
-    public var aSint32: Int32 = 0
+    public var aSint32: Int32
 
-    public var aSint64: Int64 = 0
+    public var aSint64: Int64
 
-    public var aFixed32: UInt32 = 0
+    public var aFixed32: UInt32
 
-    public var aFixed64: UInt64 = 0
+    public var aFixed64: UInt64
 
-    public var aSfixed32: Int32 = 0
+    public var aSfixed32: Int32
 
-    public var aSfixed64: Int64 = 0
+    public var aSfixed64: Int64
 
-    public var aBool: Bool = false
+    public var aBool: Bool
 
-    public var aString: String = ""
+    public var aString: String
 
-    public var someBytes: Data = Data()
+    public var someBytes: Data
 
-    public var colour: Every_Thing_Colour = .unspecified
+    public var colour: Every_Thing_Colour
 
-    public var words: Every_Thing_Words = Every_Thing_Words.none
+    public var words: Every_Thing_Words
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.aDouble = 0
+        self.aFloat = 0
+        self.anInt32 = 0
+        self.anInt64 = 0
+        self.aUint32 = 0
+        self.aUint64 = 0
+        self.aSint32 = 0
+        self.aSint64 = 0
+        self.aFixed32 = 0
+        self.aFixed64 = 0
+        self.aSfixed32 = 0
+        self.aSfixed64 = 0
+        self.aBool = false
+        self.aString = ""
+        self.someBytes = Data()
+        self.colour = .unspecified
+        self.words = Every_Thing_Words.none
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.aDouble = record.value(0)
@@ -452,9 +471,11 @@ public struct Every_Thing_Optionals: HHSocketMessage.ProtobufMessage {
     public mutating func clearBare() { self._bare = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     private var _aDouble: Double?
     private var _aFloat: Float?
@@ -548,50 +569,72 @@ public struct Every_Thing_Repeated: HHSocketMessage.ProtobufMessage {
         .init("unpacked_colours", 20, .enum, .repeated),
     ])
 
-    public var doubles: [Double] = []
+    public var doubles: [Double]
 
-    public var floats: [Float] = []
+    public var floats: [Float]
 
-    public var int32S: [Int32] = []
+    public var int32S: [Int32]
 
-    public var int64S: [Int64] = []
+    public var int64S: [Int64]
 
-    public var uint32S: [UInt32] = []
+    public var uint32S: [UInt32]
 
-    public var uint64S: [UInt64] = []
+    public var uint64S: [UInt64]
 
-    public var sint32S: [Int32] = []
+    public var sint32S: [Int32]
 
-    public var sint64S: [Int64] = []
+    public var sint64S: [Int64]
 
-    public var fixed32S: [UInt32] = []
+    public var fixed32S: [UInt32]
 
-    public var fixed64S: [UInt64] = []
+    public var fixed64S: [UInt64]
 
-    public var sfixed32S: [Int32] = []
+    public var sfixed32S: [Int32]
 
-    public var sfixed64S: [Int64] = []
+    public var sfixed64S: [Int64]
 
-    public var bools: [Bool] = []
+    public var bools: [Bool]
 
-    public var strings: [String] = []
+    public var strings: [String]
 
-    public var byteStrings: [Data] = []
+    public var byteStrings: [Data]
 
-    public var colours: [Every_Thing_Colour] = []
+    public var colours: [Every_Thing_Colour]
 
-    public var scalars: [Every_Thing_Scalars] = []
+    public var scalars: [Every_Thing_Scalars]
 
-    public var unpackedInt32S: [Int32] = []
+    public var unpackedInt32S: [Int32]
 
-    public var unpackedDoubles: [Double] = []
+    public var unpackedDoubles: [Double]
 
-    public var unpackedColours: [Every_Thing_Colour] = []
+    public var unpackedColours: [Every_Thing_Colour]
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.doubles = []
+        self.floats = []
+        self.int32S = []
+        self.int64S = []
+        self.uint32S = []
+        self.uint64S = []
+        self.sint32S = []
+        self.sint64S = []
+        self.fixed32S = []
+        self.fixed64S = []
+        self.sfixed32S = []
+        self.sfixed64S = []
+        self.bools = []
+        self.strings = []
+        self.byteStrings = []
+        self.colours = []
+        self.scalars = []
+        self.unpackedInt32S = []
+        self.unpackedDoubles = []
+        self.unpackedColours = []
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.doubles = record.array(0)
@@ -662,42 +705,60 @@ public struct Every_Thing_Maps: HHSocketMessage.ProtobufMessage {
         .map("within", 16, key: .int32, value: .message, message: { Every_Thing_Maps.messageDescriptor }),
     ])
 
-    public var stringString: [String: String] = [:]
+    public var stringString: [String: String]
 
-    public var int32Int32: [Int32: Int32] = [:]
+    public var int32Int32: [Int32: Int32]
 
-    public var int64Int64: [Int64: Int64] = [:]
+    public var int64Int64: [Int64: Int64]
 
-    public var uint32Uint32: [UInt32: UInt32] = [:]
+    public var uint32Uint32: [UInt32: UInt32]
 
-    public var uint64Uint64: [UInt64: UInt64] = [:]
+    public var uint64Uint64: [UInt64: UInt64]
 
-    public var sint32Sint32: [Int32: Int32] = [:]
+    public var sint32Sint32: [Int32: Int32]
 
-    public var sint64Sint64: [Int64: Int64] = [:]
+    public var sint64Sint64: [Int64: Int64]
 
-    public var fixed32Fixed32: [UInt32: UInt32] = [:]
+    public var fixed32Fixed32: [UInt32: UInt32]
 
-    public var fixed64Fixed64: [UInt64: UInt64] = [:]
+    public var fixed64Fixed64: [UInt64: UInt64]
 
-    public var sfixed32Float: [Int32: Float] = [:]
+    public var sfixed32Float: [Int32: Float]
 
-    public var sfixed64Double: [Int64: Double] = [:]
+    public var sfixed64Double: [Int64: Double]
 
-    public var boolBool: [Bool: Bool] = [:]
+    public var boolBool: [Bool: Bool]
 
-    public var stringBytes: [String: Data] = [:]
+    public var stringBytes: [String: Data]
 
-    public var stringColour: [String: Every_Thing_Colour] = [:]
+    public var stringColour: [String: Every_Thing_Colour]
 
-    public var stringScalars: [String: Every_Thing_Scalars] = [:]
+    public var stringScalars: [String: Every_Thing_Scalars]
 
-    public var within: [Int32: Every_Thing_Maps] = [:]
+    public var within: [Int32: Every_Thing_Maps]
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.stringString = [:]
+        self.int32Int32 = [:]
+        self.int64Int64 = [:]
+        self.uint32Uint32 = [:]
+        self.uint64Uint64 = [:]
+        self.sint32Sint32 = [:]
+        self.sint64Sint64 = [:]
+        self.fixed32Fixed32 = [:]
+        self.fixed64Fixed64 = [:]
+        self.sfixed32Float = [:]
+        self.sfixed64Double = [:]
+        self.boolBool = [:]
+        self.stringBytes = [:]
+        self.stringColour = [:]
+        self.stringScalars = [:]
+        self.within = [:]
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.stringString = record.map(0)
@@ -770,7 +831,7 @@ public struct Every_Thing_Choices: HHSocketMessage.ProtobufMessage {
     ])
 
     /// Before them.
-    public var before: String = ""
+    public var before: String
 
     /// What is chosen.
     public var choice: OneOf_Choice? = nil
@@ -928,9 +989,12 @@ public struct Every_Thing_Choices: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.before = ""
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     private var _after: String?
 
@@ -1017,7 +1081,7 @@ public struct Every_Thing_Node: HHSocketMessage.ProtobufMessage {
         .init("neither", 9, .string, .oneof(0)),
     ])
 
-    public var value: Int32 = 0
+    public var value: Int32
 
     public var next: Every_Thing_Node {
         get { self._next?.value ?? Every_Thing_Node() }
@@ -1037,9 +1101,9 @@ public struct Every_Thing_Node: HHSocketMessage.ProtobufMessage {
     /// Leaves `previous` without a value.
     public mutating func clearPrevious() { self._previous = nil }
 
-    public var children: [Every_Thing_Node] = []
+    public var children: [Every_Thing_Node]
 
-    public var named: [String: Every_Thing_Node] = [:]
+    public var named: [String: Every_Thing_Node]
 
     public var scalars: Every_Thing_Scalars {
         get { self._scalars ?? Every_Thing_Scalars() }
@@ -1074,9 +1138,14 @@ public struct Every_Thing_Node: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.value = 0
+        self.children = []
+        self.named = [:]
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     private var _next: HHSocketMessage.Boxed<Every_Thing_Node>?
     private var _previous: HHSocketMessage.Boxed<Every_Thing_Node>?
@@ -1150,12 +1219,15 @@ public struct Every_Thing_Expression: HHSocketMessage.ProtobufMessage {
             .init("factors", 1, .message, .repeated, message: { Every_Thing_Expression.messageDescriptor }),
         ])
 
-        public var factors: [Every_Thing_Expression] = []
+        public var factors: [Every_Thing_Expression]
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.factors = []
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.factors = record.messages(0)
@@ -1169,9 +1241,11 @@ public struct Every_Thing_Expression: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         switch record.oneof(0) {
@@ -1219,9 +1293,11 @@ public struct Every_Thing_Sum: HHSocketMessage.ProtobufMessage {
     public mutating func clearRight() { self._right = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     private var _left: HHSocketMessage.Boxed<Every_Thing_Expression>?
     private var _right: HHSocketMessage.Boxed<Every_Thing_Expression>?
@@ -1245,7 +1321,7 @@ public struct Every_Thing_Branch: HHSocketMessage.ProtobufMessage {
         .init("leaf", 2, .message, .explicit, message: { Every_Thing_Leaf.messageDescriptor }),
     ])
 
-    public var branches: [Every_Thing_Branch] = []
+    public var branches: [Every_Thing_Branch]
 
     public var leaf: Every_Thing_Leaf {
         get { self._leaf ?? Every_Thing_Leaf() }
@@ -1257,9 +1333,12 @@ public struct Every_Thing_Branch: HHSocketMessage.ProtobufMessage {
     public mutating func clearLeaf() { self._leaf = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.branches = []
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     private var _leaf: Every_Thing_Leaf?
 
@@ -1281,12 +1360,15 @@ public struct Every_Thing_Leaf: HHSocketMessage.ProtobufMessage {
         .init("grown_from", 1, .message, .repeated, message: { Every_Thing_Branch.messageDescriptor }),
     ])
 
-    public var grownFrom: [Every_Thing_Branch] = []
+    public var grownFrom: [Every_Thing_Branch]
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.grownFrom = []
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.grownFrom = record.messages(0)
@@ -1317,11 +1399,11 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
     /// Leaves `middle` without a value.
     public mutating func clearMiddle() { self._middle = nil }
 
-    public var kind: Every_Thing_Outer.Kind = .zero
+    public var kind: Every_Thing_Outer.Kind
 
-    public var inners: [Int32: Every_Thing_Outer.Middle.Inner] = [:]
+    public var inners: [Int32: Every_Thing_Outer.Middle.Inner]
 
-    public var kinds: [Every_Thing_Outer.Middle.Inner.Kind] = []
+    public var kinds: [Every_Thing_Outer.Middle.Inner.Kind]
 
     public enum Kind: HHSocketMessage.ProtobufEnum {
         case zero
@@ -1367,7 +1449,7 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
         /// Leaves `inner` without a value.
         public mutating func clearInner() { self._inner = nil }
 
-        public var kind: Every_Thing_Outer.Middle.Inner.Kind = .unspecified
+        public var kind: Every_Thing_Outer.Middle.Inner.Kind
 
         public var chosen: OneOf_Chosen? = nil
 
@@ -1392,7 +1474,7 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
                 .init("outer", 2, .message, .explicit, message: { Every_Thing_Outer.messageDescriptor }),
             ])
 
-            public var kind: Every_Thing_Outer.Middle.Inner.Kind = .unspecified
+            public var kind: Every_Thing_Outer.Middle.Inner.Kind
 
             public var outer: Every_Thing_Outer {
                 get { self._outer?.value ?? Every_Thing_Outer() }
@@ -1431,9 +1513,12 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
             }
 
             /// Fields that this version of the message does not know; kept when it is sent on.
-            public var unknownFields = HHSocketMessage.UnknownStorage()
+            public var unknownFields: HHSocketMessage.UnknownStorage
 
-            public init() {}
+            public init() {
+                self.kind = .unspecified
+                self.unknownFields = HHSocketMessage.UnknownStorage()
+            }
 
             private var _outer: HHSocketMessage.Boxed<Every_Thing_Outer>?
 
@@ -1451,9 +1536,12 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
         }
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.kind = .unspecified
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         private var _inner: HHSocketMessage.Boxed<Every_Thing_Outer.Middle.Inner>?
 
@@ -1481,9 +1569,14 @@ public struct Every_Thing_Outer: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.kind = .zero
+        self.inners = [:]
+        self.kinds = []
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     private var _middle: HHSocketMessage.Boxed<Every_Thing_Outer.Middle>?
 
@@ -1555,15 +1648,15 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     /// Leaves `data` without a value.
     public mutating func clearData() { self._data = nil }
 
-    public var bool: Every_Thing_Reserved.BoolEnum = .false
+    public var bool: Every_Thing_Reserved.BoolEnum
 
-    public var double: Every_Thing_Reserved.DoubleEnum = .zero
+    public var double: Every_Thing_Reserved.DoubleEnum
 
-    public var text: String = ""
+    public var text: String
 
-    public var datas: [Every_Thing_Reserved.DataMessage] = []
+    public var datas: [Every_Thing_Reserved.DataMessage]
 
-    public var strings: [String: Every_Thing_Reserved.StringMessage] = [:]
+    public var strings: [String: Every_Thing_Reserved.StringMessage]
 
     public var maybe: Every_Thing_Reserved.BoolEnum {
         get { self._maybe ?? .false }
@@ -1574,11 +1667,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     /// Leaves `maybe` without a value.
     public mutating func clearMaybe() { self._maybe = nil }
 
-    public var raw: Data = Data()
+    public var raw: Data
 
-    public var truth: Bool = false
+    public var truth: Bool
 
-    public var number: Double = 0
+    public var number: Double
 
     public var again: Every_Thing_Reserved {
         get { self._again?.value ?? Every_Thing_Reserved() }
@@ -1634,7 +1727,7 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     /// Leaves `set` without a value.
     public mutating func clearSet() { self._set = nil }
 
-    public var words: [String] = []
+    public var words: [String]
 
     public enum BoolEnum: HHSocketMessage.ProtobufEnum {
         case `false`
@@ -1692,12 +1785,15 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
             .init("string", 1, .string),
         ])
 
-        public var string: String = ""
+        public var string: String
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.string = ""
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.string = record.value(0)
@@ -1715,12 +1811,15 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
             .init("int32", 1, .int32),
         ])
 
-        public var int32: Int32 = 0
+        public var int32: Int32
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.int32 = 0
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.int32 = record.value(0)
@@ -1738,12 +1837,15 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
             .init("data", 1, .bytes),
         ])
 
-        public var data: Data = Data()
+        public var data: Data
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.data = Data()
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.data = record.value(0)
@@ -1760,9 +1862,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Swift", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -1777,9 +1881,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Array", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -1794,9 +1900,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Optional", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -1811,9 +1919,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Dictionary", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -1828,9 +1938,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Set", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -1845,9 +1957,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.UInt8", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -1862,9 +1976,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Never", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -1879,9 +1995,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Type", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -1896,9 +2014,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Protocol", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -1913,9 +2033,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Any", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -1930,9 +2052,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Self", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -1947,9 +2071,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.SwiftProtobuf", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -1964,9 +2090,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.MessageDescriptor", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -1981,9 +2109,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.MessageError", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -1998,9 +2128,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.RecordReader", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -2015,9 +2147,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.RecordWriter", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -2032,9 +2166,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.UnknownStorage", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -2049,9 +2185,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Boxed", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -2066,9 +2204,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.ProtobufMessage", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -2083,9 +2223,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Hashable", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -2100,9 +2242,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Sendable", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -2117,9 +2261,11 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Reserved.Error", [])
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.unknownFields = record.unknownFields
@@ -2131,9 +2277,20 @@ public struct Every_Thing_Reserved: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.bool = .false
+        self.double = .zero
+        self.text = ""
+        self.datas = []
+        self.strings = [:]
+        self.raw = Data()
+        self.truth = false
+        self.number = 0
+        self.words = []
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     private var _string: Every_Thing_Reserved.StringMessage?
     private var _int32: Every_Thing_Reserved.Int32Message?
@@ -2255,95 +2412,95 @@ public struct Every_Thing_Keywords: HHSocketMessage.ProtobufMessage {
         .init("borrowing", 58, .string),
     ])
 
-    public var `class`: String = ""
+    public var `class`: String
 
-    public var `func`: String = ""
+    public var `func`: String
 
-    public var `in`: String = ""
+    public var `in`: String
 
-    public var init_p: String = ""
+    public var init_p: String
 
-    public var self_p: String = ""
+    public var self_p: String
 
-    public var `super`: String = ""
+    public var `super`: String
 
-    public var type: String = ""
+    public var type: String
 
-    public var `default`: String = ""
+    public var `default`: String
 
-    public var `switch`: String = ""
+    public var `switch`: String
 
-    public var `let`: String = ""
+    public var `let`: String
 
-    public var `var`: String = ""
+    public var `var`: String
 
-    public var `true`: String = ""
+    public var `true`: String
 
-    public var `nil`: String = ""
+    public var `nil`: String
 
-    public var `throws`: String = ""
+    public var `throws`: String
 
-    public var `rethrows`: String = ""
+    public var `rethrows`: String
 
-    public var `is`: String = ""
+    public var `is`: String
 
-    public var `as`: String = ""
+    public var `as`: String
 
-    public var description_p: String = ""
+    public var description_p: String
 
-    public var hashValue_p: String = ""
+    public var hashValue_p: String
 
-    public var hash: String = ""
+    public var hash: String
 
-    public var unknownFields_p: String = ""
+    public var unknownFields_p: String
 
-    public var messageDescriptor: String = ""
+    public var messageDescriptor: String
 
-    public var serializedBytes: String = ""
+    public var serializedBytes: String
 
-    public var write: String = ""
+    public var write: String
 
-    public var record: String = ""
+    public var record: String
 
-    public var value: String = ""
+    public var value: String
 
-    public var newValue: String = ""
+    public var newValue: String
 
-    public var unknown: String = ""
+    public var unknown: String
 
-    public var isInitialized_p: String = ""
+    public var isInitialized_p: String
 
-    public var debugDescription_p: String = ""
+    public var debugDescription_p: String
 
-    public var await: String = ""
+    public var await: String
 
-    public var async: String = ""
+    public var async: String
 
-    public var get: String = ""
+    public var get: String
 
-    public var set: String = ""
+    public var set: String
 
-    public var some: String = ""
+    public var some: String
 
-    public var any: String = ""
+    public var any: String
 
-    public var `inout`: String = ""
+    public var `inout`: String
 
-    public var `operator`: String = ""
+    public var `operator`: String
 
-    public var `repeat`: String = ""
+    public var `repeat`: String
 
-    public var leading: String = ""
+    public var leading: String
 
-    public var trailing_: String = ""
+    public var trailing_: String
 
-    public var double_Under: String = ""
+    public var double_Under: String
 
-    public var with1Digit: String = ""
+    public var with1Digit: String
 
-    public var upperCase: String = ""
+    public var upperCase: String
 
-    public var urlOfHTTPID: String = ""
+    public var urlOfHTTPID: String
 
     /// Behind their presence they are properties of other names.
     public var hasPresence_p: String {
@@ -2408,15 +2565,15 @@ public struct Every_Thing_Keywords: HHSocketMessage.ProtobufMessage {
         set { self.import = .where(newValue) }
     }
 
-    public var pushType: String = ""
+    public var pushType: String
 
-    public var `static`: String = ""
+    public var `static`: String
 
-    public var ___: String = ""
+    public var ___: String
 
-    public var `while`: String = ""
+    public var `while`: String
 
-    public var borrowing: String = ""
+    public var borrowing: String
 
     public enum OneOf_Import: Hashable, Sendable {
         case `struct`(String)
@@ -2425,9 +2582,61 @@ public struct Every_Thing_Keywords: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.class = ""
+        self.func = ""
+        self.in = ""
+        self.init_p = ""
+        self.self_p = ""
+        self.super = ""
+        self.type = ""
+        self.default = ""
+        self.switch = ""
+        self.let = ""
+        self.var = ""
+        self.true = ""
+        self.nil = ""
+        self.throws = ""
+        self.rethrows = ""
+        self.is = ""
+        self.as = ""
+        self.description_p = ""
+        self.hashValue_p = ""
+        self.hash = ""
+        self.unknownFields_p = ""
+        self.messageDescriptor = ""
+        self.serializedBytes = ""
+        self.write = ""
+        self.record = ""
+        self.value = ""
+        self.newValue = ""
+        self.unknown = ""
+        self.isInitialized_p = ""
+        self.debugDescription_p = ""
+        self.await = ""
+        self.async = ""
+        self.get = ""
+        self.set = ""
+        self.some = ""
+        self.any = ""
+        self.inout = ""
+        self.operator = ""
+        self.repeat = ""
+        self.leading = ""
+        self.trailing_ = ""
+        self.double_Under = ""
+        self.with1Digit = ""
+        self.upperCase = ""
+        self.urlOfHTTPID = ""
+        self.pushType = ""
+        self.static = ""
+        self.___ = ""
+        self.while = ""
+        self.borrowing = ""
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     private var _hasPresence_p: String?
     private var _clearPresence_p: String?
@@ -2570,9 +2779,11 @@ public struct Every_Thing_Nothing: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.Nothing", [])
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.unknownFields = record.unknownFields
@@ -2711,9 +2922,9 @@ public struct Every_Thing_WellKnown: HHSocketMessage.ProtobufMessage {
     /// Leaves `someBytes` without a value.
     public mutating func clearSomeBytes() { self._someBytes = nil }
 
-    public var times: [HHSocketMessage.Google_Protobuf_Timestamp] = []
+    public var times: [HHSocketMessage.Google_Protobuf_Timestamp]
 
-    public var durations: [String: HHSocketMessage.Google_Protobuf_Duration] = [:]
+    public var durations: [String: HHSocketMessage.Google_Protobuf_Duration]
 
     public var when: OneOf_When? = nil
 
@@ -2733,9 +2944,13 @@ public struct Every_Thing_WellKnown: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.times = []
+        self.durations = [:]
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     private var _at: HHSocketMessage.Google_Protobuf_Timestamp?
     private var _took: HHSocketMessage.Google_Protobuf_Duration?
@@ -2807,20 +3022,27 @@ public struct Every_Thing_Numbers: HHSocketMessage.ProtobufMessage {
         .init("last", 536870911, .string),
     ])
 
-    public var last: String = ""
+    public var last: String
 
-    public var first: String = ""
+    public var first: String
 
-    public var sixteenth: String = ""
+    public var sixteenth: String
 
-    public var fifteenth: String = ""
+    public var fifteenth: String
 
-    public var between: String = ""
+    public var between: String
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.last = ""
+        self.first = ""
+        self.sixteenth = ""
+        self.fifteenth = ""
+        self.between = ""
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.first = record.value(0)
@@ -2854,24 +3076,30 @@ public struct Every_Thing_Commented: HHSocketMessage.ProtobufMessage {
     ])
 
     /// What trails is told as well.
-    public var trailing: String = ""
+    public var trailing: String
 
     /// What leads
     ///
     ///   indented, "quoted", \escaped and /* nested */
-    public var leading: String = ""
+    public var leading: String
 
-    public var nothing: String = ""
+    public var nothing: String
 
     /// Given up.
     ///
     /// NOTE: This field was marked as deprecated in the .proto file.
-    public var old: String = ""
+    public var old: String
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.trailing = ""
+        self.leading = ""
+        self.nothing = ""
+        self.old = ""
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.trailing = record.value(0)
@@ -2896,12 +3124,15 @@ public struct Every_Thing_Old: HHSocketMessage.ProtobufMessage {
         .init("text", 1, .string),
     ])
 
-    public var text: String = ""
+    public var text: String
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.text = ""
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.text = record.value(0)
@@ -2920,19 +3151,22 @@ public struct Every_Thing_News: HHSocketMessage.ProtobufMessage {
         .init("text", 1, .string),
     ])
 
-    public var text: String = ""
+    public var text: String
 
     public struct Flash: HHSocketMessage.ProtobufMessage {
         public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing.News.Flash", [
             .init("text", 1, .string),
         ])
 
-        public var text: String = ""
+        public var text: String
 
         /// Fields that this version of the message does not know; kept when it is sent on.
-        public var unknownFields = HHSocketMessage.UnknownStorage()
+        public var unknownFields: HHSocketMessage.UnknownStorage
 
-        public init() {}
+        public init() {
+            self.text = ""
+            self.unknownFields = HHSocketMessage.UnknownStorage()
+        }
 
         public init(record: HHSocketMessage.RecordReader) {
             self.text = record.value(0)
@@ -2946,9 +3180,12 @@ public struct Every_Thing_News: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.text = ""
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.text = record.value(0)

@@ -271,9 +271,11 @@ public struct Every_Thing2_Required: HHSocketMessage.ProtobufMessage {
     public mutating func clearColour() { self._colour = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     private var _aDouble: Double?
     private var _aFloat: Float?
@@ -525,9 +527,11 @@ public struct Every_Thing2_Optionals: HHSocketMessage.ProtobufMessage {
     public mutating func clearColour() { self._colour = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     private var _aDouble: Double?
     private var _aFloat: Float?
@@ -946,9 +950,11 @@ public struct Every_Thing2_Defaults: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     private var _whole: Double?
     private var _fraction: Double?
@@ -1084,30 +1090,42 @@ public struct Every_Thing2_Repeated: HHSocketMessage.ProtobufMessage {
         .map("colours_by_truth", 10, key: .bool, value: .enum),
     ])
 
-    public var int32S: [Int32] = []
+    public var int32S: [Int32]
 
-    public var packedInt32S: [Int32] = []
+    public var packedInt32S: [Int32]
 
-    public var sizes: [Every_Thing2_Size] = []
+    public var sizes: [Every_Thing2_Size]
 
-    public var packedSizes: [Every_Thing2_Size] = []
+    public var packedSizes: [Every_Thing2_Size]
 
-    public var strings: [String] = []
+    public var strings: [String]
 
-    public var required: [Every_Thing2_Required] = []
+    public var required: [Every_Thing2_Required]
 
-    public var flavoursByName: [String: Every_Thing2_Flavour] = [:]
+    public var flavoursByName: [String: Every_Thing2_Flavour]
 
-    public var requiredByNumber: [Int32: Every_Thing2_Required] = [:]
+    public var requiredByNumber: [Int32: Every_Thing2_Required]
 
-    public var colours: [Every_Thing_Colour] = []
+    public var colours: [Every_Thing_Colour]
 
-    public var coloursByTruth: [Bool: Every_Thing_Colour] = [:]
+    public var coloursByTruth: [Bool: Every_Thing_Colour]
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.int32S = []
+        self.packedInt32S = []
+        self.sizes = []
+        self.packedSizes = []
+        self.strings = []
+        self.required = []
+        self.flavoursByName = [:]
+        self.requiredByNumber = [:]
+        self.colours = []
+        self.coloursByTruth = [:]
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         var unknown = record.unknownFields
@@ -1185,9 +1203,11 @@ public struct Every_Thing2_Choices: HHSocketMessage.ProtobufMessage {
     }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         var unknown = record.unknownFields
@@ -1250,9 +1270,11 @@ public struct Every_Thing2_Recursive: HHSocketMessage.ProtobufMessage {
     public mutating func clearSize() { self._size = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     private var _must: HHSocketMessage.Boxed<Every_Thing2_Recursive>?
     private var _may: HHSocketMessage.Boxed<Every_Thing2_Recursive>?
@@ -1290,9 +1312,11 @@ public struct Every_Thing2_Extensible: HHSocketMessage.ProtobufMessage {
     public mutating func clearText() { self._text = nil }
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     private var _text: String?
 

@@ -13,9 +13,11 @@ public struct Google_Protobuf_Empty: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("google.protobuf.Empty", [])
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.unknownFields = record.unknownFields

@@ -102,18 +102,22 @@ public struct Google_Protobuf_Timestamp: HHSocketMessage.ProtobufMessage {
     /// Represents seconds of UTC time since Unix epoch
     /// 1970-01-01T00:00:00Z. Must be from 0001-01-01T00:00:00Z to
     /// 9999-12-31T23:59:59Z inclusive.
-    public var seconds: Int64 = 0
+    public var seconds: Int64
 
     /// Non-negative fractions of a second at nanosecond resolution. Negative
     /// second values with fractions must still have non-negative nanos values
     /// that count forward in time. Must be from 0 to 999,999,999
     /// inclusive.
-    public var nanos: Int32 = 0
+    public var nanos: Int32
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.seconds = 0
+        self.nanos = 0
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.seconds = record.value(0)

@@ -17,12 +17,15 @@ public struct Google_Protobuf_DoubleValue: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The double value.
-    public var value: Double = 0
+    public var value: Double
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.value = 0
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.value = record.value(0)
@@ -44,12 +47,15 @@ public struct Google_Protobuf_FloatValue: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The float value.
-    public var value: Float = 0
+    public var value: Float
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.value = 0
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.value = record.value(0)
@@ -71,12 +77,15 @@ public struct Google_Protobuf_Int64Value: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The int64 value.
-    public var value: Int64 = 0
+    public var value: Int64
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.value = 0
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.value = record.value(0)
@@ -98,12 +107,15 @@ public struct Google_Protobuf_UInt64Value: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The uint64 value.
-    public var value: UInt64 = 0
+    public var value: UInt64
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.value = 0
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.value = record.value(0)
@@ -125,12 +137,15 @@ public struct Google_Protobuf_Int32Value: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The int32 value.
-    public var value: Int32 = 0
+    public var value: Int32
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.value = 0
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.value = record.value(0)
@@ -152,12 +167,15 @@ public struct Google_Protobuf_UInt32Value: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The uint32 value.
-    public var value: UInt32 = 0
+    public var value: UInt32
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.value = 0
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.value = record.value(0)
@@ -179,12 +197,15 @@ public struct Google_Protobuf_BoolValue: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The bool value.
-    public var value: Bool = false
+    public var value: Bool
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.value = false
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.value = record.value(0)
@@ -206,12 +227,15 @@ public struct Google_Protobuf_StringValue: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The string value.
-    public var value: String = ""
+    public var value: String
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.value = ""
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.value = record.value(0)
@@ -233,12 +257,15 @@ public struct Google_Protobuf_BytesValue: HHSocketMessage.ProtobufMessage {
     ])
 
     /// The bytes value.
-    public var value: Data = Data()
+    public var value: Data
 
     /// Fields that this version of the message does not know; kept when it is sent on.
-    public var unknownFields = HHSocketMessage.UnknownStorage()
+    public var unknownFields: HHSocketMessage.UnknownStorage
 
-    public init() {}
+    public init() {
+        self.value = Data()
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
 
     public init(record: HHSocketMessage.RecordReader) {
         self.value = record.value(0)

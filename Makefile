@@ -25,7 +25,7 @@ FUZZ_SECONDS ?= 60
 needs_python = @command -v python3 >/dev/null 2>&1 || \
 	{ echo 'make $@ needs Python 3: python3 is not in PATH.' >&2; exit 1; }
 
-FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages,$(wildcard Tests/*)) Benchmarks/Package.swift Benchmarks/Benchmarks Fuzz/Package.swift Fuzz/Sources
+FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages,$(wildcard Tests/*)) Examples/Chat Benchmarks/Package.swift Benchmarks/Benchmarks Fuzz/Package.swift Fuzz/Sources
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-network soak bench bench-report allocations fuzz descriptor-sets install lint format dependencies clean

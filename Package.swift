@@ -168,6 +168,13 @@ let package = Package(
             path: "Sources/Codegen"
         ),
 
+        // What it is all for, in two small files.
+        .executableTarget(
+            name: "chat-example",
+            dependencies: ["HHSocketRPC", "HHSocketServer"],
+            path: "Examples/Chat"
+        ),
+
         // What several test targets need.
         .target(
             name: "TestSupport",
@@ -259,9 +266,11 @@ let package = Package(
         .testTarget(
             name: "InteropTests",
             dependencies: [
+                "chat-example",
                 "HHSocketCLI",
                 "HHSocketRPC",
                 "HHSocketServer",
+                "ServiceSamples",
                 "TestSupport",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),

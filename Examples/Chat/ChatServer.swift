@@ -1,29 +1,32 @@
+import Foundation
 import HHSocketServer
 
 /// The room: remembers what was said last, and tells everybody what is said.
 actor ChatServer: Chat_Chat.ServiceProtocol {
-    private static let remembered = 100
-
     private var notes: [Chat_Note] = []
-    private var count: UInt64 = 0
-    private let tell: @Sendable (Chat_Note) async throws -> Void
+    private var server: SocketServer?
 
-    init(tell: @escaping @Sendable (Chat_Note) async throws -> Void) {
-        self.tell = tell
+    /// Opens the room, on a port of 127.0.0.1, or on any port if it is 0.
+    func open(port: Int) async throws -> Int {
+        var router = Router()
+        router.register(self)
+        let server = SocketServer(configuration: .init(port: port), router: router)
+        try await server.start()
+        self.server = server
+        return server.address?.port ?? port
     }
 
     func send(_ request: Chat_Message, context: ServerContext) async throws -> Chat_Receipt {
         guard (1...1_000).contains(request.text.count) else { throw StatusError(.illegalLength) }
-        self.count += 1
         var note = Chat_Note()
-        note.number = self.count
+        note.number = (self.notes.last?.number ?? 0) + 1
         note.message = request
-        self.notes = self.notes.suffix(Self.remembered - 1) + [note]
-        try await self.tell(note)
+        self.notes = self.notes.suffix(99) + [note]
+        try await self.server?.push(note)
 
         var receipt = Chat_Receipt()
         receipt.number = note.number
-        receipt.at = .now
+        receipt.at = Google_Protobuf_Timestamp(date: Date())
         return receipt
     }
 

@@ -18,12 +18,15 @@ import Testing
                     ])
 
                     /// The one to be greeted.
-                    public var name: String = ""
+                    public var name: String
 
                     /// Fields that this version of the message does not know; kept when it is sent on.
-                    public var unknownFields = HHSocketMessage.UnknownStorage()
+                    public var unknownFields: HHSocketMessage.UnknownStorage
 
-                    public init() {}
+                    public init() {
+                        self.name = ""
+                        self.unknownFields = HHSocketMessage.UnknownStorage()
+                    }
 
                     public init(record: HHSocketMessage.RecordReader) {
                         self.name = record.value(0)
@@ -124,11 +127,11 @@ import Testing
                     /// Leaves `size` without a value.
                     mutating func clearSize() { self._size = nil }
 
-                    var pieces: [Data] = []
+                    var pieces: [Data]
 
-                    var numbers: [Int64] = []
+                    var numbers: [Int64]
 
-                    var named: [String: Shapes_Shapes] = [:]
+                    var named: [String: Shapes_Shapes]
 
                     /// One of them.
                     var choice: OneOf_Choice? = nil
@@ -178,12 +181,15 @@ import Testing
                             .init("sizes", 1, .enum, .repeated),
                         ])
 
-                        var sizes: [Shapes_Size] = []
+                        var sizes: [Shapes_Size]
 
                         /// Fields that this version of the message does not know; kept when it is sent on.
-                        var unknownFields = HHSocketMessage.UnknownStorage()
+                        var unknownFields: HHSocketMessage.UnknownStorage
 
-                        init() {}
+                        init() {
+                            self.sizes = []
+                            self.unknownFields = HHSocketMessage.UnknownStorage()
+                        }
 
                         init(record: HHSocketMessage.RecordReader) {
                             var unknown = record.unknownFields
@@ -198,9 +204,14 @@ import Testing
                     }
 
                     /// Fields that this version of the message does not know; kept when it is sent on.
-                    var unknownFields = HHSocketMessage.UnknownStorage()
+                    var unknownFields: HHSocketMessage.UnknownStorage
 
-                    init() {}
+                    init() {
+                        self.pieces = []
+                        self.numbers = []
+                        self.named = [:]
+                        self.unknownFields = HHSocketMessage.UnknownStorage()
+                    }
 
                     private var _must: Int32?
                     private var _text: String?
@@ -307,7 +318,7 @@ import Testing
                         .init("nick", 2, .string, .explicit),
                     ])
 
-                    var id: UInt64 = 0
+                    var id: UInt64
 
                     var nick: String {
                         get { self._nick ?? "" }
@@ -319,9 +330,12 @@ import Testing
                     mutating func clearNick() { self._nick = nil }
 
                     /// Fields that this version of the message does not know; kept when it is sent on.
-                    var unknownFields = HHSocketMessage.UnknownStorage()
+                    var unknownFields: HHSocketMessage.UnknownStorage
 
-                    init() {}
+                    init() {
+                        self.id = 0
+                        self.unknownFields = HHSocketMessage.UnknownStorage()
+                    }
 
                     private var _nick: String?
 
@@ -354,24 +368,30 @@ import Testing
                     ])
 
                     /// What trails is told as well.
-                    var trailing: String = ""
+                    var trailing: String
 
                     /// What leads
                     ///
                     ///   indented, "quoted", \escaped and /* nested */
-                    var leading: String = ""
+                    var leading: String
 
-                    var nothing: String = ""
+                    var nothing: String
 
                     /// Given up.
                     ///
                     /// NOTE: This field was marked as deprecated in the .proto file.
-                    var old: String = ""
+                    var old: String
 
                     /// Fields that this version of the message does not know; kept when it is sent on.
-                    var unknownFields = HHSocketMessage.UnknownStorage()
+                    var unknownFields: HHSocketMessage.UnknownStorage
 
-                    init() {}
+                    init() {
+                        self.trailing = ""
+                        self.leading = ""
+                        self.nothing = ""
+                        self.old = ""
+                        self.unknownFields = HHSocketMessage.UnknownStorage()
+                    }
 
                     init(record: HHSocketMessage.RecordReader) {
                         self.trailing = record.value(0)
@@ -466,7 +486,7 @@ import Testing
     @Test func `Words of Swift are written so that it takes them for names`() throws {
         let text = try Generating.text("everything.proto")
         for line in [
-            "    var `class`: String = \"\"", "    var init_p: String = \"\"", "    case none", "    case `default`",
+            "    var `class`: String", "    var init_p: String", "    case none", "    case `default`",
             "        self.class = record.value(0)", "    struct StringMessage: HHSocketMessage.ProtobufMessage {",
             "    enum BoolEnum: HHSocketMessage.ProtobufEnum {", "    var hasPresence_p: String {",
             "        get { self._words ?? Every_Thing_Words.none }",

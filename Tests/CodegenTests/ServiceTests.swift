@@ -49,7 +49,7 @@ import Testing
                         .init("nick", 2, .string, .explicit),
                     ])
 
-                    public var id: UInt64 = 0
+                    public var id: UInt64
 
                     public var nick: String {
                         get { self._nick ?? "" }
@@ -61,9 +61,12 @@ import Testing
                     public mutating func clearNick() { self._nick = nil }
 
                     /// Fields that this version of the message does not know; kept when it is sent on.
-                    public var unknownFields = HHSocketMessage.UnknownStorage()
+                    public var unknownFields: HHSocketMessage.UnknownStorage
 
-                    public init() {}
+                    public init() {
+                        self.id = 0
+                        self.unknownFields = HHSocketMessage.UnknownStorage()
+                    }
 
                     private var _nick: String?
 
@@ -84,9 +87,11 @@ import Testing
                     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Receipt", [])
 
                     /// Fields that this version of the message does not know; kept when it is sent on.
-                    public var unknownFields = HHSocketMessage.UnknownStorage()
+                    public var unknownFields: HHSocketMessage.UnknownStorage
 
-                    public init() {}
+                    public init() {
+                        self.unknownFields = HHSocketMessage.UnknownStorage()
+                    }
 
                     public init(record: HHSocketMessage.RecordReader) {
                         self.unknownFields = record.unknownFields

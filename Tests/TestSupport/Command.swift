@@ -51,14 +51,17 @@ package final class Command: Sendable {
     private let stdin: CInt?
     private let state: NIOLockedValueBox<State>
 
-    /// The executable, which SwiftPM puts beside the tests.
-    package static var hhsocket: URL {
+    /// The command line tool.
+    package static var hhsocket: URL { self.executable("hhsocket-cli") }
+
+    /// An executable of the package, which SwiftPM puts beside the tests.
+    package static func executable(_ name: String) -> URL {
         let bundle = Bundle.allBundles.first { $0.bundlePath.hasSuffix(".xctest") }?.bundleURL ?? Bundle.main.bundleURL
         let candidates = [
             bundle, bundle.deletingLastPathComponent(),
             URL(fileURLWithPath: CommandLine.arguments[0]).deletingLastPathComponent(),
         ]
-        let executables = candidates.map { $0.appendingPathComponent("hhsocket-cli") }
+        let executables = candidates.map { $0.appendingPathComponent(name) }
         return executables.first { FileManager.default.isExecutableFile(atPath: $0.path) } ?? executables[1]
     }
 

@@ -1,0 +1,28 @@
+import HHSocketRPC
+
+/// Somebody in the room: says what they type, and hears what is said.
+struct ChatClient: Sendable {
+    let author: String
+    /// A `Chat_Chat.MockClient` in the tests of an app.
+    let chat: any Chat_Chat.ClientProtocol
+
+    /// Prints what was said before, and from now on.
+    func listen() async throws {
+        let notes = self.chat.pushes(Chat_Note.self)
+        for note in try await self.chat.recall(Google_Protobuf_Empty()).notes { self.show(note) }
+        for await note in notes { self.show(note) }
+    }
+
+    /// Says a line.
+    func say(_ line: String) async throws {
+        var message = Chat_Message()
+        message.author = self.author
+        message.text = line
+        let receipt = try await self.chat.send(message)
+        tell("(sent as \(receipt.number))")
+    }
+
+    private func show(_ note: Chat_Note) {
+        tell("\(note.number) \(note.message.author): \(note.message.text)")
+    }
+}

@@ -1,0 +1,239 @@
+import HHSocketRPC
+import HHSocketServer
+import NIOConcurrencyHelpers
+import NIOCore
+import ServiceSamples
+import TestSupport
+import Testing
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// A store of values, as `Protos/examples/key_value.proto` has it.
+private actor Store: Kv_Store.ServiceProtocol {
+    private var entries: [String: Kv_Entry] = [:]
+
+    func get(_ request: Kv_GetRequest, context: ServerContext) async throws -> Kv_GetReply {
+        var reply = Kv_GetReply()
+        reply.entries = self.entries.filter { request.keys.contains($0.key) }
+        return reply
+    }
+
+    func put(_ request: Kv_Entry, context: ServerContext) async throws -> Kv_PutReply {
+        guard !request.key.isEmpty else { throw StatusError(.noPermission) }
+        var reply = Kv_PutReply()
+        let version = self.entries[request.key]?.version ?? 0
+        reply.version = version
+        guard !request.hasVersion || request.version == version else {
+            reply.outcome = .conflict
+            return reply
+        }
+        reply.outcome = .stored
+        reply.version += 1
+        self.entries[request.key] = request
+        self.entries[request.key]?.version = reply.version
+        return reply
+    }
+
+    func delete(_ request: Kv_DeleteRequest, context: ServerContext) async throws -> Kv_DeleteReply {
+        var reply = Kv_DeleteReply()
+        reply.existed = self.entries.removeValue(forKey: request.key) != nil
+        return reply
+    }
+}
+
+/// Generated clients and services over real connections.
+@Suite struct TypedCallTests {
+    private func withStore(
+        change: (inout Router) -> Void = { _ in },
+        _ body: (Kv_Store.Client, SocketServer) async throws -> Void
+    ) async throws {
+        var router = Router()
+        router.register(Store())
+        change(&router)
+        try await Pair.with(.standard, router: router) { client, server in
+            try await body(Kv_Store.Client(client), server)
+        }
+    }
+
+    private func entry(_ key: String, _ value: String) -> Kv_Entry {
+        var entry = Kv_Entry()
+        entry.key = key
+        entry.value = Data(value.utf8)
+        return entry
+    }
+
+    @Test func callsAreAnsweredWithMessages() async throws {
+        try await self.withStore { store, _ in
+            let first = try await store.put(self.entry("colour", "red"))
+            #expect(first.outcome == .stored)
+            #expect(first.version == 1)
+            var conflicting = self.entry("colour", "green")
+            conflicting.version = 7
+            let second = try await store.put(conflicting)
+            #expect(second.outcome == .conflict)
+
+            var request = Kv_GetRequest()
+            request.keys = ["colour", "shape"]
+            let found = try await store.get(request, options: .init(timeout: .seconds(5)))
+            #expect(found.entries.keys.sorted() == ["colour"])
+            #expect(found.entries["colour"]?.value == Data("red".utf8))
+
+            var deletion = Kv_DeleteRequest()
+            deletion.key = "colour"
+            let reply = try await store.delete(deletion)
+            #expect(reply.existed)
+            let again = try await store.delete(deletion)
+            #expect(!again.existed)
+        }
+    }
+
+    @Test func tasksAreResumedAndCancelledAsOthers() async throws {
+        try await self.withStore { store, _ in
+            let result: Result<Kv_PutReply, SocketError> = try await withCheckedThrowingContinuation { continuation in
+                do {
+                    try store.client.messageTask(with: Kv_Store.Methods.put, self.entry("a", "1")) { result in
+                        continuation.resume(returning: result)
+                    }.resume()
+                } catch {
+                    continuation.resume(throwing: error)
+                }
+            }
+            #expect(try result.get().outcome == .stored)
+        }
+    }
+
+    @Test func statusThatAServiceThrowsReachesTheCaller() async throws {
+        try await self.withStore { store, _ in
+            let error = await #expect(throws: SocketError.self) { try await store.put(self.entry("", "nothing")) }
+            #expect(error?.code == .noPermission)
+            #expect(error?.delivery == .answered)
+        }
+    }
+
+    @Test func requestThatIsNoSuchMessageIsRefusedAndTheConnectionStays() async throws {
+        try await self.withStore { store, server in
+            let malformed = SocketRequest(type: Kv_Store.Methods.put.type, body: [0xFF, 0xFF] as [UInt8])
+            let error = await #expect(throws: SocketError.self) { try await store.client.data(for: malformed) }
+            #expect(error?.code == .protobufFailed)
+            let reply = try await store.put(self.entry("still", "here"))
+            #expect(reply.outcome == .stored)
+            #expect(server.statistics.connectionsAccepted == 1)
+        }
+    }
+
+    @Test func answerThatIsNoSuchMessageSaysSo() async throws {
+        try await self.withStore(change: { router in
+            router.handle(Kv_Store.Methods.get.type) { _, _ in ByteBuffer(bytes: [0x0A, 0xFF]) }
+        }) { store, _ in
+            let error = await #expect(throws: SocketError.self) { try await store.get(Kv_GetRequest()) }
+            #expect(error?.code == .protobufFailed)
+            #expect(error?.delivery == .answered)
+            #expect(error?.serial != nil)
+            #expect((error?.underlying as? MessageError)?.reason == .truncated)
+            #expect(
+                error?.message.hasPrefix("The answer to kv.Store/Get from 127.0.0.1:") == true,
+                "\(error?.message ?? "")"
+            )
+            #expect(
+                error?.message.hasSuffix(
+                    "of 2 bytes, is no kv.GetReply: kv.GetReply: the bytes end within a field (at byte 1). "
+                        + "Do both sides have the same .proto?"
+                ) == true,
+                "\(error?.message ?? "")"
+            )
+        }
+    }
+
+    @Test func pushesAreMessagesAndWhatIsNoneIsCounted() async throws {
+        try await self.withStore { store, server in
+            let changes = store.pushes(Kv_Changed.self)
+            // A call has gone both ways, so the server knows the connection.
+            _ = try await store.put(self.entry("a", "1"))
+            var change = Kv_Changed()
+            change.deleted = "a"
+            #expect(try await server.push(change) == 1)
+            #expect(await server.push(type: Kv_Changed.pushType, body: ByteBuffer(bytes: [0xFF])) == 1)
+            change.stored = self.entry("b", "2")
+            #expect(try await server.push(change) == 1)
+
+            let received = try await withDeadline("two pushes") {
+                var iterator = changes.makeAsyncIterator()
+                return [await iterator.next()?.change, await iterator.next()?.change]
+            }
+            #expect(received == [.deleted("a"), .stored(self.entry("b", "2"))])
+            try await eventually("it was counted") { store.client.statistics.malformedPushes == 1 }
+        }
+    }
+
+    @Test func handlerOfPushesIsGivenMessages() async throws {
+        try await self.withStore { store, server in
+            let heard = NIOLockedValueBox<[String]>([])
+            store.client.onPush(Kv_Changed.self) { change in
+                heard.withLockedValue { $0.append(change.deleted) }
+            }
+            _ = try await store.put(self.entry("a", "1"))
+            var change = Kv_Changed()
+            change.deleted = "a"
+            try await server.push(change)
+            try await eventually("the handler was called") { heard.withLockedValue { $0 == ["a"] } }
+        }
+    }
+
+    @Test func handlersOnTheEventLoopSpeakMessagesToo() async throws {
+        try await self.withStore(change: { router in
+            router.handleSynchronously(Kv_Store.Methods.delete) { request, _ in
+                var reply = Kv_DeleteReply()
+                reply.existed = request.key == "there"
+                return reply
+            }
+        }) { store, _ in
+            var deletion = Kv_DeleteRequest()
+            deletion.key = "there"
+            let reply = try await store.delete(deletion)
+            #expect(reply.existed)
+        }
+    }
+
+    @Test func mocksAnswerAndPush() async throws {
+        var mock = Kv_Store.MockClient()
+        mock.onDelete = { request in
+            if request.key == "broken" { throw SocketError(.timeout, message: "no answer") }
+            var reply = Kv_DeleteReply()
+            reply.existed = request.key == "there"
+            return reply
+        }
+        let store: any Kv_Store.ClientProtocol = mock
+        var deletion = Kv_DeleteRequest()
+        deletion.key = "there"
+        let reply = try await store.delete(deletion)
+        #expect(reply.existed)
+        deletion.key = "broken"
+        let error = await #expect(throws: SocketError.self) { try await store.delete(deletion) }
+        #expect(error?.code == .timeout)
+        // What nobody has set says what is to be set.
+        let unset = await #expect(throws: SocketError.self) { try await store.get(Kv_GetRequest()) }
+        #expect(unset?.message == "Kv_Store.MockClient was not told what to answer: set its onGet.")
+
+        let changes = store.pushes(Kv_Changed.self)
+        var change = Kv_Changed()
+        change.deleted = "a"
+        mock.pushSource.send(change)
+        let first = try await withDeadline("a push") {
+            var iterator = changes.makeAsyncIterator()
+            return await iterator.next()
+        }
+        #expect(first == change)
+    }
+
+    @Test func methodsSayWhatTheyAre() {
+        #expect(Kv_Store.Methods.scan.kind == .serverStream)
+        #expect(Kv_Store.Methods.get.kind == .unary)
+        #expect(Kv_Store.Methods.get.type == 201)
+        #expect(Files_Transfer.Methods.sendAll.kind == .clientStream)
+        #expect(Kv_Store.serviceName == "kv.Store")
+    }
+}

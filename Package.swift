@@ -43,6 +43,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
+        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
         .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
@@ -140,6 +141,7 @@ let package = Package(
         .executableTarget(
             name: "HHSocketCLI",
             dependencies: [
+                "HHSocketMessage",
                 "HHSocketRPC",
                 "HHSocketServer",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
@@ -148,6 +150,7 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ]
         ),
 
@@ -242,8 +245,9 @@ let package = Package(
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
-            exclude: ["bad_link.py"]
+            exclude: ["Protos", "bad_link.py"]
         ),
     ],
     swiftLanguageModes: [.v6]

@@ -148,6 +148,7 @@ let package = Package(
         .executableTarget(
             name: "HHSocketCLI",
             dependencies: [
+                "HHSocketMessage",
                 "HHSocketRPC",
                 "HHSocketServer",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
@@ -156,6 +157,7 @@ let package = Package(
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ]
         ),
         // Beside the floors: what protoc runs, which needs none of them.
@@ -299,8 +301,9 @@ let package = Package(
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
-            exclude: ["bad_link.py"]
+            exclude: ["Protos", "bad_link.py"]
         ),
     ],
     swiftLanguageModes: [.v6]

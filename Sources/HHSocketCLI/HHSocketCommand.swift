@@ -14,6 +14,7 @@ struct HHSocketCommand: AsyncParsableCommand {
             CallCommand.self,
             ListenCommand.self,
             InspectCommand.self,
+            DescribeCommand.self,
             BenchCommand.self,
             DemoCommand.self,
         ]

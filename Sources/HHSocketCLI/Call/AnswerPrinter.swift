@@ -9,13 +9,29 @@ struct AnswerPrinter {
     var json: Bool
     /// Whether to print what the call took.
     var metrics: Bool
+    /// The JSON of an answer whose status is 200; nil where answers are printed as they are.
+    var message: ((ByteBuffer) throws -> JSONValue)?
+    /// Whether an answer was not what it should be.
+    private(set) var hasFailed = false
 
-    func print(_ outcome: CallOutcome) throws(StandardOutput.Closed) {
+    init(type: UInt32, json: Bool, metrics: Bool) {
+        self.type = type
+        self.json = json
+        self.metrics = metrics
+    }
+
+    mutating func print(_ outcome: CallOutcome) throws(StandardOutput.Closed) {
         if !self.json { self.printMetrics(outcome) }
         switch outcome.result {
         case .success(let response):
+            let message = self.read(response.body)
+            if self.message != nil, !self.json {
+                guard let message else { return }
+                return try StandardOutput.write(message.text(isIndented: StandardOutput.isTerminal) + "\n")
+            }
             try self.print(
                 response.body,
+                message: message,
                 type: response.type,
                 serial: response.serial,
                 status: response.status,
@@ -40,6 +56,17 @@ struct AnswerPrinter {
         }
     }
 
+    /// The answer in JSON, if that is what is wanted. Nil too where it is no such message, which is told.
+    private mutating func read(_ body: ByteBuffer) -> JSONValue? {
+        do {
+            return try self.message?(body)
+        } catch {
+            StandardError.line("error: The answer cannot be read: \("\(error)".inOneLine)")
+            self.hasFailed = true
+            return nil
+        }
+    }
+
     private func printMetrics(_ outcome: CallOutcome) {
         if self.metrics, let metrics = outcome.metrics { StandardError.line(MetricsPrinter.text(metrics)) }
     }
@@ -53,6 +80,7 @@ struct AnswerPrinter {
 
     private func print(
         _ body: ByteBuffer,
+        message: JSONValue? = nil,
         type: UInt32,
         serial: UInt32,
         status: Status,
@@ -67,7 +95,7 @@ struct AnswerPrinter {
         object.add("ms", outcome.duration.inMilliseconds, digits: 3)
         object.add("server", server?.description ?? "")
         if self.metrics, let metrics = outcome.metrics { MetricsPrinter.add(metrics, to: &object) }
-        object.addBody(body)
+        if let message { object.add("message", message) } else { object.addBody(body) }
         try StandardOutput.write(object.line)
     }
 }

@@ -12,14 +12,18 @@ struct CallCommand: AsyncParsableCommand {
             Payloads are printed byte for byte, in the order in which the answers come, and nothing is put between them. \
             A call that fails prints `error: CODE: message` on stderr, and its answer's payload if it has one; the other \
             calls are still made. The exit code is 0 when every answer has status 200, else 1.
+
+            With --proto and --method the request is written in JSON, and answers are printed in JSON, as protobuf maps \
+            the one to the other: indented on a terminal, else a line each. An answer that is no such message is an \
+            error. Payloads of other statuses are printed byte for byte.
             """
     )
 
     @Argument(help: ServerAddresses.help)
     var servers: ServerAddresses
 
-    @Option(help: "The request's type: 16 to 536870911 in the standard format.")
-    var type: UInt32
+    @Option(help: "The request's type: 16 to 536870911 in the standard format. Needed without --method.")
+    var type: UInt32?
 
     // Unconditional: a payload may begin with a dash.
     @Option(
@@ -30,6 +34,8 @@ struct CallCommand: AsyncParsableCommand {
 
     @Option(parsing: .unconditional, help: ArgumentHelp("A file with the payload; - is stdin.", valueName: "file"))
     var bodyFile: String?
+
+    @OptionGroup var method: MethodOptions
 
     @Option(help: ArgumentHelp("How long each call may take. (default: 8)", valueName: "seconds"))
     var timeout: Seconds?
@@ -63,33 +69,49 @@ struct CallCommand: AsyncParsableCommand {
     @OptionGroup var connection: ConnectionOptions
 
     func validate() throws {
-        try FormatArgument.validate(type: self.type, in: self.format)
-        guard self.body == nil || self.bodyFile == nil else {
-            throw ValidationError("--body and --body-file exclude each other.")
+        guard (self.type == nil) != (self.method.method == nil) else {
+            throw ValidationError(
+                self.type == nil
+                    ? "--type is missing, or --proto and --method." : "--type and --method exclude each other."
+            )
+        }
+        if let type = self.type { try FormatArgument.validate(type: type, in: self.format) }
+        let bodies = [self.body, self.bodyFile, self.method.jsonBody, self.method.jsonBodyFile].compactMap { $0 }
+        guard bodies.count <= 1 else {
+            throw ValidationError("--body, --body-file, --json-body and --json-body-file exclude each other.")
         }
         guard self.count >= 1 else { throw ValidationError("--repeat is 1 or more, not \(self.count).") }
         guard self.retries >= 0 else { throw ValidationError("--retries is 0 or more, not \(self.retries).") }
         guard self.inFlight >= 1 else { throw ValidationError("--in-flight is 1 or more, not \(self.inFlight).") }
     }
 
-    private func payload() throws -> ByteBuffer {
-        guard let file = self.bodyFile else { return ByteBuffer(string: self.body ?? "") }
-        do {
-            let data =
-                if file == "-" {
-                    try FileHandle.standardInput.readToEnd() ?? Data()
-                } else {
-                    try Data(contentsOf: URL(fileURLWithPath: file))
-                }
-            return ByteBuffer(bytes: data)
+    /// The payload that the options amount to, of the method's request if there is a method.
+    private func payload(_ selected: (method: ProtoMethod, codec: MessageJSON)?) throws -> ByteBuffer {
+        if let body = self.body { return ByteBuffer(string: body) }
+        if let file = self.bodyFile { return ByteBuffer(bytes: try InputFile.content(of: file)) }
+        guard let (method, codec) = selected else { return ByteBuffer() }
+        var text = self.method.jsonBody ?? "{}"
+        if let file = self.method.jsonBodyFile {
+            guard let content = ByteBuffer(bytes: try InputFile.content(of: file)).validUTF8 else {
+                throw ValidationError("\(file == "-" ? "stdin" : file) is not UTF-8.")
+            }
+            text = content
+        }
+        do throws(MessageJSON.Unsuitable) {
+            return try codec.payload(text, message: method.request)
         } catch {
-            throw ValidationError("Cannot read \(file == "-" ? "stdin" : file): \(error.localizedDescription)")
+            StandardError.line("error: The body is no \(method.request): \(error.description)")
+            throw ExitCode.validationFailure
         }
     }
 
     func run() async throws {
         Signals.ignoreBrokenPipes()
-        let payload = try self.payload()
+        let selected = try self.method.selected()
+        // One of them is there, as was validated.
+        let type = self.type ?? selected?.method.type ?? 0
+        try FormatArgument.validate(type: type, in: self.format)
+        let payload = try self.payload(selected)
         let signals = Signals()
         var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
         if let timeout = self.timeout { configuration.timeout = timeout.duration }
@@ -101,7 +123,7 @@ struct CallCommand: AsyncParsableCommand {
         configuration.retryPolicy = RetryPolicy(maximumAttempts: min(self.retries, 1_000_000) + 1)
         // It is for a crowd of calls that a budget is there; here somebody has said how many.
         configuration.retryBudget = nil
-        var request = SocketRequest(type: self.type, body: payload)
+        var request = SocketRequest(type: type, body: payload)
         request.isIdempotent = self.retries > 0
         let client = SocketClient(configuration: configuration)
         let calls = CallSequence(
@@ -120,10 +142,11 @@ struct CallCommand: AsyncParsableCommand {
                 calls.cancel()
             }
         }
-        let printer = AnswerPrinter(type: self.type, json: self.json, metrics: self.metrics)
-        let everythingIsFine = await calls.run { try printer.print($0) }
+        var printer = AnswerPrinter(type: type, json: self.json, metrics: self.metrics)
+        if let (method, codec) = selected { printer.message = { try codec.json($0, message: method.response) } }
+        let everyCallSucceeded = await calls.run { try printer.print($0) }
         interruption.cancel()
         self.connection.tell(client.history)
-        if !everythingIsFine { throw ExitCode.failure }
+        if !everyCallSucceeded || printer.hasFailed { throw ExitCode.failure }
     }
 }

@@ -11,6 +11,8 @@ struct ListenCommand: AsyncParsableCommand {
             A line is the push's type and its text; control characters and backslashes are escaped, and bytes that are \
             not UTF-8 are printed as `base64:` and their Base64. It reconnects for as long as it runs; what the \
             connection does is told on stderr.
+
+            With --proto, pushes whose type is that of a message in the file are printed in JSON, as protobuf maps them.
             """
     )
 
@@ -23,8 +25,15 @@ struct ListenCommand: AsyncParsableCommand {
     @Option(help: "End after so many pushes.")
     var count: Int?
 
-    @Flag(help: "Print an object a line: type, serial, status, server, and body or (not UTF-8) bodyBase64.")
+    @Flag(
+        help: """
+            Print an object a line: type, serial, status, server, and body or (not UTF-8) bodyBase64; with --proto \
+            message.
+            """
+    )
     var json = false
+
+    @OptionGroup var proto: ProtoOptions
 
     @Option(help: FormatArgument.help, transform: FormatArgument.parse)
     var format = WireFormat.standard
@@ -41,6 +50,7 @@ struct ListenCommand: AsyncParsableCommand {
 
     func run() async throws {
         Signals.ignoreBrokenPipes()
+        let messages = try self.proto.schema().map { PushMessages($0) }
         let signals = Signals()
         var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
         configuration.socket.wireFormat = self.format
@@ -63,7 +73,8 @@ struct ListenCommand: AsyncParsableCommand {
             var printed = 0
             for await push in pushes {
                 do {
-                    try StandardOutput.write(Self.line(for: push, serial: serial, json: json))
+                    let message = messages?.json(push)
+                    try StandardOutput.write(Self.line(for: push, message: message, serial: serial, json: json))
                 } catch {
                     // Whoever read has gone.
                     return
@@ -82,8 +93,10 @@ struct ListenCommand: AsyncParsableCommand {
         self.connection.tell(client.history)
     }
 
-    static func line(for push: SocketPush, serial: UInt32, json: Bool) -> String {
+    /// - Parameter message: What is in it, where that is known.
+    static func line(for push: SocketPush, message: JSONValue? = nil, serial: UInt32, json: Bool) -> String {
         guard json else {
+            if let message { return "\(push.type) \(message.text())\n" }
             let text = push.body.validUTF8.map(\.escaped) ?? "base64:\(push.body.base64)"
             return "\(push.type) \(text)\n"
         }
@@ -92,7 +105,7 @@ struct ListenCommand: AsyncParsableCommand {
         object.add("serial", serial)
         object.add("status", push.status.rawValue)
         object.add("server", push.endpoint.description)
-        object.addBody(push.body)
+        if let message { object.add("message", message) } else { object.addBody(push.body) }
         return object.line
     }
 

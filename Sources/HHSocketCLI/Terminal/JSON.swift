@@ -24,6 +24,10 @@ struct JSONLine {
         self.members.append("\(Self.quoted(name)):\(value)")
     }
 
+    mutating func add(_ name: String, _ value: JSONValue) {
+        self.members.append("\(Self.quoted(name)):\(value.text())")
+    }
+
     /// `body` as text where the bytes are UTF-8, else `bodyBase64`.
     mutating func addBody(_ bytes: ByteBuffer) {
         if let text = bytes.validUTF8 {

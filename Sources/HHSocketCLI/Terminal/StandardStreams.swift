@@ -14,6 +14,8 @@ enum StandardOutput {
     /// Nobody reads any more (EPIPE), or the output failed in another way.
     struct Closed: Error {}
 
+    static var isTerminal: Bool { isatty(STDOUT_FILENO) == 1 }
+
     static func write(_ text: String) throws(Closed) {
         try self.write(ByteBuffer(string: text))
     }

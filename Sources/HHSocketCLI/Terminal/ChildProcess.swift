@@ -18,7 +18,7 @@ final class ChildProcess: Sendable {
 
     let pid: pid_t
     private let stdout: CInt
-    /// The end of its standard input that nothing is ever written to. Nil once the process was killed.
+    /// The end of its standard input that nothing is ever written to. Nil once the process was killed or waited for.
     private let stdin: NIOLockedValueBox<CInt?>
 
     /// Starts a program. Its standard error is ours.
@@ -55,16 +55,32 @@ final class ChildProcess: Sendable {
 
     /// Ends it at once, and returns when it has ended.
     func kill() {
-        let isRunning = self.stdin.withLockedValue { stdin in
+        guard self.closeInput() else { return }
+        _ = signal(SIGKILL)
+        while waitpid(self.pid, nil, 0) == -1, errno == EINTR {}
+    }
+
+    /// Waits until it ends by itself, its standard input closed. Blocks.
+    ///
+    /// - Returns: Its exit code; nil if a signal ended it, or it was waited for before.
+    func waitForEnd() -> CInt? {
+        guard self.closeInput() else { return nil }
+        var status: CInt = 0
+        while waitpid(self.pid, &status, 0) == -1 {
+            guard errno == EINTR else { return nil }
+        }
+        return status & 0x7F == 0 ? status >> 8 & 0xFF : nil
+    }
+
+    /// Whether it was open: the first who closes it waits for the process, and nobody else. Once it was waited for, the
+    /// number may be another's.
+    private func closeInput() -> Bool {
+        self.stdin.withLockedValue { stdin in
             guard let end = stdin else { return false }
             close(end)
             stdin = nil
             return true
         }
-        // Not twice: once it was waited for, the number may be another's.
-        guard isRunning else { return }
-        _ = signal(SIGKILL)
-        while waitpid(self.pid, nil, 0) == -1, errno == EINTR {}
     }
 
     /// The first line that it writes; shorter if it ends before, or is killed.

@@ -1,0 +1,58 @@
+import ArgumentParser
+import Foundation
+import NIOCore
+
+/// How `call` calls a method that a `.proto` declares.
+struct MethodOptions: ParsableArguments {
+    @OptionGroup var proto: ProtoOptions
+
+    @Option(
+        help: ArgumentHelp(
+            "The method to call, such as chat.Chat/Send; its type is the number that --proto gives it.",
+            valueName: "name"
+        )
+    )
+    var method: String?
+
+    @Option(
+        parsing: .unconditional,
+        help: ArgumentHelp("The method's request in JSON. (default: {})", valueName: "json")
+    )
+    var jsonBody: String?
+
+    @Option(
+        parsing: .unconditional,
+        help: ArgumentHelp("A file with the method's request in JSON; - is stdin.", valueName: "file")
+    )
+    var jsonBodyFile: String?
+
+    @Flag(help: "Print fields that are zero or empty too.")
+    var emitDefaults = false
+
+    func validate() throws {
+        guard (self.method == nil) == (self.proto.proto == nil) else {
+            throw ValidationError("--proto and --method go together.")
+        }
+        guard self.method != nil || (self.jsonBody == nil && self.jsonBodyFile == nil && !self.emitDefaults) else {
+            throw ValidationError("--json-body, --json-body-file and --emit-defaults need --proto and --method.")
+        }
+    }
+
+    /// The method and the codec of its messages; nil if none is given. What is wrong is told on stderr.
+    func selected() throws -> (method: ProtoMethod, codec: MessageJSON)? {
+        guard let name = self.method, let schema = try self.proto.schema() else { return nil }
+        do throws(ProtoError) {
+            let method = try schema.method(name)
+            guard method.kind == "unary" else {
+                throw ProtoError("\(method.name) streams messages; call makes unary calls only.")
+            }
+            guard method.type != nil else {
+                throw ProtoError("\(method.name) has no number: option (hhsocket.message_type) is missing.")
+            }
+            return (method, MessageJSON(schema, emitsDefaults: self.emitDefaults))
+        } catch {
+            StandardError.line("error: \(error.description)")
+            throw ExitCode.validationFailure
+        }
+    }
+}

@@ -1,0 +1,30 @@
+/// What of a schema is to be told.
+struct SchemaSelection {
+    var services: [ProtoService] = []
+    var messages: [ProtoMessage] = []
+    var enums: [ProtoEnum] = []
+
+    /// - Parameter symbol: The full name of one declaration; nil for all of the files that were asked for.
+    init(_ schema: ProtoSchema, symbol: String?) throws(ProtoError) {
+        guard let symbol else {
+            let files = Set(schema.files.filter(\.isAskedFor).map(\.name))
+            self.services = schema.services.filter { files.contains($0.file) }
+            self.messages = schema.messages.values.filter { files.contains($0.file) && !$0.isMapEntry }
+                .sorted { $0.name < $1.name }
+            self.enums = schema.enums.values.filter { files.contains($0.file) }.sorted { $0.name < $1.name }
+            return
+        }
+        self.services = schema.services.compactMap { service in
+            if service.name == symbol { return service }
+            var part = service
+            part.methods = service.methods.filter { $0.name == symbol || $0.nameWithDots == symbol }
+            return part.methods.isEmpty ? nil : part
+        }
+        self.messages = schema.messages[symbol].map { [$0] } ?? []
+        self.enums = schema.enums[symbol].map { [$0] } ?? []
+        guard self.services.isEmpty, self.messages.isEmpty, self.enums.isEmpty else { return }
+        let names =
+            schema.services.flatMap { [$0.name] + $0.methods.map(\.name) } + schema.messages.keys + schema.enums.keys
+        throw ProtoError("There is no \(symbol)\(NearestNames.hint(for: symbol, among: names)).")
+    }
+}

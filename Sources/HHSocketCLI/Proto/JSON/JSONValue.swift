@@ -1,0 +1,84 @@
+/// A JSON value. Numbers are kept as they are written, for a `Double` would lose digits of large ones.
+indirect enum JSONValue: Sendable, Hashable {
+    struct Member: Sendable, Hashable {
+        var name: String
+        var value: JSONValue
+    }
+
+    case null
+    case bool(Bool)
+    case number(String)
+    case string(String)
+    case array([JSONValue])
+    /// In the order in which they are written.
+    case object([Member])
+
+    /// For errors: what this is.
+    var kind: String {
+        switch self {
+        case .null: "null"
+        case .bool: "a boolean"
+        case .number: "a number"
+        case .string: "a string"
+        case .array: "an array"
+        case .object: "an object"
+        }
+    }
+
+    /// - Parameter isIndented: Whether it takes a line for each member, or one for everything.
+    func text(isIndented: Bool = false) -> String {
+        var text = ""
+        self.write(to: &text, isIndented ? 0 : nil)
+        return text
+    }
+
+    /// - Parameter level: How far the line it stands in is indented; nil where there is only one.
+    private func write(to text: inout String, _ level: Int?) {
+        switch self {
+        case .null: text += "null"
+        case .bool(let value): text += value ? "true" : "false"
+        case .number(let digits): text += digits
+        case .string(let value): text += JSONLine.quoted(value)
+        case .array(let values):
+            Self.writeList(values, "[", "]", to: &text, level) { value, text, level in value.write(to: &text, level) }
+        case .object(let members):
+            Self.writeList(members, "{", "}", to: &text, level) { member, text, level in
+                text += JSONLine.quoted(member.name)
+                text += level == nil ? ":" : ": "
+                member.value.write(to: &text, level)
+            }
+        }
+    }
+
+    private static func writeList<Element>(
+        _ elements: [Element],
+        _ opening: String,
+        _ closing: String,
+        to text: inout String,
+        _ level: Int?,
+        _ write: (Element, inout String, Int?) -> Void
+    ) {
+        text += opening
+        let inner = level.map { $0 + 1 }
+        for (index, element) in elements.enumerated() {
+            if index > 0 { text += "," }
+            Self.breakLine(&text, inner)
+            write(element, &text, inner)
+        }
+        if !elements.isEmpty { Self.breakLine(&text, level) }
+        text += closing
+    }
+
+    private static func breakLine(_ text: inout String, _ level: Int?) {
+        if let level { text += "\n" + String(repeating: "  ", count: level) }
+    }
+}
+
+extension JSONValue {
+    /// An object of the members that have a value.
+    static func object(_ members: KeyValuePairs<String, JSONValue?>) -> Self {
+        .object(members.compactMap { name, value in value.map { Member(name: name, value: $0) } })
+    }
+
+    static func number(_ value: some BinaryInteger) -> Self { .number("\(value)") }
+}

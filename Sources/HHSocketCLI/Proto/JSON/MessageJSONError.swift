@@ -1,0 +1,44 @@
+/// Why JSON is no message of its kind, or a message cannot be put into JSON; and where.
+struct MessageJSONError: Error, CustomStringConvertible {
+    enum Step {
+        case member(String)
+        /// Of a map.
+        case key(String)
+        case element(Int)
+    }
+
+    /// From the innermost to the outermost.
+    private var steps: [Step] = []
+    private let complaint: String
+
+    init(_ complaint: String) {
+        self.complaint = complaint
+    }
+
+    /// The same error, seen from one level further out.
+    func within(_ step: Step) -> Self {
+        var error = self
+        error.steps.append(step)
+        return error
+    }
+
+    /// Such as `$.note.tags[2]: expected a string, found a number`.
+    var description: String {
+        let path = self.steps.reversed().map { step in
+            switch step {
+            case .member(let name) where Self.isPlain(name): ".\(name)"
+            case .member(let name), .key(let name): "[\(JSONLine.quoted(name))]"
+            case .element(let index): "[\(index)]"
+            }
+        }
+        return "$\(path.joined()): \(self.complaint)"
+    }
+
+    private static func isPlain(_ name: String) -> Bool {
+        !name.isEmpty && name.utf8.allSatisfy { $0 == UInt8(ascii: "_") || $0.isASCIILetter || $0.isASCIIDigit }
+    }
+
+    static func expected(_ expected: String, _ found: JSONValue) -> Self {
+        Self("expected \(expected), found \(found.kind)")
+    }
+}

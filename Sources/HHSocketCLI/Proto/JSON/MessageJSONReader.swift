@@ -1,0 +1,169 @@
+import HHSocketMessage
+
+/// Makes messages of JSON, by protobuf's rules for it.
+struct MessageJSONReader {
+    private let schema: ProtoSchema
+
+    init(_ schema: ProtoSchema) {
+        self.schema = schema
+    }
+
+    /// - Parameter name: The message's full name.
+    func message(_ json: JSONValue, named name: String) throws(MessageJSONError) -> DynamicMessage {
+        // The schema has all that it names.
+        guard let type = self.schema.messages[name] else { throw MessageJSONError("\(name) is not declared") }
+        switch WellKnownType(type) {
+        case .timestamp:
+            return try self.time(json, type, "a timestamp such as 2026-02-03T04:05:06Z") { .init(timestamp: $0) }
+        case .duration: return try self.time(json, type, "a duration such as 1.5s") { .init(duration: $0) }
+        case .wrapper:
+            var message = DynamicMessage(type.descriptor)
+            message.set(0, try self.value(json, type.fields[0]))
+            return message
+        case .unsupported: throw MessageJSONError("\(name) is not supported")
+        case nil: return try self.plainMessage(json, type)
+        }
+    }
+
+    private func plainMessage(_ json: JSONValue, _ type: ProtoMessage) throws(MessageJSONError) -> DynamicMessage {
+        guard case .object(let members) = json else { throw .expected("an object, for \(type.name)", json) }
+        var message = DynamicMessage(type.descriptor)
+        var seen: [Int: String] = [:]
+        var oneofs: [String: String] = [:]
+        for member in members {
+            let step = MessageJSONError.Step.member(member.name)
+            guard let index = type.index(ofJSONName: member.name) else { throw Self.unknown(member.name, type) }
+            let field = type.fields[index]
+            if let other = seen.updateValue(member.name, forKey: index) {
+                throw MessageJSONError("the same field as \(other)").within(step)
+            }
+            if case .null = member.value { continue }
+            if let oneof = field.oneof, let other = oneofs.updateValue(member.name, forKey: oneof) {
+                throw MessageJSONError(
+                    "\(other) and \(member.name) exclude each other, as members of the oneof \(oneof)"
+                )
+                .within(step)
+            }
+            do throws(MessageJSONError) {
+                if field.isMap {
+                    message.set(index, try self.entries(member.value, field))
+                } else if field.isRepeated {
+                    message.set(index, try self.elements(member.value, field))
+                } else {
+                    message.set(index, try self.value(member.value, field))
+                }
+            } catch {
+                throw error.within(step)
+            }
+        }
+        for (index, field) in type.fields.enumerated() where field.presence == .required && message[index] == nil {
+            throw MessageJSONError("the required field \(field.jsonName) is missing")
+        }
+        return message
+    }
+
+    private func elements(_ json: JSONValue, _ field: ProtoField) throws(MessageJSONError) -> [DynamicValue] {
+        guard case .array(let elements) = json else { throw .expected("an array", json) }
+        var values: [DynamicValue] = []
+        values.reserveCapacity(elements.count)
+        for (index, element) in elements.enumerated() {
+            do throws(MessageJSONError) {
+                values.append(try self.value(element, field))
+            } catch {
+                throw error.within(.element(index))
+            }
+        }
+        return values
+    }
+
+    private func entries(_ json: JSONValue, _ field: ProtoField) throws(MessageJSONError) -> [DynamicValue] {
+        guard case .object(let members) = json else { throw .expected("an object, for a map", json) }
+        guard let type = field.typeName.flatMap({ self.schema.messages[$0] }) else { return [] }
+        var entries: [DynamicValue] = []
+        // `1` and `1.0` are the same key.
+        var keys: Set<String> = []
+        for member in members {
+            do throws(MessageJSONError) {
+                var entry = DynamicMessage(type.descriptor)
+                let key = try self.key(member.name, type.fields[0].kind)
+                guard keys.insert(MapKey.text(key)).inserted else { throw MessageJSONError("this key comes twice") }
+                entry.set(0, key)
+                entry.set(1, try self.value(member.value, type.fields[1]))
+                entries.append(.message(entry))
+            } catch {
+                throw error.within(.key(member.name))
+            }
+        }
+        return entries
+    }
+
+    private func key(_ name: String, _ kind: FieldKind) throws(MessageJSONError) -> DynamicValue {
+        switch (kind, name) {
+        case (.bool, "true"): return .bool(true)
+        case (.bool, "false"): return .bool(false)
+        case (.bool, _): throw ScalarJSON.expected("the key true or false", name)
+        default: return try ScalarJSON.value(.string(name), of: kind)
+        }
+    }
+
+    /// One value.
+    private func value(_ json: JSONValue, _ field: ProtoField) throws(MessageJSONError) -> DynamicValue {
+        switch field.kind {
+        case .message: .message(try self.message(json, named: field.typeName ?? ""))
+        case .enum: .int32(try self.enumeration(json, field.typeName ?? ""))
+        default: try ScalarJSON.value(json, of: field.kind)
+        }
+    }
+
+    private func enumeration(_ json: JSONValue, _ name: String) throws(MessageJSONError) -> Int32 {
+        guard let type = self.schema.enums[name] else { throw MessageJSONError("\(name) is not declared") }
+        switch json {
+        case .string(let text):
+            if let value = type.values.first(where: { $0.name == text }) { return value.number }
+            let hint = NearestNames.hint(for: text, among: type.values.map(\.name), all: true)
+            throw MessageJSONError("\(name) has no value \(JSONLine.quoted(text))\(hint)")
+        case .number:
+            let number: Int32 = try ScalarJSON.integer(json, "a 32-bit integer, for \(name)")
+            guard !type.isClosed || type.values.contains(where: { $0.number == number }) else {
+                throw MessageJSONError("\(name) has no value \(number)")
+            }
+            return number
+        default: throw .expected("a value of \(name), by name or number", json)
+        }
+    }
+
+    private func time(
+        _ json: JSONValue,
+        _ type: ProtoMessage,
+        _ expected: String,
+        _ parse: (String) -> CivilTime?
+    ) throws(MessageJSONError) -> DynamicMessage {
+        guard case .string(let text) = json else { throw .expected(expected, json) }
+        guard let time = parse(text) else { throw ScalarJSON.expected(expected, text) }
+        var message = DynamicMessage(type.descriptor)
+        message.set(0, .int64(time.seconds))
+        message.set(1, .int32(time.nanos))
+        return message
+    }
+
+    private static func unknown(_ name: String, _ type: ProtoMessage) -> MessageJSONError {
+        let hint = NearestNames.hint(for: name, among: type.fields.map(\.jsonName), all: true)
+        return MessageJSONError("\(type.name) has no such field\(hint)").within(.member(name))
+    }
+}
+
+/// Keys of maps as JSON has them: as strings.
+enum MapKey {
+    static func text(_ key: DynamicValue) -> String {
+        switch key {
+        case .string(let text): text
+        case .bool(let value): value ? "true" : "false"
+        case .int32(let value): "\(value)"
+        case .int64(let value): "\(value)"
+        case .uint32(let value): "\(value)"
+        case .uint64(let value): "\(value)"
+        // No keys are of these.
+        case .float, .double, .bytes, .message: ""
+        }
+    }
+}

@@ -1,0 +1,46 @@
+import Foundation
+
+/// The system's `protoc`, which knows the language of `.proto` files.
+enum Protoc {
+    /// The descriptor set of a file, with those that it imports. The errors that it finds, it tells on stderr.
+    ///
+    /// - Parameter paths: Where imports are looked for; the file's own folder and the current one, if there are none.
+    static func descriptorSet(of file: String, paths: [String]) throws(ProtoError) -> Data {
+        guard let protoc = Self.path else {
+            throw ProtoError(
+                "protoc, which reads .proto files, is not in PATH; install it (apt install protobuf-compiler, "
+                    + "brew install protobuf), or give a descriptor set that it has written elsewhere."
+            )
+        }
+        let folder = FileManager.default.temporaryDirectory.appendingPathComponent("hhsocket-\(UUID().uuidString)")
+        defer { try? FileManager.default.removeItem(at: folder) }
+        let output = folder.appendingPathComponent("descriptors.pb")
+        do {
+            try OptionsProto.write(to: folder)
+        } catch {
+            throw ProtoError("Cannot write to \(folder.path): \(error.localizedDescription)")
+        }
+        let given = paths.isEmpty ? [(file as NSString).deletingLastPathComponent, "."] : paths
+        let folders = (given + [folder.path]).map { $0.isEmpty ? "." : $0 }
+        var command = [protoc, "--descriptor_set_out=\(output.path)", "--include_imports", "--include_source_info"]
+        command += folders.map { "-I\($0)" }
+        // What begins with a dash would be an option.
+        command.append(file.hasPrefix("-") ? "./\(file)" : file)
+        let child: ChildProcess
+        do throws(ChildProcess.CannotStart) {
+            child = try ChildProcess(command)
+        } catch {
+            throw ProtoError("Cannot start \(protoc): \(String(cString: strerror(error.errno))).")
+        }
+        guard child.waitForEnd() == 0, let descriptors = try? Data(contentsOf: output) else {
+            throw ProtoError("protoc could not read \(file).")
+        }
+        return descriptors
+    }
+
+    /// Where it is, by PATH.
+    static var path: String? {
+        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
+        return folders.map { "\($0)/protoc" }.first { FileManager.default.isExecutableFile(atPath: $0) }
+    }
+}

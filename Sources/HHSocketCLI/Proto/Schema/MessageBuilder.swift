@@ -1,0 +1,124 @@
+import HHSocketMessage
+import SwiftProtobuf
+
+/// Makes the fields of one message, and its descriptor.
+struct MessageBuilder {
+    private let message: Google_Protobuf_DescriptorProto
+    private let name: String
+    private let file: ProtoFile
+    private let mapEntries: Set<String>
+    /// The index of each oneof among those that somebody wrote. proto3's `optional` declares others.
+    private let oneofs: [Int32: Int]
+
+    init(
+        _ message: Google_Protobuf_DescriptorProto,
+        _ name: String,
+        _ file: ProtoFile,
+        mapEntries: Set<String>
+    ) {
+        self.message = message
+        self.name = name
+        self.file = file
+        self.mapEntries = mapEntries
+        let written = Set(message.field.filter { $0.hasOneofIndex && !$0.proto3Optional }.map(\.oneofIndex)).sorted()
+        self.oneofs = Dictionary(uniqueKeysWithValues: zip(written, 0...))
+    }
+
+    func field(_ field: Google_Protobuf_FieldDescriptorProto, comment: String) throws(ProtoError) -> ProtoField {
+        guard (1...536_870_911).contains(field.number) else {
+            throw self.error(field, "cannot have the number \(field.number)")
+        }
+        let kind = try self.kind(field)
+        var oneof: String?
+        if field.hasOneofIndex, !field.proto3Optional {
+            guard self.message.oneofDecl.indices.contains(Int(field.oneofIndex)), field.label == .optional else {
+                throw self.error(field, "cannot be in a oneof")
+            }
+            oneof = self.message.oneofDecl[Int(field.oneofIndex)].name
+        }
+        let typeName = kind == .message || kind == .enum ? SchemaBuilder.fullName(field.typeName) : nil
+        return ProtoField(
+            name: field.name,
+            jsonName: field.hasJsonName ? field.jsonName : Self.jsonName(field.name),
+            number: UInt32(field.number),
+            kind: kind,
+            presence: self.presence(field, kind),
+            comment: comment,
+            typeName: typeName,
+            isMap: field.label == .repeated && typeName.map(self.mapEntries.contains) == true,
+            oneof: oneof
+        )
+    }
+
+    func descriptor(_ fields: [ProtoField], _ table: DescriptorTable) throws(ProtoError) -> MessageDescriptor {
+        for (field, next) in zip(fields, fields.dropFirst()) where field.number == next.number {
+            throw ProtoError("\(self.file.name): \(self.name) has two fields with the number \(field.number)")
+        }
+        let descriptors = fields.map { Self.descriptor($0, table) }
+        return MessageDescriptor(self.name, oneofs: self.oneofs.count, descriptors)
+    }
+
+    private static func descriptor(_ field: ProtoField, _ table: DescriptorTable) -> FieldDescriptor {
+        guard field.kind == .message else { return .init(field.name, field.number, field.kind, field.presence) }
+        let type = field.typeName ?? ""
+        return .init(field.name, field.number, field.kind, field.presence, message: { table[type] })
+    }
+
+    private func presence(
+        _ field: Google_Protobuf_FieldDescriptorProto,
+        _ kind: FieldKind
+    ) -> FieldDescriptor.Presence {
+        switch field.label {
+        case .required: return .required
+        case .repeated:
+            let isPacked = field.options.hasPacked ? field.options.packed : self.file.isProto3
+            let isPackable = kind != .message && kind != .string && kind != .bytes
+            return isPacked && isPackable ? .packed : .repeated
+        case .optional:
+            if field.hasOneofIndex, let oneof = self.oneofs[field.oneofIndex], !field.proto3Optional {
+                return .oneof(oneof)
+            }
+            let isImplicit =
+                self.file.isProto3 && !field.proto3Optional && kind != .message && !self.message.options.mapEntry
+            return isImplicit ? .implicit : .explicit
+        }
+    }
+
+    private func kind(_ field: Google_Protobuf_FieldDescriptorProto) throws(ProtoError) -> FieldKind {
+        switch field.type {
+        case .double: .double
+        case .float: .float
+        case .int64: .int64
+        case .uint64: .uint64
+        case .int32: .int32
+        case .fixed64: .fixed64
+        case .fixed32: .fixed32
+        case .bool: .bool
+        case .string: .string
+        case .message: .message
+        case .bytes: .bytes
+        case .uint32: .uint32
+        case .enum: .enum
+        case .sfixed32: .sfixed32
+        case .sfixed64: .sfixed64
+        case .sint32: .sint32
+        case .sint64: .sint64
+        case .group: throw self.error(field, "is a group, which is not supported")
+        }
+    }
+
+    private func error(_ field: Google_Protobuf_FieldDescriptorProto, _ complaint: String) -> ProtoError {
+        ProtoError("\(self.file.name): \(self.name).\(field.name) \(complaint)")
+    }
+
+    /// protoc's own rule, for descriptor sets of others.
+    private static func jsonName(_ name: String) -> String {
+        var result = ""
+        var isAfterUnderscore = false
+        for character in name {
+            if character != "_" { result += isAfterUnderscore ? character.uppercased() : String(character) }
+            isAfterUnderscore = character == "_"
+        }
+        return result
+    }
+}

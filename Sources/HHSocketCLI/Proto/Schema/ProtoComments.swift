@@ -1,0 +1,16 @@
+import SwiftProtobuf
+
+/// The comments of a file, by where the declarations below them stand.
+struct ProtoComments {
+    private var comments: [[Int32]: String] = [:]
+
+    init(_ file: Google_Protobuf_FileDescriptorProto) {
+        for location in file.sourceCodeInfo.location {
+            let comment = location.hasLeadingComments ? location.leadingComments : location.trailingComments
+            if !comment.isEmpty { self.comments[location.path] = comment }
+        }
+    }
+
+    /// Empty where there is none.
+    subscript(path: [Int32]) -> String { self.comments[path] ?? "" }
+}

@@ -1,0 +1,195 @@
+import Foundation
+import HHSocketMessage
+import NIOConcurrencyHelpers
+import SwiftProtobuf
+
+/// Makes a schema of a descriptor set, which may be any bytes: whatever would lead somebody astray later is refused.
+struct SchemaBuilder {
+    private var schema = ProtoSchema()
+    private let descriptors = DescriptorTable()
+    /// Names of the maps' entries, which are messages that nobody wrote.
+    private var mapEntries: Set<String> = []
+
+    /// - Parameter onlyLast: Whether the last file alone was asked for, and the others are what it imports.
+    static func schema(of descriptorSet: Data, onlyLast: Bool) throws(ProtoError) -> ProtoSchema {
+        let set: Google_Protobuf_FileDescriptorSet
+        do {
+            set = try Google_Protobuf_FileDescriptorSet(
+                serializedBytes: descriptorSet,
+                extensions: NumberOptions.extensions
+            )
+        } catch {
+            throw ProtoError("it is no descriptor set as protoc --descriptor_set_out writes it")
+        }
+        guard let last = set.file.last else { throw ProtoError("it holds no files") }
+        var builder = Self()
+        // Maps first, for a field's kind depends on them.
+        for file in set.file { builder.findMapEntries(file.messageType, in: file.package) }
+        for file in set.file {
+            let isOwn = !file.name.hasPrefix("google/protobuf/") && file.name != "hhsocket/options.proto"
+            try builder.add(file, isAskedFor: onlyLast ? file.name == last.name : isOwn)
+        }
+        try builder.checkReferences()
+        return builder.schema
+    }
+
+    private mutating func findMapEntries(_ messages: [Google_Protobuf_DescriptorProto], in scope: String) {
+        for message in messages {
+            let name = Self.join(scope, message.name)
+            if message.options.mapEntry { self.mapEntries.insert(name) }
+            self.findMapEntries(message.nestedType, in: name)
+        }
+    }
+
+    private mutating func add(_ file: Google_Protobuf_FileDescriptorProto, isAskedFor: Bool) throws(ProtoError) {
+        guard ["", "proto2", "proto3"].contains(file.syntax) else {
+            throw ProtoError("\(file.name): only proto2 and proto3 are supported, not \(file.syntax)")
+        }
+        let comments = ProtoComments(file)
+        let origin = ProtoFile(
+            name: file.name,
+            package: file.package,
+            isAskedFor: isAskedFor,
+            isProto3: file.syntax == "proto3"
+        )
+        self.schema.files.append(origin)
+        for (index, message) in file.messageType.enumerated() {
+            try self.add(message, in: file.package, origin, comments, [4, Int32(index)], depth: 1)
+        }
+        for (index, declaration) in file.enumType.enumerated() {
+            try self.add(declaration, in: file.package, origin, comments, [5, Int32(index)])
+        }
+        for (index, service) in file.service.enumerated() {
+            self.schema.services.append(Self.service(service, in: file, comments, [6, Int32(index)]))
+        }
+    }
+
+    private mutating func add(
+        _ message: Google_Protobuf_DescriptorProto,
+        in scope: String,
+        _ file: ProtoFile,
+        _ comments: ProtoComments,
+        _ path: [Int32],
+        depth: Int
+    ) throws(ProtoError) {
+        let name = Self.join(scope, message.name)
+        // protobuf's own limit.
+        guard depth <= 32 else { throw ProtoError("\(file.name): messages are declared within messages too deep") }
+        guard self.schema.messages[name] == nil else { throw ProtoError("\(file.name): \(name) is declared twice") }
+        for (index, inner) in message.nestedType.enumerated() {
+            try self.add(inner, in: name, file, comments, path + [3, Int32(index)], depth: depth + 1)
+        }
+        for (index, declaration) in message.enumType.enumerated() {
+            try self.add(declaration, in: name, file, comments, path + [4, Int32(index)])
+        }
+        let builder = MessageBuilder(message, name, file, mapEntries: self.mapEntries)
+        var fields: [ProtoField] = []
+        for (index, field) in message.field.enumerated() {
+            fields.append(try builder.field(field, comment: comments[path + [2, Int32(index)]]))
+        }
+        fields.sort { $0.number < $1.number }
+        let descriptor = try builder.descriptor(fields, self.descriptors)
+        self.descriptors.add(descriptor)
+        self.schema.messages[name] = ProtoMessage(
+            name: name,
+            file: file.name,
+            comment: comments[path],
+            fields: fields,
+            isMapEntry: message.options.mapEntry,
+            pushType: message.options.getExtensionValue(ext: NumberOptions.pushType),
+            descriptor: descriptor
+        )
+    }
+
+    private mutating func add(
+        _ declaration: Google_Protobuf_EnumDescriptorProto,
+        in scope: String,
+        _ file: ProtoFile,
+        _ comments: ProtoComments,
+        _ path: [Int32]
+    ) throws(ProtoError) {
+        let name = Self.join(scope, declaration.name)
+        guard self.schema.enums[name] == nil else { throw ProtoError("\(file.name): \(name) is declared twice") }
+        self.schema.enums[name] = ProtoEnum(
+            name: name,
+            file: file.name,
+            comment: comments[path],
+            values: declaration.value.map { .init(name: $0.name, number: $0.number) },
+            isClosed: !file.isProto3
+        )
+    }
+
+    private static func service(
+        _ service: Google_Protobuf_ServiceDescriptorProto,
+        in file: Google_Protobuf_FileDescriptorProto,
+        _ comments: ProtoComments,
+        _ path: [Int32]
+    ) -> ProtoService {
+        let name = Self.join(file.package, service.name)
+        let methods = service.method.enumerated().map { index, method in
+            ProtoMethod(
+                name: "\(name)/\(method.name)",
+                comment: comments[path + [2, Int32(index)]],
+                request: Self.fullName(method.inputType),
+                response: Self.fullName(method.outputType),
+                requestIsStream: method.clientStreaming,
+                responseIsStream: method.serverStreaming,
+                type: method.options.getExtensionValue(ext: NumberOptions.messageType)
+            )
+        }
+        return ProtoService(name: name, file: file.name, comment: comments[path], methods: methods)
+    }
+
+    /// Everything that is named must be there.
+    private func checkReferences() throws(ProtoError) {
+        for message in self.schema.messages.values {
+            for field in message.fields where field.kind == .message || field.kind == .enum {
+                let type = field.typeName ?? ""
+                let isThere =
+                    field.kind == .enum ? self.schema.enums[type] != nil : self.schema.messages[type] != nil
+                guard isThere else { throw Self.missing(type, "\(message.name).\(field.name)") }
+                if field.isMap, self.schema.messages[type]?.isEntryOfAMap != true {
+                    throw ProtoError("\(message.name).\(field.name) is no map as protobuf has them")
+                }
+            }
+        }
+        for method in self.schema.services.flatMap(\.methods) {
+            for type in [method.request, method.response] where self.schema.messages[type] == nil {
+                throw Self.missing(type, method.name)
+            }
+        }
+    }
+
+    private static func missing(_ type: String, _ user: String) -> ProtoError {
+        ProtoError("\(user) is of \(type), which is not in it; was it written with --include_imports?")
+    }
+
+    private static func join(_ scope: String, _ name: String) -> String { scope.isEmpty ? name : "\(scope).\(name)" }
+
+    /// Descriptor sets put a dot before full names.
+    static func fullName(_ name: String) -> String { name.hasPrefix(".") ? String(name.dropFirst()) : name }
+}
+
+extension ProtoMessage {
+    /// Whether it is a key and a value, the key of a kind that keys may have.
+    fileprivate var isEntryOfAMap: Bool {
+        guard self.fields.map(\.number) == [1, 2], !self.fields.contains(where: \.isRepeated) else { return false }
+        switch self.fields[0].kind {
+        case .float, .double, .bytes, .enum, .message: return false
+        default: return true
+        }
+    }
+}
+
+/// The descriptors by name, which fields of messages look up when they are first used.
+final class DescriptorTable: Sendable {
+    private static let none = MessageDescriptor("", [])
+    private let descriptors = NIOLockedValueBox<[String: MessageDescriptor]>([:])
+
+    func add(_ descriptor: MessageDescriptor) {
+        self.descriptors.withLockedValue { $0[descriptor.name] = descriptor }
+    }
+
+    /// That it is there was found out before anybody can ask.
+    subscript(name: String) -> MessageDescriptor { self.descriptors.withLockedValue { $0[name] } ?? Self.none }
+}

@@ -1,0 +1,131 @@
+/// A message whose kind is known only when the program runs: that of a tool which has read a `.proto`.
+///
+/// It goes through the same records and engines as generated messages. What its descriptor does not know is not kept.
+package struct DynamicMessage: Sendable {
+    package enum Field: Sendable {
+        case value(DynamicValue)
+        /// Of a repeated field; the entries of a map are messages of a key and a value.
+        case values([DynamicValue])
+    }
+
+    package let descriptor: MessageDescriptor
+    /// By their index among the descriptor's fields. Those without a value are missing.
+    private var fields: [Int: Field] = [:]
+
+    package init(_ descriptor: MessageDescriptor) {
+        self.descriptor = descriptor
+    }
+
+    /// What a field holds, if anything. The argument is its index among the descriptor's fields.
+    package subscript(field: Int) -> Field? { self.fields[field] }
+
+    /// Gives a field that is not repeated its value. Of a oneof the field that was set last remains.
+    package mutating func set(_ field: Int, _ value: DynamicValue) {
+        let descriptor = self.descriptor.fields[field]
+        precondition(!descriptor.isRepeated && value.fits(descriptor), "\(descriptor.name) cannot hold \(value)")
+        if case .oneof = descriptor.presence {
+            for index in self.fields.keys where self.descriptor.fields[index].presence == descriptor.presence {
+                self.fields[index] = nil
+            }
+        }
+        self.fields[field] = .value(value)
+    }
+
+    /// Gives a repeated field its values.
+    package mutating func set(_ field: Int, _ values: [DynamicValue]) {
+        let descriptor = self.descriptor.fields[field]
+        precondition(
+            descriptor.isRepeated && values.allSatisfy { $0.fits(descriptor) },
+            "\(descriptor.name) cannot hold these values"
+        )
+        self.fields[field] = values.isEmpty ? nil : .values(values)
+    }
+}
+
+extension DynamicMessage {
+    /// Reads a message.
+    ///
+    /// - Throws: ``MessageError``: the bytes are no such message.
+    package init(_ descriptor: MessageDescriptor, serializedBytes bytes: UnsafeRawBufferPointer) throws(MessageError) {
+        let plan = descriptor.plan
+        let read: Result<Self, MessageError> = RecordArena.with { arena in
+            MessageCodec.record(of: bytes, plan, arena).map { Self(record: RecordReader($0, plan), descriptor) }
+        }
+        self = try read.get()
+    }
+
+    /// The message's bytes.
+    ///
+    /// - Throws: ``MessageError``: a required field is missing, messages lie too deep within one another, or it is too
+    ///   large.
+    package func serializedBytes() throws(MessageError) -> [UInt8] {
+        let plan = self.descriptor.plan
+        let written: Result<[UInt8], MessageError> = RecordArena.with { arena in
+            let record = RecordWriter(plan, arena, depth: 1)
+            do throws(MessageError) {
+                try self.write(to: record)
+            } catch {
+                return .failure(error)
+            }
+            return MessageCodec.bytes(of: record).map { Array($0) }
+        }
+        return try written.get()
+    }
+
+    init(record: RecordReader, _ descriptor: MessageDescriptor) {
+        self.descriptor = descriptor
+        for (index, field) in descriptor.fields.enumerated() {
+            if field.isRepeated {
+                let (start, count) = record.values(index)
+                guard let start, count > 0 else { continue }
+                let values = (0..<count).map { DynamicValue(start + $0 * field.kind.size, of: field) }
+                self.fields[index] = .values(values)
+            } else if Self.holds(record, index, field) {
+                let value = DynamicValue(record.slot(index), of: field)
+                if field.presence != .implicit || !value.isZero { self.fields[index] = .value(value) }
+            }
+        }
+    }
+
+    private static func holds(_ record: RecordReader, _ index: Int, _ field: FieldDescriptor) -> Bool {
+        switch field.presence {
+        case .oneof: record.oneof(index) == field.number
+        // Of messages and of required fields the engines set no flag.
+        case _ where field.kind == .message: record.slot(index).load(as: UnsafeRawPointer?.self) != nil
+        case .required: true
+        default: record.flag(index) != 0
+        }
+    }
+
+    func write(to record: RecordWriter) throws(MessageError) {
+        for (index, field) in self.descriptor.fields.enumerated() {
+            switch self.fields[index] {
+            case .value(let value):
+                if field.presence == .implicit, value.isZero { continue }
+                let place = record.place(index)
+                let slot = RecordSlot(record.memory + Int(place.pointee.value), record.arena)
+                try value.store(slot, of: index, in: record)
+                var quantifier: UInt32 = 1
+                if case .oneof = field.presence { quantifier = field.number }
+                record.memory.storeBytes(
+                    of: quantifier,
+                    toByteOffset: Int(place.pointee.quantifier),
+                    as: UInt32.self
+                )
+            case .values(let values):
+                let start = record.takeArray(index, count: values.count, size: field.kind.size)
+                var next = start
+                for value in values {
+                    try value.store(RecordSlot(next, record.arena), of: index, in: record)
+                    next += field.kind.size
+                }
+            case nil:
+                if field.presence == .required { throw record.missing(index) }
+            }
+        }
+    }
+}
+
+extension FieldDescriptor {
+    fileprivate var isRepeated: Bool { self.presence == .repeated || self.presence == .packed }
+}

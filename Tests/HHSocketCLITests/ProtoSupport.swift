@@ -1,0 +1,37 @@
+import Foundation
+import NIOCore
+import TestSupport
+
+@testable import HHSocketCLI
+
+/// The declarations that tests of JSON work by.
+enum TestProtos {
+    static let folder = packageFolder.appendingPathComponent("Tests/HHSocketCLITests/Protos")
+    static let source = Self.folder.appendingPathComponent("everything.proto").path
+    static let descriptorSet = Self.folder.appendingPathComponent("everything.pb").path
+
+    static func descriptors() throws -> Data { try Data(contentsOf: URL(fileURLWithPath: Self.descriptorSet)) }
+
+    static func schema() throws -> ProtoSchema { try SchemaBuilder.schema(of: Self.descriptors(), onlyLast: false) }
+
+    /// The JSON that comes back of JSON which was made a message.
+    static func roundTrip(
+        _ json: String,
+        as message: String = "test.Everything",
+        emitsDefaults: Bool = false
+    ) throws -> String {
+        let codec = MessageJSON(try Self.schema(), emitsDefaults: emitsDefaults)
+        return try codec.json(codec.payload(json, message: message), message: message).text()
+    }
+
+    /// Why JSON is no message; nil if it is one.
+    static func complaint(_ json: String, as message: String = "test.Everything") throws -> String? {
+        let codec = MessageJSON(try Self.schema())
+        do throws(MessageJSON.Unsuitable) {
+            _ = try codec.payload(json, message: message)
+            return nil
+        } catch {
+            return error.description
+        }
+    }
+}

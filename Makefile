@@ -25,10 +25,10 @@ FUZZ_SECONDS ?= 60
 needs_python = @command -v python3 >/dev/null 2>&1 || \
 	{ echo 'make $@ needs Python 3: python3 is not in PATH.' >&2; exit 1; }
 
-FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages,$(wildcard Tests/*)) Examples/Chat Benchmarks/Package.swift Benchmarks/Benchmarks Fuzz/Package.swift Fuzz/Sources
+FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages,$(wildcard Tests/*)) Examples/Chat Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-network soak bench bench-report allocations fuzz descriptor-sets install lint format dependencies clean
+.PHONY: help demo test test-network soak bench bench-report allocations fuzz generate descriptor-sets install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -65,6 +65,11 @@ allocations: dependencies ## count what a call allocates, and fail if it is more
 
 fuzz: dependencies ## feed the decoders with what libFuzzer makes up, for FUZZ_SECONDS (60)
 	sh Fuzz/run $(FUZZ_SECONDS)
+
+generate: programs = protobuf-compiler
+generate: dependencies ## write the code that is generated and committed anew, after a .proto or the generator was changed
+	swift build $(SWIFTFLAGS) --product protoc-gen-hhsocket
+	Scripts/generated-code $(CHECK) "$$(swift build $(SWIFTFLAGS) --show-bin-path)/protoc-gen-hhsocket"
 
 descriptor-sets: ## write anew what the generator's tests read, after Tests/CodegenTests/Protos was changed
 	sh Scripts/descriptor-sets

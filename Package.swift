@@ -213,7 +213,8 @@ let package = Package(
                 "ReferenceMessages",
                 "TestSupport",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
-            ]
+            ],
+            exclude: ["python_peer.py"]
         ),
         .testTarget(
             name: "HHSocketTests",

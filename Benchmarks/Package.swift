@@ -11,19 +11,29 @@ let package = Package(
         .package(name: "hhsocket", path: ".."),
         .package(url: "https://github.com/ordo-one/benchmark", from: "1.38.1", traits: []),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
     ],
     targets: [
+        // What ours are measured against, as swift-protobuf's generator makes them.
+        .target(
+            name: "ReferenceMessages",
+            dependencies: [.product(name: "SwiftProtobuf", package: "swift-protobuf")],
+            path: "Benchmarks/ReferenceMessages"
+        ),
         .executableTarget(
             name: "HHSocketBenchmarks",
             dependencies: [
                 .product(name: "HHSocket", package: "hhsocket"),
+                .product(name: "HHSocketMessage", package: "hhsocket"),
                 .product(name: "HHSocketRPC", package: "hhsocket"),
+                "ReferenceMessages",
                 .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
                 .product(name: "Benchmark", package: "benchmark"),
             ],
             path: "Benchmarks/HHSocketBenchmarks",
             plugins: [.plugin(name: "BenchmarkPlugin", package: "benchmark")]
-        )
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

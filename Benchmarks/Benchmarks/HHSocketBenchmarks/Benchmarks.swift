@@ -15,6 +15,7 @@ let benchmarks: @Sendable () -> Void = {
     checksumBenchmarks()
     dispatchBenchmarks()
     submissionBenchmarks()
+    messageBenchmarks()
 }
 
 /// How many operations one iteration is about: the scaling factor.

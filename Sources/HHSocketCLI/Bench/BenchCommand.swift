@@ -29,8 +29,13 @@ struct BenchCommand: AsyncParsableCommand {
     @Flag(help: "Measure the frame parser alone.")
     var parse = false
 
-    @Option(help: ArgumentHelp("The length of each payload.", valueName: "bytes"))
-    var body = 128
+    @Option(
+        name: .customLong("body"),
+        help: ArgumentHelp("The length of each payload. (default: 128; with --api typed 60)", valueName: "bytes")
+    )
+    var givenBody: Int?
+
+    private var body: Int { self.givenBody ?? (self.calls.api == .typed ? 60 : 128) }
 
     @Option(help: ArgumentHelp("How long to measure. (default: 2; with --parse 1, twice)", valueName: "seconds"))
     var seconds: Double?

@@ -49,7 +49,10 @@ struct EchoOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "How calls are made: tasks with completion handlers, or Swift tasks that await. (default: task)"
+            """
+            How calls are made: tasks with completion handlers, Swift tasks that await, or the same with a generated client \
+            and Protobuf messages, type \(Hhsocket_Bench.Methods.echo.type). (default: task)
+            """
         )
     )
     var api: EchoParameters.API?
@@ -89,6 +92,14 @@ struct EchoOptions: ParsableArguments {
             throw ValidationError("HOST:PORT names a server and --self starts one: leave one of them out.")
         }
         try FormatArgument.validate(type: BuiltIn.echo, in: format)
+        if self.api == .typed, !MessageCaller.lengths.contains(body) {
+            throw ValidationError(
+                """
+                --body is a number of bytes from \(MessageCaller.lengths.lowerBound), the shortest message, to \
+                \(MessageCaller.lengths.upperBound), not \(body).
+                """
+            )
+        }
         guard EchoBody.lengths.contains(body) else {
             throw ValidationError(
                 """
@@ -114,8 +125,9 @@ struct EchoOptions: ParsableArguments {
         if let warmup = self.warmup, !(warmup >= 0 && warmup <= Self.longest) {
             throw ValidationError("--warmup is a number of seconds from 0 to \(Int(Self.longest)), not \(warmup).")
         }
-        guard self.callbacks == nil || self.api != .async else {
-            throw ValidationError("--callbacks is about completion handlers, and --api async has none; leave it out.")
+        guard self.callbacks == nil || self.api ?? .task == .task else {
+            let api = self.api?.rawValue ?? ""
+            throw ValidationError("--callbacks is about completion handlers, and --api \(api) has none; leave it out.")
         }
         guard self.serverPid == nil || !self.startsServer else {
             throw ValidationError("--self knows its server's process; leave --server-pid out.")

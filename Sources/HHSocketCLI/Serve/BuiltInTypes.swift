@@ -27,6 +27,7 @@ enum BuiltIn {
             try await Task.sleep(for: .milliseconds(milliseconds))
             return request.body
         }
+        router.handleSynchronously(Hhsocket_Bench.Methods.echo) { note, _ in note }
         router.handleSynchronously(self.status) { request, _ in
             // One more than fits, so that a number that is too large is not taken for the largest.
             guard let number = Self.decimal(request.body, limit: Int(UInt32.max) + 1),

@@ -19,7 +19,8 @@ struct ServeCommand: AsyncParsableCommand {
         discussion: """
             Types: 1000 echoes the payload; 1001 sleeps for the payload's decimal milliseconds (an hour at most), then \
             echoes it; 1002 answers with the status that the payload names in decimal; 1003 answers with the payload's \
-            SHA-256 in hex. A payload that 1001 or 1002 cannot read is answered with status 303.
+            SHA-256 in hex; 1004 reads the message of `bench --api typed` and writes it anew. A payload that 1001 or 1002 \
+            cannot read is answered with status 303, one that 1004 cannot with 402.
 
             The first line on stdout comes once connections are accepted; nothing else is printed there. SIGINT and \
             SIGTERM let requests in flight finish, for 5 s at most; a second one ends at once.

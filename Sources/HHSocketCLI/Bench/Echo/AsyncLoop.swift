@@ -3,7 +3,7 @@ import HHSocketRPC
 import NIOConcurrencyHelpers
 
 /// The calls of one connection, awaited by Swift tasks: as many of them as calls may be in flight.
-final class AsyncLoop: EchoLoop {
+final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
     private struct State {
         var tally: EchoTally
         /// Nil for a closed loop.
@@ -13,13 +13,13 @@ final class AsyncLoop: EchoLoop {
     }
 
     private let client: SocketClient
-    private let body: EchoBody
+    private let caller: Caller
     private let inFlightLimit: Int
     private let state: NIOLockedValueBox<State>
 
-    init(client: SocketClient, body: EchoBody, inFlight: Int, tally: EchoTally, schedule: StartSchedule?) {
+    init(client: SocketClient, caller: Caller, inFlight: Int, tally: EchoTally, schedule: StartSchedule?) {
         self.client = client
-        self.body = body
+        self.caller = caller
         self.inFlightLimit = inFlight
         self.state = NIOLockedValueBox(State(tally: tally, schedule: schedule))
     }
@@ -44,23 +44,18 @@ final class AsyncLoop: EchoLoop {
 
     /// One call after the other.
     private func work() async throws {
-        var requests = RequestPair(self.body)
+        var caller = self.caller
         var call = self.next(Uptime.now)
         while let (number, start) = call {
-            let response: SocketResponse
             do {
                 try await Uptime.sleep(until: start)
-                response = try await self.client.data(for: requests.next(number))
+                try await caller.call(number, on: self.client)
             } catch {
                 // Cancelled: by whoever waits for us, or because another call has failed.
                 guard !Task.isCancelled else { return }
                 throw (error as? SocketError).map { EchoFailure($0) } ?? error
             }
-            let now = Uptime.now
-            guard self.body.isEchoed(by: response.body, number: number) else {
-                throw EchoFailure(self.body.complaint(about: response.body, number: number))
-            }
-            call = self.next(now, after: start)
+            call = self.next(Uptime.now, after: start)
         }
     }
 

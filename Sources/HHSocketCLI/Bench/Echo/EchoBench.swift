@@ -129,7 +129,15 @@ struct EchoBench: Sendable {
         case .async:
             return AsyncLoop(
                 client: connection.client,
-                body: self.body,
+                caller: BodyCaller(self.body),
+                inFlight: self.parameters.inFlight,
+                tally: tally,
+                schedule: schedule
+            )
+        case .typed:
+            return AsyncLoop(
+                client: connection.client,
+                caller: MessageCaller(length: self.parameters.body),
                 inFlight: self.parameters.inFlight,
                 tally: tally,
                 schedule: schedule

@@ -9,6 +9,8 @@ struct EchoParameters: Sendable {
         case task
         /// Swift tasks that await each answer.
         case async
+        /// The same with a generated client, whose messages both sides read and write.
+        case typed
     }
 
     /// Where completion handlers run.

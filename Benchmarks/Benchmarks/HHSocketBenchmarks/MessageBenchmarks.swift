@@ -1,0 +1,91 @@
+import Benchmark
+import HHSocketMessage
+import ReferenceMessages
+import SwiftProtobuf
+
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+
+/// Messages of three lengths, by HHSocket and by swift-protobuf: what counts is the ratio of the two in one run.
+func messageBenchmarks() {
+    do {
+        let small = try Bench_Small(serializedBytes: MessageSample.small.serializedBytes() as [UInt8])
+        compare("60 B", small, MessageSample.small)
+        let medium = try Bench_Medium(serializedBytes: MessageSample.medium(1).serializedBytes() as [UInt8])
+        compare("1 KiB", medium, MessageSample.medium(1))
+        let large = try Bench_Large(serializedBytes: MessageSample.large.serializedBytes() as [UInt8])
+        compare("64 KiB", large, MessageSample.large)
+    } catch {
+        fatalError("the samples are no messages: \(error)")
+    }
+}
+
+// Specialised, as an app's own calls are.
+@inline(__always)
+private func compare<Ours: ProtobufMessage, Theirs: SwiftProtobuf.Message & Sendable>(
+    _ size: String,
+    _ ours: Ours,
+    _ theirs: Theirs
+) {
+    Benchmark("message of \(size), written") { benchmark in
+        for _ in benchmark.scaledIterations { blackHole(try ours.serializedBytes()) }
+    }
+    Benchmark("message of \(size), written by swift-protobuf") { benchmark in
+        for _ in benchmark.scaledIterations { blackHole(try theirs.serializedBytes() as [UInt8]) }
+    }
+    Benchmark("message of \(size), read") { benchmark in
+        let bytes = try ours.serializedBytes()
+        benchmark.startMeasurement()
+        for _ in benchmark.scaledIterations { blackHole(try Ours(serializedBytes: bytes)) }
+        benchmark.stopMeasurement()
+    }
+    Benchmark("message of \(size), read by swift-protobuf") { benchmark in
+        let bytes: [UInt8] = try theirs.serializedBytes()
+        benchmark.startMeasurement()
+        for _ in benchmark.scaledIterations { blackHole(try Theirs(serializedBytes: bytes)) }
+        benchmark.stopMeasurement()
+    }
+}
+
+/// The messages, as swift-protobuf has them.
+private enum MessageSample {
+    static let small: ReferenceMessages.Bench_Small = {
+        var message = ReferenceMessages.Bench_Small()
+        message.id = 123_456_789
+        message.user = "alice.liddell"
+        message.text = "meet me at the station"
+        message.kind = 3
+        message.seen = true
+        message.delta = -5
+        message.stamp = 1_700_000_000
+        return message
+    }()
+
+    static func medium(_ number: Int) -> ReferenceMessages.Bench_Medium {
+        var message = ReferenceMessages.Bench_Medium()
+        message.order = "order \(number)"
+        message.items = (0..<20).map { index in
+            var item = ReferenceMessages.Bench_Item()
+            item.id = UInt64(1_000 + index)
+            item.name = "item number \(index)"
+            item.count = Int32(index)
+            item.price = 9.5 + Double(index)
+            item.note = index.isMultiple(of: 2) ? "" : "please wrap it up"
+            item.tags = [1, 2, 300]
+            return item
+        }
+        message.at = 1_700_000_000
+        return message
+    }
+
+    static let large: ReferenceMessages.Bench_Large = {
+        var message = ReferenceMessages.Bench_Large()
+        message.orders = (0..<56).map { Self.medium($0) }
+        message.attachment = Data(repeating: 7, count: 10_000)
+        for number in 0..<100 { message.totals["key \(number)"] = Int64(number) }
+        return message
+    }()
+}

@@ -1,0 +1,63 @@
+import HHSocketRPC
+
+/// Makes one call after the other, and looks at the answers.
+protocol EchoCaller: Sendable {
+    /// Makes call `number` and waits for its answer.
+    ///
+    /// - Throws: `SocketError`, or ``EchoFailure`` where the answer is not an echo.
+    mutating func call(_ number: UInt32, on client: SocketClient) async throws
+}
+
+/// Calls with plain bodies.
+struct BodyCaller: EchoCaller {
+    private let body: EchoBody
+    private var requests: RequestPair
+
+    init(_ body: EchoBody) {
+        self.body = body
+        self.requests = RequestPair(body)
+    }
+
+    mutating func call(_ number: UInt32, on client: SocketClient) async throws {
+        let response = try await client.data(for: self.requests.next(number))
+        guard self.body.isEchoed(by: response.body, number: number) else {
+            throw EchoFailure(self.body.complaint(about: response.body, number: number))
+        }
+    }
+}
+
+/// Calls with messages, by the generated client.
+struct MessageCaller: EchoCaller {
+    /// Of messages, in bytes.
+    static let lengths = 16...1 << 20
+
+    private var note: Hhsocket_BenchNote
+
+    /// - Parameter length: How long the message is to be, in bytes. Where its text's own length takes another byte, so that no
+    ///   message is so long, it is one byte shorter.
+    init(length: Int) {
+        self.note = Hhsocket_BenchNote()
+        self.note.number = 1
+        if length >= 40 {
+            self.note.author = "hhsocket"
+            self.note.at = 1_700_000_000_000
+            self.note.urgent = true
+        }
+        let others = Self.length(of: self.note)
+        self.note.text = String(repeating: "t", count: max(length - others, 0))
+        self.note.text.removeLast(min(self.note.text.count, max(Self.length(of: self.note) - length, 0)))
+    }
+
+    private static func length(of note: Hhsocket_BenchNote) -> Int {
+        // It has no required fields, and is not deep, so it can be written.
+        (try? note.serializedBytes().count) ?? 0
+    }
+
+    mutating func call(_ number: UInt32, on client: SocketClient) async throws {
+        self.note.number = number
+        let answer = try await Hhsocket_Bench.Client(client).echo(self.note)
+        guard answer == self.note else {
+            throw EchoFailure("wrong answer to call \(number): \(answer), where \(self.note) was sent")
+        }
+    }
+}

@@ -1,0 +1,122 @@
+import Foundation
+import MessageSamples
+import SwiftProtobuf
+import TestSupport
+import Testing
+
+@testable import HHSocketMessage
+
+/// Random messages, read and written by us and by Python's protobuf, which shares no code with either engine.
+@Suite struct PythonComparisonTests {
+    /// Messages of each kind: 19 kinds, so some 20,900 together.
+    private static let messages = 1_100
+
+    /// A Python that has protobuf: the one that `HHSOCKET_PYTHON` names, or `python3`.
+    private static let python: URL? = {
+        let named = ProcessInfo.processInfo.environment["HHSOCKET_PYTHON"].map { URL(fileURLWithPath: $0) }
+        let folders = ProcessInfo.processInfo.environment["PATH"]?.split(separator: ":") ?? []
+        let candidates =
+            named.map { [$0] } ?? folders.map { URL(fileURLWithPath: String($0)).appendingPathComponent("python3") }
+        return candidates.first { FileManager.default.isExecutableFile(atPath: $0.path) && Self.hasProtobuf($0) }
+    }()
+
+    private static func hasProtobuf(_ python: URL) -> Bool {
+        let process = Process()
+        process.executableURL = python
+        process.arguments = ["-c", "from google.protobuf import message_factory; message_factory.GetMessageClass"]
+        process.standardError = FileHandle.nullDevice
+        guard (try? process.run()) != nil else { return false }
+        process.waitUntilExit()
+        return process.terminationStatus == 0
+    }
+
+    /// Collects what Python is asked.
+    private struct Questions: SampleVisitor {
+        var seed: UInt64
+        var names: [String] = []
+        var messages: [[UInt8]] = []
+
+        mutating func visit<Ours: ProtobufMessage, Theirs: SwiftProtobuf.Message & Equatable>(
+            _ ours: Ours.Type,
+            _ theirs: Theirs.Type
+        ) throws {
+            for _ in 0..<PythonComparisonTests.messages {
+                self.seed += 1
+                var forge = Samples.forge(seed: self.seed)
+                self.names.append(Ours.protoMessageName)
+                // Once through us, so that Python reads what we wrote.
+                let message = try Ours(serializedBytes: forge.message(Ours.messageDescriptor))
+                self.messages.append(try message.serializedBytes())
+            }
+        }
+    }
+
+    /// Compares what Python answered.
+    private struct Answers: SampleVisitor {
+        let questions: Questions
+        let answers: [[UInt8]]
+        var index = 0
+
+        mutating func visit<Ours: ProtobufMessage, Theirs: SwiftProtobuf.Message & Equatable>(
+            _ ours: Ours.Type,
+            _ theirs: Theirs.Type
+        ) throws {
+            for _ in 0..<PythonComparisonTests.messages {
+                let expected = try Ours(serializedBytes: self.questions.messages[self.index])
+                let answered = try Ours(serializedBytes: self.answers[self.index])
+                try #require(answered == expected, "\(Ours.protoMessageName), message \(self.index)")
+                self.index += 1
+            }
+        }
+    }
+
+    @Test(
+        .enabled(
+            if: PythonComparisonTests.python != nil,
+            "There is no Python with protobuf (pip install protobuf): messages are NOT COMPARED with Python's."
+        )
+    )
+    func messagesWrittenAndReadByBothAreTheSame() async throws {
+        var questions = Questions(seed: 40_000_000)
+        try Samples.visit(&questions)
+        var input = Data()
+        func add(_ piece: some Collection<UInt8>) {
+            withUnsafeBytes(of: UInt32(piece.count).bigEndian) { input.append(contentsOf: $0) }
+            input.append(contentsOf: piece)
+        }
+        let sets = packageFolder.appendingPathComponent("Tests/CodegenTests/DescriptorSets/protos.pb")
+        add(try Data(contentsOf: sets))
+        for (name, message) in zip(questions.names, questions.messages) {
+            add(Array(name.utf8))
+            add(message)
+        }
+
+        let script = packageFolder.appendingPathComponent("Tests/HHSocketMessageTests/python_peer.py")
+        let outcome = try await Command.run(
+            ["-B", script.path],
+            of: try #require(Self.python),
+            input: input
+        )
+        try #require(outcome.exitCode == 0, "\(outcome.errors)")
+
+        var answers: [[UInt8]] = []
+        var rest = Array(outcome.output)[...]
+        func number() -> UInt32 { rest.prefix(4).reduce(0) { $0 << 8 | UInt32($1) } }
+        while rest.count >= 4 {
+            let length = number()
+            rest = rest.dropFirst(4)
+            if length == .max {
+                let reason = String(decoding: rest.dropFirst(4).prefix(Int(number())), as: UTF8.self)
+                Issue.record("\(questions.names[answers.count]), message \(answers.count): Python says \(reason)")
+                return
+            }
+            answers.append(Array(rest.prefix(Int(length))))
+            rest = rest.dropFirst(Int(length))
+        }
+        try #require(answers.count == questions.messages.count)
+        #expect(answers.count >= 20_000)
+        var comparison = Answers(questions: questions, answers: answers)
+        try Samples.visit(&comparison)
+        #expect(comparison.index == answers.count)
+    }
+}

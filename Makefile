@@ -38,7 +38,7 @@ demo: dependencies ## build the command line tool and let it show what the frame
 	@swift build $(SWIFTFLAGS) --quiet --product hhsocket-cli
 	@"$$(swift build $(SWIFTFLAGS) --show-bin-path)/hhsocket-cli" demo
 
-test: programs = python3
+test: programs = python3 protoc:protobuf-compiler
 # One test after the other: many of them wait for a connection or a process of their own, and on two cores all at once
 # keep each other waiting.
 test: dependencies ## build and run every test
@@ -66,7 +66,7 @@ allocations: dependencies ## count what a call allocates, and fail if it is more
 fuzz: dependencies ## feed the decoders with what libFuzzer makes up, for FUZZ_SECONDS (60)
 	sh Fuzz/run $(FUZZ_SECONDS)
 
-generate: programs = protobuf-compiler
+generate: programs = protoc:protobuf-compiler
 generate: dependencies ## write the code that is generated and committed anew, after a .proto or the generator was changed
 	swift build $(SWIFTFLAGS) --product protoc-gen-hhsocket
 	Scripts/generated-code $(CHECK) "$$(swift build $(SWIFTFLAGS) --show-bin-path)/protoc-gen-hhsocket"

@@ -40,7 +40,10 @@ struct GenerateHHSocketCode: CommandPlugin {
     private func targets(_ arguments: CommandArguments, _ context: PluginContext) throws -> [any Target] {
         try arguments.targets.map { name in
             guard let target = context.package.targets.first(where: { $0.name == name }) else {
-                throw PluginError("The package \(context.package.displayName) has no target \(name).")
+                throw PluginError(
+                    "The package \(context.package.displayName) has no target \(name). A target without any Swift file is "
+                        + "none to SwiftPM: add one, or give the paths and --output."
+                )
             }
             return target
         }

@@ -25,10 +25,10 @@ FUZZ_SECONDS ?= 60
 needs_python = @command -v python3 >/dev/null 2>&1 || \
 	{ echo 'make $@ needs Python 3: python3 is not in PATH.' >&2; exit 1; }
 
-FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages,$(wildcard Tests/*)) Examples/Chat Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources
+FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages,$(wildcard Tests/*)) Plugins Examples/Chat Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-network soak bench bench-report allocations fuzz generate descriptor-sets install lint format dependencies clean
+.PHONY: help demo test test-network soak bench bench-report allocations fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,10 @@ test: dependencies ## build and run every test
 
 test-network: dependencies ## pull cables between two network namespaces; as root, or it says that it cannot
 	sh Scripts/test-network $(SWIFTFLAGS)
+
+test-plugins: programs = protoc:protobuf-compiler
+test-plugins: dependencies ## build and run a package that uses the SwiftPM plugins
+	sh Scripts/test-plugins $(SWIFTFLAGS)
 
 soak: dependencies ## run ten times as many random histories of connections and clients as the tests do
 	HHSOCKET_HISTORIES=100000 swift test --no-parallel $(SWIFTFLAGS) --filter "RandomHistoryTests|ClientModelTests"

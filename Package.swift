@@ -27,6 +27,8 @@ let package = Package(
         // case. `make install` installs it under that name.
         .executable(name: "hhsocket-cli", targets: ["HHSocketCLI"]),
         .executable(name: "protoc-gen-hhsocket", targets: ["protoc-gen-hhsocket"]),
+        .plugin(name: "HHSocketGenerator", targets: ["HHSocketGenerator"]),
+        .plugin(name: "GenerateHHSocketCode", targets: ["GenerateHHSocketCode"]),
     ],
     traits: [
         .default(enabledTraits: Set(libdeflateTrait + libprotobufCTrait)),
@@ -168,6 +170,20 @@ let package = Package(
                 .product(name: "SwiftProtobufPluginLibrary", package: "swift-protobuf"),
             ],
             path: "Sources/Codegen"
+        ),
+        // What has protoc run it: at each build of a target, and by `swift package generate-hhsocket-code`. Plugins cannot
+        // depend on libraries; what both need is in a folder that each has a symbolic link to.
+        .plugin(name: "HHSocketGenerator", capability: .buildTool(), dependencies: ["protoc-gen-hhsocket"]),
+        .plugin(
+            name: "GenerateHHSocketCode",
+            capability: .command(
+                intent: .custom(
+                    verb: "generate-hhsocket-code",
+                    description: "Generate Swift for HHSocket from .proto files, to be checked in."
+                ),
+                permissions: [.writeToPackageDirectory(reason: "To write the generated code.")]
+            ),
+            dependencies: ["protoc-gen-hhsocket"]
         ),
 
         // What it is all for, in two small files.

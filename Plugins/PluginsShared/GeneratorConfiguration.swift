@@ -1,0 +1,137 @@
+import Foundation
+
+/// What `hhsocket-generator-config.json` says; what it leaves out is as the generator has it.
+struct GeneratorConfiguration {
+    static let fileName = "hhsocket-generator-config.json"
+
+    /// The files to generate for; `nil` is every `.proto` below the folder of the configuration.
+    var protoFiles: [String]?
+    var visibility: String?
+    var messages: String?
+    var client: Bool?
+    var server: Bool?
+    var mocks: Bool?
+    var fileNaming = FileNaming.fullPath
+    /// Where imports are looked for; `nil` is the folder of the configuration.
+    var importPaths: [String]?
+    var protocPath: String?
+
+    /// What the file for `zoo/animal.proto` is called; the generator has the same.
+    enum FileNaming: String, CaseIterable {
+        case fullPath = "FullPath"
+        case pathToUnderscores = "PathToUnderscores"
+        case dropPath = "DropPath"
+
+        func outputName(of file: String) -> String {
+            let base = String(file.dropLast(".proto".count))
+            let name =
+                switch self {
+                case .fullPath: base
+                case .pathToUnderscores: base.replacingOccurrences(of: "/", with: "_")
+                case .dropPath: base.split(separator: "/").last.map(String.init) ?? base
+                }
+            return "\(name).hhsocket.swift"
+        }
+    }
+
+    init() {}
+
+    init(contentsOf file: URL) throws {
+        do {
+            self = try JSONDecoder().decode(Self.self, from: Data(contentsOf: file))
+        } catch let error as DecodingError {
+            throw PluginError("\(file.path): \(Self.explanation(of: error))")
+        } catch {
+            throw PluginError("\(file.path): \(error)")
+        }
+    }
+
+    /// What `--hhsocket_opt` is given.
+    var generatorOptions: [String] {
+        var options: [String] = []
+        if let visibility { options.append("Visibility=\(visibility)") }
+        if let messages { options.append("Messages=\(messages)") }
+        if let client { options.append("Client=\(client)") }
+        if let server { options.append("Server=\(server)") }
+        if let mocks { options.append("Mocks=\(mocks)") }
+        options.append("FileNaming=\(self.fileNaming.rawValue)")
+        return options
+    }
+}
+
+extension GeneratorConfiguration: Decodable {
+    private enum Key: String, CodingKey, CaseIterable {
+        case protoFiles, visibility, messages, client, server, mocks, fileNaming, importPaths, protocPath
+    }
+
+    private struct AnyKey: CodingKey {
+        var stringValue: String
+        var intValue: Int? { nil }
+
+        init(stringValue: String) { self.stringValue = stringValue }
+        init?(intValue: Int) { nil }
+    }
+
+    init(from decoder: any Decoder) throws {
+        for key in try decoder.container(keyedBy: AnyKey.self).allKeys where Key(rawValue: key.stringValue) == nil {
+            let known = Key.allCases.map(\.rawValue).joined(separator: ", ")
+            throw DecodingError.dataCorrupted(
+                .init(codingPath: [], debugDescription: "there is no key \"\(key.stringValue)\"; there are \(known).")
+            )
+        }
+        let values = try decoder.container(keyedBy: Key.self)
+
+        /// One of the generator's words, in any case of letters.
+        func choice(_ key: Key, _ choices: [String]) throws -> String? {
+            guard let value = try values.decodeIfPresent(String.self, forKey: key) else { return nil }
+            if let choice = choices.first(where: { $0.lowercased() == value.lowercased() }) { return choice }
+            throw DecodingError.dataCorruptedError(
+                forKey: key,
+                in: values,
+                debugDescription: "there is no \"\(value)\"; there are \(choices.joined(separator: ", "))."
+            )
+        }
+
+        self.protoFiles = try values.decodeIfPresent([String].self, forKey: .protoFiles)
+        self.visibility = try choice(.visibility, ["Public", "Package", "Internal"])
+        self.messages = try choice(.messages, ["ProtobufC", "SwiftProtobuf"])
+        self.client = try values.decodeIfPresent(Bool.self, forKey: .client)
+        self.server = try values.decodeIfPresent(Bool.self, forKey: .server)
+        self.mocks = try values.decodeIfPresent(Bool.self, forKey: .mocks)
+        if let naming = try choice(.fileNaming, FileNaming.allCases.map(\.rawValue)) {
+            self.fileNaming = FileNaming(rawValue: naming) ?? .fullPath
+        }
+        self.importPaths = try values.decodeIfPresent([String].self, forKey: .importPaths)
+        self.protocPath = try values.decodeIfPresent(String.self, forKey: .protocPath)
+    }
+
+    private static func explanation(of error: DecodingError) -> String {
+        switch error {
+        case .typeMismatch(let type, let context), .valueNotFound(let type, let context):
+            return "\(self.path(context.codingPath))must be \(self.name(of: type))."
+        case .dataCorrupted(let context):
+            if let underlying = context.underlyingError {
+                let reason = (underlying as NSError).userInfo[NSDebugDescriptionErrorKey] as? String
+                return "this is not JSON: \(reason ?? "\(underlying)")"
+            }
+            return "\(self.path(context.codingPath))\(context.debugDescription)"
+        default:
+            return "\(error)"
+        }
+    }
+
+    private static func path(_ keys: [any CodingKey]) -> String {
+        guard let first = keys.first else { return "" }
+        let indices = keys.dropFirst().map { $0.intValue.map { "[\($0)]" } ?? ".\($0.stringValue)" }
+        return "\"\(first.stringValue)\(indices.joined())\": "
+    }
+
+    private static func name(of type: Any.Type) -> String {
+        switch type {
+        case is Bool.Type: "true or false"
+        case is String.Type: "a string"
+        case is [Any].Type, is [String].Type: "a list of strings"
+        default: "an object"
+        }
+    }
+}

@@ -1,0 +1,28 @@
+// swift-tools-version: 6.1
+
+import PackageDescription
+
+// A package as users have it: Scripts/test-plugins builds and runs it.
+let package = Package(
+    name: "plugin-fixture",
+    platforms: [.macOS(.v13)],
+    dependencies: [.package(name: "hhsocket", path: "../..")],
+    targets: [
+        // Its code is generated when it is built: messages alone, for the rest of HHSocket takes long to build.
+        .executableTarget(
+            name: "Built",
+            dependencies: [.product(name: "HHSocketMessage", package: "hhsocket")],
+            plugins: [.plugin(name: "HHSocketGenerator", package: "hhsocket")]
+        ),
+        // Its code is checked in, and was written by `swift package generate-hhsocket-code --target Written`.
+        .target(
+            name: "Written",
+            dependencies: [
+                .product(name: "HHSocketRPC", package: "hhsocket"),
+                .product(name: "HHSocketServer", package: "hhsocket"),
+            ],
+            exclude: ["hhsocket-generator-config.json"]
+        ),
+    ],
+    swiftLanguageModes: [.v6]
+)

@@ -45,7 +45,9 @@ import Darwin
 
     @Test(arguments: [
         [], ["--callbacks", "default"], ["--api", "async"], ["--connections", "3", "--in-flight", "5"],
-        ["--connections", "2", "--api", "async"], ["--rate", "300"], ["--rate", "300", "--callbacks", "default"],
+        ["--connections", "2", "--api", "async"], ["--api", "typed"], ["--api", "typed", "--body", "16"],
+        ["--api", "typed", "--body", "131", "--rate", "300"], ["--rate", "300"],
+        ["--rate", "300", "--callbacks", "default"],
         ["--rate", "300", "--api", "async", "--connections", "2"], ["--in-flight", "1", "--body", "2"],
         ["--body", "100000", "--in-flight", "8"], ["--format", "plain"],
     ])
@@ -64,12 +66,12 @@ import Darwin
             }
             #expect(object["peer"] as? String == "a \"peer\"")
             #expect(object["workload"] as? String == "echo")
-            #expect(object["body"] as? Int == Int(option("--body") ?? "128"))
+            #expect(object["body"] as? Int == Int(option("--body") ?? (option("--api") == "typed" ? "60" : "128")))
             #expect(object["inflight"] as? Int == Int(option("--in-flight") ?? "64"))
             #expect(object["connections"] as? Int == Int(option("--connections") ?? "1"))
             #expect(object["rate"] as? Double == option("--rate").flatMap(Double.init))
             #expect(object["api"] as? String == option("--api") ?? "task")
-            let callbacks = option("--api") == "async" ? nil : option("--callbacks") ?? "inline"
+            let callbacks = option("--api") != nil ? nil : option("--callbacks") ?? "inline"
             #expect(object["callbacks"] as? String == callbacks)
             #expect(object["interrupted"] as? Bool == false)
             #expect(object["seconds"] as? Double == 0.3)
@@ -291,7 +293,8 @@ import Darwin
         ),
         (["--self", "--server-pid", "1"], "--self knows its server's process; leave --server-pid out."),
         (["h:1", "--server-pid", "0"], "--server-pid is a process number, 1 or more, not 0."),
-        (["h:1", "--api", "typed"], "Please provide one of 'task' and 'async'."),
+        (["h:1", "--api", "rpc"], "Please provide one of 'task', 'async' or 'typed'."),
+        (["h:1", "--api", "typed", "--body", "15"], "--body is a number of bytes from 16"),
     ])
     func wrongUsageIsExplained(arguments: [String], message: String) async throws {
         let outcome = try await Command.run(["bench"] + arguments)

@@ -44,10 +44,7 @@ struct PortableReader {
                         throw reader.failure(.wireTypeMismatch(field: plan.pointee.name(of: index)))
                     }
                     var packed = try reader.delimited()
-                    while !packed.isAtEnd {
-                        let value = RecordArray.next(field, in: record, self.arena)
-                        try self.readNumber(&packed, field.pointee.kind, into: value)
-                    }
+                    try self.readPacked(&packed, field, into: record)
                     continue
                 }
                 switch field.pointee.kind {
@@ -76,6 +73,28 @@ struct PortableReader {
                 let message = self.message(inner.field, inner.plan, in: record)
                 try self.read(&inner.reader, into: message, inner.plan, depth: depth + 1)
             }
+        }
+    }
+
+    /// Reads values that stand together. All at once where they are the first, so that no array is outgrown.
+    private func readPacked(
+        _ packed: inout WireReader,
+        _ field: UnsafePointer<FieldPlan>,
+        into record: UnsafeMutableRawPointer
+    ) throws(WireFailure) {
+        let kind = field.pointee.kind
+        guard RecordArray.isEmpty(field, in: record) else {
+            while !packed.isAtEnd {
+                try self.readNumber(&packed, kind, into: RecordArray.next(field, in: record, self.arena))
+            }
+            return
+        }
+        let count = packed.count(of: kind.wireType)
+        guard count > 0 else { return }
+        var value = RecordArray.first(count, field, in: record, self.arena)
+        for _ in 0..<count {
+            try self.readNumber(&packed, kind, into: value)
+            value += kind.size
         }
     }
 

@@ -37,6 +37,24 @@ enum RecordArray {
         return values + count * field.pointee.kind.size
     }
 
+    /// The place of so many values, which are the field's first.
+    static func first(
+        _ count: Int,
+        _ field: UnsafePointer<FieldPlan>,
+        in record: UnsafeMutableRawPointer,
+        _ arena: RecordArena
+    ) -> UnsafeMutableRawPointer {
+        let capacity = 1 << (Int.bitWidth - max(0, count - 1).leadingZeroBitCount)
+        let values = arena.take(capacity * field.pointee.kind.size)
+        record.storeBytes(of: values, toByteOffset: Int(field.pointee.value), as: UnsafeMutableRawPointer.self)
+        record.storeBytes(of: count, toByteOffset: Int(field.pointee.quantifier), as: Int.self)
+        return values
+    }
+
+    static func isEmpty(_ field: UnsafePointer<FieldPlan>, in record: UnsafeMutableRawPointer) -> Bool {
+        record.load(fromByteOffset: Int(field.pointee.quantifier), as: Int.self) == 0
+    }
+
     /// An array of `count` values, or a larger one in its place when it is full. Its capacity is a power of two, or 0.
     fileprivate static func withRoomForOneMore(
         _ values: UnsafeMutableRawPointer?,

@@ -114,6 +114,20 @@ struct WireReader {
         }
     }
 
+    /// How many numbers stand here, one behind the other.
+    ///
+    /// The last of them may lack its end, which reading it will find.
+    func count(of type: WireType) -> Int {
+        switch type {
+        case .fixed32: return (self.count + 3) / 4
+        case .fixed64: return (self.count + 7) / 8
+        case .varint, .lengthDelimited, .startGroup, .endGroup:
+            // Each ends with a byte whose highest bit is not set.
+            let ends = self.rest.count { $0 < 0x80 }
+            return self.rest.last.map { $0 < 0x80 } ?? true ? ends : ends + 1
+        }
+    }
+
     /// A value that nobody knows, as it stands.
     mutating func unknownValue(_ number: UInt32, _ type: WireType) throws(WireFailure) -> RecordUnknown {
         let start = self.cursor

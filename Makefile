@@ -33,6 +33,11 @@ FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages,$(wildcar
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
+# SwiftPM goes on with its last plan when neither the manifest nor the environment has changed, and a plan for one product has
+# every target of the packages that we name among its own: with it a build of the tests would compile the protoc that
+# swift-protobuf carries, which takes ten minutes. So these have an environment of their own.
+demo generate install: export HHSOCKET_PLAN = product
+
 demo: dependencies ## build the command line tool and let it show what the framework does, over real TCP
 	@echo 'Building hhsocket-cli; the first time takes some minutes.' >&2
 	@swift build $(SWIFTFLAGS) --quiet --product hhsocket-cli

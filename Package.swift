@@ -209,12 +209,22 @@ let package = Package(
             path: "Tests/TestSupport"
         ),
         // Every construct that a .proto can have: as protoc-gen-hhsocket makes them, and as swift-protobuf does.
-        .target(name: "MessageSamples", dependencies: ["HHSocketMessage"], path: "Tests/MessageSamples"),
-        // Every construct that a service can have.
         .target(
-            name: "ServiceSamples",
+            name: "GeneratedSamples",
             dependencies: ["HHSocketMessage", "HHSocketRPC", "HHSocketServer"],
-            path: "Tests/ServiceSamples"
+            path: "Tests/GeneratedSamples"
+        ),
+        // A service of which only the messages are swift-protobuf's.
+        .target(
+            name: "SwiftProtobufSamples",
+            dependencies: [
+                "HHSocketMessage",
+                "HHSocketRPC",
+                "HHSocketServer",
+                "HHSocketSwiftProtobuf",
+                .product(name: "SwiftProtobuf", package: "swift-protobuf"),
+            ],
+            path: "Tests/SwiftProtobufSamples"
         ),
         .target(
             name: "ReferenceMessages",
@@ -225,7 +235,7 @@ let package = Package(
             name: "HHSocketMessageTests",
             dependencies: [
                 "HHSocketMessage",
-                "MessageSamples",
+                "GeneratedSamples",
                 "ReferenceMessages",
                 "TestSupport",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
@@ -289,7 +299,8 @@ let package = Package(
                 "HHSocketCLI",
                 "HHSocketRPC",
                 "HHSocketServer",
-                "ServiceSamples",
+                "GeneratedSamples",
+                "SwiftProtobufSamples",
                 "TestSupport",
                 .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),

@@ -1,5 +1,5 @@
+import GeneratedSamples
 import HHSocketMessage
-import MessageSamples
 import Testing
 
 #if canImport(FoundationEssentials)

@@ -1,4 +1,4 @@
-import MessageSamples
+import GeneratedSamples
 import TestSupport
 import Testing
 

@@ -1,5 +1,5 @@
 import Foundation
-import MessageSamples
+import GeneratedSamples
 import SwiftProtobuf
 import TestSupport
 import Testing

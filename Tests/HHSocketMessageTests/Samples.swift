@@ -1,4 +1,4 @@
-import MessageSamples
+import GeneratedSamples
 import ReferenceMessages
 import SwiftProtobuf
 import TestSupport
@@ -28,25 +28,25 @@ enum Samples {
     }
 
     static func visit(_ visitor: inout some SampleVisitor) throws {
-        try visitor.visit(MessageSamples.Every_Thing_Scalars.self, ReferenceMessages.Every_Thing_Scalars.self)
-        try visitor.visit(MessageSamples.Every_Thing_Optionals.self, ReferenceMessages.Every_Thing_Optionals.self)
-        try visitor.visit(MessageSamples.Every_Thing_Repeated.self, ReferenceMessages.Every_Thing_Repeated.self)
-        try visitor.visit(MessageSamples.Every_Thing_Maps.self, ReferenceMessages.Every_Thing_Maps.self)
-        try visitor.visit(MessageSamples.Every_Thing_Choices.self, ReferenceMessages.Every_Thing_Choices.self)
-        try visitor.visit(MessageSamples.Every_Thing_Node.self, ReferenceMessages.Every_Thing_Node.self)
-        try visitor.visit(MessageSamples.Every_Thing_Expression.self, ReferenceMessages.Every_Thing_Expression.self)
-        try visitor.visit(MessageSamples.Every_Thing_Outer.self, ReferenceMessages.Every_Thing_Outer.self)
-        try visitor.visit(MessageSamples.Every_Thing_Reserved.self, ReferenceMessages.Every_Thing_Reserved.self)
-        try visitor.visit(MessageSamples.Every_Thing_Keywords.self, ReferenceMessages.Every_Thing_Keywords.self)
-        try visitor.visit(MessageSamples.Every_Thing_Nothing.self, ReferenceMessages.Every_Thing_Nothing.self)
-        try visitor.visit(MessageSamples.Every_Thing_WellKnown.self, ReferenceMessages.Every_Thing_WellKnown.self)
-        try visitor.visit(MessageSamples.Every_Thing_Numbers.self, ReferenceMessages.Every_Thing_Numbers.self)
-        try visitor.visit(MessageSamples.Every_Thing2_Required.self, ReferenceMessages.Every_Thing2_Required.self)
-        try visitor.visit(MessageSamples.Every_Thing2_Optionals.self, ReferenceMessages.Every_Thing2_Optionals.self)
-        try visitor.visit(MessageSamples.Every_Thing2_Defaults.self, ReferenceMessages.Every_Thing2_Defaults.self)
-        try visitor.visit(MessageSamples.Every_Thing2_Repeated.self, ReferenceMessages.Every_Thing2_Repeated.self)
-        try visitor.visit(MessageSamples.Every_Thing2_Choices.self, ReferenceMessages.Every_Thing2_Choices.self)
-        try visitor.visit(MessageSamples.Every_Thing2_Extensible.self, ReferenceMessages.Every_Thing2_Extensible.self)
+        try visitor.visit(GeneratedSamples.Every_Thing_Scalars.self, ReferenceMessages.Every_Thing_Scalars.self)
+        try visitor.visit(GeneratedSamples.Every_Thing_Optionals.self, ReferenceMessages.Every_Thing_Optionals.self)
+        try visitor.visit(GeneratedSamples.Every_Thing_Repeated.self, ReferenceMessages.Every_Thing_Repeated.self)
+        try visitor.visit(GeneratedSamples.Every_Thing_Maps.self, ReferenceMessages.Every_Thing_Maps.self)
+        try visitor.visit(GeneratedSamples.Every_Thing_Choices.self, ReferenceMessages.Every_Thing_Choices.self)
+        try visitor.visit(GeneratedSamples.Every_Thing_Node.self, ReferenceMessages.Every_Thing_Node.self)
+        try visitor.visit(GeneratedSamples.Every_Thing_Expression.self, ReferenceMessages.Every_Thing_Expression.self)
+        try visitor.visit(GeneratedSamples.Every_Thing_Outer.self, ReferenceMessages.Every_Thing_Outer.self)
+        try visitor.visit(GeneratedSamples.Every_Thing_Reserved.self, ReferenceMessages.Every_Thing_Reserved.self)
+        try visitor.visit(GeneratedSamples.Every_Thing_Keywords.self, ReferenceMessages.Every_Thing_Keywords.self)
+        try visitor.visit(GeneratedSamples.Every_Thing_Nothing.self, ReferenceMessages.Every_Thing_Nothing.self)
+        try visitor.visit(GeneratedSamples.Every_Thing_WellKnown.self, ReferenceMessages.Every_Thing_WellKnown.self)
+        try visitor.visit(GeneratedSamples.Every_Thing_Numbers.self, ReferenceMessages.Every_Thing_Numbers.self)
+        try visitor.visit(GeneratedSamples.Every_Thing2_Required.self, ReferenceMessages.Every_Thing2_Required.self)
+        try visitor.visit(GeneratedSamples.Every_Thing2_Optionals.self, ReferenceMessages.Every_Thing2_Optionals.self)
+        try visitor.visit(GeneratedSamples.Every_Thing2_Defaults.self, ReferenceMessages.Every_Thing2_Defaults.self)
+        try visitor.visit(GeneratedSamples.Every_Thing2_Repeated.self, ReferenceMessages.Every_Thing2_Repeated.self)
+        try visitor.visit(GeneratedSamples.Every_Thing2_Choices.self, ReferenceMessages.Every_Thing2_Choices.self)
+        try visitor.visit(GeneratedSamples.Every_Thing2_Extensible.self, ReferenceMessages.Every_Thing2_Extensible.self)
     }
 
     /// How many there are.

@@ -1,8 +1,8 @@
+import GeneratedSamples
 import HHSocketRPC
 import HHSocketServer
 import NIOConcurrencyHelpers
 import NIOCore
-import ServiceSamples
 import TestSupport
 import Testing
 

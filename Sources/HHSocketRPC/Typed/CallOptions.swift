@@ -1,5 +1,5 @@
-import HHSocket
-import NIOCore
+public import HHSocket
+public import NIOCore
 
 /// How one typed call is made; all is as by default where nothing else is said.
 ///
@@ -9,7 +9,7 @@ import NIOCore
 /// Everything in it means what the property of the same name of ``SocketRequest`` does.
 public struct CallOptions: Sendable, Hashable {
     /// A request without a type and a body.
-    private var request = SocketRequest(type: 0)
+    @usableFromInline var request = SocketRequest(type: 0)
 
     /// - Parameter timeout: How long the whole call may take; nil, the default, for the client's timeout.
     public init(timeout: Duration? = nil) {
@@ -67,6 +67,7 @@ public struct CallOptions: Sendable, Hashable {
     /// The request for a call of `method`.
     ///
     /// - Throws: ``HHSocket/SocketError`` with the code `invalidArgument`: the message cannot be written.
+    @inlinable
     func request<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
         _ message: Request
@@ -76,12 +77,17 @@ public struct CallOptions: Sendable, Hashable {
         do {
             request.body = try ByteBuffer(message: message)
         } catch {
-            throw SocketError(
-                .invalidArgument,
-                message: "\(method.name) was not called, because the request cannot be written: \(error)",
-                underlying: error
-            )
+            throw Self.cannotBeWritten(method.name, error)
         }
         return request
+    }
+
+    @usableFromInline
+    static func cannotBeWritten(_ method: String, _ error: any Error) -> SocketError {
+        SocketError(
+            .invalidArgument,
+            message: "\(method) was not called, because the request cannot be written: \(error)",
+            underlying: error
+        )
     }
 }

@@ -11,7 +11,7 @@ extension SocketClient {
     ///   - options: How the call is made; as by default if left out.
     /// - Throws: ``HHSocket/SocketError``: as ``data(for:)``; with the code `invalidArgument` where `message` cannot be written;
     ///   `protobufFailed` where the answer is no such message, `emptyProtobuf` where it is none and empty.
-    @inlinable // So that the compiler can make code for the messages at hand, which is several times as fast.
+    @inlinable  // So that the compiler can make code for the messages at hand, which is several times as fast.
     public func call<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
         _ message: Request,

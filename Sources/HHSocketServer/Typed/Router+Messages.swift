@@ -7,7 +7,7 @@ extension Router {
     /// A request that is no such message is answered ``HHSocket/Status/protobufFailed`` (402), an empty one that is none
     /// ``HHSocket/Status/emptyProtobuf`` (456), and `handler` does not hear of it. What `handler` throws is answered as with
     /// ``handle(_:_:)-swift.method``.
-    @inlinable // So that the compiler can make code for the messages at hand, which is several times as fast.
+    @inlinable  // So that the compiler can make code for the messages at hand, which is several times as fast.
     public mutating func handle<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
         _ handler: @escaping @Sendable (Request, ServerContext) async throws -> Response

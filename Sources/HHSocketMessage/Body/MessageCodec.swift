@@ -11,10 +11,19 @@ enum MessageCodec {
 
     @inlinable
     static func read<Message: ProtobufMessage>(_ bytes: UnsafeRawBufferPointer) -> Result<Message, MessageError> {
-        let plan = Message.messageDescriptor.plan
-        return RecordArena.with { arena in
+        Self.read(bytes, Message.messageDescriptor.plan) { Message(record: $0) }
+    }
+
+    /// Reads a record, and hands it to `body`.
+    @inlinable
+    static func read<Value>(
+        _ bytes: UnsafeRawBufferPointer,
+        _ plan: UnsafePointer<MessagePlan>,
+        _ body: (RecordReader) -> Value
+    ) -> Result<Value, MessageError> {
+        RecordArena.with { arena in
             switch Self.record(of: bytes, plan, arena) {
-            case .success(let record): .success(Message(record: RecordReader(record, plan)))
+            case .success(let record): .success(body(RecordReader(record, plan)))
             case .failure(let error): .failure(error)
             }
         }
@@ -25,11 +34,24 @@ enum MessageCodec {
         _ message: Message,
         _ body: (UnsafeRawBufferPointer) -> Value
     ) -> Result<Value, MessageError> {
-        let plan = Message.messageDescriptor.plan
-        return RecordArena.with { arena in
+        Self.write(
+            Message.messageDescriptor.plan,
+            { record throws(MessageError) in try message.write(to: record) },
+            body
+        )
+    }
+
+    /// Has a record filled, and hands its bytes to `body`.
+    @inlinable
+    static func write<Value>(
+        _ plan: UnsafePointer<MessagePlan>,
+        _ fill: (RecordWriter) throws(MessageError) -> Void,
+        _ body: (UnsafeRawBufferPointer) -> Value
+    ) -> Result<Value, MessageError> {
+        RecordArena.with { arena in
             let record = RecordWriter(plan, arena, depth: 1)
             do throws(MessageError) {
-                try message.write(to: record)
+                try fill(record)
             } catch {
                 return .failure(error)
             }

@@ -47,11 +47,7 @@ extension DynamicMessage {
     ///
     /// - Throws: ``MessageError``: the bytes are no such message.
     package init(_ descriptor: MessageDescriptor, serializedBytes bytes: UnsafeRawBufferPointer) throws(MessageError) {
-        let plan = descriptor.plan
-        let read: Result<Self, MessageError> = RecordArena.with { arena in
-            MessageCodec.record(of: bytes, plan, arena).map { Self(record: RecordReader($0, plan), descriptor) }
-        }
-        self = try read.get()
+        self = try MessageCodec.read(bytes, descriptor.plan) { Self(record: $0, descriptor) }.get()
     }
 
     /// The message's bytes.
@@ -59,17 +55,11 @@ extension DynamicMessage {
     /// - Throws: ``MessageError``: a required field is missing, messages lie too deep within one another, or it is too
     ///   large.
     package func serializedBytes() throws(MessageError) -> [UInt8] {
-        let plan = self.descriptor.plan
-        let written: Result<[UInt8], MessageError> = RecordArena.with { arena in
-            let record = RecordWriter(plan, arena, depth: 1)
-            do throws(MessageError) {
-                try self.write(to: record)
-            } catch {
-                return .failure(error)
-            }
-            return MessageCodec.bytes(of: record).map { Array($0) }
-        }
-        return try written.get()
+        try MessageCodec.write(
+            self.descriptor.plan,
+            { record throws(MessageError) in try self.write(to: record) },
+            { Array($0) }
+        ).get()
     }
 
     init(record: RecordReader, _ descriptor: MessageDescriptor) {

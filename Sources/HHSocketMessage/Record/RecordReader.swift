@@ -93,27 +93,24 @@ public struct RecordReader {
     /// The entries of a map to values that are no messages.
     @inlinable
     public func map<Key: FieldValue, Value: FieldValue>(_ field: Int) -> [Key: Value] {
+        self.entries(field) { entry in entry.value(1) }
+    }
+
+    /// The entries of a map to messages.
+    @inlinable
+    public func messageMap<Key: FieldValue, Message: ProtobufMessage>(_ field: Int) -> [Key: Message] {
+        self.entries(field) { entry in entry.message(1) ?? Message() }
+    }
+
+    @inlinable
+    func entries<Key: FieldValue, Value>(_ field: Int, _ value: (RecordReader) -> Value) -> [Key: Value] {
         let records = self.records(field)
         var map: [Key: Value] = [:]
         if records.isEmpty { return map }
         map.reserveCapacity(records.count)
         for record in records {
             let entry = self.reader(field, record)
-            map[entry.value(0)] = entry.value(1, as: Value.self)
-        }
-        return map
-    }
-
-    /// The entries of a map to messages.
-    @inlinable
-    public func messageMap<Key: FieldValue, Message: ProtobufMessage>(_ field: Int) -> [Key: Message] {
-        let records = self.records(field)
-        var map: [Key: Message] = [:]
-        if records.isEmpty { return map }
-        map.reserveCapacity(records.count)
-        for record in records {
-            let entry = self.reader(field, record)
-            map[entry.value(0)] = entry.message(1) ?? Message()
+            map[entry.value(0)] = value(entry)
         }
         return map
     }

@@ -65,12 +65,12 @@ extension SocketResponse {
         do {
             return try self.body.message()
         } catch {
-            throw self.isMalformed(method.name, Response.protoMessageName, error)
+            throw self.malformedAnswer(to: method.name, expected: Response.protoMessageName, error)
         }
     }
 
     @usableFromInline
-    func isMalformed(_ method: String, _ message: String, _ error: any Error) -> SocketError {
+    func malformedAnswer(to method: String, expected message: String, _ error: any Error) -> SocketError {
         let isEmpty = self.body.readableBytes == 0
         return SocketError(
             isEmpty ? .emptyProtobuf : .protobufFailed,

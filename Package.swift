@@ -47,6 +47,7 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
+        .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
         .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
@@ -103,11 +104,22 @@ let package = Package(
                 ),
             ]
         ),
+        // Beside it: what both ends agree on beyond frames, and how that looks.
+        .target(
+            name: "HHSocketHello",
+            dependencies: [
+                "CZlib",
+                "HHSocket",
+                "HHSocketMessage",
+                .product(name: "NIOCore", package: "swift-nio"),
+            ]
+        ),
         // Floor 3: calls over it.
         .target(
             name: "HHSocketRPC",
             dependencies: [
                 "HHSocket",
+                "HHSocketHello",
                 "HHSocketMessage",
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "DequeModule", package: "swift-collections"),
@@ -128,11 +140,18 @@ let package = Package(
             name: "HHSocketServer",
             dependencies: [
                 "HHSocket",
+                "HHSocketHello",
                 "HHSocketMessage",
+                .product(name: "Atomics", package: "swift-atomics"),
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
+                .product(name: "Tracing", package: "swift-distributed-tracing"),
             ]
         ),
         // Floor 4 too: peers that do what a test tells them.
@@ -253,6 +272,13 @@ let package = Package(
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
+        .testTarget(
+            name: "HHSocketHelloTests",
+            dependencies: [
+                "HHSocketHello",
+                .product(name: "NIOCore", package: "swift-nio"),
             ]
         ),
         .testTarget(

@@ -1,0 +1,17 @@
+/// What two ends may agree on by hello, by the name that stands in it.
+public struct ProtocolFeature: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+    public let rawValue: String
+
+    public init(rawValue: String) {
+        self.rawValue = rawValue
+    }
+
+    /// Frames may carry metadata before their body, and with it a deadline.
+    public static let metadata = ProtocolFeature(rawValue: "metadata")
+    /// Bodies may be compressed, with zlib's format (RFC 1950).
+    public static let compression = ProtocolFeature(rawValue: "compression")
+    /// A request may have a key, and the server answers a repeat of it with the first answer.
+    public static let idempotency = ProtocolFeature(rawValue: "idempotency")
+
+    public var description: String { self.rawValue }
+}

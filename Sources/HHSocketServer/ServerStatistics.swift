@@ -1,7 +1,13 @@
-/// What a server has done since it started. Every number only grows.
+/// What a server has done since it started. Every number only grows. Docs/Operations.md has the names of the metrics.
 public struct ServerStatistics: Hashable, Sendable {
     /// Connections accepted; with TLS, once that is agreed on.
     public var connectionsAccepted = 0
+    /// Connections refused because there were too many (``ServerLimits/maximumConnections``).
+    public var connectionsRefused = 0
+    /// Connections refused because too many came from their address (``ServerLimits/maximumConnectionsPerAddress``).
+    public var connectionsRefusedByAddress = 0
+    /// Times that the system had no means for one more connection, and none was accepted for a second.
+    public var acceptFailures = 0
     /// Connections closed because TLS could not be agreed on, or took too long.
     public var tlsFailures = 0
     /// Requests with a right checksum, however they were answered.
@@ -15,8 +21,18 @@ public struct ServerStatistics: Hashable, Sendable {
     /// Connections closed because their bytes made no sense: a length over the limit, or nonsense after a wrong checksum, a
     /// run of wrong checksums, or a header that the wire format does not have.
     public var protocolErrors = 0
-    /// Requests answered 503, because too many were in flight on their connection.
+    /// Requests answered 503, because a limit was reached; the next three are among them.
     public var overloads = 0
+    /// Those because too many bytes were held (``ServerLimits/maximumBufferedBytes`` or ``ServerLimits/maximumBufferedBytesPerConnection``).
+    public var overloadsOfMemory = 0
+    /// Those because the connection had made too many (``ServerLimits/requestRate``).
+    public var overloadsOfRate = 0
+    /// Those because more would have had to wait for one another (``ServerLimits/concurrency``).
+    public var overloadsOfConcurrency = 0
+    /// Requests answered 408: their deadline had passed before they were begun, or while their handler ran.
+    public var deadlinesExceeded = 0
+    /// Requests answered 404, because their handler threw what is no status.
+    public var handlerErrors = 0
     /// Requests answered 504, because the server was shutting down.
     public var refusedWhileDraining = 0
     /// Handlers stopped because their client cancelled the request.
@@ -29,6 +45,20 @@ public struct ServerStatistics: Hashable, Sendable {
     public var pingsSent = 0
     /// Connections closed because no byte followed our pings.
     public var deadPeers = 0
+    /// Connections closed because nothing happened on them (``ServerLimits/idleTimeout``).
+    public var idleEvictions = 0
+    /// Connections closed because their first frame did not come (``ServerLimits/firstFrameTimeout``).
+    public var firstFrameTimeouts = 0
+    /// Connections closed because a frame did not get on (``ServerLimits/readStallTimeout``).
+    public var readStalls = 0
+    /// Connections closed because their client took nothing (``ServerLimits/writeStallTimeout``).
+    public var writeStalls = 0
+    /// Connections closed because too many bytes were held for them, or in all.
+    public var memoryEvictions = 0
+    /// Connections closed because their client did not take its pushes (``SlowClientPolicy/disconnect``).
+    public var slowClientsClosed = 0
+    /// Clients told to go away.
+    public var goAwaysSent = 0
     /// Errors that were not answered, because the wire format has no status to say so.
     public var errorsNotSent = 0
     /// Pushes handed to a connection; one push to three connections counts three.
@@ -38,8 +68,47 @@ public struct ServerStatistics: Hashable, Sendable {
 
     public init() {}
 
+    /// Each number, with the name of its metric.
+    static let all: [(path: WritableKeyPath<ServerStatistics, Int> & Sendable, name: String)] = [
+        (\.connectionsAccepted, "connections_accepted"),
+        (\.connectionsRefused, "connections_refused"),
+        (\.connectionsRefusedByAddress, "connections_refused_by_address"),
+        (\.acceptFailures, "accept_failures"),
+        (\.tlsFailures, "tls_failures"),
+        (\.requests, "requests"),
+        (\.unknownTypes, "unknown_types"),
+        (\.badChecksums, "bad_checksums"),
+        (\.illegalRequests, "illegal_requests"),
+        (\.protocolErrors, "protocol_errors"),
+        (\.overloads, "overloads"),
+        (\.overloadsOfMemory, "overloads_of_memory"),
+        (\.overloadsOfRate, "overloads_of_rate"),
+        (\.overloadsOfConcurrency, "overloads_of_concurrency"),
+        (\.deadlinesExceeded, "deadlines_exceeded"),
+        (\.handlerErrors, "handler_errors"),
+        (\.refusedWhileDraining, "refused_while_draining"),
+        (\.cancelledRequests, "cancelled_requests"),
+        (\.ignoredControlFrames, "ignored_control_frames"),
+        (\.heartbeatsAnswered, "heartbeats_answered"),
+        (\.pingsSent, "pings_sent"),
+        (\.deadPeers, "dead_peers"),
+        (\.idleEvictions, "idle_evictions"),
+        (\.firstFrameTimeouts, "first_frame_timeouts"),
+        (\.readStalls, "read_stalls"),
+        (\.writeStalls, "write_stalls"),
+        (\.memoryEvictions, "memory_evictions"),
+        (\.slowClientsClosed, "slow_clients_closed"),
+        (\.goAwaysSent, "go_aways_sent"),
+        (\.errorsNotSent, "errors_not_sent"),
+        (\.pushesSent, "pushes_sent"),
+        (\.pushesDropped, "pushes_dropped"),
+    ]
+
     static func += (sum: inout Self, other: Self) {
         sum.connectionsAccepted += other.connectionsAccepted
+        sum.connectionsRefused += other.connectionsRefused
+        sum.connectionsRefusedByAddress += other.connectionsRefusedByAddress
+        sum.acceptFailures += other.acceptFailures
         sum.tlsFailures += other.tlsFailures
         sum.requests += other.requests
         sum.unknownTypes += other.unknownTypes
@@ -47,12 +116,24 @@ public struct ServerStatistics: Hashable, Sendable {
         sum.illegalRequests += other.illegalRequests
         sum.protocolErrors += other.protocolErrors
         sum.overloads += other.overloads
+        sum.overloadsOfMemory += other.overloadsOfMemory
+        sum.overloadsOfRate += other.overloadsOfRate
+        sum.overloadsOfConcurrency += other.overloadsOfConcurrency
+        sum.deadlinesExceeded += other.deadlinesExceeded
+        sum.handlerErrors += other.handlerErrors
         sum.refusedWhileDraining += other.refusedWhileDraining
         sum.cancelledRequests += other.cancelledRequests
         sum.ignoredControlFrames += other.ignoredControlFrames
         sum.heartbeatsAnswered += other.heartbeatsAnswered
         sum.pingsSent += other.pingsSent
         sum.deadPeers += other.deadPeers
+        sum.idleEvictions += other.idleEvictions
+        sum.firstFrameTimeouts += other.firstFrameTimeouts
+        sum.readStalls += other.readStalls
+        sum.writeStalls += other.writeStalls
+        sum.memoryEvictions += other.memoryEvictions
+        sum.slowClientsClosed += other.slowClientsClosed
+        sum.goAwaysSent += other.goAwaysSent
         sum.errorsNotSent += other.errorsNotSent
         sum.pushesSent += other.pushesSent
         sum.pushesDropped += other.pushesDropped

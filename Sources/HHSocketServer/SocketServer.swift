@@ -1,16 +1,11 @@
 import HHSocket
+import Logging
+import Metrics
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 import NIOSSL
-
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
+public import ServiceLifecycle
 
 /// A server: it accepts connections, hands requests to a ``Router`` and pushes to its clients.
 ///
@@ -18,30 +13,41 @@ import Darwin
 /// var router = Router()
 /// router.handle(101) { request, context in ByteBuffer(string: "hello") }
 /// let server = SocketServer(configuration: .init(port: 7000), router: router)
-/// try await server.start()
-/// await server.push(type: 2001, body: ByteBuffer(string: "news"))
-/// try await server.shutdown(gracePeriod: .seconds(5))
+/// try await ServiceGroup(
+///     services: [server],
+///     gracefulShutdownSignals: [.sigterm, .sigint],
+///     logger: logger
+/// ).run()
 /// ```
-/// A client may stay idle for as long as it likes. One that does not read its answers is not read from either, until it
-/// does. Heartbeats are answered; a wrong checksum is answered with status 302 and an unknown type with 401, and the
-/// connection stays. A length over the limit closes it.
-public final class SocketServer: Sendable {
+/// Without a service group, ``start()`` and ``shutdown(gracePeriod:)`` do the same.
+///
+/// Heartbeats are answered; a wrong checksum is answered with status 302 and an unknown type with 401, and the connection
+/// stays. A client that does not read its answers is not read from either, until it does. What else bounds a client,
+/// ``ServerLimits`` tells.
+public final class SocketServer: Service {
     private struct Running {
-        var listener: any Channel
-        var address: Endpoint?
+        var listeners: [BoundListener]
+        var core: ServerCore
+        var settings: [ListenerSettings]
         var loops: [ServerLoop]
         var ownGroup: MultiThreadedEventLoopGroup?
+        var metrics: ServerMetrics?
 
         func kill() {
             for loop in self.loops { loop.kill() }
         }
     }
 
+    private struct Stopping {
+        var running: Running
+        var finished: Task<Void, Never>
+    }
+
     private enum State {
         case idle
         case starting
         case running(Running)
-        case stopping(Running, finished: Task<Void, Never>)
+        case stopping(Stopping)
         case stopped(ServerStatistics)
     }
 
@@ -49,8 +55,8 @@ public final class SocketServer: Sendable {
     public let configuration: Configuration
     private let router: Router
     private let state = NIOLockedValueBox(State.idle)
-    /// What connections are accepted with from now on; nil without TLS.
-    private let tlsContext = NIOLockedValueBox<NIOSSLContext?>(nil)
+    /// What connections are accepted with from now on, for each listener; nil without TLS.
+    private let tlsContexts: [NIOLockedValueBox<NIOSSLContext?>]
 
     /// - Parameters:
     ///   - configuration: Where to listen, and the limits.
@@ -58,23 +64,36 @@ public final class SocketServer: Sendable {
     public init(configuration: Configuration = Configuration(), router: Router) {
         self.configuration = configuration
         self.router = router
+        self.tlsContexts = configuration.listeners.map { _ in NIOLockedValueBox(nil) }
     }
 
     deinit {
         // Nobody can shut it down any more.
         guard case .running(let running) = self.state.withLockedValue({ $0 }) else { return }
-        running.listener.close(promise: nil)
+        for listener in running.listeners { listener.channel.close(promise: nil) }
         running.kill()
+        running.metrics?.end()
         running.ownGroup?.shutdownGracefully { _ in }
     }
 
     // MARK: Life
 
+    /// Serves until the task's graceful shutdown, such as by SIGTERM in a `ServiceGroup`, and then shuts down as
+    /// ``Configuration/shutdown`` says. When the task is cancelled everything is closed at once.
+    ///
+    /// - Throws: As ``start()``.
+    public func run() async throws {
+        try await self.start()
+        // Returns at cancellation too.
+        try? await gracefulShutdown()
+        await self.shutdown(gracePeriod: Task.isCancelled ? .zero : nil)
+    }
+
     /// Listens; returns once connections are accepted.
     ///
     /// - Throws: ``HHSocket/SocketError`` that names host and port: `bindFailed` when the address is taken, not allowed or
     ///   not this machine's, `hostNotFound` when the host name has no address, `invalidArgument` when a setting
-    ///   cannot work or the server has been started before.
+    ///   cannot work or the server has been started before. Nothing is listened to then.
     public func start() async throws(SocketError) {
         try self.checkConfiguration()
         let mayStart = self.state.withLockedValue { state in
@@ -86,17 +105,28 @@ public final class SocketServer: Sendable {
             throw SocketError(
                 .invalidArgument,
                 message: "a server can be started once; make another one",
-                endpoint: self.wantedAddress
+                endpoint: self.configuration.listeners.first?.endpoint
             )
         }
-
         do throws(SocketError) {
-            try self.reloadTLS()
+            let running = try await self.begin()
+            self.state.withLockedValue { $0 = .running(running) }
         } catch {
             self.state.withLockedValue { $0 = .idle }
-            var error = error
-            error.endpoint = self.wantedAddress
             throw error
+        }
+    }
+
+    private func begin() async throws(SocketError) -> Running {
+        for (listener, context) in zip(self.configuration.listeners, self.tlsContexts) {
+            do throws(SocketError) {
+                let made = try listener.tls?.makeContext()
+                context.withLockedValue { $0 = made }
+            } catch {
+                var error = error
+                error.endpoint = listener.endpoint
+                throw error
+            }
         }
         let ownGroup: MultiThreadedEventLoopGroup?
         let group: any EventLoopGroup
@@ -106,43 +136,72 @@ public final class SocketServer: Sendable {
             let made = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
             (ownGroup, group) = (made, made)
         }
-        let connectionIDs = NIOLockedValueBox<UInt64>(0)
-        let loops = group.makeIterator().map { ServerLoop(eventLoop: $0, connectionIDs: connectionIDs) }
-        do {
-            let listener = try await self.listen(on: group, loops: loops)
-            let address =
-                self.configuration.unixPath.map { Endpoint(unixPath: $0) }
-                ?? listener.localAddress.flatMap { address in
-                    address.port.map { Endpoint(host: address.ipAddress ?? self.configuration.host, port: $0) }
-                }
-            self.state.withLockedValue {
-                $0 = .running(Running(listener: listener, address: address, loops: loops, ownGroup: ownGroup))
+        let core = ServerCore(self.configuration, self.router)
+        let loops = group.makeIterator().map { ServerLoop(eventLoop: $0, sweepInterval: self.sweepInterval) }
+        var bound: [BoundListener] = []
+        var settings: [ListenerSettings] = []
+        do throws(SocketError) {
+            for (index, listener) in self.configuration.listeners.enumerated() {
+                let made = try ListenerSettings(index: index, listener, self.configuration)
+                settings.append(made)
+                let acceptor = Acceptor(
+                    core: core,
+                    loops: loops,
+                    settings: made,
+                    tls: self.tlsContexts[index],
+                    handshakeTimeout: listener.tls?.handshakeTimeout ?? .zero
+                )
+                bound.append(try await acceptor.listen(listener, on: group))
             }
         } catch {
-            self.state.withLockedValue { $0 = .idle }
+            for listener in bound { await listener.close() }
             try? await ownGroup?.shutdownGracefully()
-            throw self.listenError(error)
+            throw error
         }
+        let metrics = ServerMetrics(
+            factory: self.configuration.metricsFactory ?? MetricsSystem.factory,
+            core: core,
+            loops: loops
+        )
+        return Running(
+            listeners: bound,
+            core: core,
+            settings: settings,
+            loops: loops,
+            ownGroup: ownGroup,
+            metrics: metrics
+        )
     }
 
-    /// Stops accepting, finishes what is in flight, closes every connection, and returns when all of that is done.
+    /// How often to look after what takes too long: a quarter of the shortest time, but at most every 10 ms, and every
+    /// second at least.
+    private var sweepInterval: TimeAmount {
+        let limits = self.configuration.limits
+        let times = [limits.idleTimeout, limits.firstFrameTimeout, limits.readStallTimeout, limits.writeStallTimeout]
+        let shortest = times.compactMap { $0 }.min().map { TimeAmount($0).nanoseconds / 4 } ?? .max
+        return .nanoseconds(min(max(shortest, 10_000_000), 1_000_000_000))
+    }
+
+    /// Stops accepting, tells clients to go away, finishes what is in flight, and returns when every connection is closed.
     ///
-    /// A connection closes as soon as nothing is in flight on it; a request that arrives meanwhile is answered
-    /// ``HHSocket/Status/draining`` (504). What is still running when the grace is over is cancelled and its connection
-    /// closed. Calling it again shortens the grace; a server that does not run is left alone.
+    /// A client that can be told, in the standard format, is told to go away, and its connection stays open until it closes
+    /// that itself or the grace is over; others are closed as soon as nothing is in flight. A request that arrives meanwhile
+    /// is answered ``HHSocket/Status/draining`` (504). What is still running when the grace is over is cancelled and its
+    /// connection closed. Calling it again shortens the grace; a server that does not run is left alone.
     ///
-    /// - Parameter gracePeriod: How long requests in flight may take; zero closes everything at once.
-    public func shutdown(gracePeriod: Duration = .seconds(5)) async {
-        let grace = TimeAmount(gracePeriod)
+    /// - Parameter gracePeriod: How long requests in flight may take; zero closes everything at once; nil, the default: what
+    ///   ``Configuration/shutdown`` says.
+    public func shutdown(gracePeriod: Duration? = nil) async {
+        let grace = TimeAmount(gracePeriod ?? self.configuration.shutdown.gracePeriod)
         let stopping: Task<Void, Never>? = self.state.withLockedValue { state in
             switch state {
             case .idle, .starting, .stopped:
                 return nil
-            case .stopping(_, let finished):
-                return finished
+            case .stopping(let stopping):
+                return stopping.finished
             case .running(let running):
                 let finished = Task { await self.finish(running) }
-                state = .stopping(running, finished: finished)
+                state = .stopping(Stopping(running: running, finished: finished))
                 return finished
             }
         }
@@ -164,182 +223,180 @@ public final class SocketServer: Sendable {
     private func kill() {
         // Submitted under the lock: once the server has stopped, the event loops may be gone.
         self.state.withLockedValue { state in
-            if case .stopping(let running, _) = state { running.kill() }
+            if case .stopping(let stopping) = state { stopping.running.kill() }
         }
     }
 
     private func finish(_ running: Running) async {
-        try? await running.listener.close()
-        if let path = self.configuration.unixPath { unlink(path) }
-        for drained in running.loops.map({ $0.drain() }) { try? await drained.get() }
+        for listener in running.listeners { await listener.close() }
+        let policy = self.configuration.shutdown
+        for drained in running.loops.map({ $0.drain(policy) }) { try? await drained.get() }
         let statistics = Self.total(running.loops)
         self.state.withLockedValue { $0 = .stopped(statistics) }
+        running.metrics?.end()
+        await running.core.threads.shutdown()
         try? await running.ownGroup?.shutdownGracefully()
     }
 
     /// Reads certificates and keys anew: connections that are accepted from now on get the new ones, those that are open stay.
     ///
-    /// - Parameter tls: What to use from now on; nil, the default: what the server was configured with, whose files are read
-    ///   again.
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read; the old ones stay.
+    /// - Parameter tls: What every listener with TLS is to use from now on; nil, the default: what each was configured with,
+    ///   whose files are read again.
+    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, or that no listener has
+    ///   TLS; the old ones stay.
     public func reloadTLS(_ tls: ServerTLS? = nil) throws(SocketError) {
-        guard let configured = self.configuration.tls else {
-            guard tls == nil else {
-                throw SocketError(.invalidArgument, message: "a server that was made without TLS cannot begin with it")
-            }
-            return
+        var made: [(NIOLockedValueBox<NIOSSLContext?>, NIOSSLContext)] = []
+        for (listener, context) in zip(self.configuration.listeners, self.tlsContexts) {
+            guard let configured = listener.tls else { continue }
+            made.append((context, try (tls ?? configured).makeContext()))
         }
-        let context = try (tls ?? configured).makeContext()
-        self.tlsContext.withLockedValue { $0 = context }
+        guard !made.isEmpty || tls == nil else {
+            throw SocketError(.invalidArgument, message: "a server that was made without TLS cannot begin with it")
+        }
+        for (context, new) in made { context.withLockedValue { $0 = new } }
     }
 
     // MARK: What it is doing
 
-    /// Where it listens, with the port it was given; nil unless it runs.
-    public var address: Endpoint? {
-        if case .running(let running) = self.state.withLockedValue({ $0 }) { running.address } else { nil }
+    /// Where it listens, with the ports it was given, in the order of the listeners; empty unless it runs.
+    public var addresses: [Endpoint] {
+        if case .running(let running) = self.state.withLockedValue({ $0 }) {
+            running.listeners.map(\.address)
+        } else {
+            []
+        }
     }
+
+    /// The first of ``addresses``; nil unless it runs.
+    public var address: Endpoint? { self.addresses.first }
 
     /// The connections open now.
     public var connectionCount: Int {
         self.loops.reduce(0) { $0 + $1.connectionCount }
     }
 
+    /// The requests in flight now; those are not counted that are answered on the event loop.
+    public var requestsInFlight: Int { self.core?.load.requestsInFlight ?? 0 }
+
     /// What it has done since it started.
     public var statistics: ServerStatistics {
         switch self.state.withLockedValue({ $0 }) {
         case .idle, .starting: ServerStatistics()
-        case .running(let running), .stopping(let running, _): Self.total(running.loops)
+        case .running(let running): Self.total(running.loops)
+        case .stopping(let stopping): Self.total(stopping.running.loops)
         case .stopped(let statistics): statistics
         }
     }
 
-    private var loops: [ServerLoop] {
+    private var running: Running? {
         switch self.state.withLockedValue({ $0 }) {
-        case .running(let running), .stopping(let running, _): running.loops
-        case .idle, .starting, .stopped: []
+        case .running(let running): running
+        case .stopping(let stopping): stopping.running
+        case .idle, .starting, .stopped: nil
         }
     }
+
+    private var loops: [ServerLoop] { self.running?.loops ?? [] }
+    private var core: ServerCore? { self.running?.core }
 
     private static func total(_ loops: [ServerLoop]) -> ServerStatistics {
         loops.reduce(into: ServerStatistics()) { $0 += $1.statistics }
     }
 
-    // MARK: Pushes
+    // MARK: Sessions
+
+    /// The connections of a client that has been found out to be `identity`, in the order in which they were made.
+    ///
+    /// - Parameter identity: As in ``ServerSession/authenticate(as:)``.
+    public func sessions(of identity: String) -> [ServerSession] {
+        self.core?.registry.sessions(of: identity) ?? []
+    }
+
+    /// Sends a push to every connection of one client.
+    ///
+    /// - Returns: How many connections took it; 0: it is not here.
+    @discardableResult
+    public func push(type: UInt32, body: ByteBuffer, to identity: String) async -> Int {
+        var count = 0
+        for session in self.sessions(of: identity) where await session.push(type: type, body: body) { count += 1 }
+        return count
+    }
 
     /// Sends a push (in the standard format serial 1, status 200) to every connection.
     ///
-    /// The frame is encoded once. A client that reads so slowly that ``Configuration/maximumPendingWriteBytes`` wait for
-    /// it does not get it; ``ServerStatistics/pushesDropped`` counts that.
+    /// The frame is encoded once for each listener's format. A client that is so far behind that
+    /// ``ServerLimits/maximumWaitingPushes`` or ``ServerLimits/maximumWaitingPushBytes`` wait for it does not get it;
+    /// ``ServerStatistics/pushesDropped`` counts that.
     ///
     /// - Parameters:
-    ///   - type: One that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF.
+    ///   - type: One that the wire formats leave to applications, in the standard format 16 to 0x1FFFFFFF.
     ///   - body: The payload.
-    /// - Returns: How many connections it was handed to; 0 in a wire format without pushes.
+    /// - Returns: How many connections took it; those of a wire format without pushes do not.
     /// - Precondition: `type` is such a type.
     @discardableResult
     public func push(type: UInt32, body: ByteBuffer) async -> Int {
-        let format = self.configuration.wireFormat
-        precondition(format.isApplicationType(type), "type \(type) belongs to the protocol")
-        guard let push = format.layout.push else { return 0 }
-        // A header that is wrong has kept the server from starting, and there is nobody to push to.
-        let fields = try? format.customFields(self.configuration.header, in: .response)
-        var frame = ByteBuffer()
-        FrameEncoder(direction: .response, format: format, customFields: fields).encode(
-            Frame(type: type, serial: push.serial, payload: body),
-            into: &frame
-        )
-        let bytes = frame
+        for listener in self.configuration.listeners {
+            precondition(listener.wireFormat.isApplicationType(type), "type \(type) belongs to the protocol")
+        }
         // Submitted under the lock: once it stops, the event loops may be gone.
         let counts = self.state.withLockedValue { state -> [EventLoopFuture<Int>] in
             guard case .running(let running) = state else { return [] }
-            return running.loops.map { $0.push(bytes) }
+            let frames = running.settings.map { $0.push(type: type, body: body) }
+            return running.loops.map { $0.push(frames) }
         }
         var total = 0
         for count in counts { total += (try? await count.get()) ?? 0 }
         return total
     }
 
-    // MARK: Listening
-
-    private func listen(on group: any EventLoopGroup, loops: [ServerLoop]) async throws -> any Channel {
-        let configuration = self.configuration
-        let router = self.router
-        let limits = ServerSession.Limits(
-            format: configuration.wireFormat,
-            customFields: try configuration.wireFormat.customFields(configuration.header, in: .response),
-            maximumPayloadLength: configuration.maximumPayloadLength,
-            maximumCorruptRun: configuration.maximumCorruptRun,
-            maximumInFlight: configuration.maximumInFlightPerConnection,
-            maximumPendingWriteBytes: configuration.maximumPendingWriteBytes,
-            heartbeat: configuration.heartbeat
-        )
-        let loopsByID = Dictionary(uniqueKeysWithValues: loops.map { (ObjectIdentifier($0.eventLoop), $0) })
-        let (tlsContext, handshakeTimeout) = (self.tlsContext, configuration.tls?.handshakeTimeout ?? .zero)
-        let bootstrap = ServerBootstrap(group: group)
-            .serverChannelOption(.backlog, value: 4096)
-            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-            .childChannelOption(.allowRemoteHalfClosure, value: true)
-            .childChannelOption(.writeBufferWaterMark, value: .init(low: 256 << 10, high: 1 << 20))
-            .childChannelOption(
-                .recvAllocator,
-                value: AdaptiveRecvByteBufferAllocator(minimum: 2048, initial: 2048, maximum: 256 << 10)
-            )
-            .childChannelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    guard let loop = loopsByID[ObjectIdentifier(channel.eventLoop)] else {
-                        throw ChannelError.operationUnsupported
-                    }
-                    let operations = channel.pipeline.syncOperations
-                    func session() -> ServerSession { ServerSession(loop: loop, router: router, limits: limits) }
-                    guard let context = tlsContext.withLockedValue({ $0 }) else {
-                        return try operations.addHandler(session())
-                    }
-                    let timeout = max(.milliseconds(1), TimeAmount(handshakeTimeout))
-                    try operations.addHandlers([
-                        NIOSSLServerHandler(context: context),
-                        TLSAcceptance(loop: loop, timeout: timeout, session: session),
-                    ])
-                }
-            }
-        if let path = configuration.unixPath { return try await self.listen(with: bootstrap, atUnixPath: path) }
-        return
-            try await bootstrap
-            .childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .bind(host: configuration.host, port: configuration.port)
-            .get()
-    }
-
-    private func listen(with bootstrap: ServerBootstrap, atUnixPath path: String) async throws -> any Channel {
-        do {
-            return try await bootstrap.bind(unixDomainSocketPath: path).get()
-        } catch let error as IOError where error.errnoCode == EADDRINUSE {
-            // Somebody's who still listens, or left behind by one who does not?
-            let probe = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            if let channel = try? await probe.connect(unixDomainSocketPath: path).get() {
-                try? await channel.close()
-                throw error
-            }
-            return try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
-        }
-    }
-
-    private var wantedAddress: Endpoint {
-        self.configuration.unixPath.map { Endpoint(unixPath: $0) }
-            ?? Endpoint(host: self.configuration.host, port: self.configuration.port)
-    }
+    // MARK: The configuration
 
     private func checkConfiguration() throws(SocketError) {
+        let limits = self.configuration.limits
+        guard !self.configuration.listeners.isEmpty else {
+            throw SocketError(.invalidArgument, message: "a server needs a listener")
+        }
+        for (name, value) in [
+            ("maximumInFlightPerConnection", limits.maximumInFlightPerConnection),
+            ("maximumInFlight", limits.maximumInFlight),
+            ("maximumBufferedBytes", limits.maximumBufferedBytes),
+            ("maximumConnections", limits.maximumConnections ?? 1),
+            ("maximumConnectionsPerAddress", limits.maximumConnectionsPerAddress ?? 1),
+            ("kernelSendBuffer", limits.kernelSendBuffer ?? 1),
+            ("requestRate.burst", limits.requestRate?.burst ?? 1),
+        ] where value <= 0 {
+            throw SocketError(.invalidArgument, message: "\(name) must be above 0", endpoint: self.firstEndpoint)
+        }
+        guard limits.maximumBufferedBytesPerConnection > limits.maximumPayloadLength else {
+            throw SocketError(
+                .invalidArgument,
+                message: """
+                    maximumBufferedBytesPerConnection (\(limits.maximumBufferedBytesPerConnection)) must be above \
+                    maximumPayloadLength (\(limits.maximumPayloadLength)), or no such payload could be received
+                    """,
+                endpoint: self.firstEndpoint
+            )
+        }
+        if let rate = limits.requestRate, !(rate.perSecond > 0) {
+            throw SocketError(
+                .invalidArgument,
+                message: "requestRate.perSecond must be above 0",
+                endpoint: self.firstEndpoint
+            )
+        }
+        for listener in self.configuration.listeners { try self.check(listener) }
+    }
+
+    private var firstEndpoint: Endpoint? { self.configuration.listeners.first?.endpoint }
+
+    private func check(_ listener: ServerListener) throws(SocketError) {
         func fail(_ message: String) -> SocketError {
-            SocketError(.invalidArgument, message: message, endpoint: self.wantedAddress)
+            SocketError(.invalidArgument, message: message, endpoint: listener.endpoint)
         }
-        guard (0...65_535).contains(self.configuration.port) else {
-            throw fail("cannot listen on \(self.wantedAddress): a port is a number from 0 to 65535")
+        guard (0...65_535).contains(listener.port) else {
+            throw fail("cannot listen on \(listener.endpoint): a port is a number from 0 to 65535")
         }
-        guard self.configuration.maximumInFlightPerConnection > 0 else {
-            throw fail("maximumInFlightPerConnection must be above 0")
-        }
-        let format = self.configuration.wireFormat
+        let format = listener.wireFormat
         if let type = self.router.types.first(where: { !format.isApplicationType($0) }) {
             let types = format.layout.applicationTypes
             throw fail(
@@ -353,43 +410,9 @@ public final class SocketServer: Sendable {
             throw fail("a server does not ping in the wire format \(format); leave heartbeat nil")
         }
         do throws(SocketError) {
-            _ = try format.customFields(self.configuration.header, in: .response)
+            _ = try format.customFields(listener.header, in: .response)
         } catch {
             throw fail(error.message)
-        }
-    }
-
-    private func listenError(_ error: any Error) -> SocketError {
-        let place = self.wantedAddress
-        switch error {
-        case let error as IOError:
-            let advice =
-                switch error.errnoCode {
-                case EADDRINUSE: "address already in use; another server listens there, choose another port"
-                case EACCES: "permission denied; ports below 1024 belong to the superuser"
-                case EADDRNOTAVAIL: "this machine has no such address"
-                default: String(describing: error)
-                }
-            return SocketError(
-                .bindFailed,
-                message: "cannot listen on \(place): \(advice)",
-                underlying: error,
-                endpoint: place
-            )
-        case is SocketAddressError.UnknownHost:
-            return SocketError(
-                .hostNotFound,
-                message: "cannot listen on \(place): the host has no address",
-                underlying: error,
-                endpoint: place
-            )
-        default:
-            return SocketError(
-                .bindFailed,
-                message: "cannot listen on \(place): \(error)",
-                underlying: error,
-                endpoint: place
-            )
         }
     }
 }

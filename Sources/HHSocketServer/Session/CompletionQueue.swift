@@ -8,6 +8,10 @@ final class CompletionQueue: Sendable {
         var answer: Frame
         /// Which run of a handler it comes from.
         var run: UInt64
+        /// How many bytes the request's body had.
+        var requestBytes: Int
+        /// Whether the handler threw what is no status.
+        var hasFailed = false
     }
 
     private struct State {

@@ -1,3 +1,4 @@
+import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
@@ -6,11 +7,16 @@ import NIOCore
 /// Sessions are touched on the event loop alone; the counters have a lock that no other event loop contends for.
 final class ServerLoop: Sendable {
     private struct Sessions {
-        var open: [ObjectIdentifier: ServerSession] = [:]
+        var open: [ObjectIdentifier: SessionHandler] = [:]
+        /// Those that are told that they are too many.
+        var refused: [ObjectIdentifier: SessionHandler] = [:]
         /// Channels whose TLS handshake is not over.
         var handshakes: [ObjectIdentifier: any Channel] = [:]
-        var isDraining = false
+        var draining: ShutdownPolicy?
         var empty: EventLoopPromise<Void>?
+        var sweep: Scheduled<Void>?
+
+        var isEmpty: Bool { self.open.isEmpty && self.refused.isEmpty }
     }
 
     private struct Counters {
@@ -19,15 +25,15 @@ final class ServerLoop: Sendable {
     }
 
     let eventLoop: any EventLoop
+    private let sweepInterval: TimeAmount
     private let sessions: NIOLoopBoundBox<Sessions>
     private let counters = NIOLockedValueBox(Counters())
-    private let connectionIDs: NIOLockedValueBox<UInt64>
 
-    /// - Parameter connectionIDs: The last number given to a connection of the server.
-    init(eventLoop: any EventLoop, connectionIDs: NIOLockedValueBox<UInt64>) {
+    /// - Parameter sweepInterval: How often to look after what takes too long.
+    init(eventLoop: any EventLoop, sweepInterval: TimeAmount) {
         self.eventLoop = eventLoop
+        self.sweepInterval = sweepInterval
         self.sessions = .makeBoxSendingValue(Sessions(), eventLoop: eventLoop)
-        self.connectionIDs = connectionIDs
     }
 
     // MARK: From any thread
@@ -39,29 +45,26 @@ final class ServerLoop: Sendable {
         self.counters.withLockedValue { $0.statistics += statistics }
     }
 
-    func nextConnectionID() -> UInt64 {
-        self.connectionIDs.withLockedValue {
-            $0 += 1
-            return $0
-        }
+    func count(_ number: WritableKeyPath<ServerStatistics, Int>) {
+        self.counters.withLockedValue { $0.statistics[keyPath: number] += 1 }
     }
 
-    /// Hands `frame` to every session. How many took it.
-    func push(_ frame: ByteBuffer) -> EventLoopFuture<Int> {
+    /// Hands every session the frame of its listener. How many took it.
+    func push(_ frames: [ByteBuffer?]) -> EventLoopFuture<Int> {
         self.eventLoop.submit {
             self.sessions.value.open.values.reduce(into: 0) { count, session in
-                if session.push(frame) { count += 1 }
+                if let frame = frames[session.listener.index], session.push(frame) { count += 1 }
             }
         }
     }
 
     /// Lets every session finish what is in flight. Succeeds when the last one is gone.
-    func drain() -> EventLoopFuture<Void> {
+    func drain(_ policy: ShutdownPolicy) -> EventLoopFuture<Void> {
         self.eventLoop.flatSubmit {
-            self.sessions.value.isDraining = true
+            self.sessions.value.draining = policy
             self.closeHandshakes()
-            for session in Array(self.sessions.value.open.values) { session.drain() }
-            guard !self.sessions.value.open.isEmpty else { return self.eventLoop.makeSucceededVoidFuture() }
+            for session in Array(self.sessions.value.open.values) { session.drain(policy) }
+            guard !self.sessions.value.isEmpty else { return self.eventLoop.makeSucceededVoidFuture() }
             let empty = self.sessions.value.empty ?? self.eventLoop.makePromise(of: Void.self)
             self.sessions.value.empty = empty
             return empty.futureResult
@@ -71,15 +74,17 @@ final class ServerLoop: Sendable {
     /// Closes every session at once.
     func kill() {
         self.eventLoop.execute {
-            self.sessions.value.isDraining = true
+            if self.sessions.value.draining == nil { self.sessions.value.draining = ShutdownPolicy() }
             self.closeHandshakes()
             for session in Array(self.sessions.value.open.values) { session.kill() }
+            for session in Array(self.sessions.value.refused.values) { session.kill() }
         }
     }
 
     // MARK: On the event loop
 
-    var isDraining: Bool { self.sessions.value.isDraining }
+    /// How the server shuts down, once it does.
+    var draining: ShutdownPolicy? { self.sessions.value.draining }
 
     func addHandshake(on channel: any Channel) {
         self.sessions.value.handshakes[ObjectIdentifier(channel)] = channel
@@ -94,17 +99,41 @@ final class ServerLoop: Sendable {
         for channel in Array(self.sessions.value.handshakes.values) { channel.close(promise: nil) }
     }
 
-    func add(_ session: ServerSession) {
+    func add(_ session: SessionHandler) {
         self.sessions.value.open[ObjectIdentifier(session)] = session
         self.counters.withLockedValue { $0.connections += 1 }
+        if self.sessions.value.sweep == nil { self.scheduleSweep() }
     }
 
-    func remove(_ session: ServerSession) {
-        guard self.sessions.value.open.removeValue(forKey: ObjectIdentifier(session)) != nil else { return }
-        self.counters.withLockedValue { $0.connections -= 1 }
-        if self.sessions.value.open.isEmpty {
+    func addRefused(_ session: SessionHandler) {
+        self.sessions.value.refused[ObjectIdentifier(session)] = session
+    }
+
+    func remove(_ session: SessionHandler) {
+        let id = ObjectIdentifier(session)
+        if self.sessions.value.open.removeValue(forKey: id) != nil {
+            self.counters.withLockedValue { $0.connections -= 1 }
+        } else if self.sessions.value.refused.removeValue(forKey: id) == nil {
+            return
+        }
+        if self.sessions.value.isEmpty {
             self.sessions.value.empty?.succeed()
             self.sessions.value.empty = nil
         }
+    }
+
+    private func scheduleSweep() {
+        self.sessions.value.sweep = self.eventLoop.assumeIsolated().scheduleTask(in: self.sweepInterval) { [weak self] in
+            self?.sweep()
+        }
+    }
+
+    /// Looks after what takes too long. With nobody there it ends, and begins anew with the next session.
+    private func sweep() {
+        self.sessions.value.sweep = nil
+        guard !self.sessions.value.open.isEmpty else { return }
+        let now = NIODeadline.now()
+        for session in Array(self.sessions.value.open.values) { session.look(now: now) }
+        self.scheduleSweep()
     }
 }

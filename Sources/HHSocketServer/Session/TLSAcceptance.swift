@@ -8,12 +8,12 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
 
     private let loop: ServerLoop
     private let timeout: TimeAmount
-    private let session: () -> ServerSession
+    private let session: () -> SessionHandler
     private var timer: Scheduled<Void>?
     private var isOver = false
 
     /// - Parameter session: Makes the session.
-    init(loop: ServerLoop, timeout: TimeAmount, session: @escaping () -> ServerSession) {
+    init(loop: ServerLoop, timeout: TimeAmount, session: @escaping () -> SessionHandler) {
         self.loop = loop
         self.timeout = timeout
         self.session = session
@@ -21,7 +21,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
 
     func handlerAdded(context: ChannelHandlerContext) {
         let channel = context.channel
-        guard !self.loop.isDraining else { return channel.close(promise: nil) }
+        guard self.loop.draining == nil else { return channel.close(promise: nil) }
         self.loop.addHandshake(on: channel)
         self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: self.timeout) { () -> Void in
             self.end(failed: true)

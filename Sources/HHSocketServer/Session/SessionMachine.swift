@@ -7,7 +7,7 @@ import HHSocket
 /// Three kinds of wrong are kept apart. A frame the protocol forbids but whose end is known (reserved serial, duplicate
 /// serial, wrong checksum) is answered and forgotten. Bytes whose frames' ends are in doubt do not come here: the decoder
 /// ends the stream. A legal race (a cancel that comes too late, the result of a handler that was stopped) is dropped.
-struct ServerSessionMachine<Work> {
+struct SessionMachine<Work> {
     /// How the router would handle a frame's type.
     enum Handling: Hashable {
         case none
@@ -15,8 +15,14 @@ struct ServerSessionMachine<Work> {
         case asynchronous
     }
 
-    /// Names one run of a handler. A serial does not: it may be used again while a cancelled handler still runs.
+    /// Names one run of a handler. A serial does not: it may be used again while a cancelled handler still runs. Runs are
+    /// numbered from 1 on; where answers are kept in order, requests that need no run have a number of theirs too.
     typealias RunID = UInt64
+
+    /// Why a request is not begun though nothing is wrong with it.
+    enum Refusal: Hashable {
+        case inFlight, bytes, rate, concurrency
+    }
 
     enum Action {
         /// Answer with this status, the frame's own type and serial, and no payload.
@@ -26,8 +32,14 @@ struct ServerSessionMachine<Work> {
         /// Start the handler, then tell ``started(_:serial:run:)``, in the same turn of the event loop.
         case start(RunID)
         /// Stop this handler; nothing is answered.
-        case stop(Work)
+        case stop(Work?, RunID)
         case ignore
+    }
+
+    /// A request that was stopped because its time is over.
+    struct Expired {
+        var work: Work?
+        var run: RunID
     }
 
     /// What to do with a handler's result.
@@ -40,9 +52,12 @@ struct ServerSessionMachine<Work> {
     private struct Slot {
         var run: RunID
         var work: Work?
+        /// What its body takes.
+        var bytes: Int
     }
 
     private let maximumInFlight: Int
+    private let numbersAll: Bool
     private let format: WireFormat
     private let requestSerials: ClosedRange<UInt32>
     private let heartbeat: WireFormat.Heartbeat?
@@ -50,16 +65,22 @@ struct ServerSessionMachine<Work> {
     /// Handlers that were stopped and have not returned yet. Their serials are free again, they themselves are not gone:
     /// without a bound a client could pile them up with requests and cancels in turn.
     private var stopped = 0
-    private var lastRun: RunID = 0
+    private(set) var lastRun: RunID = 0
+    /// Of the bodies of requests whose handler runs. Those of handlers that were stopped are counted until they return.
+    private(set) var bodyBytes = 0
     private var outstandingPings = 0
     private(set) var isDraining = false
+    /// Whether the client was told that we drain, and closes when it has its answers.
+    private(set) var isLeftToClient = false
     private(set) var inputIsClosed = false
     private(set) var isClosed = false
     /// What has been counted since this was last taken.
     var statistics = ServerStatistics()
 
-    init(maximumInFlight: Int, format: WireFormat = .standard) {
+    /// - Parameter numbersAll: Whether requests that are answered without a run have a number too.
+    init(maximumInFlight: Int, format: WireFormat = .standard, numbersAll: Bool = false) {
         self.maximumInFlight = maximumInFlight
+        self.numbersAll = numbersAll
         self.format = format
         self.requestSerials = format.layout.requestSerials
         self.heartbeat = format.layout.heartbeat
@@ -69,16 +90,33 @@ struct ServerSessionMachine<Work> {
     var inFlight: Int { self.slots.count }
 
     /// Whether nothing is left to be done here, once every answer has been flushed.
-    var isFinished: Bool { (self.isDraining || self.inputIsClosed) && self.slots.isEmpty }
+    var isFinished: Bool {
+        (self.inputIsClosed || (self.isDraining && !self.isLeftToClient)) && self.slots.isEmpty
+    }
 
     // MARK: From the wire
 
-    mutating func received(type: UInt32, serial: UInt32, isCorrupt: Bool = false, handling: Handling) -> Action {
+    /// - Parameters:
+    ///   - bytes: How many the body has.
+    ///   - refusal: Asked last: why a request that could be run must not be.
+    mutating func received(
+        type: UInt32,
+        serial: UInt32,
+        isCorrupt: Bool = false,
+        bytes: Int = 0,
+        handling: Handling,
+        refusal: (Handling) -> Refusal? = { _ in nil }
+    ) -> Action {
         guard !self.isClosed else { return .ignore }
-        if isCorrupt { return self.receivedCorrupt(type: type, serial: serial) }
-        if self.format.isControlType(type) { return self.receivedControl(type: type, serial: serial) }
+        if self.format.isControlType(type), !isCorrupt { return self.receivedControl(type: type, serial: serial) }
+        if isCorrupt {
+            let action = self.receivedCorrupt(type: type, serial: serial)
+            if self.numbersAll, !self.format.isControlType(type) { self.lastRun += 1 }
+            return action
+        }
 
         self.statistics.requests += 1
+        if self.numbersAll { self.lastRun += 1 }
         guard self.requestSerials.contains(serial), self.slots.isEmpty || self.slots[serial] == nil else {
             self.statistics.illegalRequests += 1
             return .answer(.illegalFormat)
@@ -92,16 +130,43 @@ struct ServerSessionMachine<Work> {
             self.statistics.unknownTypes += 1
             return .answer(.undefinedType)
         case .synchronous:
+            if let refusal = refusal(handling) { return self.refuse(refusal) }
             return .runSynchronously
         case .asynchronous:
             guard self.slots.count < self.maximumInFlight, self.stopped < self.maximumInFlight else {
-                self.statistics.overloads += 1
-                return .answer(.overloaded)
+                return self.refuse(.inFlight)
             }
-            self.lastRun += 1
-            self.slots[serial] = Slot(run: self.lastRun)
+            if let refusal = refusal(handling) { return self.refuse(refusal) }
+            if !self.numbersAll { self.lastRun += 1 }
+            self.slots[serial] = Slot(run: self.lastRun, bytes: bytes)
+            self.bodyBytes += bytes
             return .start(self.lastRun)
         }
+    }
+
+    private mutating func refuse(_ refusal: Refusal) -> Action {
+        self.statistics.overloads += 1
+        switch refusal {
+        case .inFlight: break
+        case .bytes: self.statistics.overloadsOfMemory += 1
+        case .rate: self.statistics.overloadsOfRate += 1
+        case .concurrency: self.statistics.overloadsOfConcurrency += 1
+        }
+        return .answer(.overloaded)
+    }
+
+    /// The request's time is over before it was begun, and it is answered so.
+    mutating func deadlineHasPassed() {
+        self.statistics.deadlinesExceeded += 1
+    }
+
+    /// The time of a request in flight is over. Nil if it has been answered, or was stopped.
+    mutating func expire(serial: UInt32, run: RunID) -> Expired? {
+        guard let slot = self.slots[serial], slot.run == run else { return nil }
+        self.slots[serial] = nil
+        self.stopped += 1
+        self.statistics.deadlinesExceeded += 1
+        return Expired(work: slot.work, run: run)
     }
 
     /// The same for a sound request that would be handled synchronously: whether to run its handler and answer, as nearly
@@ -143,7 +208,7 @@ struct ServerSessionMachine<Work> {
             }
             self.stopped += 1
             self.statistics.cancelledRequests += 1
-            return slot.work.map { .stop($0) } ?? .ignore
+            return .stop(slot.work, slot.run)
         default:
             self.statistics.ignoredControlFrames += 1
             return .ignore
@@ -172,7 +237,10 @@ struct ServerSessionMachine<Work> {
     }
 
     /// A handler returned or threw.
-    mutating func finished(serial: UInt32, run: RunID) -> ResultAction {
+    ///
+    /// - Parameter bytes: How many the request's body had.
+    mutating func finished(serial: UInt32, run: RunID, bytes: Int = 0) -> ResultAction {
+        self.bodyBytes -= bytes
         guard self.slots[serial]?.run == run else {
             self.stopped -= 1
             return .drop
@@ -190,8 +258,11 @@ struct ServerSessionMachine<Work> {
     }
 
     /// From now on requests are refused; those in flight are finished.
-    mutating func drain() {
+    ///
+    /// - Parameter isToldToClient: Whether the client is told, and closes the connection itself.
+    mutating func drain(isToldToClient: Bool = false) {
         self.isDraining = true
+        if isToldToClient { self.isLeftToClient = true }
     }
 
     /// The connection is over. What is to be stopped.
@@ -205,4 +276,4 @@ struct ServerSessionMachine<Work> {
     }
 }
 
-extension ServerSessionMachine.Action: Equatable where Work: Equatable {}
+extension SessionMachine.Action: Equatable where Work: Equatable {}

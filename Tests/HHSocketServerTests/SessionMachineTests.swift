@@ -4,7 +4,7 @@ import Testing
 @testable import HHSocketServer
 
 @Suite struct ServerSessionMachineTests {
-    typealias Machine = ServerSessionMachine<String>
+    typealias Machine = SessionMachine<String>
 
     var machine = Machine(maximumInFlight: 3)
 

@@ -1,0 +1,209 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import NIOSSL
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// A listener that accepts connections.
+struct BoundListener: Sendable {
+    var channel: any Channel
+    var address: Endpoint
+
+    /// No more connections are accepted once this returns.
+    func close() async {
+        try? await self.channel.close()
+        if let path = self.address.unixPath { unlink(path) }
+    }
+}
+
+/// Makes a session of each connection that comes to one listener.
+struct Acceptor: Sendable {
+    private let core: ServerCore
+    private let loops: [ObjectIdentifier: ServerLoop]
+    private let settings: ListenerSettings
+    private let tls: NIOLockedValueBox<NIOSSLContext?>
+    private let handshakeTimeout: TimeAmount
+
+    init(
+        core: ServerCore,
+        loops: [ServerLoop],
+        settings: ListenerSettings,
+        tls: NIOLockedValueBox<NIOSSLContext?>,
+        handshakeTimeout: Duration
+    ) {
+        self.core = core
+        self.loops = Dictionary(uniqueKeysWithValues: loops.map { (ObjectIdentifier($0.eventLoop), $0) })
+        self.settings = settings
+        self.tls = tls
+        self.handshakeTimeout = max(.milliseconds(1), TimeAmount(handshakeTimeout))
+    }
+
+    /// - Throws: ``HHSocket/SocketError`` with code `bindFailed` or `hostNotFound`.
+    func listen(
+        _ listener: ServerListener,
+        on group: any EventLoopGroup
+    ) async throws(SocketError) -> BoundListener {
+        do {
+            let channel = try await self.bind(listener, on: group)
+            let address =
+                channel.localAddress.flatMap { address in
+                    address.port.map { Endpoint(host: address.ipAddress ?? listener.host, port: $0) }
+                } ?? listener.endpoint
+            return BoundListener(channel: channel, address: listener.unixPath == nil ? address : listener.endpoint)
+        } catch {
+            throw Self.describe(error, listener.endpoint)
+        }
+    }
+
+    private func bind(_ listener: ServerListener, on group: any EventLoopGroup) async throws -> any Channel {
+        let bootstrap = self.bootstrap(on: group)
+        guard let path = listener.unixPath else {
+            var tcp = bootstrap.childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+            if let bytes = self.core.limits.kernelSendBuffer, let option = Self.unsentBytesOption {
+                tcp = tcp.childChannelOption(.tcpOption(option), value: min(bytes, Int(CInt.max)))
+            }
+            return try await tcp.bind(host: listener.host, port: listener.port).get()
+        }
+        do {
+            return try await bootstrap.bind(unixDomainSocketPath: path).get()
+        } catch let error as IOError where error.errnoCode == EADDRINUSE {
+            // Somebody's who still listens, or left behind by one who does not?
+            let probe = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            if let channel = try? await probe.connect(unixDomainSocketPath: path).get() {
+                try? await channel.close()
+                throw error
+            }
+            return try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
+        }
+    }
+
+    private func bootstrap(on group: any EventLoopGroup) -> ServerBootstrap {
+        let loops = self.loops
+        return ServerBootstrap(group: group)
+            .serverChannelOption(.backlog, value: 4096)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .serverChannelInitializer { channel in
+                // NIO waits for a second after such an error, and goes on.
+                channel.eventLoop.makeCompletedFuture {
+                    let loop = loops[ObjectIdentifier(channel.eventLoop)]
+                    try channel.pipeline.syncOperations.addHandler(AcceptFailureCounter(loop: loop))
+                }
+            }
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
+            .childChannelOption(.writeBufferWaterMark, value: .init(low: 256 << 10, high: 1 << 20))
+            .childChannelOption(
+                .recvAllocator,
+                value: AdaptiveRecvByteBufferAllocator(minimum: 2048, initial: 2048, maximum: 256 << 10)
+            )
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture { try self.accept(channel) }
+            }
+    }
+
+    /// On the connection's event loop.
+    private func accept(_ channel: any Channel) throws {
+        guard let loop = self.loops[ObjectIdentifier(channel.eventLoop)] else {
+            throw ChannelError.operationUnsupported
+        }
+        let (core, settings) = (self.core, self.settings)
+        let refusal = try self.admit(channel, loop)
+        let operations = channel.pipeline.syncOperations
+        func session() -> SessionHandler {
+            SessionHandler(loop: loop, core: core, listener: settings, refusal: refusal)
+        }
+        guard let context = self.tls.withLockedValue({ $0 }) else { return try operations.addHandler(session()) }
+        try operations.addHandlers([
+            NIOSSLServerHandler(context: context),
+            TLSAcceptance(loop: loop, timeout: self.handshakeTimeout, session: session),
+        ])
+    }
+
+    /// - Returns: What the client is told if it is one too many; nil: it is served.
+    /// - Throws: If there are so many of those that this one is not even told.
+    private func admit(_ channel: any Channel, _ loop: ServerLoop) throws -> GoAwayNotice? {
+        let quota = self.core.quota
+        let origin = ConnectionQuota.Origin(channel.remoteAddress)
+        let reason: String
+        switch quota.enter(origin) {
+        case nil:
+            channel.closeFuture.whenComplete { _ in quota.leave(origin) }
+            return nil
+        case .tooMany:
+            loop.count(\.connectionsRefused)
+            reason = "there are too many connections"
+        case .tooManyFromOneAddress:
+            loop.count(\.connectionsRefusedByAddress)
+            reason = "there are too many connections from your address"
+        }
+        guard quota.beginRefusal() else { throw ChannelError.operationUnsupported }
+        channel.closeFuture.whenComplete { _ in quota.refusalIsOver() }
+        // So that not all who are refused are back at the same moment.
+        return GoAwayNotice(reason: reason, retryAfter: .milliseconds(Int64.random(in: 1_000...5_000)))
+    }
+
+    /// How many bytes that were not sent yet the system holds at most. Nil where it has no such option.
+    private static var unsentBytesOption: NIOBSDSocket.Option? {
+        #if os(Linux) || canImport(Darwin)
+        NIOBSDSocket.Option(rawValue: CInt(TCP_NOTSENT_LOWAT))
+        #else
+        nil
+        #endif
+    }
+
+    private static func describe(_ error: any Error, _ place: Endpoint) -> SocketError {
+        switch error {
+        case let error as IOError:
+            let advice =
+                switch error.errnoCode {
+                case EADDRINUSE: "address already in use; another server listens there, choose another port"
+                case EACCES: "permission denied; ports below 1024 belong to the superuser"
+                case EADDRNOTAVAIL: "this machine has no such address"
+                default: String(describing: error)
+                }
+            return SocketError(
+                .bindFailed,
+                message: "cannot listen on \(place): \(advice)",
+                underlying: error,
+                endpoint: place
+            )
+        case is SocketAddressError.UnknownHost:
+            return SocketError(
+                .hostNotFound,
+                message: "cannot listen on \(place): the host has no address",
+                underlying: error,
+                endpoint: place
+            )
+        default:
+            return SocketError(
+                .bindFailed,
+                message: "cannot listen on \(place): \(error)",
+                underlying: error,
+                endpoint: place
+            )
+        }
+    }
+}
+
+/// Counts the times that the system has no means for one more connection.
+private final class AcceptFailureCounter: ChannelInboundHandler {
+    typealias InboundIn = any Channel
+
+    private let loop: ServerLoop?
+
+    init(loop: ServerLoop?) {
+        self.loop = loop
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        if error is IOError { self.loop?.count(\.acceptFailures) }
+        context.fireErrorCaught(error)
+    }
+}

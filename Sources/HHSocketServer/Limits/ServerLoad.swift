@@ -1,0 +1,36 @@
+import Atomics
+
+/// What all connections of a server hold at this moment.
+final class ServerLoad: Sendable {
+    private let inFlight = ManagedAtomic(0)
+    private let bufferedBytes = ManagedAtomic(0)
+    private let maximumInFlight: Int
+    private let maximumBufferedBytes: Int
+
+    init(maximumInFlight: Int, maximumBufferedBytes: Int) {
+        self.maximumInFlight = maximumInFlight
+        self.maximumBufferedBytes = maximumBufferedBytes
+    }
+
+    var requestsInFlight: Int { self.inFlight.load(ordering: .relaxed) }
+    var bytes: Int { self.bufferedBytes.load(ordering: .relaxed) }
+
+    /// Whether one more request may be in flight; if so it is, until ``finished(_:)``.
+    func start() -> Bool {
+        guard self.inFlight.loadThenWrappingIncrement(ordering: .relaxed) >= self.maximumInFlight else { return true }
+        self.inFlight.wrappingDecrement(ordering: .relaxed)
+        return false
+    }
+
+    func finished(_ count: Int = 1) {
+        self.inFlight.wrappingDecrement(by: count, ordering: .relaxed)
+    }
+
+    /// Whether no more bytes should be held than there are.
+    var isFull: Bool { self.bytes > self.maximumBufferedBytes }
+
+    /// What one connection holds has grown by so much, or shrunk.
+    func held(_ change: Int) {
+        self.bufferedBytes.wrappingIncrement(by: change, ordering: .relaxed)
+    }
+}

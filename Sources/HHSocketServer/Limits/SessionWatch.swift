@@ -1,0 +1,100 @@
+import HHSocket
+import NIOCore
+
+/// How long one client may take for what: decides that it is idle, or that it stalls. Told the time; keeps none itself.
+struct SessionWatch: Sendable {
+    enum Verdict: Hashable, Sendable {
+        /// No byte came for too long, and nothing was under way.
+        case idle
+        /// Its first frame did not come.
+        case noFirstFrame
+        /// The frame that is arriving does not get on.
+        case stalledReading
+        /// What waits for it is not taken.
+        case stalledWriting
+    }
+
+    /// What is known at a moment.
+    struct Observation: Sendable {
+        /// Of a frame that has begun to arrive and is not whole.
+        var partialBytes = 0
+        /// Of all that was given to the channel, so much it holds still.
+        var waitingBytes = 0
+        /// Of all that was given to the channel, so much has left.
+        var bytesSent = 0
+        /// Whether requests are in flight.
+        var isBusy = false
+        /// Whether we do not read, so that it is not to blame for what does not come.
+        var isReadingHeld = false
+    }
+
+    struct Times: Sendable {
+        var idle: TimeAmount?
+        var firstFrame: TimeAmount?
+        var readStall: TimeAmount?
+        var writeStall: TimeAmount?
+        var minimumReadRate = 0
+
+        /// The shortest of them.
+        var shortest: TimeAmount? {
+            [self.idle, self.firstFrame, self.readStall, self.writeStall].compactMap { $0 }.min()
+        }
+    }
+
+    private var begun: NIODeadline
+    private var lastRead: NIODeadline
+    /// When the frame that is arriving began to, and what of it had come then.
+    private var partial: (since: NIODeadline, bytes: Int)?
+    private var sent: (bytes: Int, at: NIODeadline)
+    private(set) var hasFirstFrame = false
+
+    init(now: NIODeadline) {
+        self.begun = now
+        self.lastRead = now
+        self.sent = (0, now)
+    }
+
+    /// Bytes came.
+    ///
+    /// - Parameters:
+    ///   - count: How many.
+    ///   - partialBytes: Of a frame that is not whole yet, so many are held now.
+    ///   - frames: Whether a whole frame was among them.
+    mutating func received(_ count: Int, partialBytes: Int, frames: Bool, now: NIODeadline) {
+        self.lastRead = now
+        if frames { self.hasFirstFrame = true }
+        if partialBytes == 0 {
+            self.partial = nil
+        } else if frames || self.partial == nil {
+            self.partial = (now, partialBytes)
+        }
+    }
+
+    /// Called from time to time.
+    mutating func verdict(_ observation: Observation, _ times: Times, now: NIODeadline) -> Verdict? {
+        if observation.waitingBytes == 0 || observation.bytesSent != self.sent.bytes {
+            self.sent = (observation.bytesSent, now)
+        } else if let limit = times.writeStall, now - self.sent.at >= limit {
+            return .stalledWriting
+        }
+        if observation.isReadingHeld {
+            // The clocks of what it sends stand still.
+            self.lastRead = now
+            if self.partial != nil { self.partial = (now, observation.partialBytes) }
+            return nil
+        }
+        if let limit = times.firstFrame, !self.hasFirstFrame, now - self.begun >= limit { return .noFirstFrame }
+        if let partial = self.partial, let limit = times.readStall {
+            if now - self.lastRead >= limit { return .stalledReading }
+            let time = now - partial.since
+            if time >= limit {
+                let rate = Double(observation.partialBytes - partial.bytes) / (Double(time.nanoseconds) / 1e9)
+                if rate < Double(times.minimumReadRate) { return .stalledReading }
+            }
+        }
+        if let limit = times.idle, now - self.lastRead >= limit, !observation.isBusy, observation.waitingBytes == 0 {
+            return .idle
+        }
+        return nil
+    }
+}

@@ -1,0 +1,124 @@
+import HHSocket
+import NIOCore
+
+/// Which code answers which request: a table from frame type to handler.
+///
+/// ```swift
+/// var router = Router()
+/// router.handle(101) { request, context in
+///     try await store.save(request.body)
+///     return ByteBuffer(string: "saved")
+/// }
+/// router.handleSynchronously(102) { request, _ in request.body }
+/// ```
+/// A request whose type is not in the table is answered ``HHSocket/Status/undefinedType`` (401). A handler that throws a
+/// ``StatusError`` chooses the answer's status; any other error is answered ``HHSocket/Status/unknown`` (404) with an
+/// empty body, so that nothing of the inside leaves the server.
+///
+/// Whoever runs handlers runs them the same way: a request whose deadline has passed is answered
+/// ``HHSocket/Status/deadlineExceeded`` (408) without its handler; one whose deadline passes while its handler runs is
+/// answered so, and the handler is cancelled.
+///
+/// A router is a value: the server works on the copy it was made with.
+public struct Router: Sendable {
+    /// Answers a request in a Swift task of its own.
+    ///
+    /// The task is cancelled when the client cancels the request, when its connection ends, and when a shutdown's grace
+    /// is over. The answer of a cancelled task is dropped.
+    public typealias Handler = @Sendable (ServerRequest, ServerContext) async throws -> ByteBuffer
+    /// Answers a request at once, on the connection's event loop.
+    public typealias SynchronousHandler = @Sendable (ServerRequest, ServerContext) throws -> ByteBuffer
+
+    enum Route: Sendable {
+        case synchronous(SynchronousHandler)
+        case asynchronous(Handler)
+    }
+
+    private enum Registration: Sendable {
+        case synchronous(SynchronousHandler)
+        case asynchronous(Handler)
+        case blocking(SynchronousHandler)
+    }
+
+    private var registrations: [UInt32: Registration] = [:]
+    private var middleware: [any ServerMiddleware] = []
+
+    /// A router that knows no type.
+    public init() {}
+
+    /// Answers requests of `type` in a task each; the body returned is sent with status 200.
+    ///
+    /// A later registration for the same type replaces the earlier one.
+    ///
+    /// - Parameter type: One that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF; with
+    ///   another one the server does not start.
+    public mutating func handle(_ type: UInt32, _ handler: @escaping Handler) {
+        self.register(.asynchronous(handler), for: type)
+    }
+
+    /// Answers requests of `type` on the event loop, without a task: the fastest way, for work of microseconds.
+    ///
+    /// Every connection of the same event loop waits while `handler` runs, so it must not block. A request's body may be
+    /// a part of the read buffer: a handler that keeps it for long should keep a copy.
+    ///
+    /// A later registration for the same type replaces the earlier one.
+    ///
+    /// - Parameter type: One that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF; with
+    ///   another one the server does not start.
+    public mutating func handleSynchronously(_ type: UInt32, _ handler: @escaping SynchronousHandler) {
+        self.register(.synchronous(handler), for: type)
+    }
+
+    /// Answers requests of `type` on a thread that may block, such as with a library that waits for a database.
+    ///
+    /// There are ``SocketServer/Configuration/blockingThreads`` of them; requests beyond wait, and are bounded by
+    /// ``ServerLimits/maximumInFlight``. What blocks cannot be cancelled: a request that is cancelled while it waits for a
+    /// thread does not run, and the answer of one that is cancelled later is dropped.
+    ///
+    /// A later registration for the same type replaces the earlier one.
+    ///
+    /// - Parameter type: As with ``handle(_:_:)-swift.method``.
+    public mutating func handleBlocking(_ type: UInt32, _ handler: @escaping SynchronousHandler) {
+        self.register(.blocking(handler), for: type)
+    }
+
+    /// Puts `middleware` around every handler, also around those that are registered later.
+    ///
+    /// What is used first is outermost: it sees a request first and its answer last. With middleware every handler runs in
+    /// a task, those of ``handleSynchronously(_:_:)-swift.method`` too. It does not see requests that no handler has the type of, nor
+    /// those that are refused for a limit.
+    public mutating func use(_ middleware: any ServerMiddleware) {
+        self.middleware.append(middleware)
+    }
+
+    private mutating func register(_ registration: Registration, for type: UInt32) {
+        self.registrations[type] = registration
+    }
+
+    /// Every type that has a route.
+    var types: some Collection<UInt32> { self.registrations.keys }
+
+    /// Whether any handler needs threads that may block.
+    var blocks: Bool {
+        self.registrations.values.contains { if case .blocking = $0 { true } else { false } }
+    }
+
+    /// The handlers with what stands around them.
+    ///
+    /// - Parameter threads: Where those run that block.
+    func routes(blockingOn threads: BlockingThreads) -> [UInt32: Route] {
+        self.registrations.mapValues { registration in
+            let handler: Handler
+            switch registration {
+            case .synchronous(let synchronous):
+                guard !self.middleware.isEmpty else { return .synchronous(synchronous) }
+                handler = { try synchronous($0, $1) }
+            case .asynchronous(let asynchronous):
+                handler = asynchronous
+            case .blocking(let blocking):
+                handler = { request, context in try await threads.run { try blocking(request, context) } }
+            }
+            return .asynchronous(self.middleware.chain(to: handler))
+        }
+    }
+}

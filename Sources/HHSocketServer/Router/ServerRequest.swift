@@ -1,0 +1,13 @@
+import NIOCore
+
+/// A request as its handler sees it.
+public struct ServerRequest: Sendable {
+    /// The RPC's name.
+    public var type: UInt32
+    /// What joins the answer to the request; unique among those in flight on one connection, and only there.
+    public var serial: UInt32
+    /// The payload; its checksum was right.
+    public var body: ByteBuffer
+    /// The custom fields of the request's header, by name; empty in formats that have none.
+    public var header: [String: [UInt8]] = [:]
+}

@@ -1,0 +1,101 @@
+import HHSocket
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// What all connections of a running server share.
+final class ServerCore: Sendable {
+    let routes: [UInt32: Router.Route]
+    let limits: ServerLimits
+    let heartbeat: HeartbeatPolicy?
+    let answersInOrder: Bool
+    let logger: Logger
+    let threads: BlockingThreads
+    let registry = SessionRegistry()
+    let load: ServerLoad
+    let quota: ConnectionQuota
+    /// Nil where nothing is found out.
+    let limiter: ConcurrencyLimiter?
+    private let connectionIDs = NIOLockedValueBox<UInt64>(0)
+
+    init(_ configuration: SocketServer.Configuration, _ router: Router) {
+        let limits = configuration.limits
+        self.limits = limits
+        self.threads = BlockingThreads(count: configuration.blockingThreads)
+        self.routes = router.routes(blockingOn: self.threads)
+        self.heartbeat = configuration.heartbeat
+        self.answersInOrder = configuration.answersInOrder
+        self.logger = configuration.logger
+        self.load = ServerLoad(
+            maximumInFlight: limits.maximumInFlight,
+            maximumBufferedBytes: limits.maximumBufferedBytes
+        )
+        self.quota = ConnectionQuota(
+            maximum: limits.maximumConnections,
+            perAddress: limits.maximumConnectionsPerAddress
+        )
+        self.limiter = limits.concurrency.map { ConcurrencyLimiter($0) }
+    }
+
+    /// A request has ended whose handler is a task.
+    ///
+    /// - Parameter begun: When it began, where anybody wants to know.
+    func finished(begun: NIODeadline?, wasCancelled: Bool) {
+        self.load.finished()
+        guard let begun else { return }
+        // What was cancelled tells nothing of how long such requests take.
+        self.limiter?.finished(after: wasCancelled ? nil : .now() - begun)
+    }
+
+    func nextConnectionID() -> UInt64 {
+        self.connectionIDs.withLockedValue {
+            $0 += 1
+            return $0
+        }
+    }
+}
+
+/// What the connections of one listener share.
+final class ListenerSettings: Sendable {
+    /// Its place among the listeners.
+    let index: Int
+    /// Where it is asked to listen.
+    let endpoint: Endpoint
+    let format: WireFormat
+    /// The custom header fields of frames that answer no request, and of those fields that a request does not have.
+    let customFields: [UInt8]?
+    let times: SessionWatch.Times
+    let encoder: FrameEncoder
+    /// Whether clients may take frames of type 4 for what they are, though no hello was said.
+    let isStandard: Bool
+
+    /// - Throws: If the header has a field that the format does not have, or a value of another width.
+    init(
+        index: Int,
+        _ listener: ServerListener,
+        _ configuration: SocketServer.Configuration
+    ) throws(SocketError) {
+        self.index = index
+        self.endpoint = listener.endpoint
+        self.format = listener.wireFormat
+        self.customFields = try listener.wireFormat.customFields(listener.header, in: .response)
+        let limits = configuration.limits
+        self.times = SessionWatch.Times(
+            idle: limits.idleTimeout.map { TimeAmount($0) },
+            firstFrame: listener.tls == nil ? nil : limits.firstFrameTimeout.map { TimeAmount($0) },
+            readStall: limits.readStallTimeout.map { TimeAmount($0) },
+            writeStall: limits.writeStallTimeout.map { TimeAmount($0) },
+            minimumReadRate: limits.minimumReadRate
+        )
+        self.encoder = FrameEncoder(direction: .response, format: self.format, customFields: self.customFields)
+        self.isStandard = self.encoder.isStandard
+    }
+
+    /// The bytes of a push; nil in a format that has none.
+    func push(type: UInt32, body: ByteBuffer) -> ByteBuffer? {
+        guard let push = self.format.layout.push else { return nil }
+        var bytes = ByteBuffer()
+        self.encoder.encode(Frame(type: type, serial: push.serial, payload: body), into: &bytes)
+        return bytes
+    }
+}

@@ -1,0 +1,100 @@
+import HHSocket
+
+/// What bounds a server. Each limit has a default that leaves honest clients alone, a count in ``ServerStatistics`` and an
+/// answer to the client; Docs/Operations.md lists them all.
+public struct ServerLimits: Sendable {
+    // MARK: Connections
+
+    /// How many connections may be open. Nil, the default: as many as the system gives. One too many is told to go away,
+    /// and closed.
+    public var maximumConnections: Int?
+    /// How many of them may come from one address: an IPv4 address, or an IPv6 network of 64 bits, which is what one customer
+    /// has. Nil, the default: no limit, for behind a proxy all have one address. One too many is told to go away, and closed.
+    public var maximumConnectionsPerAddress: Int?
+    /// How long a client may stay silent, heartbeats included; then it is told to go away, and closed. 10 minutes by default;
+    /// nil: for ever. Nothing in flight and nothing on its way to it counts as silence.
+    public var idleTimeout: Duration? = .seconds(600)
+    /// How long the first frame of a connection may take after TLS, and a hello where that is required. 10 s by default; nil:
+    /// for ever. Without TLS and without a required hello a client may be silent from the start.
+    public var firstFrameTimeout: Duration? = .seconds(10)
+
+    // MARK: Requests
+
+    /// How many requests of one connection may be in flight; 65,536 by default. Further ones are answered
+    /// ``HHSocket/Status/overloaded`` (503). As many again may have been cancelled and not have returned yet.
+    public var maximumInFlightPerConnection = 65_536
+    /// How many requests of all connections may be in flight; 1,048,576 by default. Further ones are answered 503.
+    public var maximumInFlight = 1 << 20
+    /// How many requests a connection may make. Nil, the default: as many as it likes. Further ones are answered 503.
+    public var requestRate: RequestRate?
+    /// Finds out by itself how many requests can be in flight without waiting for one another. Nil, the default: nothing is
+    /// found out. Further ones are answered 503. Requests that are answered on the event loop are never in flight.
+    public var concurrency: AdaptiveConcurrency?
+
+    // MARK: Bytes
+
+    /// The largest payload accepted, in bytes; 16 MiB by default. A client that announces a larger one is answered
+    /// ``HHSocket/Status/illegalLength`` (301) and its connection closes.
+    public var maximumPayloadLength = Frame.defaultMaximumPayloadLength
+    /// So many frames with a wrong checksum one after the other close a connection. 3 by default, 1 at least.
+    public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
+    /// How many bytes may be held for one connection: of a frame that is arriving, of requests in flight, of answers and pushes
+    /// that are not taken. 64 MiB by default. Further requests are answered 503; a client that does not take its answers is
+    /// closed.
+    public var maximumBufferedBytesPerConnection = 64 << 20
+    /// How many bytes may be held for all of them. 1 GiB by default. Further requests are answered 503, further pushes to
+    /// clients that are behind are dropped, and connections whose frames go on arriving are told to go away, and closed.
+    public var maximumBufferedBytes = 1 << 30
+    /// How long the rest of a frame may take that has begun to arrive: no byte for so long, or fewer than
+    /// ``minimumReadRate`` on average after that time, and the client is told to go away, and closed. 30 s by default; nil: as
+    /// long as it likes.
+    public var readStallTimeout: Duration? = .seconds(30)
+    /// In bytes a second; 128 by default. See ``readStallTimeout``.
+    public var minimumReadRate = 128
+    /// How long bytes may wait for a client of which it takes none; then its connection is closed. 30 s by default; nil: as
+    /// long as it likes.
+    public var writeStallTimeout: Duration? = .seconds(30)
+    /// How many bytes that were not sent yet the system may hold for one connection, where it can be told (`TCP_NOTSENT_LOWAT`).
+    /// 256 KiB by default; nil: as many as the system likes. For Unix domain sockets the system has a bound of its own.
+    public var kernelSendBuffer: Int? = 256 << 10
+
+    // MARK: Pushes
+
+    /// How many pushes may wait for a client that is behind. 1,024 by default.
+    public var maximumWaitingPushes = 1_024
+    /// How many bytes of them; 4 MiB by default. One push may always wait.
+    public var maximumWaitingPushBytes = 4 << 20
+    /// What becomes of a push beyond these; it is dropped by default.
+    public var slowClients = SlowClientPolicy.dropPushes
+
+    public init() {}
+}
+
+/// What a server does with a client that does not take its pushes.
+public enum SlowClientPolicy: Hashable, Sendable {
+    /// Further pushes to it are dropped until it has taken some.
+    case dropPushes
+    /// It is closed, and can find out what it has missed when it is back.
+    case disconnect
+}
+
+/// How many requests one connection may make: a bucket that fills at `perSecond` and holds `burst`.
+public struct RequestRate: Hashable, Sendable {
+    /// In the long run, so many a second; above 0.
+    public var perSecond: Double
+    /// At once; 1 at least.
+    public var burst: Int
+
+    /// - Parameter burst: As many as in one second by default.
+    public init(perSecond: Double, burst: Int? = nil) {
+        self.perSecond = perSecond
+        self.burst = burst ?? max(1, Int(perSecond.rounded(.up).clamped(to: 1...1e9)))
+    }
+}
+
+extension Double {
+    /// Never what cannot be an `Int`.
+    fileprivate func clamped(to range: ClosedRange<Double>) -> Double {
+        self.isNaN ? range.lowerBound : min(max(self, range.lowerBound), range.upperBound)
+    }
+}

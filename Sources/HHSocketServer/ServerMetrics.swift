@@ -1,0 +1,64 @@
+import Metrics
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// What a server does, in swift-metrics: the numbers of ``ServerStatistics`` as counters, and what there is now as gauges.
+/// Written once a second, so that requests pay nothing for it. Docs/Operations.md has the names.
+final class ServerMetrics: Sendable {
+    private struct State {
+        var written = ServerStatistics()
+        var timer: RepeatedTask?
+    }
+
+    private static let interval = TimeAmount.seconds(1)
+
+    private let core: ServerCore
+    private let loops: [ServerLoop]
+    private let counters: [(path: WritableKeyPath<ServerStatistics, Int> & Sendable, counter: Counter)]
+    private let connections: Gauge
+    private let inFlight: Gauge
+    private let bufferedBytes: Gauge
+    private let concurrencyLimit: Gauge?
+    private let state = NIOLockedValueBox(State())
+
+    /// Nil where nobody collects.
+    init?(factory: any MetricsFactory, core: ServerCore, loops: [ServerLoop]) {
+        guard !(factory is NOOPMetricsHandler) else { return nil }
+        self.core = core
+        self.loops = loops
+        self.counters = ServerStatistics.all.map {
+            ($0.path, Counter(label: "hhsocket.server.\($0.name)", factory: factory))
+        }
+        self.connections = Gauge(label: "hhsocket.server.connections", factory: factory)
+        self.inFlight = Gauge(label: "hhsocket.server.requests_in_flight", factory: factory)
+        self.bufferedBytes = Gauge(label: "hhsocket.server.buffered_bytes", factory: factory)
+        self.concurrencyLimit =
+            core.limiter == nil ? nil : Gauge(label: "hhsocket.server.concurrency_limit", factory: factory)
+        let timer = loops.first?.eventLoop.scheduleRepeatedTask(
+            initialDelay: Self.interval,
+            delay: Self.interval
+        ) { [weak self] _ in self?.write() }
+        self.state.withLockedValue { $0.timer = timer }
+    }
+
+    /// Writes what has not been written yet, for the last time.
+    func end() {
+        self.state.withLockedValue { $0.timer }?.cancel()
+        self.write()
+    }
+
+    private func write() {
+        self.state.withLockedValue { state in
+            let now = self.loops.reduce(into: ServerStatistics()) { $0 += $1.statistics }
+            for (path, counter) in self.counters {
+                let change = now[keyPath: path] - state.written[keyPath: path]
+                if change > 0 { counter.increment(by: change) }
+            }
+            state.written = now
+        }
+        self.connections.record(self.loops.reduce(0) { $0 + $1.connectionCount })
+        self.inFlight.record(self.core.load.requestsInFlight)
+        self.bufferedBytes.record(self.core.load.bytes)
+        if let limiter = self.core.limiter { self.concurrencyLimit?.record(limiter.limit) }
+    }
+}

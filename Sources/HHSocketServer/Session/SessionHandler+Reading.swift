@@ -1,0 +1,142 @@
+import HHSocket
+import NIOCore
+
+/// What the client sends.
+extension SessionHandler {
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard self.phase == .open else { return }
+        self.isReading = true
+        if self.heartbeat != nil { self.noteBytesReceived(context) }
+        let bytes = self.unwrapInboundIn(data)
+        self.bytesRead += bytes.readableBytes
+        self.decoder.append(bytes)
+        if !self.isPaused { self.decodeFrames(context) }
+    }
+
+    func channelReadComplete(context: ChannelHandlerContext) {
+        self.isReading = false
+        self.noteRead()
+        self.publishStatistics()
+        self.flush()
+        self.finishIfDone()
+        context.fireChannelReadComplete()
+    }
+
+    /// Tells the watch, and the server's load, what has come.
+    private func noteRead() {
+        guard self.phase == .open, self.bytesRead > 0 else { return }
+        let partial = self.decoder.bufferedBytes
+        self.watch.received(self.bytesRead, partialBytes: partial, frames: self.hasFrames, now: .now())
+        self.bytesRead = 0
+        self.hasFrames = false
+        self.account(waiting: self.outgoing.readableBytes)
+        if partial >= Self.largestPartialWhenFull, self.core.load.isFull { self.evict(.memory) }
+    }
+
+    /// A frame that is arriving may have so many bytes though the server holds as many as it may.
+    static var largestPartialWhenFull: Int { 64 << 10 }
+
+    func decodeFrames(_ context: ChannelHandlerContext) {
+        do throws(FrameError) {
+            var frame = Frame(type: 0, serial: 0)
+            while true {
+                self.answerAtOnce()
+                switch try self.decoder.next(into: &frame) {
+                case .nothing: return
+                case .sound: self.receive(frame, isCorrupt: false)
+                case .corrupt: self.receive(frame, isCorrupt: true)
+                }
+                guard self.phase == .open else { return }
+                if self.bytesThisTurn >= Self.largestTurn {
+                    self.flush()
+                    if !self.isWritable {
+                        self.isPaused = true
+                        return
+                    }
+                }
+            }
+        } catch {
+            self.machine.lostFraming()
+            if error.code == .payloadTooLarge, let type = error.type, let serial = error.serial {
+                self.emit(Frame(type: type, serial: serial, status: .illegalLength))
+            }
+            self.log("a client's bytes make no sense", "\(error)")
+            self.finishAfterProtocolError()
+        }
+    }
+
+    /// Answers requests as long as they are what most are: in the standard format, whole and sound, and of a type that has
+    /// just been looked up and is answered at once. What else comes is left where it is.
+    private func answerAtOnce() {
+        guard case .synchronous(let handler) = self.cachedRoute, self.isPlain,
+            let serverContext = self.serverContext
+        else { return }
+        while self.phase == .open, self.bytesThisTurn < Self.largestTurn, let header = self.decoder.soundHeader(),
+            header.type == self.cachedType, self.machine.answersAtOnce(serial: header.serial)
+        {
+            self.hasFrames = true
+            let request = ServerRequest(
+                type: header.type,
+                serial: header.serial,
+                body: self.decoder.takePayload(of: header)
+            )
+            do {
+                self.answer(header, .ok, try handler(request, serverContext))
+            } catch {
+                let (status, body) = self.verdict(of: error, request, serverContext)
+                self.answer(header, status, body)
+            }
+        }
+    }
+
+    private func answer(_ header: FrameHeader, _ status: Status, _ body: ByteBuffer) {
+        guard body.readableBytes <= Self.largestCopiedBody else {
+            return self.emit(Frame(type: header.type, serial: header.serial, status: status, payload: body))
+        }
+        self.bytesThisTurn += self.encoder.encodedLength(payloadLength: body.readableBytes)
+        self.encoder.encode(type: header.type, serial: header.serial, status: status, body, into: &self.outgoing)
+    }
+
+    private func receive(_ frame: Frame, isCorrupt: Bool) {
+        self.hasFrames = true
+        let isControl = self.format.isControlType(frame.type)
+        let route = isControl ? nil : self.route(for: frame.type)
+        let handling: SessionMachine<Task<Void, Never>>.Handling =
+            switch route {
+            case .synchronous: .synchronous
+            case .asynchronous: .asynchronous
+            case nil: .none
+            }
+        if !isControl { self.order?.reserve() }
+        let bytes = frame.payload.readableBytes
+        let action = self.machine.received(
+            type: frame.type,
+            serial: frame.serial,
+            isCorrupt: isCorrupt,
+            bytes: bytes,
+            handling: handling,
+            refusal: { self.refusal(handling: $0, bytes: bytes) }
+        )
+        switch action {
+        case .answer(let status):
+            self.answer(self.emptyAnswer(to: frame, status), isControl ? nil : self.machine.lastRun)
+        case .runSynchronously:
+            if case .synchronous(let handler) = route { self.run(handler, frame) }
+        case .start(let run):
+            if case .asynchronous(let handler) = route { self.start(handler, frame, run: run) }
+        case .stop(let task, let run):
+            task?.cancel()
+            self.stopped(run)
+        case .ignore:
+            break
+        }
+    }
+
+    private func route(for type: UInt32) -> Router.Route? {
+        if type == self.cachedType { return self.cachedRoute }
+        let route = self.core.routes[type]
+        self.cachedType = type
+        self.cachedRoute = route
+        return route
+    }
+}

@@ -1,0 +1,24 @@
+public import HHSocket
+
+/// What becomes of clients when a server shuts down.
+public struct ShutdownPolicy: Sendable {
+    /// How long requests in flight may take, and clients may stay that have been told to go away. 10 s by default. Then
+    /// whatever is left is cancelled and closed.
+    public var gracePeriod = Duration.seconds(10)
+    /// Each client is told to leave this server alone for a random time in this range, so that not all come back at once.
+    /// From 0 to 2 s by default. Other servers they may use at once.
+    public var retryAfter = Duration.zero...Duration.seconds(2)
+    /// Servers that may be used instead, best first. None by default: those that clients know themselves.
+    public var otherEndpoints: [Endpoint] = []
+    /// Why, for people to read.
+    public var reason = "the server shuts down"
+
+    public init() {}
+
+    /// What one client is told.
+    func notice(using generator: inout some RandomNumberGenerator) -> GoAwayNotice {
+        let range = self.retryAfter
+        let wait = range.lowerBound + (range.upperBound - range.lowerBound) * Double.random(in: 0...1, using: &generator)
+        return GoAwayNotice(reason: self.reason, retryAfter: wait, endpoints: self.otherEndpoints)
+    }
+}

@@ -277,7 +277,10 @@ let package = Package(
         .testTarget(
             name: "HHSocketHelloTests",
             dependencies: [
+                "CZlib",
+                "HHSocket",
                 "HHSocketHello",
+                "TestSupport",
                 .product(name: "NIOCore", package: "swift-nio"),
             ]
         ),

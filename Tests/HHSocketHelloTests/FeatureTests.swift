@@ -1,8 +1,46 @@
+import HHSocket
 import HHSocketHello
 import Testing
 
 @Suite struct FeatureTests {
     @Test func aFeatureIsItsName() {
         #expect(ProtocolFeature(rawValue: "metadata") == .metadata)
+    }
+
+    @Test func anAgreementOnFeaturesIsOneOnFlags() {
+        #expect(Agreement(version: 1, features: [.metadata]).flags == 0x8000_0000)
+        #expect(Agreement(version: 1, features: [.compression]).flags == 0x4000_0000)
+        #expect(Agreement(version: 1, features: [.metadata, .compression, .idempotency]).flags == 0xC000_0000)
+        #expect(Agreement(version: 1, features: [ProtocolFeature(rawValue: "streams")]).flags == 0)
+    }
+
+    @Test func idempotencyRidesOnMetadata() {
+        #expect(Agreement(version: 1, features: [.metadata, .idempotency]).has(.idempotency))
+        #expect(!Agreement(version: 1, features: [.compression, .idempotency]).has(.idempotency))
+    }
+
+    @Test func formatsHaveHelloWhereTheirTypesLeaveRoomAndTheirAnswersHaveAStatus() throws {
+        #expect(WireFormat.standard.supportsHello)
+        #expect(WireFormat.plain.supportsHello)
+        #expect(WireFormat.tgcd.supportsHello)
+        #expect(!WireFormat.mars.supportsHello)
+    }
+
+    @Test func aFormatWithoutRoomHasNoHello() throws {
+        func supports(_ change: (inout WireFormat.Layout) -> Void) throws -> Bool {
+            var layout = WireFormat.standard.layout
+            layout.heartbeat = nil
+            change(&layout)
+            return try WireFormat(layout).supportsHello
+        }
+        #expect(try supports { _ in })
+        #expect(try !supports { $0.applicationTypes = 3...100 })
+        #expect(try !supports { $0.applicationTypes = 16...0x2000_0000 })
+        #expect(try !supports { $0.requestSerials = 2...100 })
+        #expect(try !supports { $0.requestSerials = 4...100 })
+        #expect(try supports { $0.requestSerials = 50...100 })
+        #expect(try !supports { $0.push = .init(serial: 3) })
+        #expect(try !supports { $0.cancel = .init(type: 4) })
+        #expect(try !supports { $0.heartbeat = .init(type: 3, pingedBy: .client) })
     }
 }

@@ -4,14 +4,31 @@ public enum FrameType {
     public static let heartbeat: UInt32 = 0
     /// Client to server: stop working on the request with this serial. Never answered.
     public static let cancel: UInt32 = 2
+    /// The client's first frame, where hello is enabled, and the server's answer; both with serial ``FrameSerial/hello``.
+    public static let hello: UInt32 = 3
+    /// Server to client: finish what is in flight, then use another server; with serial ``FrameSerial/goAway``.
+    public static let goAway: UInt32 = 4
     /// Types the framework keeps for itself, whatever the serial.
     public static let control: ClosedRange<UInt32> = 0...15
     /// Types an application may use. The three bits above are flags.
     public static let application: ClosedRange<UInt32> = 16...0x1FFF_FFFF
+
+    /// In an application's type, where hello agreed on it: metadata is before the body.
+    package static let metadataFlag: UInt32 = 1 << 31
+    /// In an application's type, where hello agreed on it: the body is compressed.
+    package static let compressionFlag: UInt32 = 1 << 30
+    /// Never in a type.
+    package static let reservedFlag: UInt32 = 1 << 29
+    /// The three bits above the types of ``application``.
+    package static let allFlags = metadataFlag | compressionFlag | reservedFlag
 }
 
 /// The `serial` words that mean something to the framework itself.
 public enum FrameSerial {
+    /// Hello and its answer.
+    public static let hello: UInt32 = 3
+    /// Go-away.
+    public static let goAway: UInt32 = 4
     /// The client's own ping.
     public static let clientPing: UInt32 = 0
     /// A push from the server, which answers no request.

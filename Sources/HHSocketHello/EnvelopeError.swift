@@ -1,0 +1,44 @@
+import HHSocket
+
+/// Why the envelope around a body cannot be opened, or not be made.
+package enum EnvelopeError: Error, Hashable, Sendable, CustomStringConvertible {
+    /// A type has bits that hello did not agree on: these.
+    case flagNotAgreed(UInt32)
+    /// The payload ends within the metadata; nil: within its length.
+    case metadataTruncated(announced: Int?, available: Int)
+    /// The metadata takes so many bytes.
+    case metadataTooLong(length: Int, limit: Int)
+    /// What stands there is no metadata, for this reason.
+    case metadataMalformed(String)
+    /// The body is larger than so many bytes when it is not compressed any more.
+    case bodyTooLarge(limit: Int)
+    /// What stands there is no compressed body, for this reason.
+    case compressionMalformed(String)
+
+    package var description: String {
+        switch self {
+        case .flagNotAgreed(let flags):
+            "its type has \(Self.names(of: flags)), which hello did not agree on"
+        case .metadataTruncated(.some(let announced), let available):
+            "it announces \(announced) bytes of metadata where \(available) are left"
+        case .metadataTruncated(nil, let available):
+            "it has \(available) bytes where the length of its metadata has 4"
+        case .metadataTooLong(let length, let limit):
+            "its metadata has \(length) bytes, over the limit of \(limit)"
+        case .metadataMalformed(let reason):
+            "its metadata cannot be read: \(reason)"
+        case .bodyTooLarge(let limit):
+            "its compressed body has more than \(limit) bytes (maximumPayloadLength) when it is not compressed any more"
+        case .compressionMalformed(let reason):
+            "its compressed body cannot be read: \(reason)"
+        }
+    }
+
+    private static func names(of flags: UInt32) -> String {
+        var names: [String] = []
+        if flags & FrameType.metadataFlag != 0 { names.append("bit 31 (metadata)") }
+        if flags & FrameType.compressionFlag != 0 { names.append("bit 30 (compression)") }
+        if flags & FrameType.reservedFlag != 0 { names.append("bit 29 (reserved)") }
+        return names.joined(separator: " and ")
+    }
+}

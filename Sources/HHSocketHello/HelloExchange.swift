@@ -1,0 +1,99 @@
+import Foundation
+import HHSocket
+import HHSocketMessage
+import NIOCore
+
+/// The client's side of hello: what it says, and what it makes of the reply.
+package struct HelloExchange: Sendable {
+    /// The oldest and the newest version that the client speaks.
+    package var versions: ClosedRange<UInt32>
+    /// What it can do beyond them.
+    package var features: Set<ProtocolFeature>
+    /// Who it is, as the application means it; empty for nobody.
+    package var sessionToken: [UInt8]
+    /// Whether a server that does without hello is refused.
+    package var isRequired: Bool
+
+    package init(
+        versions: ClosedRange<UInt32> = 1...HelloLimits.version,
+        features: Set<ProtocolFeature>,
+        sessionToken: [UInt8] = [],
+        isRequired: Bool = false
+    ) {
+        self.versions = versions
+        self.features = features
+        self.sessionToken = sessionToken
+        self.isRequired = isRequired
+    }
+
+    /// The payload of the client's hello.
+    ///
+    /// - Throws: `HandshakeRefusal` that stops all attempts: the session token is too long, or there are too many features.
+    package func payload() throws(HandshakeRefusal) -> ByteBuffer {
+        guard self.sessionToken.count <= HelloLimits.maximumTokenLength else {
+            throw HandshakeRefusal(
+                .stop,
+                """
+                the session token has \(self.sessionToken.count) bytes, over the limit of \(HelloLimits.maximumTokenLength)
+                """
+            )
+        }
+        guard self.features.count <= HelloLimits.maximumFeatures else {
+            throw HandshakeRefusal(
+                .stop,
+                "\(self.features.count) features are offered, over the limit of \(HelloLimits.maximumFeatures)"
+            )
+        }
+        var hello = WireHello()
+        hello.version = self.versions.upperBound
+        hello.minimumVersion = self.versions.lowerBound
+        // In an order, so that the same hello is the same bytes.
+        hello.features = self.features.map(\.rawValue).sorted()
+        hello.sessionToken = Data(self.sessionToken)
+        do {
+            return try ByteBuffer(message: hello)
+        } catch {
+            throw HandshakeRefusal(.stop, "hello cannot be written: \(error)", underlying: error)
+        }
+    }
+
+    /// What the server's reply agrees on; nil: it does without hello, and so does the connection.
+    ///
+    /// - Throws: `HandshakeRefusal`: the connection must not be used. Another server may be better.
+    package func judge(status: Status, payload: ByteBuffer) throws(HandshakeRefusal) -> Agreement? {
+        let reply = Result { try payload.message(as: WireHelloReply.self) }
+        guard status == .ok else {
+            guard self.isRequired else { return nil }
+            let version = (try? reply.get()).flatMap { $0.version > 0 ? $0.version : nil }
+            let reason = version.map { ", the oldest version that it speaks being \($0)" } ?? ""
+            throw Self.refusal("the server answered hello with status \(status)\(reason), and hello is required")
+        }
+        let accepted: WireHelloReply
+        do {
+            accepted = try reply.get()
+        } catch {
+            throw Self.refusal("the server's reply to hello cannot be read: \(error)", error)
+        }
+        guard self.versions.contains(accepted.version) else {
+            throw Self.refusal(
+                """
+                the server wants version \(accepted.version) of the protocol; this client speaks \
+                \(self.versions.lowerBound) to \(self.versions.upperBound)
+                """
+            )
+        }
+        let features = Set(accepted.features.map { ProtocolFeature(rawValue: $0) })
+        guard features.isSubset(of: self.features) else {
+            // Whatever it made up must not fill logs.
+            let names = features.subtracting(self.features).map(\.rawValue).sorted().prefix(4).map { $0.prefix(32) }
+            throw Self.refusal(
+                "the server accepted what hello did not offer: \(names.map { "\"\($0)\"" }.joined(separator: ", "))"
+            )
+        }
+        return Agreement(version: accepted.version, features: features)
+    }
+
+    private static func refusal(_ reason: String, _ underlying: (any Error)? = nil) -> HandshakeRefusal {
+        HandshakeRefusal(.tryAnotherServer, reason, underlying: underlying)
+    }
+}

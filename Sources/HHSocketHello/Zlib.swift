@@ -1,0 +1,148 @@
+import CZlib
+import NIOCore
+
+/// zlib's format (RFC 1950), within bounds.
+enum Zlib {
+    /// Where the bytes that come out go beyond what is allowed.
+    enum Failure: Error, Hashable {
+        case tooLarge
+        /// The bytes are no such stream, for this reason.
+        case malformed(String)
+    }
+
+    /// What `inflate` takes for its output at first, in bytes; then it doubles, as far as there is output.
+    static let firstCapacity = 4_096
+
+    /// Appends the compressed bytes of `input` to `output`, if they are fewer than those of `input`; else `output` stays as it
+    /// is.
+    ///
+    /// - Parameter level: 1 to 9; others count as the nearest of these.
+    /// - Returns: Whether they are fewer.
+    static func deflate(_ input: ByteBuffer, level: Int, into output: inout ByteBuffer) -> Bool {
+        // Bounded by the largest payload in any case; zlib counts in 32 bits.
+        guard input.readableBytes > 1, input.readableBytes <= Int(Int32.max) else { return false }
+        var stream = z_stream()
+        let room = input.readableBytes - 1
+        // zlib remembers where the stream lies, so it must stay there.
+        let written = withUnsafeMutablePointer(to: &stream) { stream -> Int? in
+            let begun = deflateInit_(
+                stream,
+                Int32(min(max(level, 1), 9)),
+                zlibVersion(),
+                Int32(MemoryLayout<z_stream>.size)
+            )
+            guard begun == Z_OK else { return nil }
+            defer { deflateEnd(stream) }
+            return input.withUnsafeReadableBytes { input in
+                var written: Int?
+                output.writeWithUnsafeMutableBytes(minimumWritableBytes: room) { space in
+                    stream.pointee.setInput(input)
+                    stream.pointee.setOutput(UnsafeMutableRawBufferPointer(rebasing: space[..<room]))
+                    guard CZlib.deflate(stream, Z_FINISH) == Z_STREAM_END else { return 0 }
+                    let count = room - Int(stream.pointee.avail_out)
+                    written = count
+                    return count
+                }
+                return written
+            }
+        }
+        return written != nil
+    }
+
+    /// The bytes behind `input`, which is one whole stream and nothing more, in an empty buffer.
+    ///
+    /// The memory for them grows with what comes out: to twice that at most, and never beyond the power of two that `limit`
+    /// fits in.
+    ///
+    /// - Parameters:
+    ///   - limit: The most that may come out, in bytes. Not a byte more is computed but one.
+    ///   - output: Where they go. After a failure it holds what had come out by then.
+    static func inflate(_ input: ByteBuffer, limit: Int, into output: inout ByteBuffer) throws(Failure) {
+        guard input.readableBytes <= Int(Int32.max) else { throw .tooLarge }
+        var stream = z_stream()
+        // zlib remembers where the stream lies, so it must stay there.
+        let failure = withUnsafeMutablePointer(to: &stream) { stream -> Failure? in
+            guard inflateInit_(stream, zlibVersion(), Int32(MemoryLayout<z_stream>.size)) == Z_OK else {
+                return .malformed("there is no memory to read it")
+            }
+            defer { inflateEnd(stream) }
+            return input.withUnsafeReadableBytes { input in
+                stream.pointee.setInput(input)
+                return Self.inflate(stream, limit: limit, into: &output)
+            }
+        }
+        if let failure { throw failure }
+    }
+
+    private static func inflate(
+        _ stream: UnsafeMutablePointer<z_stream>,
+        limit: Int,
+        into output: inout ByteBuffer
+    ) -> Failure? {
+        while true {
+            let status: Int32
+            if output.readableBytes >= limit {
+                // What is left may be no more than the stream's end.
+                var probe: UInt8 = 0
+                let (result, isOver) = withUnsafeMutableBytes(of: &probe) { probe in
+                    stream.pointee.setOutput(probe)
+                    let result = CZlib.inflate(stream, Z_NO_FLUSH)
+                    return (result, stream.pointee.avail_out == 0)
+                }
+                if isOver { return .tooLarge }
+                status = result
+            } else {
+                if output.writableBytes == 0 {
+                    output.reserveCapacity(min(max(output.readableBytes * 2, Self.firstCapacity), limit))
+                }
+                status = Self.fill(&output, from: stream, limit: limit)
+            }
+            switch status {
+            case Z_STREAM_END:
+                guard stream.pointee.avail_in == 0 else {
+                    return .malformed("\(stream.pointee.avail_in) bytes follow its end")
+                }
+                return nil
+            case Z_OK where stream.pointee.avail_in > 0 || stream.pointee.avail_out == 0:
+                continue
+            case Z_OK, Z_BUF_ERROR:
+                return .malformed("its end is missing")
+            case Z_NEED_DICT:
+                return .malformed("it needs a dictionary, which nobody has agreed on")
+            default:
+                return .malformed(stream.pointee.msg.map { String(cString: $0) } ?? "zlib's error \(status)")
+            }
+        }
+    }
+
+    /// Has zlib write into the room that `output` has, up to the limit.
+    private static func fill(
+        _ output: inout ByteBuffer,
+        from stream: UnsafeMutablePointer<z_stream>,
+        limit: Int
+    ) -> Int32 {
+        let allowed = limit - output.readableBytes
+        var status = Z_OK
+        output.writeWithUnsafeMutableBytes(minimumWritableBytes: 1) { space in
+            let room = min(space.count, allowed, Int(Int32.max))
+            stream.pointee.setOutput(UnsafeMutableRawBufferPointer(rebasing: space[..<room]))
+            status = CZlib.inflate(stream, Z_NO_FLUSH)
+            return room - Int(stream.pointee.avail_out)
+        }
+        return status
+    }
+}
+
+extension z_stream {
+    /// The counts fit: both are bounded by those who call.
+    fileprivate mutating func setInput(_ bytes: UnsafeRawBufferPointer) {
+        // zlib only reads from it.
+        self.next_in = UnsafeMutablePointer(mutating: bytes.bindMemory(to: UInt8.self).baseAddress)
+        self.avail_in = UInt32(bytes.count)
+    }
+
+    fileprivate mutating func setOutput(_ bytes: UnsafeMutableRawBufferPointer) {
+        self.next_out = bytes.bindMemory(to: UInt8.self).baseAddress
+        self.avail_out = UInt32(bytes.count)
+    }
+}

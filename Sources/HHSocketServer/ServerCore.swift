@@ -1,4 +1,5 @@
 import HHSocket
+import HHSocketHello
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
@@ -9,6 +10,8 @@ final class ServerCore: Sendable {
     let limits: ServerLimits
     let heartbeat: HeartbeatPolicy?
     let answersInOrder: Bool
+    let hello: ServerHello
+    let idempotentAnswers: IdempotentAnswers
     let logger: Logger
     let threads: BlockingThreads
     let registry = SessionRegistry()
@@ -25,6 +28,8 @@ final class ServerCore: Sendable {
         self.routes = router.routes(blockingOn: self.threads)
         self.heartbeat = configuration.heartbeat
         self.answersInOrder = configuration.answersInOrder
+        self.hello = configuration.hello
+        self.idempotentAnswers = IdempotentAnswers(configuration.hello.idempotency)
         self.logger = configuration.logger
         self.load = ServerLoad(
             maximumInFlight: limits.maximumInFlight,
@@ -68,6 +73,7 @@ final class ListenerSettings: Sendable {
     let encoder: FrameEncoder
     /// Whether clients may take frames of type 4 for what they are, though no hello was said.
     let isStandard: Bool
+    let supportsHello: Bool
 
     /// - Throws: If the header has a field that the format does not have, or a value of another width.
     init(
@@ -82,13 +88,15 @@ final class ListenerSettings: Sendable {
         let limits = configuration.limits
         self.times = SessionWatch.Times(
             idle: limits.idleTimeout.map { TimeAmount($0) },
-            firstFrame: listener.tls == nil ? nil : limits.firstFrameTimeout.map { TimeAmount($0) },
+            firstFrame: listener.tls == nil && !configuration.hello.isRequired
+                ? nil : limits.firstFrameTimeout.map { TimeAmount($0) },
             readStall: limits.readStallTimeout.map { TimeAmount($0) },
             writeStall: limits.writeStallTimeout.map { TimeAmount($0) },
             minimumReadRate: limits.minimumReadRate
         )
         self.encoder = FrameEncoder(direction: .response, format: self.format, customFields: self.customFields)
         self.isStandard = self.encoder.isStandard
+        self.supportsHello = self.format.supportsHello
     }
 
     /// The bytes of a push; nil in a format that has none.

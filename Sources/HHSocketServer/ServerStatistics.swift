@@ -57,6 +57,10 @@ public struct ServerStatistics: Hashable, Sendable {
     public var memoryEvictions = 0
     /// Connections closed because their client did not take its pushes (``SlowClientPolicy/disconnect``).
     public var slowClientsClosed = 0
+    /// Clients' hellos answered.
+    public var hellos = 0
+    /// Requests answered with the first answer to their idempotency key.
+    public var idempotentRepeats = 0
     /// Clients told to go away.
     public var goAwaysSent = 0
     /// Errors that were not answered, because the wire format has no status to say so.
@@ -98,6 +102,8 @@ public struct ServerStatistics: Hashable, Sendable {
         (\.writeStalls, "write_stalls"),
         (\.memoryEvictions, "memory_evictions"),
         (\.slowClientsClosed, "slow_clients_closed"),
+        (\.hellos, "hellos"),
+        (\.idempotentRepeats, "idempotent_repeats"),
         (\.goAwaysSent, "go_aways_sent"),
         (\.errorsNotSent, "errors_not_sent"),
         (\.pushesSent, "pushes_sent"),
@@ -133,6 +139,8 @@ public struct ServerStatistics: Hashable, Sendable {
         sum.writeStalls += other.writeStalls
         sum.memoryEvictions += other.memoryEvictions
         sum.slowClientsClosed += other.slowClientsClosed
+        sum.hellos += other.hellos
+        sum.idempotentRepeats += other.idempotentRepeats
         sum.goAwaysSent += other.goAwaysSent
         sum.errorsNotSent += other.errorsNotSent
         sum.pushesSent += other.pushesSent

@@ -14,6 +14,8 @@ extension SocketServer {
         /// is one in which servers do not ping. The strategy is asked once for each connection, with an empty history: an
         /// adaptive one stays at its minimum.
         public var heartbeat: HeartbeatPolicy?
+        /// What is answered to a client's hello. By default everything that is known here is agreed on, and nobody need say hello.
+        public var hello = ServerHello()
         /// What becomes of clients at ``SocketServer/run()``'s graceful shutdown, and at ``SocketServer/shutdown(gracePeriod:)``.
         public var shutdown = ShutdownPolicy()
         /// Whether the answers of each connection leave in the order of its requests. False by default: each leaves when it

@@ -1,4 +1,5 @@
 import HHSocket
+import HHSocketHello
 import Logging
 import Metrics
 import NIOConcurrencyHelpers
@@ -408,6 +409,9 @@ public final class SocketServer: Service {
         }
         guard self.configuration.heartbeat == nil || format.serverPing != nil else {
             throw fail("a server does not ping in the wire format \(format); leave heartbeat nil")
+        }
+        guard !self.configuration.hello.isRequired || format.supportsHello else {
+            throw fail("hello is required, but the wire format \(format) cannot have it")
         }
         do throws(SocketError) {
             _ = try format.customFields(listener.header, in: .response)

@@ -26,13 +26,11 @@ import Testing
             try await Task.sleep(for: .seconds(3_600))
             return request.body
         }
-        let configuration = SocketServer.Configuration(
-            wireFormat: format,
-            maximumPayloadLength: 1 << 20,
-            // What handlers that never end may hold, is so many bodies for each connection.
-            maximumInFlightPerConnection: 100,
-            maximumPendingWriteBytes: 1 << 20
-        )
+        var configuration = SocketServer.Configuration(wireFormat: format)
+        configuration.limits.maximumPayloadLength = 1 << 20
+        // What handlers that never end may hold, is so many bodies for each connection.
+        configuration.limits.maximumInFlightPerConnection = 100
+        configuration.limits.maximumWaitingPushBytes = 1 << 20
         try await withServer(configuration, router) { server in
             let address = try #require(server.address)
             let honest = try await HostileClient(to: address, format: format)

@@ -127,7 +127,7 @@ import Testing
 
     @Test mutating func cancelStopsTheHandlerAndItsResultIsDropped() throws {
         let run = try start("a", serial: 50)
-        #expect(machine.received(type: 2, serial: 50, handling: .none) == .stop("a"))
+        #expect(machine.received(type: 2, serial: 50, handling: .none) == .stop("a", 1))
         #expect(machine.inFlight == 0)
         #expect(machine.finished(serial: 50, run: run) == .drop)
         #expect(machine.statistics.cancelledRequests == 1)
@@ -143,7 +143,7 @@ import Testing
 
     @Test mutating func resultOfAStoppedHandlerDoesNotAnswerItsSuccessorWithTheSameSerial() throws {
         let first = try start("a", serial: 50)
-        #expect(machine.received(type: 2, serial: 50, handling: .none) == .stop("a"))
+        #expect(machine.received(type: 2, serial: 50, handling: .none) == .stop("a", 1))
         let second = try start("b", serial: 50)
         #expect(machine.finished(serial: 50, run: first) == .drop)
         #expect(machine.inFlight == 1)
@@ -154,7 +154,7 @@ import Testing
         var runs: [Machine.RunID] = []
         for _ in 0..<3 {
             runs.append(try start("a", serial: 50))
-            #expect(machine.received(type: 2, serial: 50, handling: .none) == .stop("a"))
+            #expect(machine.received(type: 2, serial: 50, handling: .none) == .stop("a", 1))
         }
         #expect(machine.received(type: 100, serial: 50, handling: .asynchronous) == .answer(.overloaded))
         #expect(machine.finished(serial: 50, run: runs[0]) == .drop)

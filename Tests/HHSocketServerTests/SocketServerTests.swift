@@ -152,7 +152,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 
     @Test(arguments: [1, 3, 5])
     func aRunOfBadChecksumsIsAnsweredAndCloses(limit: Int) async throws {
-        try await withServer(.init(maximumCorruptRun: limit), makeRouter()) { server in
+        try await withServer(.limited { $0.maximumCorruptRun = limit }, makeRouter()) { server in
             let client = try await HostileClient.connect(to: server.address)
             let broken = (0..<UInt32(limit)).map { serial in
                 HostileClient.Act.request(Call.echo, serial: 50 + serial, "broken").corrupted()
@@ -169,7 +169,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     }
 
     @Test func illegalLengthIsAnsweredAndCloses() async throws {
-        try await withServer(.init(maximumPayloadLength: 1000), makeRouter()) { server in
+        try await withServer(.limited { $0.maximumPayloadLength = 1000 }, makeRouter()) { server in
             let client = try await HostileClient.connect(to: server.address)
             await client.perform(.request(Call.echo, serial: 50, ByteBuffer(repeating: 7, count: 1000)))
             #expect(try await client.response().status == .ok)
@@ -229,7 +229,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     }
 
     @Test func tooManyInFlightAreAnsweredOverloaded() async throws {
-        try await withServer(.init(maximumInFlightPerConnection: 2), makeRouter()) { server in
+        try await withServer(.limited { $0.maximumInFlightPerConnection = 2 }, makeRouter()) { server in
             let client = try await HostileClient.connect(to: server.address)
             for serial in 50..<53 as Range<UInt32> { await client.perform(.request(Call.hang, serial: serial)) }
             #expect(try await client.response() == answer(Call.hang, 52, .overloaded))
@@ -508,7 +508,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     }
 
     @Test func pushesToASlowReaderAreDroppedBeyondTheLimit() async throws {
-        try await withServer(.init(maximumPendingWriteBytes: 100_000), makeRouter()) { server in
+        try await withServer(.limited { $0.maximumWaitingPushBytes = 100_000 }, makeRouter()) { server in
             let slow = try await HostileClient.connect(to: server.address, reads: false)
             let quick = try await HostileClient.connect(to: server.address)
             try await until { server.connectionCount == 2 }
@@ -683,7 +683,7 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
     }
 
     @Test func impossibleLimitIsRefused() async throws {
-        #expect(await self.startError(.init(maximumInFlightPerConnection: 0))?.code == .invalidArgument)
+        #expect(await self.startError(.limited { $0.maximumInFlightPerConnection = 0 })?.code == .invalidArgument)
     }
 
     @Test func serverCanBeStartedOnce() async throws {

@@ -13,6 +13,15 @@ extension HostileClient {
     }
 }
 
+extension SocketServer.Configuration {
+    /// One on which everything but these limits is as by default.
+    static func limited(_ change: (inout ServerLimits) -> Void) -> Self {
+        var configuration = Self()
+        change(&configuration.limits)
+        return configuration
+    }
+}
+
 /// Something that happens once, and that tests wait for.
 final class Signal: Sendable {
     private let stream: AsyncStream<Void>

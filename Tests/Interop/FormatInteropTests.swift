@@ -219,7 +219,7 @@ import Testing
     @Test func anAnswerRepeatsTheRequestsFieldsAndAPushHasTheServers() async throws {
         try await Pair.with(
             .mars,
-            configureServer: { $0.header = ["clientVersion": [7, 7, 7, 7]] },
+            configureServer: { $0.listeners[0].header = ["clientVersion": [7, 7, 7, 7]] },
             configureClient: { $0.socket.header = ["clientVersion": [0, 0, 0, 200]] }
         ) { client, server in
             let pushes = client.pushes()

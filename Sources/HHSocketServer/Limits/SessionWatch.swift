@@ -46,7 +46,7 @@ struct SessionWatch: Sendable {
     /// When the frame that is arriving began to, and what of it had come then.
     private var partial: (since: NIODeadline, bytes: Int)?
     private var sent: (bytes: Int, at: NIODeadline)
-    private(set) var hasFirstFrame = false
+    private var hasFirstFrame = false
 
     init(now: NIODeadline) {
         self.begun = now
@@ -62,12 +62,16 @@ struct SessionWatch: Sendable {
     ///   - frames: Whether a whole frame was among them.
     mutating func received(_ count: Int, partialBytes: Int, frames: Bool, now: NIODeadline) {
         self.lastRead = now
-        if frames { self.hasFirstFrame = true }
         if partialBytes == 0 {
             self.partial = nil
         } else if frames || self.partial == nil {
             self.partial = (now, partialBytes)
         }
+    }
+
+    /// What is waited for at first has come.
+    mutating func firstFrameCame() {
+        self.hasFirstFrame = true
     }
 
     /// Called from time to time.

@@ -11,7 +11,7 @@ public struct ServerContext: Sendable {
         let idempotencyKey: String?
         let answerMetadata = NIOLockedValueBox<[String: String]>([:])
 
-        init(metadata: [String: String], deadline: NIODeadline?, idempotencyKey: String?) {
+        init(metadata: [String: String] = [:], deadline: NIODeadline? = nil, idempotencyKey: String? = nil) {
             self.metadata = metadata
             self.deadline = deadline
             self.idempotencyKey = idempotencyKey

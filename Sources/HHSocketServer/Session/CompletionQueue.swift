@@ -4,14 +4,24 @@ import NIOCore
 
 /// Carries the results of handlers from their tasks to the connection's event loop, waking it once per burst.
 final class CompletionQueue: Sendable {
+    /// What is counted of it.
+    enum Kind: Sendable {
+        case ordinary
+        /// The handler threw what is no status.
+        case failed
+        /// The deadline had passed before the handler began.
+        case late
+        /// The answer was there before.
+        case repeated
+    }
+
     struct Completion: Sendable {
         var answer: Frame
         /// Which run of a handler it comes from.
         var run: UInt64
         /// How many bytes the request's body had.
         var requestBytes: Int
-        /// Whether the handler threw what is no status.
-        var hasFailed = false
+        var kind = Kind.ordinary
     }
 
     private struct State {

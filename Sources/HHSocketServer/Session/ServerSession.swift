@@ -1,4 +1,5 @@
-import HHSocket
+public import HHSocket
+public import HHSocketHello
 public import Logging
 import NIOConcurrencyHelpers
 public import NIOCore
@@ -8,6 +9,7 @@ public import NIOCore
 public final class ServerSession: Sendable {
     private struct State {
         var identity: String?
+        var features: Set<ProtocolFeature> = []
         var storage: [ObjectIdentifier: any Sendable] = [:]
         var isOpen = true
     }
@@ -57,6 +59,13 @@ public final class ServerSession: Sendable {
 
     /// Whether the connection is there.
     public var isOpen: Bool { self.state.withLockedValue { $0.isOpen } }
+
+    /// What hello has agreed on; empty without hello.
+    public var features: Set<ProtocolFeature> { self.state.withLockedValue { $0.features } }
+
+    func agree(_ agreement: Agreement) {
+        self.state.withLockedValue { $0.features = Set(agreement.features.map { ProtocolFeature(rawValue: $0) }) }
+    }
 
     // MARK: Who it is
 

@@ -47,7 +47,7 @@ extension SessionHandler {
     /// Whether the client can be told, and was.
     @discardableResult
     private func sendGoAway(_ notice: GoAwayNotice) -> Bool {
-        guard self.listener.isStandard else { return false }
+        guard self.listener.isStandard || self.agreement != nil else { return false }
         self.machine.statistics.goAwaysSent += 1
         self.send(notice.frame)
         return true

@@ -7,9 +7,12 @@ extension SessionHandler {
     /// knows from here on.
     func refusal(
         handling: SessionMachine<Task<Void, Never>>.Handling,
-        bytes: Int
+        bytes: Int,
+        deadline: NIODeadline?
     ) -> SessionMachine<Task<Void, Never>>.Refusal? {
+        if self.core.hello.isRequired, self.agreement == nil { return .noHello }
         if self.bucket?.take(now: .now()) == false { return .rate }
+        if let deadline, deadline <= .now() { return .deadline }
         guard handling == .asynchronous else { return nil }
         let limit = self.core.limits.maximumBufferedBytesPerConnection
         guard !self.core.load.isFull, self.accountedBytes + bytes <= limit else { return .bytes }
@@ -21,16 +24,18 @@ extension SessionHandler {
         return nil
     }
 
-    func run(_ handler: Router.SynchronousHandler, _ frame: Frame) {
-        guard let serverContext = self.serverContext else { return }
+    func run(_ handler: Router.SynchronousHandler, _ frame: Frame, _ extras: ServerContext.Extras?) {
+        guard let session = self.serverContext?.session else { return }
+        let context = ServerContext(session: session, extras: extras)
         let run = self.machine.lastRun
         let request = self.request(frame, body: frame.payload)
         var answer = self.emptyAnswer(to: frame)
         do {
-            answer.payload = try handler(request, serverContext)
+            answer.payload = try handler(request, context)
         } catch {
-            (answer.status, answer.payload) = self.verdict(of: error, request, serverContext)
+            (answer.status, answer.payload) = self.verdict(of: error, request, context)
         }
+        Self.seal(&answer, context.answerMetadata, self.agreement, self.core.hello.compression)
         self.answer(answer, run)
     }
 
@@ -52,42 +57,41 @@ extension SessionHandler {
         )
     }
 
-    func start(_ handler: @escaping Router.Handler, _ frame: Frame, run: UInt64) {
-        guard let serverContext = self.serverContext else { return }
-        let request = self.request(frame, body: Self.detached(frame.payload))
-        let answer = self.emptyAnswer(to: frame)
-        let (completions, core) = (self.completions, self.core)
-        let begun = core.limiter == nil ? nil : NIODeadline.now()
-        let task = Task {
-            let completion = await SessionHandler.completion(of: handler, request, serverContext, answer, run: run)
-            core.finished(begun: begun, wasCancelled: Task.isCancelled)
-            completions.append(completion)
-        }
+    func start(
+        _ handler: @escaping Router.Handler,
+        _ frame: Frame,
+        _ extras: ServerContext.Extras?,
+        run: UInt64
+    ) {
+        guard let session = self.serverContext?.session else { return }
+        let work = HandlerRun(
+            handler: handler,
+            request: self.request(frame, body: Self.detached(frame.payload)),
+            context: ServerContext(session: session, extras: extras),
+            emptyAnswer: self.emptyAnswer(to: frame),
+            number: run,
+            agreement: self.agreement,
+            core: self.core
+        )
+        let completions = self.completions
+        let task = Task { completions.append(await work.run()) }
         self.machine.started(task, serial: frame.serial, run: run)
+        guard let deadline = extras?.deadline else { return }
+        let serial = frame.serial
+        self.deadlineTimers[run] = self.loop.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) {
+            self.expire(serial: serial, run: run, answer: work.emptyAnswer)
+        }
     }
 
-    private static func completion(
-        of handler: Router.Handler,
-        _ request: ServerRequest,
-        _ serverContext: ServerContext,
-        _ emptyAnswer: Frame,
-        run: UInt64
-    ) async -> CompletionQueue.Completion {
-        var completion = CompletionQueue.Completion(
-            answer: emptyAnswer,
-            run: run,
-            requestBytes: request.body.readableBytes
-        )
-        do {
-            completion.answer.payload = try await handler(request, serverContext)
-        } catch let error as StatusError {
-            (completion.answer.status, completion.answer.payload) = (error.status, error.body)
-        } catch {
-            completion.answer.status = .unknown
-            completion.hasFailed = !Task.isCancelled
-            if completion.hasFailed { Self.log(error, request, serverContext) }
-        }
-        return completion
+    /// The answer is of no use any more.
+    private func expire(serial: UInt32, run: UInt64, answer: Frame) {
+        self.deadlineTimers[run] = nil
+        guard self.phase == .open, let expired = self.machine.expire(serial: serial, run: run) else { return }
+        expired.work?.cancel()
+        var answer = answer
+        answer.status = .deadlineExceeded
+        self.answer(answer, run)
+        self.scheduleFlush()
     }
 
     /// A small body of its own, so that it does not keep a whole read's buffer for as long as its handler runs.
@@ -104,15 +108,8 @@ extension SessionHandler {
     ) -> (Status, ByteBuffer) {
         if let error = error as? StatusError { return (error.status, error.body) }
         self.machine.statistics.handlerErrors += 1
-        Self.log(error, request, serverContext)
+        HandlerRun.log(error, request, serverContext)
         return (.unknown, ByteBuffer())
-    }
-
-    private static func log(_ error: any Error, _ request: ServerRequest, _ serverContext: ServerContext) {
-        serverContext.logger.error(
-            "a handler failed",
-            metadata: ["type": "\(request.type)", "serial": "\(request.serial)", "error": "\(error)"]
-        )
     }
 
     func takeCompletions() {
@@ -123,8 +120,14 @@ extension SessionHandler {
                 run: completion.run,
                 bytes: completion.requestBytes
             )
+            if !self.deadlineTimers.isEmpty { self.deadlineTimers.removeValue(forKey: completion.run)?.cancel() }
             guard action == .send else { continue }
-            if completion.hasFailed { self.machine.statistics.handlerErrors += 1 }
+            switch completion.kind {
+            case .ordinary: break
+            case .failed: self.machine.statistics.handlerErrors += 1
+            case .late: self.machine.statistics.deadlinesExceeded += 1
+            case .repeated: self.machine.statistics.idempotentRepeats += 1
+            }
             self.answer(completion.answer, completion.run)
         }
         self.scheduleFlush()
@@ -132,6 +135,7 @@ extension SessionHandler {
 
     /// The request is not answered any more.
     func stopped(_ run: UInt64) {
+        if !self.deadlineTimers.isEmpty { self.deadlineTimers.removeValue(forKey: run)?.cancel() }
         guard let ready = self.order?.abandon(run) else { return }
         self.emit(ready)
     }

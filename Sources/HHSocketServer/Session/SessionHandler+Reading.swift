@@ -1,4 +1,5 @@
 import HHSocket
+import HHSocketHello
 import NIOCore
 
 /// What the client sends.
@@ -27,6 +28,7 @@ extension SessionHandler {
         guard self.phase == .open, self.bytesRead > 0 else { return }
         let partial = self.decoder.bufferedBytes
         self.watch.received(self.bytesRead, partialBytes: partial, frames: self.hasFrames, now: .now())
+        if self.hasFrames, !self.core.hello.isRequired || self.agreement != nil { self.watch.firstFrameCame() }
         self.bytesRead = 0
         self.hasFrames = false
         self.account(waiting: self.outgoing.readableBytes)
@@ -99,11 +101,30 @@ extension SessionHandler {
 
     private func receive(_ frame: Frame, isCorrupt: Bool) {
         self.hasFrames = true
+        guard self.listener.supportsHello else { return self.receive(frame, nil, isCorrupt: isCorrupt) }
+        if frame.type & FrameType.allFlags != 0 {
+            guard !isCorrupt else {
+                var opened = frame
+                opened.type &= ~FrameType.allFlags
+                return self.receive(opened, nil, isCorrupt: true)
+            }
+            guard let (opened, metadata) = self.open(frame) else { return }
+            return self.receive(opened, metadata, isCorrupt: false)
+        }
+        if frame.type == FrameType.hello, frame.serial == FrameSerial.hello, !isCorrupt {
+            return self.receiveHello(frame)
+        }
+        self.receive(frame, nil, isCorrupt: isCorrupt)
+    }
+
+    private func receive(_ frame: Frame, _ metadata: WireMetadata?, isCorrupt: Bool) {
         let isControl = self.format.isControlType(frame.type)
+        let extras = isControl ? nil : self.extras(metadata)
         let route = isControl ? nil : self.route(for: frame.type)
         let handling: SessionMachine<Task<Void, Never>>.Handling =
             switch route {
-            case .synchronous: .synchronous
+            // Whether it is the first of its key takes a task to find out.
+            case .synchronous: extras?.idempotencyKey == nil ? .synchronous : .asynchronous
             case .asynchronous: .asynchronous
             case nil: .none
             }
@@ -115,15 +136,19 @@ extension SessionHandler {
             isCorrupt: isCorrupt,
             bytes: bytes,
             handling: handling,
-            refusal: { self.refusal(handling: $0, bytes: bytes) }
+            refusal: { self.refusal(handling: $0, bytes: bytes, deadline: extras?.deadline) }
         )
         switch action {
         case .answer(let status):
             self.answer(self.emptyAnswer(to: frame, status), isControl ? nil : self.machine.lastRun)
         case .runSynchronously:
-            if case .synchronous(let handler) = route { self.run(handler, frame) }
+            if case .synchronous(let handler) = route { self.run(handler, frame, extras) }
         case .start(let run):
-            if case .asynchronous(let handler) = route { self.start(handler, frame, run: run) }
+            switch route {
+            case .asynchronous(let handler): self.start(handler, frame, extras, run: run)
+            case .synchronous(let handler): self.start({ try handler($0, $1) }, frame, extras, run: run)
+            case nil: break
+            }
         case .stop(let task, let run):
             task?.cancel()
             self.stopped(run)

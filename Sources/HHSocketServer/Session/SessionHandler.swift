@@ -43,8 +43,8 @@ final class SessionHandler: ChannelDuplexHandler {
     private let refusal: GoAwayNotice?
     /// Without a status no answer but success can be given.
     let canAnswerErrors: Bool
-    /// Whether nothing but the machine has a say in whether a synchronous handler runs.
-    let isPlain: Bool
+    /// Whether nothing but the machine has a say in whether a synchronous handler runs, and nothing stands around its answer.
+    var isPlain: Bool
 
     #if !DEBUG
     @exclusivity(unchecked)
@@ -60,6 +60,11 @@ final class SessionHandler: ChannelDuplexHandler {
     var decoder: FrameDecoder
     var context: ChannelHandlerContext?
     var serverContext: ServerContext?
+    /// What hello has agreed on.
+    var agreement: Agreement?
+    var hasGreeted = false
+    /// Finds out who the client is.
+    var greeting: EventLoopFuture<Status>?
     let completions: CompletionQueue
     /// Nil where answers leave as they come.
     var order: AnswerOrder<Frame>?

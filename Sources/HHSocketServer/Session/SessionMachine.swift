@@ -22,6 +22,10 @@ struct SessionMachine<Work> {
     /// Why a request is not begun though nothing is wrong with it.
     enum Refusal: Hashable {
         case inFlight, bytes, rate, concurrency
+        /// Its deadline has passed.
+        case deadline
+        /// The client has not said hello, and must.
+        case noHello
     }
 
     enum Action {
@@ -145,19 +149,27 @@ struct SessionMachine<Work> {
     }
 
     private mutating func refuse(_ refusal: Refusal) -> Action {
-        self.statistics.overloads += 1
         switch refusal {
+        case .deadline:
+            self.statistics.deadlinesExceeded += 1
+            return .answer(.deadlineExceeded)
+        case .noHello:
+            self.statistics.illegalRequests += 1
+            return .answer(.illegalFormat)
         case .inFlight: break
         case .bytes: self.statistics.overloadsOfMemory += 1
         case .rate: self.statistics.overloadsOfRate += 1
         case .concurrency: self.statistics.overloadsOfConcurrency += 1
         }
+        self.statistics.overloads += 1
         return .answer(.overloaded)
     }
 
-    /// The request's time is over before it was begun, and it is answered so.
-    mutating func deadlineHasPassed() {
-        self.statistics.deadlinesExceeded += 1
+    /// A request whose body cannot be got at.
+    mutating func receivedIllegal() {
+        self.statistics.requests += 1
+        self.statistics.illegalRequests += 1
+        if self.numbersAll { self.lastRun += 1 }
     }
 
     /// The time of a request in flight is over. Nil if it has been answered, or was stopped.

@@ -1,0 +1,24 @@
+import HHSocket
+import NIOCore
+
+/// Lets through the requests of clients whose identity is known (``ServerSession/authenticate(as:)``), and those by which it becomes
+/// known. Others are answered ``HHSocket/Status/noPermission`` (405).
+public struct AuthenticationMiddleware: ServerMiddleware {
+    private let openTypes: Set<UInt32>
+
+    /// - Parameter openTypes: Requests that anybody may make, such as that for signing in.
+    public init(except openTypes: Set<UInt32> = []) {
+        self.openTypes = openTypes
+    }
+
+    public func handle(
+        _ request: ServerRequest,
+        _ context: ServerContext,
+        next: Router.Handler
+    ) async throws -> ByteBuffer {
+        guard context.session.identity != nil || self.openTypes.contains(request.type) else {
+            throw StatusError(.noPermission)
+        }
+        return try await next(request, context)
+    }
+}

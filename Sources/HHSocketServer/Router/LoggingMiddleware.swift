@@ -1,0 +1,40 @@
+import HHSocket
+public import Logging
+import NIOCore
+
+/// Logs each request once it is answered: its type, serial, status and how long it took, never what is in it.
+public struct LoggingMiddleware: ServerMiddleware {
+    private let level: Logger.Level
+
+    /// - Parameter level: `debug` by default.
+    public init(level: Logger.Level = .debug) {
+        self.level = level
+    }
+
+    public func handle(
+        _ request: ServerRequest,
+        _ context: ServerContext,
+        next: Router.Handler
+    ) async throws -> ByteBuffer {
+        let begun = NIODeadline.now()
+        do {
+            let answer = try await next(request, context)
+            self.log(request, context, .ok, begun)
+            return answer
+        } catch {
+            self.log(request, context, (error as? StatusError)?.status ?? .unknown, begun)
+            throw error
+        }
+    }
+
+    private func log(_ request: ServerRequest, _ context: ServerContext, _ status: Status, _ begun: NIODeadline) {
+        context.logger.log(
+            level: self.level,
+            "answered",
+            metadata: [
+                "type": "\(request.type)", "serial": "\(request.serial)", "status": "\(status)",
+                "duration": "\(Duration(.now() - begun))",
+            ]
+        )
+    }
+}

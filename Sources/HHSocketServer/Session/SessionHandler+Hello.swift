@@ -1,0 +1,121 @@
+import HHSocket
+import HHSocketHello
+import NIOCore
+
+/// What client and server agree on, and the envelopes that follow from it.
+extension SessionHandler {
+    /// The client's hello has come.
+    func receiveHello(_ frame: Frame) {
+        guard !self.hasGreeted, let session = self.serverContext?.session else {
+            self.machine.statistics.ignoredControlFrames += 1
+            return
+        }
+        self.hasGreeted = true
+        let settings = self.core.hello
+        let answer = HelloAnswer.answer(to: frame.payload, features: settings.features)
+        guard answer.agreement != nil, let authenticate = settings.authenticate else { return self.greet(answer) }
+        let token = [UInt8](answer.hello?.sessionToken ?? .init())
+        let handler = NIOLoopBound(self, eventLoop: self.loop.eventLoop)
+        // Bounded, as there is one for each connection.
+        self.greeting = self.loop.eventLoop.makeFutureWithTask { () -> Status in
+            do {
+                session.authenticate(as: try await authenticate(token, session))
+                return .ok
+            } catch let error as StatusError {
+                return error.status == .ok ? .unknown : error.status
+            } catch {
+                session.logger.error("a client cannot be authenticated", metadata: ["error": "\(error)"])
+                return .unknown
+            }
+        }
+        self.greeting?.whenSuccess { status in
+            var answer = answer
+            if status != .ok {
+                (answer.status, answer.payload, answer.agreement) = (status, ByteBuffer(), nil)
+            }
+            handler.value.greet(answer)
+            handler.value.scheduleFlush()
+        }
+    }
+
+    private func greet(_ answer: HelloAnswer) {
+        guard self.phase == .open else { return }
+        self.machine.statistics.hellos += 1
+        self.send(
+            Frame(type: FrameType.hello, serial: FrameSerial.hello, status: answer.status, payload: answer.payload)
+        )
+        guard let agreement = answer.agreement else { return }
+        self.agreement = agreement
+        self.decoder.agreedFlags = agreement.flags
+        self.serverContext?.session.agree(agreement)
+        // Each of its requests may be answered with metadata.
+        if agreement.has(.metadata) || agreement.has(.compression) { self.isPlain = false }
+    }
+
+    /// What a frame holds when nothing stands around its body any more.
+    ///
+    /// - Returns: Nil if that cannot be found out: the request has been answered.
+    func open(_ frame: Frame) -> (Frame, WireMetadata?)? {
+        do throws(EnvelopeError) {
+            let envelope = try Envelope.open(
+                type: frame.type,
+                payload: frame.payload,
+                agreedFlags: self.agreement?.flags ?? 0,
+                maximumBodyLength: self.core.limits.maximumPayloadLength
+            )
+            var opened = frame
+            opened.type = envelope.type
+            opened.payload = envelope.body
+            return (opened, envelope.metadata)
+        } catch {
+            var opened = frame
+            opened.type &= ~FrameType.allFlags
+            self.order?.reserve()
+            self.machine.receivedIllegal()
+            let isTooLarge = if case .bodyTooLarge = error { true } else { false }
+            self.answer(
+                self.emptyAnswer(to: opened, isTooLarge ? .illegalLength : .illegalFormat),
+                self.machine.lastRun
+            )
+            return nil
+        }
+    }
+
+    /// What a handler is told beside the request; nil where nothing was agreed on.
+    func extras(_ metadata: WireMetadata?) -> ServerContext.Extras? {
+        guard let agreement = self.agreement, agreement.has(.metadata) else { return nil }
+        guard let metadata else { return ServerContext.Extras() }
+        let key = metadata.idempotencyKey
+        return ServerContext.Extras(
+            metadata: metadata.values,
+            deadline: metadata.hasDeadline
+                ? NIODeadline.now().advanced(clamping: .milliseconds(Int64(clamping: metadata.deadline))) : nil,
+            idempotencyKey: key.isEmpty || !agreement.has(.idempotency) ? nil : key
+        )
+    }
+
+    /// Puts around an answer's body what was agreed on.
+    static func seal(
+        _ answer: inout Frame,
+        _ metadata: [String: String],
+        _ agreement: Agreement?,
+        _ compression: CompressionPolicy?
+    ) {
+        guard let agreement else { return }
+        var values: WireMetadata?
+        if !metadata.isEmpty, agreement.has(.metadata) {
+            var message = WireMetadata()
+            message.values = metadata
+            values = message
+        }
+        let policy = agreement.has(.compression) ? compression : nil
+        guard values != nil || policy != nil else { return }
+        // What is too much metadata is left out: the body matters more.
+        let sealed =
+            (try? Envelope.seal(type: answer.type, body: answer.payload, metadata: values, compression: policy))
+            ?? (try? Envelope.seal(type: answer.type, body: answer.payload, compression: policy))
+        guard let sealed else { return }
+        answer.type = sealed.type
+        answer.payload = sealed.payload
+    }
+}

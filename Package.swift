@@ -312,12 +312,19 @@ let package = Package(
         .testTarget(
             name: "HHSocketServerTests",
             dependencies: [
+                "HHSocketHello",
+                "HHSocketMessage",
                 "HHSocketServer",
                 "HHSocketTesting",
                 "TestSupport",
+                .product(name: "InMemoryLogging", package: "swift-log"),
+                .product(name: "InMemoryTracing", package: "swift-distributed-tracing"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "MetricsTestKit", package: "swift-metrics"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
             ]
         ),
         // Client and server together, and the executable with programs in other languages.

@@ -235,7 +235,7 @@ public final class SocketServer: Service {
         let statistics = Self.total(running.loops)
         self.state.withLockedValue { $0 = .stopped(statistics) }
         running.metrics?.end()
-        await running.core.threads.shutdown()
+        running.core.threads.shutdown()
         try? await running.ownGroup?.shutdownGracefully()
     }
 
@@ -278,6 +278,10 @@ public final class SocketServer: Service {
 
     /// The requests in flight now; those are not counted that are answered on the event loop.
     public var requestsInFlight: Int { self.core?.load.requestsInFlight ?? 0 }
+
+    /// The bytes held now: of frames that are arriving, of requests in flight, of answers and pushes that are not taken. What
+    /// ``ServerLimits/maximumBufferedBytes`` bounds.
+    public var bufferedBytes: Int { self.core?.load.bytes ?? 0 }
 
     /// What it has done since it started.
     public var statistics: ServerStatistics {

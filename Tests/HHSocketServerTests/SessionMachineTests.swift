@@ -153,8 +153,9 @@ import Testing
     @Test mutating func handlersThatIgnoreCancellationCannotPileUp() throws {
         var runs: [Machine.RunID] = []
         for _ in 0..<3 {
-            runs.append(try start("a", serial: 50))
-            #expect(machine.received(type: 2, serial: 50, handling: .none) == .stop("a", 1))
+            let run = try start("a", serial: 50)
+            runs.append(run)
+            #expect(machine.received(type: 2, serial: 50, handling: .none) == .stop("a", run))
         }
         #expect(machine.received(type: 100, serial: 50, handling: .asynchronous) == .answer(.overloaded))
         #expect(machine.finished(serial: 50, run: runs[0]) == .drop)

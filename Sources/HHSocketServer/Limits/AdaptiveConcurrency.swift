@@ -2,8 +2,8 @@
 /// hardly longer than when there were few, there may be more; when they begin to queue, fewer.
 ///
 /// The limit is multiplied, after each window, by the ratio of the shortest time seen to the present average (between one half
-/// and one), and the square root of the limit is added for bursts: the gradient of Netflix's concurrency-limits. The shortest
-/// time is forgotten little by little, so that a server whose requests have become slower for good learns it.
+/// and one), and the square root of the limit is added for bursts: the gradient of Netflix's concurrency-limits. Now and then
+/// the shortest time is found out anew, with a quarter as many in flight for a moment.
 public struct AdaptiveConcurrency: Hashable, Sendable {
     /// What is begun with; 100 by default.
     public var initial = 100

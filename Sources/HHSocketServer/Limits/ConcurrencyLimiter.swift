@@ -5,16 +5,20 @@ import NIOCore
 struct ConcurrencyGradient: Sendable {
     /// So many requests make up a window.
     static let windowLength = 100
-    /// How much of the shortest time a window forgets.
-    private static let forgetting = 0.02
+    /// After so many windows the shortest time is found out anew, with a quarter as many in flight: under a load that never
+    /// ebbs nothing else would show that requests have become slower for good.
+    private static let windowsBetweenMeasurements = 50
     /// How much of a step is taken at once.
     private static let smoothing = 0.5
 
     private let policy: AdaptiveConcurrency
     private var estimate: Double
     private(set) var inFlight = 0
-    /// The shortest time that was seen, in nanoseconds; it grows slowly towards what requests take now.
+    /// The shortest average of a window, in nanoseconds; nil while it is found out.
     private var shortest: Double?
+    private var windows = 0
+    /// So many requests that end next began before the shortest time began to be found out, and tell nothing of it.
+    private var old = 0
     private var sum = 0.0
     private var count = 0
     /// The most that were in flight in this window.
@@ -30,7 +34,9 @@ struct ConcurrencyGradient: Sendable {
     }
 
     /// How many may be in flight.
-    var limit: Int { Int(self.estimate) }
+    var limit: Int {
+        Int(self.shortest == nil && self.windows > 0 ? max(Double(self.policy.minimum), self.estimate / 4) : self.estimate)
+    }
 
     /// Whether one more may be; if so it is, until ``finished(after:)``.
     mutating func start() -> Bool {
@@ -43,6 +49,10 @@ struct ConcurrencyGradient: Sendable {
     /// - Parameter time: How long the request took; nil where that tells nothing, because it was cancelled.
     mutating func finished(after time: TimeAmount?) {
         self.inFlight -= 1
+        guard self.old == 0 else {
+            self.old -= 1
+            return
+        }
         guard let time, time > .nanoseconds(0) else { return }
         self.sum += Double(time.nanoseconds)
         self.count += 1
@@ -51,13 +61,19 @@ struct ConcurrencyGradient: Sendable {
 
     private mutating func endWindow() {
         let average = self.sum / Double(self.count)
-        let shortest = min(self.shortest.map { $0 + ($0 < average ? ($0 * Self.forgetting) : 0) } ?? average, average)
+        let shortest = min(self.shortest ?? average, average)
+        let isMeasurement = self.shortest == nil
+        self.windows += 1
         self.shortest = shortest
+        if self.windows.isMultiple(of: Self.windowsBetweenMeasurements) {
+            self.shortest = nil
+            self.old = self.inFlight
+        }
         let isUsed = Double(self.height) >= self.estimate / 2
         (self.sum, self.count, self.height) = (0, 0, self.inFlight)
         let gradient = min(1, max(0.5, self.policy.tolerance * shortest / average))
         // That there could be more, a server of which little is asked does not show.
-        guard isUsed || gradient < 1 else { return }
+        guard !isMeasurement, isUsed || gradient < 1 else { return }
         let goal = self.estimate * gradient + self.estimate.squareRoot()
         let next = self.estimate * (1 - Self.smoothing) + goal * Self.smoothing
         self.estimate = min(max(next, Double(self.policy.minimum)), Double(self.policy.maximum))

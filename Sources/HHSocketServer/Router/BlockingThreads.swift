@@ -18,9 +18,9 @@ final class BlockingThreads: Sendable {
         return try await self.pool.runIfActive(body)
     }
 
-    /// The threads end when what they are doing has.
-    func shutdown() async {
+    /// The threads end when what they are doing has. That is not waited for: it may be never.
+    func shutdown() {
         guard self.hasBegun.withLockedValue({ $0 }) else { return }
-        try? await self.pool.shutdownGracefully()
+        self.pool.shutdownGracefully { _ in }
     }
 }

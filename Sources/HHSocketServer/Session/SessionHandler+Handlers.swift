@@ -130,6 +130,7 @@ extension SessionHandler {
             }
             self.answer(completion.answer, completion.run)
         }
+        self.account(waiting: self.outgoing.readableBytes)
         self.scheduleFlush()
     }
 

@@ -1,0 +1,378 @@
+import Foundation
+import HHSocket
+import HHSocketHello
+import HHSocketMessage
+import HHSocketTesting
+import NIOCore
+import Testing
+
+@testable import HHSocketServer
+
+/// A client that says what the wire says, and no more.
+private struct Greeter {
+    let client: HostileClient
+
+    init(_ server: SocketServer) async throws {
+        self.client = try await HostileClient.connect(to: server.address)
+    }
+
+    /// - Returns: The reply's status, and what it says.
+    func greet(_ hello: WireHello = .all) async throws -> (Status, WireHelloReply) {
+        await self.client.perform(
+            .frame(Frame(type: FrameType.hello, serial: FrameSerial.hello, payload: try ByteBuffer(message: hello)))
+        )
+        let frame = try await self.client.response()
+        #expect((frame.type, frame.serial) == (FrameType.hello, FrameSerial.hello))
+        return (frame.status, (try? frame.payload.message()) ?? WireHelloReply())
+    }
+
+    func call(
+        _ type: UInt32,
+        serial: UInt32 = 50,
+        _ body: ByteBuffer = ByteBuffer(),
+        _ metadata: WireMetadata? = nil,
+        compression: CompressionPolicy? = nil
+    ) async throws {
+        let sealed = try Envelope.seal(type: type, body: body, metadata: metadata, compression: compression)
+        await self.client.perform(.frame(Frame(type: sealed.type, serial: serial, payload: sealed.payload)))
+    }
+
+    /// - Returns: The answer, and what stood around its body.
+    func answer() async throws -> (frame: Frame, metadata: [String: String]) {
+        var frame = try await self.client.response()
+        let envelope = try Envelope.open(
+            type: frame.type,
+            payload: frame.payload,
+            agreedFlags: FrameType.metadataFlag | FrameType.compressionFlag,
+            maximumBodyLength: 1 << 24
+        )
+        frame.type = envelope.type
+        frame.payload = envelope.body
+        return (frame, envelope.metadata?.values ?? [:])
+    }
+}
+
+extension WireHello {
+    fileprivate static var all: WireHello {
+        var hello = WireHello()
+        hello.version = 1
+        hello.features = ["metadata", "compression", "idempotency"]
+        return hello
+    }
+}
+
+extension WireMetadata {
+    fileprivate init(_ values: [String: String] = [:], deadline: UInt64? = nil, key: String = "") {
+        self.init()
+        self.values = values
+        if let deadline { self.deadline = deadline }
+        self.idempotencyKey = key
+    }
+}
+
+private enum Call {
+    static let echo: UInt32 = 100
+    static let metadata: UInt32 = 101
+    static let metadataAtOnce: UInt32 = 102
+    static let hang: UInt32 = 103
+    static let count: UInt32 = 104
+    static let countAtOnce: UInt32 = 105
+}
+
+private func makeRouter(_ counter: Counter = Counter()) -> Router {
+    var router = Router()
+    let metadata: @Sendable (ServerRequest, ServerContext) -> ByteBuffer = { request, context in
+        context.answerMetadata = ["seen": context.metadata["asked"] ?? "nothing"]
+        return request.body
+    }
+    router.handleSynchronously(Call.echo) { request, _ in request.body }
+    router.handle(Call.metadata) { metadata($0, $1) }
+    router.handleSynchronously(Call.metadataAtOnce) { metadata($0, $1) }
+    router.handle(Call.hang) { _, _ in
+        try await Task.sleep(for: .seconds(3_600))
+        return ByteBuffer()
+    }
+    router.handle(Call.count) { _, context in
+        await Task.yield()
+        return ByteBuffer(string: "\(counter.increment()) \(context.idempotencyKey ?? "-")")
+    }
+    router.handleSynchronously(Call.countAtOnce) { _, context in
+        ByteBuffer(string: "\(counter.increment()) \(context.idempotencyKey ?? "-")")
+    }
+    return router
+}
+
+private func withGreeter(
+    _ configuration: SocketServer.Configuration = .init(),
+    _ router: Router = makeRouter(),
+    _ body: (Greeter, SocketServer) async throws -> Void
+) async throws {
+    try await withServer(configuration, router) { server in
+        try await body(Greeter(server), server)
+    }
+}
+
+@Suite(.timeLimit(.minutes(5))) struct HelloServerTests {
+    @Test func whatBothKnowIsAgreedOn() async throws {
+        try await withGreeter { greeter, server in
+            var hello = WireHello.all
+            hello.features.append("telepathy")
+            hello.version = 7
+            let (status, reply) = try await greeter.greet(hello)
+            #expect(status == .ok)
+            #expect(reply.version == 1)
+            #expect(reply.features == ["metadata", "compression", "idempotency"])
+            #expect(server.statistics.hellos == 1)
+        }
+    }
+
+    @Test func aClientThatIsTooNewOrMakesNoSenseIsServedWithoutHello() async throws {
+        try await withGreeter { greeter, server in
+            var hello = WireHello.all
+            hello.version = 9
+            hello.minimumVersion = 2
+            #expect(try await greeter.greet(hello).0 == .illegalFormat)
+            try await greeter.call(Call.echo, ByteBuffer(string: "all the same"))
+            #expect(try await greeter.answer().frame.payload == ByteBuffer(string: "all the same"))
+            let other = try await Greeter(server)
+            await other.client.perform(
+                .frame(Frame(type: FrameType.hello, serial: FrameSerial.hello, payload: ByteBuffer(string: "\u{7}")))
+            )
+            #expect(try await other.client.response().status == .protobufFailed)
+        }
+    }
+
+    @Test(arguments: [Call.metadata, Call.metadataAtOnce])
+    func metadataReachesTheHandlerAndItsComesBack(type: UInt32) async throws {
+        try await withGreeter { greeter, _ in
+            _ = try await greeter.greet()
+            try await greeter.call(type, ByteBuffer(string: "body"), WireMetadata(["asked": "why"]))
+            let (frame, metadata) = try await greeter.answer()
+            #expect((frame.status, frame.payload) == (.ok, ByteBuffer(string: "body")))
+            #expect(metadata == ["seen": "why"])
+            // Without metadata of its own, a request may still be answered with some.
+            try await greeter.call(type, serial: 51)
+            #expect(try await greeter.answer().metadata == ["seen": "nothing"])
+        }
+    }
+
+    @Test func flagsThatNobodyAgreedOnAreIllegal() async throws {
+        try await withGreeter { greeter, server in
+            try await greeter.call(Call.echo, ByteBuffer(), WireMetadata(["a": "b"]))
+            #expect(try await greeter.answer().frame.status == .illegalFormat)
+            var hello = WireHello.all
+            hello.features = ["metadata"]
+            _ = try await greeter.greet(hello)
+            let body = ByteBuffer(repeating: 0, count: 10_000)
+            try await greeter.call(Call.echo, serial: 51, body, compression: CompressionPolicy())
+            #expect(try await greeter.answer().frame.status == .illegalFormat)
+            try await greeter.call(Call.echo, serial: 52, body, WireMetadata(["a": "b"]))
+            #expect(try await greeter.answer().frame.status == .ok)
+            #expect(server.statistics.illegalRequests == 2)
+        }
+    }
+
+    @Test func bodiesAreCompressedBothWays() async throws {
+        try await withGreeter { greeter, _ in
+            _ = try await greeter.greet()
+            let body = ByteBuffer(string: String(repeating: "a long story ", count: 1_000))
+            try await greeter.call(Call.echo, body, compression: CompressionPolicy())
+            let raw = try await greeter.client.response()
+            #expect(raw.type == Call.echo | FrameType.compressionFlag)
+            #expect(raw.payload.readableBytes < 1_000)
+            try await greeter.call(Call.echo, serial: 51, body, compression: CompressionPolicy())
+            #expect(try await greeter.answer().frame.payload == body)
+        }
+    }
+
+    @Test func aCompressionBombIsRefusedAndTheConnectionStays() async throws {
+        try await withGreeter(.limited { $0.maximumPayloadLength = 1 << 20 }) { greeter, server in
+            _ = try await greeter.greet()
+            let bomb = ByteBuffer(repeating: 0, count: 64 << 20)
+            let sealed = try Envelope.seal(type: Call.echo, body: bomb, compression: CompressionPolicy())
+            #expect(sealed.payload.readableBytes < 1 << 20)
+            await greeter.client.perform(.frame(Frame(type: sealed.type, serial: 50, payload: sealed.payload)))
+            #expect(try await greeter.answer().frame.status == .illegalLength)
+            await greeter.client.perform(
+                .frame(Frame(type: Call.echo | FrameType.compressionFlag, serial: 51, payload: ByteBuffer(string: "x")))
+            )
+            #expect(try await greeter.answer().frame.status == .illegalFormat)
+            try await greeter.call(Call.echo, serial: 52)
+            #expect(try await greeter.answer().frame.status == .ok)
+        }
+    }
+
+    // MARK: Deadlines
+
+    @Test func workThatIsStaleWhenItComesIsNotBegun() async throws {
+        let counter = Counter()
+        try await withGreeter(.init(), makeRouter(counter)) { greeter, server in
+            _ = try await greeter.greet()
+            for (serial, type) in [(50, Call.count), (51, Call.countAtOnce)] as [(UInt32, UInt32)] {
+                try await greeter.call(type, serial: serial, ByteBuffer(), WireMetadata(deadline: 0))
+                #expect(try await greeter.answer().frame.status == .deadlineExceeded)
+            }
+            #expect(counter.value == 0)
+            #expect(server.statistics.deadlinesExceeded == 2)
+        }
+    }
+
+    @Test func aHandlerIsCancelledAtItsDeadlineAndTheRequestAnswered() async throws {
+        let cancelled = Signal()
+        var router = makeRouter()
+        router.handle(200) { _, context in
+            #expect(context.deadline != nil)
+            do {
+                try await Task.sleep(for: .seconds(3_600))
+            } catch {
+                cancelled.fire()
+                throw error
+            }
+            return ByteBuffer()
+        }
+        try await withGreeter(.init(), router) { greeter, server in
+            _ = try await greeter.greet()
+            try await greeter.call(200, ByteBuffer(), WireMetadata(deadline: 20))
+            #expect(try await greeter.answer().frame.status == .deadlineExceeded)
+            try await cancelled.wait()
+            try await until { server.requestsInFlight == 0 }
+            #expect(server.statistics.deadlinesExceeded == 1)
+            #expect(server.statistics.handlerErrors == 0)
+        }
+    }
+
+    @Test func aDeadlineThatIsFarHurtsNobody() async throws {
+        try await withGreeter { greeter, server in
+            _ = try await greeter.greet()
+            for (serial, deadline) in [(50, 60_000), (51, .max)] as [(UInt32, UInt64)] {
+                try await greeter.call(Call.metadata, serial: serial, ByteBuffer(), WireMetadata(deadline: deadline))
+                #expect(try await greeter.answer().frame.status == .ok)
+            }
+            #expect(server.statistics.deadlinesExceeded == 0)
+        }
+    }
+
+    // MARK: Idempotency
+
+    @Test(arguments: [Call.count, Call.countAtOnce])
+    func aRepeatGetsTheFirstAnswerAlsoOnAnotherConnection(type: UInt32) async throws {
+        let counter = Counter()
+        try await withGreeter(.init(), makeRouter(counter)) { greeter, server in
+            _ = try await greeter.greet()
+            for serial in 50..<53 as Range<UInt32> {
+                try await greeter.call(type, serial: serial, ByteBuffer(), WireMetadata(key: "k1"))
+                #expect(try await greeter.answer().frame.payload == ByteBuffer(string: "1 k1"))
+            }
+            let other = try await Greeter(server)
+            _ = try await other.greet()
+            try await other.call(type, ByteBuffer(), WireMetadata(key: "k1"))
+            #expect(try await other.answer().frame.payload == ByteBuffer(string: "1 k1"))
+            try await other.call(type, serial: 51, ByteBuffer(), WireMetadata(key: "k2"))
+            #expect(try await other.answer().frame.payload == ByteBuffer(string: "2 k2"))
+            #expect(server.statistics.idempotentRepeats == 3)
+        }
+    }
+
+    @Test func repeatsThatComeWhileTheFirstIsAtWorkWaitForIt() async throws {
+        let counter = Counter()
+        let release = Signal()
+        var router = Router()
+        router.handle(200) { _, _ in
+            counter.increment()
+            try await release.wait()
+            return ByteBuffer(string: "done")
+        }
+        try await withGreeter(.init(), router) { greeter, server in
+            _ = try await greeter.greet()
+            for serial in 50..<60 as Range<UInt32> {
+                try await greeter.call(200, serial: serial, ByteBuffer(), WireMetadata(key: "k"))
+            }
+            // One of those that wait is given up.
+            await greeter.client.perform(.cancel(59))
+            try await until { server.statistics.cancelledRequests == 1 && server.requestsInFlight == 9 }
+            release.fire()
+            for _ in 50..<59 { #expect(try await greeter.answer().frame.payload == ByteBuffer(string: "done")) }
+            #expect(counter.value == 1)
+        }
+    }
+
+    @Test func aFirstThatWasCancelledLeavesItsPlaceToTheNext() async throws {
+        let counter = Counter()
+        let started = Signal()
+        var router = Router()
+        router.handle(200) { _, _ in
+            if counter.increment() == 1 {
+                started.fire()
+                try await Task.sleep(for: .seconds(3_600))
+            }
+            return ByteBuffer(string: "second")
+        }
+        try await withGreeter(.init(), router) { greeter, server in
+            _ = try await greeter.greet()
+            try await greeter.call(200, serial: 50, ByteBuffer(), WireMetadata(key: "k"))
+            try await started.wait()
+            try await greeter.call(200, serial: 51, ByteBuffer(), WireMetadata(key: "k"))
+            try await until { server.requestsInFlight == 2 }
+            await greeter.client.perform(.cancel(50))
+            #expect(try await greeter.answer().frame.payload == ByteBuffer(string: "second"))
+        }
+    }
+
+    // MARK: Who it is
+
+    @Test func theTokenSaysWhoTheClientIs() async throws {
+        var configuration = SocketServer.Configuration()
+        configuration.hello.authenticate = { token, _ in
+            guard token == Array("secret".utf8) else { throw StatusError(.noPermission) }
+            return "ann"
+        }
+        var router = makeRouter()
+        router.use(AuthenticationMiddleware())
+        try await withGreeter(configuration, router) { greeter, server in
+            var hello = WireHello.all
+            hello.sessionToken = Data("secret".utf8)
+            #expect(try await greeter.greet(hello).0 == .ok)
+            try await greeter.call(Call.echo)
+            #expect(try await greeter.answer().frame.status == .ok)
+            #expect(server.sessions(of: "ann").count == 1)
+            #expect(await server.push(type: 2_001, body: ByteBuffer(string: "for you"), to: "ann") == 1)
+            #expect(try await greeter.answer().frame.payload == ByteBuffer(string: "for you"))
+            #expect(await server.push(type: 2_001, body: ByteBuffer(), to: "bob") == 0)
+
+            let stranger = try await Greeter(server)
+            hello.sessionToken = Data("guess".utf8)
+            #expect(try await stranger.greet(hello).0 == .noPermission)
+            try await stranger.call(Call.echo)
+            #expect(try await stranger.answer().frame.status == .noPermission)
+
+            await greeter.client.perform(.close)
+            try await until { server.sessions(of: "ann").isEmpty }
+        }
+    }
+
+    @Test func whereHelloIsRequiredNothingIsServedWithoutIt() async throws {
+        var configuration = SocketServer.Configuration()
+        configuration.hello.isRequired = true
+        configuration.limits.firstFrameTimeout = .milliseconds(300)
+        try await withGreeter(configuration) { greeter, server in
+            try await greeter.call(Call.echo)
+            #expect(try await greeter.answer().frame.status == .illegalFormat)
+            // What is no hello does not gain it time.
+            #expect(try await greeter.client.response().type == FrameType.goAway)
+            try await greeter.client.ended()
+            #expect(server.statistics.firstFrameTimeouts == 1)
+            let polite = try await Greeter(server)
+            #expect(try await polite.greet().0 == .ok)
+            try await polite.call(Call.echo)
+            #expect(try await polite.answer().frame.status == .ok)
+        }
+    }
+
+    @Test func aFormatThatCannotHaveHelloCannotRequireIt() async throws {
+        var configuration = SocketServer.Configuration(wireFormat: .mars)
+        configuration.hello.isRequired = true
+        let server = SocketServer(configuration: configuration, router: Router())
+        let error = await #expect(throws: SocketError.self) { try await server.start() }
+        #expect(error?.code == .invalidArgument)
+    }
+}

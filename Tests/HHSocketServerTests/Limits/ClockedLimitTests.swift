@@ -1,0 +1,383 @@
+import HHSocket
+import NIOCore
+import Testing
+
+@testable import HHSocketServer
+
+private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+
+/// What decides on time, in virtual time.
+@Suite struct TokenBucketTests {
+    @Test func aBurstIsLetThroughAndThenTheRate() {
+        var bucket = TokenBucket(RequestRate(perSecond: 10, burst: 3), now: start)
+        for isLetThrough in [true, true, true, false] { #expect(bucket.take(now: start) == isLetThrough) }
+        #expect(bucket.take(now: start + .milliseconds(99)) == false)
+        #expect(bucket.take(now: start + .milliseconds(101)) == true)
+        #expect(bucket.take(now: start + .milliseconds(102)) == false)
+    }
+
+    @Test func itHoldsNoMoreThanTheBurst() {
+        var bucket = TokenBucket(RequestRate(perSecond: 1_000, burst: 2), now: start)
+        let later = start + .hours(1)
+        for isLetThrough in [true, true, false] { #expect(bucket.take(now: later) == isLetThrough) }
+    }
+
+    @Test func aClockThatStandsStillGivesNothing() {
+        var bucket = TokenBucket(RequestRate(perSecond: 1e9, burst: 1), now: start)
+        #expect(bucket.take(now: start) == true)
+        #expect(bucket.take(now: start) == false)
+        #expect(bucket.take(now: start - .seconds(1)) == false)
+    }
+
+    @Test(arguments: [0.5, 1, 2.5, .infinity, .nan])
+    func theBurstIsASecondsWorthByDefault(rate: Double) {
+        #expect(RequestRate(perSecond: rate).burst >= 1)
+    }
+}
+
+@Suite struct SessionWatchTests {
+    private let times = SessionWatch.Times(
+        idle: .seconds(600),
+        firstFrame: .seconds(10),
+        readStall: .seconds(30),
+        writeStall: .seconds(30),
+        minimumReadRate: 128
+    )
+    private var watch = SessionWatch(now: start)
+
+    @Test mutating func aClientThatSaysNothingIsLetGoAfterTheFirstFramesTime() {
+        #expect(watch.verdict(.init(), times, now: start + .seconds(9)) == nil)
+        #expect(watch.verdict(.init(), times, now: start + .seconds(10)) == .noFirstFrame)
+    }
+
+    @Test mutating func bytesThatAreNoFrameAreNotTheFirstFrame() {
+        watch.received(5, partialBytes: 5, frames: false, now: start + .seconds(9))
+        #expect(watch.verdict(.init(partialBytes: 5), times, now: start + .seconds(10)) == .noFirstFrame)
+    }
+
+    @Test mutating func anIdleClientIsLetGo() {
+        watch.firstFrameCame()
+        watch.received(12, partialBytes: 0, frames: true, now: start + .seconds(100))
+        #expect(watch.verdict(.init(), times, now: start + .seconds(699)) == nil)
+        #expect(watch.verdict(.init(), times, now: start + .seconds(700)) == .idle)
+    }
+
+    @Test mutating func aClientThatWaitsForItsAnswerIsNotIdle() {
+        watch.firstFrameCame()
+        #expect(watch.verdict(.init(isBusy: true), times, now: start + .seconds(7_000)) == nil)
+        #expect(watch.verdict(.init(waitingBytes: 1, bytesSent: 1), times, now: start + .seconds(7_001)) == nil)
+    }
+
+    @Test mutating func aFrameThatStopsArrivingIsAStall() {
+        watch.firstFrameCame()
+        watch.received(8, partialBytes: 8, frames: false, now: start)
+        #expect(watch.verdict(.init(partialBytes: 8), times, now: start + .seconds(29)) == nil)
+        #expect(watch.verdict(.init(partialBytes: 8), times, now: start + .seconds(30)) == .stalledReading)
+    }
+
+    @Test mutating func aByteNowAndThenDoesNotHelp() {
+        watch.firstFrameCame()
+        var bytes = 0
+        var verdict: SessionWatch.Verdict?
+        var second: Int64 = 0
+        while verdict == nil, second < 1_000 {
+            bytes += 10
+            watch.received(10, partialBytes: bytes, frames: false, now: start + .seconds(second))
+            verdict = watch.verdict(.init(partialBytes: bytes), times, now: start + .seconds(second))
+            second += 1
+        }
+        #expect(verdict == .stalledReading)
+        #expect(second == 31)
+    }
+
+    @Test mutating func aSlowLinkThatGetsOnIsLeftAlone() {
+        watch.firstFrameCame()
+        var bytes = 0
+        for second in 0..<600 as Range<Int64> {
+            bytes += 200
+            watch.received(200, partialBytes: bytes, frames: false, now: start + .seconds(second))
+            #expect(watch.verdict(.init(partialBytes: bytes), times, now: start + .seconds(second)) == nil)
+        }
+    }
+
+    @Test mutating func whileWeDoNotReadTheClientIsNotToBlame() {
+        watch.firstFrameCame()
+        watch.received(8, partialBytes: 8, frames: false, now: start)
+        let held = SessionWatch.Observation(partialBytes: 8, isReadingHeld: true)
+        #expect(watch.verdict(held, times, now: start + .seconds(500)) == nil)
+        #expect(watch.verdict(.init(partialBytes: 8), times, now: start + .seconds(529)) == nil)
+        #expect(watch.verdict(.init(partialBytes: 8), times, now: start + .seconds(530)) == .stalledReading)
+    }
+
+    @Test mutating func aClientThatTakesNothingIsAStall() {
+        watch.firstFrameCame()
+        #expect(watch.verdict(.init(waitingBytes: 9, bytesSent: 1), times, now: start) == nil)
+        #expect(watch.verdict(.init(waitingBytes: 8, bytesSent: 2), times, now: start + .seconds(29)) == nil)
+        #expect(watch.verdict(.init(waitingBytes: 8, bytesSent: 2), times, now: start + .seconds(58)) == nil)
+        #expect(
+            watch.verdict(.init(waitingBytes: 8, bytesSent: 2), times, now: start + .seconds(59)) == .stalledWriting
+        )
+    }
+
+    @Test mutating func withoutLimitsNothingIsTooLong() {
+        watch.received(8, partialBytes: 8, frames: false, now: start)
+        let observation = SessionWatch.Observation(partialBytes: 8, waitingBytes: 8)
+        #expect(watch.verdict(observation, .init(), now: start + .hours(1_000)) == nil)
+    }
+}
+
+@Suite struct ConcurrencyGradientTests {
+    /// Requests that take so long, as many at a time as there may be.
+    private func settle(
+        _ gradient: inout ConcurrencyGradient,
+        windows: Int,
+        _ time: (_ inFlight: Int) -> TimeAmount
+    ) {
+        for _ in 0..<windows {
+            var inFlight = 0
+            while gradient.start() { inFlight += 1 }
+            for _ in 0..<inFlight { gradient.finished(after: time(inFlight)) }
+            for _ in 0..<max(0, ConcurrencyGradient.windowLength - inFlight) where gradient.start() {
+                gradient.finished(after: time(inFlight))
+            }
+        }
+    }
+
+    @Test func withoutWaitingItGrowsToTheMost() {
+        var policy = AdaptiveConcurrency()
+        policy.maximum = 500
+        var gradient = ConcurrencyGradient(policy)
+        settle(&gradient, windows: 200) { _ in .milliseconds(5) }
+        #expect(gradient.limit == 500)
+    }
+
+    /// Like a machine that can do 50 at a time: more wait for one another.
+    @Test func itStaysNearWhatCanBeDoneAtATime() {
+        var gradient = ConcurrencyGradient(AdaptiveConcurrency())
+        settle(&gradient, windows: 1_000) { .microseconds(Int64(5_000 * max(1, Double($0) / 50))) }
+        #expect((50...250).contains(gradient.limit), "\(gradient.limit)")
+    }
+
+    @Test func itComesDownWhenRequestsBecomeSlowAndNeverBelowTheLeast() {
+        var gradient = ConcurrencyGradient(AdaptiveConcurrency())
+        settle(&gradient, windows: 50) { _ in .milliseconds(1) }
+        let before = gradient.limit
+        settle(&gradient, windows: 10) { _ in .milliseconds(100) }
+        #expect(gradient.limit < before / 2)
+        #expect(gradient.limit >= 10)
+    }
+
+    @Test func whatWasCancelledTellsNothing() {
+        var gradient = ConcurrencyGradient(AdaptiveConcurrency())
+        for _ in 0..<1_000 {
+            #expect(gradient.start() == true)
+            gradient.finished(after: nil)
+        }
+        #expect(gradient.limit == 100)
+        #expect(gradient.inFlight == 0)
+    }
+
+    @Test func oneTooManyIsRefused() {
+        var policy = AdaptiveConcurrency()
+        policy.initial = 2
+        policy.minimum = 1
+        var gradient = ConcurrencyGradient(policy)
+        for isLetThrough in [true, true, false] { #expect(gradient.start() == isLetThrough) }
+        gradient.finished(after: .milliseconds(1))
+        #expect(gradient.start() == true)
+    }
+}
+
+@Suite struct ConnectionQuotaTests {
+    private func origin(_ address: String) throws -> ConnectionQuota.Origin? {
+        ConnectionQuota.Origin(try SocketAddress(ipAddress: address, port: 1))
+    }
+
+    @Test func oneTooManyIsRefusedUntilAnotherLeaves() throws {
+        let quota = ConnectionQuota(maximum: 2, perAddress: nil)
+        #expect(quota.enter(nil) == nil)
+        #expect(quota.enter(nil) == nil)
+        #expect(quota.enter(nil) == .tooMany)
+        quota.leave(nil)
+        #expect(quota.enter(nil) == nil)
+    }
+
+    @Test func addressesAreCountedEach() throws {
+        let quota = ConnectionQuota(maximum: nil, perAddress: 1)
+        let first = try origin("10.0.0.1")
+        #expect(quota.enter(first) == nil)
+        #expect(quota.enter(first) == .tooManyFromOneAddress)
+        #expect(quota.enter(try origin("10.0.0.2")) == nil)
+        quota.leave(first)
+        #expect(quota.enter(first) == nil)
+        #expect(quota.total == 2)
+    }
+
+    @Test func anIPv6NetworkIsOneAddressAndAMappedIPv4AddressIsThatOfIPv4() throws {
+        #expect(try origin("2001:db8:1:2::1") == origin("2001:db8:1:2:ffff::9"))
+        #expect(try origin("2001:db8:1:2::1") != origin("2001:db8:1:3::1"))
+        #expect(try origin("::ffff:10.0.0.1") == origin("10.0.0.1"))
+        #expect(try origin("::ffff:10.0.0.1") != origin("10.0.0.2"))
+        #expect(ConnectionQuota.Origin(try SocketAddress(unixDomainSocketPath: "/tmp/x")) == nil)
+    }
+
+    @Test func notEverybodyIsToldThatTheyAreTooMany() {
+        let quota = ConnectionQuota(maximum: 0, perAddress: nil)
+        for _ in 0..<ConnectionQuota.maximumRefusals { #expect(quota.beginRefusal()) }
+        #expect(!quota.beginRefusal())
+        quota.refusalIsOver()
+        #expect(quota.beginRefusal())
+    }
+}
+
+@Suite struct PushQueueTests {
+    private func body(_ length: Int) -> ByteBuffer { ByteBuffer(repeating: 0, count: length) }
+
+    @Test func itIsBoundedInCountAndInBytes() {
+        var queue = PushQueue(maximumCount: 2, maximumBytes: 100)
+        #expect(queue.append(body(60)) == true)
+        #expect(queue.append(body(41)) == false)
+        #expect(queue.append(body(40)) == true)
+        #expect(queue.append(body(0)) == false)
+        #expect(queue.bytes == 100)
+        #expect(queue.popFirst()?.readableBytes == 60)
+        #expect(queue.append(body(60)) == true)
+        queue.removeAll()
+        #expect((queue.count, queue.bytes) == (0, 0))
+    }
+
+    @Test func oneMayAlwaysWait() {
+        var queue = PushQueue(maximumCount: 0, maximumBytes: 0)
+        #expect(queue.append(body(1_000)) == true)
+        #expect(queue.append(body(0)) == false)
+    }
+}
+
+@Suite struct AnswerOrderTests {
+    @Test func answersWaitForEarlierOnes() {
+        var order = AnswerOrder<String>()
+        for _ in 0..<4 { order.reserve() }
+        #expect(order.answer(2, "b") == [])
+        #expect(order.answer(4, "d") == [])
+        #expect(order.heldCount == 2)
+        #expect(order.answer(1, "a") == ["a", "b"])
+        #expect(order.abandon(3) == ["d"])
+        #expect(order.heldCount == 0)
+    }
+
+    @Test func whatIsAbandonedOrUnknownOrAnsweredTwiceHoldsNobodyUp() {
+        var order = AnswerOrder<String>()
+        for _ in 0..<3 { order.reserve() }
+        #expect(order.abandon(1) == [])
+        #expect(order.answer(1, "late") == [])
+        #expect(order.answer(9, "unknown") == [])
+        #expect(order.answer(2, "b") == ["b"])
+        #expect(order.answer(2, "again") == [])
+        #expect(order.answer(3, "c") == ["c"])
+    }
+
+    @Test func anyOrderOfAnswersLeavesInOrder() {
+        var generator = SystemRandomNumberGenerator()
+        for _ in 0..<200 {
+            var order = AnswerOrder<UInt64>()
+            for _ in 0..<20 { order.reserve() }
+            var sent: [UInt64] = []
+            for number in (1...20 as ClosedRange<UInt64>).shuffled(using: &generator) {
+                sent += order.answer(number, number)
+            }
+            #expect(sent == Array(1...20))
+        }
+    }
+}
+
+@Suite struct IdempotencyWindowTests {
+    private var window = IdempotencyWindow<String>(
+        {
+            var policy = IdempotencyPolicy()
+            policy.lifetime = .seconds(60)
+            policy.maximumCount = 3
+            policy.maximumBytes = 100
+            return policy
+        }()
+    )
+
+    private func key(_ name: String) -> IdempotencyKey { IdempotencyKey(identity: nil, type: 100, key: name) }
+    private func answer(_ length: Int = 1) -> KeptAnswer {
+        KeptAnswer(status: .ok, body: ByteBuffer(repeating: 0, count: length), metadata: [:])
+    }
+
+    /// - Parameter expected: `run`, `wait`, or the length of the answer.
+    private mutating func begin(
+        _ name: String,
+        _ number: UInt64 = 1,
+        now: NIODeadline = start,
+        is expected: String,
+        _ location: SourceLocation = #_sourceLocation
+    ) {
+        let begun =
+            switch window.begin(key(name), number: number, "waiter \(number)", now: now) {
+            case .run: "run"
+            case .wait: "wait"
+            case .answered(let answer): "\(answer.body.readableBytes)"
+            }
+        #expect(begun == expected, sourceLocation: location)
+    }
+
+    @Test mutating func aRepeatGetsTheFirstAnswer() {
+        begin("a", is: "run")
+        begin("a", 2, is: "wait")
+        begin("a", 3, is: "wait")
+        begin("b", is: "run")
+        #expect(window.abandon(key("a"), 3) == "waiter 3")
+        #expect(window.abandon(key("a"), 3) == nil)
+        #expect(window.finish(key("a"), answer(7), now: start) == ["waiter 2"])
+        begin("a", 4, is: "7")
+    }
+
+    @Test mutating func whatCameToNothingIsBegunAnew() {
+        begin("a", is: "run")
+        begin("a", 2, is: "wait")
+        #expect(window.finish(key("a"), nil, now: start) == ["waiter 2"])
+        begin("a", 2, is: "run")
+    }
+
+    @Test mutating func answersAreForgottenInTime() {
+        begin("a", is: "run")
+        _ = window.finish(key("a"), answer(), now: start)
+        begin("a", now: start + .seconds(59), is: "1")
+        begin("a", now: start + .seconds(60), is: "run")
+    }
+
+    @Test mutating func theOldestIsForgottenFirst() {
+        for name in ["a", "b", "c", "d"] {
+            begin(name, is: "run")
+            _ = window.finish(key(name), answer(), now: start)
+        }
+        #expect(window.keptCount == 3)
+        begin("b", is: "1")
+        begin("a", is: "run")
+    }
+
+    @Test mutating func bytesAreBounded() {
+        for name in ["a", "b"] {
+            begin(name, is: "run")
+            _ = window.finish(key(name), answer(60), now: start)
+        }
+        #expect(window.keptBytes == 60)
+        begin("a", is: "run")
+        _ = window.finish(key("a"), answer(101), now: start)
+        #expect(window.keptBytes == 0)
+    }
+
+    @Test mutating func keysAreTheirOwners() {
+        let one = IdempotencyKey(identity: "ann", type: 100, key: "k")
+        let other = IdempotencyKey(identity: "bob", type: 100, key: "k")
+        let otherType = IdempotencyKey(identity: "ann", type: 101, key: "k")
+        for key in [one, other, otherType] {
+            guard case .run = window.begin(key, number: 1, "", now: start) else {
+                Issue.record("\(key) is not the first")
+                continue
+            }
+        }
+    }
+}

@@ -1,0 +1,289 @@
+import HHSocket
+import HHSocketHello
+import HHSocketMessage
+import HHSocketTesting
+import NIOCore
+import Testing
+
+@testable import HHSocketServer
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#endif
+
+private let echo: UInt32 = 100
+private let hang: UInt32 = 101
+
+private func makeRouter() -> Router {
+    var router = Router()
+    router.handleSynchronously(echo) { request, _ in request.body }
+    router.handle(hang) { _, _ in
+        try await Task.sleep(for: .seconds(3_600))
+        return ByteBuffer()
+    }
+    return router
+}
+
+extension Frame {
+    /// What a go-away says; nil for another frame.
+    fileprivate var goAway: WireGoAway? {
+        guard self.type == FrameType.goAway, self.serial == FrameSerial.goAway, self.status == .ok else { return nil }
+        return try? self.payload.message()
+    }
+}
+
+extension HostileClient {
+    fileprivate func echoes(serial: UInt32 = 50) async throws -> Bool {
+        await self.perform(.request(echo, serial: serial, "x"))
+        let answer = try await self.response()
+        return (answer.serial, answer.status) == (serial, .ok)
+    }
+}
+
+@Suite(.timeLimit(.minutes(5))) struct ServerLimitTests {
+    @Test func oneConnectionTooManyIsToldSoAndAnotherMayComeLater() async throws {
+        try await withServer(.limited { $0.maximumConnections = 2 }, makeRouter()) { server in
+            let first = try await HostileClient.connect(to: server.address)
+            let second = try await HostileClient.connect(to: server.address)
+            #expect(try await first.echoes())
+            #expect(try await second.echoes())
+            let third = try await HostileClient.connect(to: server.address)
+            let told = try #require(try await third.response().goAway)
+            #expect(told.reason.contains("too many"))
+            #expect(told.retryAfter > 0)
+            try await third.ended()
+            await first.perform(.reset)
+            try await until { server.connectionCount == 1 }
+            let fourth = try await HostileClient.connect(to: server.address)
+            #expect(try await fourth.echoes())
+            #expect(server.statistics.connectionsRefused == 1)
+            #expect(try await second.echoes(serial: 51))
+        }
+    }
+
+    @Test func oneAddressMayHaveSoMany() async throws {
+        try await withServer(.limited { $0.maximumConnectionsPerAddress = 1 }, makeRouter()) { server in
+            let first = try await HostileClient.connect(to: server.address)
+            #expect(try await first.echoes())
+            let second = try await HostileClient.connect(to: server.address)
+            #expect(try await second.response().goAway != nil)
+            #expect(server.statistics.connectionsRefusedByAddress == 1)
+        }
+    }
+
+    @Test func inAFormatWithoutGoAwayOneTooManyIsClosed() async throws {
+        var configuration = SocketServer.Configuration(wireFormat: .mars)
+        configuration.limits.maximumConnections = 1
+        try await withServer(configuration, makeRouter()) { server in
+            let address = try #require(server.address)
+            let first = try await HostileClient(to: address, format: .mars)
+            try await until { server.connectionCount == 1 }
+            let second = try await HostileClient(to: address, format: .mars)
+            try await second.ended()
+            await first.perform(.request(echo, serial: 50, "x"))
+            #expect(try await first.response().payload == ByteBuffer(string: "x"))
+        }
+    }
+
+    @Test func requestsInAllAreBounded() async throws {
+        try await withServer(.limited { $0.maximumInFlight = 3 }, makeRouter()) { server in
+            let first = try await HostileClient.connect(to: server.address)
+            let second = try await HostileClient.connect(to: server.address)
+            for serial in 50..<53 as Range<UInt32> { await first.perform(.request(hang, serial: serial)) }
+            try await until { server.requestsInFlight == 3 }
+            await second.perform(.request(hang, serial: 50))
+            #expect(try await second.response().status == .overloaded)
+            // What is answered at once is never in flight.
+            #expect(try await second.echoes(serial: 51))
+            await first.perform(.cancel(50))
+            try await until { server.requestsInFlight == 2 }
+            await second.perform(.request(hang, serial: 52))
+            try await until { server.requestsInFlight == 3 }
+            await first.perform(.reset)
+            await second.perform(.reset)
+            try await until { server.requestsInFlight == 0 }
+            #expect(server.statistics.overloads == 1)
+        }
+    }
+
+    @Test func theRateOfOneConnectionIsBoundedAndOthersAreNot() async throws {
+        let configuration = SocketServer.Configuration.limited {
+            $0.requestRate = RequestRate(perSecond: 0.001, burst: 2)
+        }
+        try await withServer(configuration, makeRouter()) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            var statuses: [Status] = []
+            for (serial, type) in [(50, echo), (51, echo), (52, echo), (53, hang)] as [(UInt32, UInt32)] {
+                await client.perform(.request(type, serial: serial))
+                statuses.append(try await client.response().status)
+            }
+            #expect(statuses == [.ok, .ok, .overloaded, .overloaded])
+            #expect(server.statistics.overloadsOfRate == 2)
+            #expect(try await HostileClient.connect(to: server.address).echoes())
+        }
+    }
+
+    @Test func theAdaptiveLimitRejectsWhatWasNotExecuted() async throws {
+        let configuration = SocketServer.Configuration.limited {
+            $0.concurrency = AdaptiveConcurrency()
+            $0.concurrency?.initial = 2
+            $0.concurrency?.minimum = 2
+            $0.concurrency?.maximum = 2
+        }
+        try await withServer(configuration, makeRouter()) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(.request(hang, serial: 50))
+            await client.perform(.request(hang, serial: 51))
+            await client.perform(.request(hang, serial: 52))
+            #expect(try await client.response().status == .overloaded)
+            #expect(server.statistics.overloadsOfConcurrency == 1)
+            #expect(server.requestsInFlight == 2)
+            await client.perform(.cancel(50))
+            try await until { server.requestsInFlight == 1 }
+            await client.perform(.request(hang, serial: 53))
+            try await until { server.requestsInFlight == 2 }
+        }
+    }
+
+    @Test func bytesOfRequestsInFlightAreBoundedForOneConnection() async throws {
+        let configuration = SocketServer.Configuration.limited {
+            $0.maximumPayloadLength = 100_000
+            $0.maximumBufferedBytesPerConnection = 250_000
+        }
+        try await withServer(configuration, makeRouter()) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            let body = ByteBuffer(repeating: 1, count: 100_000)
+            for serial in 50..<53 as Range<UInt32> {
+                await client.perform(.frame(Frame(type: hang, serial: serial, payload: body)))
+                try await until { server.statistics.requests == Int(serial) - 49 }
+            }
+            #expect(try await client.response().status == .overloaded)
+            #expect(server.statistics.overloadsOfMemory == 1)
+            await client.perform(.cancel(50))
+            try await until { server.bufferedBytes == 100_000 }
+            await client.perform(.frame(Frame(type: hang, serial: 60, payload: body)))
+            try await until { server.requestsInFlight == 2 && server.bufferedBytes == 200_000 }
+            await client.perform(.reset)
+            try await until { server.bufferedBytes == 0 }
+        }
+    }
+
+    @Test func bytesInAllAreBoundedAndWhoMakesThemManyIsLetGo() async throws {
+        let configuration = SocketServer.Configuration.limited {
+            $0.maximumPayloadLength = 1 << 20
+            $0.maximumBufferedBytes = 300_000
+        }
+        try await withServer(configuration, makeRouter()) { server in
+            let honest = try await HostileClient.connect(to: server.address)
+            #expect(try await honest.echoes())
+            var greedy: [HostileClient] = []
+            for _ in 0..<4 {
+                let client = try await HostileClient.connect(to: server.address)
+                // A header for a megabyte, and a part of that.
+                var bytes = ByteBuffer()
+                bytes.writeMultipleIntegers(echo, 50 as UInt32, 1 << 20 as UInt32)
+                bytes.writeRepeatingByte(1, count: 200_000)
+                await client.perform(.raw(bytes))
+                greedy.append(client)
+            }
+            try await until { server.statistics.memoryEvictions >= 2 }
+            #expect(try await honest.echoes(serial: 51))
+            for client in greedy { await client.perform(.reset) }
+            try await until { server.connectionCount == 1 }
+            #expect(try await honest.echoes(serial: 53))
+        }
+    }
+
+    // MARK: Time
+
+    @Test func aClientWithNothingToSayIsToldToGo() async throws {
+        try await withServer(.limited { $0.idleTimeout = .milliseconds(200) }, makeRouter()) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            #expect(try await client.echoes())
+            #expect(try await client.response().goAway?.reason.contains("nothing has happened") == true)
+            try await client.ended()
+            await client.perform(.close)
+            try await until { server.connectionCount == 0 }
+            #expect(server.statistics.idleEvictions == 1)
+            // One that waits for its answer is not idle.
+            let busy = try await HostileClient.connect(to: server.address)
+            await busy.perform(.request(hang, serial: 50))
+            try await Task.sleep(for: .milliseconds(600))
+            #expect(server.connectionCount == 1)
+            await busy.perform(.cancel(50))
+            #expect(try await busy.response().goAway != nil)
+        }
+    }
+
+    @Test func aFrameThatDoesNotGetOnIsNotWaitedFor() async throws {
+        try await withServer(.limited { $0.readStallTimeout = .milliseconds(200) }, makeRouter()) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(.raw([0, 0, 0, 100, 0, 0] as [UInt8]))
+            #expect(try await client.response().goAway != nil)
+            try await client.ended()
+            #expect(server.statistics.readStalls == 1)
+        }
+    }
+
+    @Test func aClientThatReadsNothingIsClosed() async throws {
+        let configuration = SocketServer.Configuration.limited { $0.writeStallTimeout = .milliseconds(300) }
+        try await withServer(configuration, makeRouter()) { server in
+            let client = try await HostileClient.connect(to: server.address, reads: false)
+            try await until { server.connectionCount == 1 }
+            let body = ByteBuffer(repeating: 1, count: 1 << 20)
+            while await server.push(type: 2_001, body: body) == 1 {}
+            try await until { server.connectionCount == 0 }
+            #expect(server.statistics.writeStalls == 1)
+            await client.perform(.reset)
+        }
+    }
+
+    @Test func aSlowClientMayBeClosedInsteadOfMissingPushes() async throws {
+        let configuration = SocketServer.Configuration.limited {
+            $0.slowClients = .disconnect
+            $0.maximumWaitingPushes = 2
+        }
+        try await withServer(configuration, makeRouter()) { server in
+            let slow = try await HostileClient.connect(to: server.address, reads: false)
+            let quick = try await HostileClient.connect(to: server.address)
+            try await until { server.connectionCount == 2 }
+            let body = ByteBuffer(repeating: 1, count: 1 << 20)
+            while await server.push(type: 2_001, body: body) == 2 {
+                #expect(try await quick.response().payload == body)
+            }
+            try await until { server.connectionCount == 1 }
+            #expect(server.statistics.slowClientsClosed == 1)
+            await slow.perform(.reset)
+        }
+    }
+
+    // MARK: The system
+
+    #if os(Linux)
+    @Test func withoutFileDescriptorsNobodyIsAcceptedUntilThereAreSome() async throws {
+        await #expect(processExitsWith: .success) {
+            let server = SocketServer(configuration: .init(), router: makeRouter())
+            try await server.start()
+            let first = try await HostileClient.connect(to: server.address)
+            #expect(try await first.echoes())
+            // As many as there are, less one for the client that comes next.
+            var taken: [CInt] = []
+            while true {
+                let descriptor = dup(0)
+                guard descriptor >= 0 else { break }
+                taken.append(descriptor)
+            }
+            close(taken.removeLast())
+            let second = try await HostileClient.connect(to: server.address)
+            try await until { server.statistics.acceptFailures > 0 }
+            // Those who are there are served all the same.
+            #expect(try await first.echoes(serial: 51))
+            for descriptor in taken { close(descriptor) }
+            #expect(try await second.echoes())
+            await server.shutdown(gracePeriod: .zero)
+        }
+    }
+    #endif
+}

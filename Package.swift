@@ -159,6 +159,7 @@ let package = Package(
             name: "HHSocketTesting",
             dependencies: [
                 "HHSocket",
+                "HHSocketHello",
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),

@@ -35,6 +35,8 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     private(set) var draining: [ConnectionID] = []
     var isClosed = false
     var isNetworkReachable = true
+    /// What hello leads to on the next connection.
+    var agreement: Agreement?
     /// Whether peers read. While they do not, frames queue.
     private(set) var isPeerReading = true
     /// Whether the client wants nothing more to be read. What was read by then still comes.
@@ -196,7 +198,7 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         if case .ready(let id) = self.link { predecessor = id }
         if let predecessor { self.draining.append(predecessor) }
         self.link = .ready(id)
-        self.consumer?.connectionIsReady(id, Endpoint(host: "simulated", port: 1))
+        self.consumer?.connectionIsReady(id, Endpoint(host: "simulated", port: 1), self.agreement)
         if let predecessor { self.consumer?.connectionDrains(predecessor) }
     }
 

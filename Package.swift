@@ -299,6 +299,7 @@ let package = Package(
         .testTarget(
             name: "HHSocketRPCTests",
             dependencies: [
+                "HHSocketHello",
                 "HHSocketRPC",
                 "HHSocketTesting",
                 "TestSupport",

@@ -50,6 +50,8 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     private let submitted: @Sendable () -> Void
     private(set) var timer = NIODeadline.distantFuture
 
+    /// The last frame that left.
+    private(set) var lastFrame: Frame?
     // What a step has brought, until ``take()``.
     private var output = Output()
     /// A promise that the client has broken.
@@ -139,6 +141,7 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     }
 
     private func leaves(_ frame: Frame, _ id: ConnectionID) {
+        self.lastFrame = frame
         let kind = frame.type == FrameType.cancel ? "cancel" : "request"
         self.output.wire.append("\(kind) \(frame.serial) '\(String(buffer: frame.payload))' on \(id.number)")
     }

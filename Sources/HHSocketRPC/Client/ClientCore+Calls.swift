@@ -65,7 +65,7 @@ extension ClientCore {
         let submission = self.table.attempt(
             key,
             priority,
-            bytes: request.body.readableBytes,
+            bytes: request.body.readableBytes + request.metadataLength,
             isPatient: self.isPatient(task, request)
         )
         switch submission {

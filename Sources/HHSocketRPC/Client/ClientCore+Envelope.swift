@@ -5,7 +5,7 @@ import Tracing
 
 /// What requests ask for that hello agrees on.
 extension ClientCore {
-    private static let nameBytes = Set("abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_`|~".utf8)
+    private static let nameBytes = Set("abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_|~".utf8)
     private static let maximumNameLength = 128
 
     /// Refuses what no server would be sent, and what is too late.

@@ -12,7 +12,7 @@ extension SocketClient {
         public var maximumInFlight = 1_000_000
         /// Calls that wait for a connection at most; more fail with `queueFull`. 10,000 by default.
         public var maximumWaiting = 10_000
-        /// How many bytes of bodies may wait so; more fail with `queueFull`. One call may always wait. 64 MiB by default.
+        /// How many bytes of bodies and metadata may wait so; more fail with `queueFull`. One call may always wait. 64 MiB by default.
         public var maximumWaitingBytes = 64 << 20
         /// Whether a call waits, within its timeout, where there is no connection and no attempt in progress; for requests
         /// that do not say. False by default: it fails at once with `notConnected`.

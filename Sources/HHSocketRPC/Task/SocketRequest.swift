@@ -89,10 +89,10 @@ public struct SocketRequest: Sendable, Hashable {
 
     /// What the server is told beside the body, by name, such as a tenant or a language; nothing by default.
     ///
-    /// Names are tokens of lower-case ASCII: letters, digits and any of `!#$%&'*+-.^_|~` and the backtick, 1 to 128 bytes long. There may be 64
-    /// of them, and 16 KiB in all, with what tracing adds; else the call fails with `invalidArgument`. It takes a connection
-    /// that has agreed on ``ProtocolFeature/metadata`` by hello (``SocketClient/Configuration/hello``); on another the attempt fails
-    /// with `featureNotAgreed`, not sent.
+    /// Names are tokens of lower-case ASCII: letters, digits and any of `!#$%&'*+-.^_|~`, 1 to 128 bytes long. There may be 64
+    /// of them, and 16 KiB in all; else the call fails with `invalidArgument`. Tracing adds what still has room. It takes a
+    /// connection that has agreed on ``ProtocolFeature/metadata`` by hello (``SocketClient/Configuration/hello``); on another
+    /// the attempt fails with `featureNotAgreed`, not sent.
     public var metadata: [String: String] {
         get { self.options?.values.metadata ?? [:] }
         set { self.setOption(\.metadata, newValue) }
@@ -101,7 +101,8 @@ public struct SocketRequest: Sendable, Hashable {
     /// The moment from which on the answer is of no use; nil, the default, for none.
     ///
     /// The call ends with `timeout` then, or earlier where its ``timeout`` says so. When the request leaves the server is told
-    /// how many milliseconds are left, so that it need not begin, or go on with, what nobody waits for. It takes a connection
+    /// how many milliseconds are left, so that it need not begin, or go on with, what nobody waits for; the time for which the
+    /// request then stands in line behind a server that does not read is not taken off. It takes a connection
     /// that has agreed on ``ProtocolFeature/metadata``, as ``metadata`` does. What an interceptor sets here the server is told,
     /// and the attempt is not made later, but the call ends as the original request says.
     public var deadline: NIODeadline? {
@@ -130,7 +131,13 @@ public struct SocketRequest: Sendable, Hashable {
         set { self.setOption(\.compresses, newValue) }
     }
 
-    /// The options that ask for something that hello agrees on, and whether any does.
+    /// How many bytes the names and values of metadata have.
+    var metadataLength: Int {
+        guard let values = self.options?.values else { return 0 }
+        return values.metadata.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
+    }
+
+    /// Whether it says something that is sent as metadata.
     var asksForMetadata: Bool {
         guard let values = self.options?.values else { return false }
         return !values.metadata.isEmpty || values.deadline != nil || values.idempotencyKey != nil

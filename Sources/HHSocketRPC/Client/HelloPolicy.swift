@@ -88,6 +88,8 @@ public struct HelloPolicy: Sendable {
         )
         let answer = try await handshake.exchangeHello(exchange.payload())
         guard let agreement = try exchange.judge(status: answer.status, payload: answer.payload) else { return }
+        // The handshake keeps what is handed to it, so that must not keep the handshake.
+        let endpoint = handshake.endpoint
         handshake.agree(agreement) { frame throws(SocketError) in
             var frame = frame
             do throws(EnvelopeError) {
@@ -103,8 +105,8 @@ public struct HelloPolicy: Sendable {
             } catch {
                 throw SocketError(
                     error,
-                    "a frame of type \(frame.type & ~FrameType.allFlags), serial \(frame.serial), from \(handshake.endpoint)",
-                    endpoint: handshake.endpoint,
+                    "a frame of type \(frame.type & ~FrameType.allFlags), serial \(frame.serial), from \(endpoint)",
+                    endpoint: endpoint,
                     serial: frame.serial
                 )
             }

@@ -268,6 +268,19 @@ import Testing
         #expect(seen.withLockedValue { $0.map(\.payload) } == [answer, answer])
     }
 
+    @Test func aHandshakeThatIsOverIsLetGoOf() async throws {
+        let server = try await MockServer(.echo)
+        server.acceptHello()
+        let handshake = WeakReference<Handshake>()
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.hello = HelloPolicy()
+            $0.socket.gate = HandshakeGate { handshake.set($0) }
+        }
+        _ = try await client.data(for: self.request())
+        try await eventually("nobody keeps it") { handshake.object == nil }
+        #expect(server.acceptedCount == 1)
+    }
+
     // MARK: Configurations that cannot work
 
     @Test func aFormatWithoutRoomForHelloIsAnError() async throws {

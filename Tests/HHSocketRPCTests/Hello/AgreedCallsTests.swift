@@ -247,8 +247,10 @@ import Testing
             client.dataTask(with: self.request(102, body) { $0.metadata = ["n": "\(number)"] })
         }
         for task in tasks { task.resume() }
-        // Nothing tells that the kernel takes no more; those that did not fit by then wait in the queue.
-        try await eventually("the first has left") { tasks[0].countOfBytesSent > 0 }
+        // All are under way by then, and more than the kernel takes.
+        await withCheckedContinuation { continuation in
+            _ = client.core.submit(.closure { continuation.resume() })
+        }
         tasks[31].cancel()
         await server.perform(.wakeUp)
         try await eventually("the answers") { tasks.allSatisfy { $0.state == .completed } }

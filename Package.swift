@@ -159,6 +159,7 @@ let package = Package(
             name: "HHSocketTesting",
             dependencies: [
                 "HHSocket",
+                "HHSocketHello",
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -298,6 +299,7 @@ let package = Package(
         .testTarget(
             name: "HHSocketRPCTests",
             dependencies: [
+                "HHSocketHello",
                 "HHSocketRPC",
                 "HHSocketTesting",
                 "TestSupport",

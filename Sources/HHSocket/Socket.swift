@@ -184,7 +184,7 @@ private final class DelegateBridge: FrameConsumer, Sendable {
 
     // Whoever speaks in frames knows alone what is in flight: what was sent has left, and that is all that is waited for.
     func connectionDrains(_ id: ConnectionID) { self.core.finishDraining(id) }
-    func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint) {}
+    func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint, _ agreement: Agreement?) {}
     func connectionWasLost(_ id: ConnectionID, _ error: SocketError) {}
     func connectionIsOffline(_ error: SocketError) {}
     func connectionIsBeingMade() {}

@@ -21,7 +21,7 @@ public struct SocketError: Error, Sendable {
             case handshakeRefused, handshakeTimeout, noServerReachable
             case checksumMismatch, frameTooLarge, protocolViolation
             case tooManyInFlight, queueFull
-            case invalidArgument, interceptorFailed
+            case invalidArgument, interceptorFailed, featureNotAgreed
             case bindFailed
         }
 
@@ -133,6 +133,8 @@ public struct SocketError: Error, Sendable {
         public static let invalidArgument = Self(named: .invalidArgument)
         /// An interceptor threw an error of its own; see ``SocketError/underlying``.
         public static let interceptorFailed = Self(named: .interceptorFailed)
+        /// The request asks for something that the connection's two ends have not agreed on by hello; not sent.
+        public static let featureNotAgreed = Self(named: .featureNotAgreed)
         /// A server cannot listen on its address.
         public static let bindFailed = Self(named: .bindFailed)
 
@@ -200,6 +202,7 @@ public struct SocketError: Error, Sendable {
         var serial: UInt32?
         var delivery: Delivery
         var body: ByteBuffer?
+        var metadata: [String: String]
 
         init(
             code: Code,
@@ -208,7 +211,8 @@ public struct SocketError: Error, Sendable {
             endpoint: Endpoint?,
             serial: UInt32?,
             delivery: Delivery,
-            body: ByteBuffer?
+            body: ByteBuffer?,
+            metadata: [String: String]
         ) {
             self.code = code
             self.message = message
@@ -217,6 +221,7 @@ public struct SocketError: Error, Sendable {
             self.serial = serial
             self.delivery = delivery
             self.body = body
+            self.metadata = metadata
         }
 
         func copy() -> Storage {
@@ -227,7 +232,8 @@ public struct SocketError: Error, Sendable {
                 endpoint: self.endpoint,
                 serial: self.serial,
                 delivery: self.delivery,
-                body: self.body
+                body: self.body,
+                metadata: self.metadata
             )
         }
     }
@@ -251,7 +257,8 @@ public struct SocketError: Error, Sendable {
             endpoint: endpoint,
             serial: serial,
             delivery: delivery,
-            body: body
+            body: body,
+            metadata: [:]
         )
     }
 
@@ -299,6 +306,12 @@ public struct SocketError: Error, Sendable {
     public var body: ByteBuffer? {
         get { self.storage.body }
         set { self.uniqueStorage().body = newValue }
+    }
+
+    /// The metadata of an answer with an error status, by name; empty where there is none.
+    public var metadata: [String: String] {
+        get { self.storage.metadata }
+        set { self.uniqueStorage().metadata = newValue }
     }
 
     /// Whether it is known that the server did not run the request, so that sending it again is safe.

@@ -1,4 +1,5 @@
 import HHSocket
+import HHSocketHello
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
@@ -87,6 +88,16 @@ public final class MockServer: Sendable {
     /// What to do about requests of the application's types that have no rule of their own. Status 401 by default.
     public func onAnyOther(_ reaction: Reaction) {
         self.core.rules.withLockedValue { $0.other = reaction }
+    }
+
+    /// From now on answers hello as a server does that speaks version 1 and accepts these features, and reads metadata and
+    /// compressed bodies on connections that have agreed on them. Without it hello is not answered.
+    ///
+    /// A rule for type 3 comes before it: `on(3, .status(.undefinedType))` is a server that refuses hello.
+    ///
+    /// - Parameter features: What is accepted; all that there is by default.
+    public func acceptHello(features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency]) {
+        self.core.rules.withLockedValue { $0.features = features }
     }
 
     /// What to do with each new connection. Nothing by default.

@@ -1,5 +1,6 @@
 import DequeModule
 import HHSocket
+import HHSocketHello
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
@@ -13,6 +14,8 @@ final class MockServerCore: Sendable {
         var other = MockServer.Reaction.status(.undefinedType)
         var connect = MockServer.Reaction.drop
         var connectByNumber: [Int: MockServer.Reaction] = [:]
+        /// Nil where hello is not answered.
+        var features: Set<ProtocolFeature>?
     }
 
     /// A request whose reaction waits for others at a gate.
@@ -175,6 +178,11 @@ final class MockServerCore: Sendable {
             if let next = rules.once[type]?.popFirst() { return next }
             return rules.standing[type] ?? (self.format.isControlType(type) ? nil : rules.other)
         }
+    }
+
+    /// What is answered to a hello that has no rule; nil: nothing.
+    func answer(toHello payload: ByteBuffer) -> HelloAnswer? {
+        self.rules.withLockedValue { $0.features }.map { HelloAnswer.answer(to: payload, features: $0) }
     }
 
     func hold(_ held: Held, at gate: MockServer.Reaction.Gate) {

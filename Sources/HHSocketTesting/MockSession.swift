@@ -1,5 +1,6 @@
 import DequeModule
 import HHSocket
+import HHSocketHello
 import NIOCore
 
 #if canImport(Glibc)
@@ -40,6 +41,8 @@ final class MockSession: ChannelInboundHandler {
     /// What comes all the same, as when the client closes, stays where it is.
     private var isReading = true
     private var hasEnded = false
+    /// What hello has led to on this connection.
+    private var agreement: Agreement?
     private var outstandingPings: [UInt32: Int] = [:]
     /// What waits for the cancel of a request, by serial.
     private var untilCancelled: [UInt32: [(request: MockServer.Received, rest: ArraySlice<Reaction.Step>)]] = [:]
@@ -128,12 +131,15 @@ final class MockSession: ChannelInboundHandler {
         }
     }
 
-    private func received(_ request: MockServer.Received) {
+    private func received(_ frame: MockServer.Received) {
+        let request = self.opened(frame)
         self.core?.received.append(request)
         if let reaction = self.core?.reaction(to: request.type) {
             self.perform(reaction, for: request)
         } else if self.format.isHeartbeatRequest(type: request.type, serial: request.serial) {
             self.receivedHeartbeat(request)
+        } else if request.type == FrameType.hello, request.serial == FrameSerial.hello, self.format.supportsHello {
+            self.receivedHello(request)
         }
         if request.type == self.format.layout.cancel?.type,
             let waiting = self.untilCancelled.removeValue(forKey: request.serial)
@@ -141,6 +147,34 @@ final class MockSession: ChannelInboundHandler {
             for (request, rest) in waiting { self.proceed(rest, for: request) }
             self.flush()
         }
+    }
+
+    private func receivedHello(_ request: MockServer.Received) {
+        guard let answer = self.core?.answer(toHello: request.body) else { return }
+        self.agreement = answer.agreement
+        self.decoder.agreedFlags = answer.agreement?.flags ?? 0
+        self.perform(.answer(answer.payload, status: answer.status), for: request)
+    }
+
+    /// What was meant by a frame with flags, if it can be told; else the frame as it came.
+    private func opened(_ received: MockServer.Received) -> MockServer.Received {
+        guard let agreement = self.agreement, !received.isCorrupt, received.type & FrameType.allFlags != 0,
+            let envelope = try? Envelope.open(
+                type: received.type,
+                payload: received.body,
+                agreedFlags: agreement.flags,
+                maximumBodyLength: Frame.defaultMaximumPayloadLength
+            )
+        else { return received }
+        var opened = received
+        opened.isCompressed = received.type & FrameType.compressionFlag != 0
+        opened.frame.type = envelope.type
+        opened.frame.payload = envelope.body
+        guard let metadata = envelope.metadata else { return opened }
+        opened.metadata = metadata.values
+        opened.deadline = metadata.hasDeadline ? .milliseconds(Int64(clamping: metadata.deadline)) : nil
+        opened.idempotencyKey = metadata.idempotencyKey.isEmpty ? nil : metadata.idempotencyKey
+        return opened
     }
 
     private func receivedHeartbeat(_ request: MockServer.Received) {
@@ -249,6 +283,7 @@ final class MockSession: ChannelInboundHandler {
             frame = self.frame(answering: request, status, body)
         }
         if let serial = sending.serial { frame.serial = serial }
+        if let sealed = sending.sealed(frame) { frame = sealed }
         var bytes = ByteBuffer()
         for _ in 0..<sending.copies { self.forge.append(frame, sending.flaws, to: &bytes) }
         return bytes
@@ -327,6 +362,29 @@ final class MockSession: ChannelInboundHandler {
                 session.eventLoop.execute { session.value.dribble(rest, dribble) }
             }
         }
+    }
+}
+
+extension MockServer.Reaction.Sending {
+    /// The frame in its envelope; nil where it needs none.
+    fileprivate func sealed(_ frame: Frame) -> Frame? {
+        guard self.metadata != nil || self.isCompressed else { return nil }
+        let metadata = self.metadata.map { values in
+            var metadata = WireMetadata()
+            metadata.values = values
+            return metadata
+        }
+        let sealed = try? Envelope.seal(
+            type: frame.type,
+            body: frame.payload,
+            metadata: metadata,
+            compression: self.isCompressed ? CompressionPolicy(minimumLength: 0) : nil
+        )
+        guard let sealed else { return nil }
+        var frame = frame
+        frame.type = sealed.type
+        frame.payload = sealed.payload
+        return frame
     }
 }
 

@@ -35,6 +35,8 @@ extension MockServer {
             var serial: UInt32?
             var flaws = Flaws()
             var dribble: Dribble?
+            var metadata: [String: String]?
+            var isCompressed = false
         }
 
         struct Dribble: Sendable {
@@ -220,6 +222,18 @@ extension MockServer {
             self.changingSends { $0.serial = serial }
         }
 
+        /// Sends frames with this metadata before their body, whether or not that was agreed on by hello. More than 64 values
+        /// or 16 KiB are not sent.
+        public func withMetadata(_ values: [String: String]) -> Reaction {
+            self.changingSends { $0.metadata = values }
+        }
+
+        /// Sends frames with a compressed body, whether or not that was agreed on by hello. One that does not become smaller is
+        /// sent as it is.
+        public func compressed() -> Reaction {
+            self.changingSends { $0.isCompressed = true }
+        }
+
         // MARK: Rows
 
         /// Does this, then `next`. A wait in either holds up what comes after it.
@@ -268,9 +282,18 @@ extension MockServer {
     public struct Received: Sendable, Hashable, CustomStringConvertible {
         /// The connection it came on; they are numbered from 0 in the order in which they were accepted.
         public var connection: Int
+        /// On a connection that has agreed on metadata or compression, without the flags and what they say is there.
         public var frame: Frame
         /// Whether its checksum was wrong.
         public var isCorrupt: Bool
+        /// What stood before the body, by name.
+        public var metadata: [String: String] = [:]
+        /// How much time the client gave, where it said so.
+        public var deadline: Duration?
+        /// The request's idempotency key, where it has one.
+        public var idempotencyKey: String?
+        /// Whether its body was compressed.
+        public var isCompressed = false
 
         public var type: UInt32 { self.frame.type }
         public var serial: UInt32 { self.frame.serial }

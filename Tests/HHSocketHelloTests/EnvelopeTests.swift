@@ -31,15 +31,7 @@ import Testing
     // MARK: Golden frames, those of Docs/Protocol.md
 
     @Test func metadataIsTheseBytes() throws {
-        let golden = try frame(
-            hex: """
-                800003e8 00000032 00000021
-                00000018 0a0e 0a06 74656e616e74 1204 61636d65 10dc0b 1a03 6b2d31
-                68656c6c6f
-                731f0868
-                """,
-            .request
-        )
+        let golden = try frame(hex: GoldenHello.request, .request)
         let metadata = self.metadata {
             $0.values = ["tenant": "acme"]
             $0.deadline = 1_500
@@ -53,10 +45,7 @@ import Testing
     }
 
     @Test func aCompressedBodyIsReadFromTheseBytes() throws {
-        let golden = try frame(
-            hex: "400003e8 00000033 00000012 789ccb48cdc9c9d751c820950200280e1301 5c1c0778",
-            .request
-        )
+        let golden = try frame(hex: GoldenHello.compressed, .request)
         let opened = try self.open((golden.type, golden.payload))
         #expect(opened.type == 1_000)
         #expect(opened.metadata == nil)
@@ -64,15 +53,7 @@ import Testing
     }
 
     @Test func anAnswerWithBothIsReadFromTheseBytes() throws {
-        let golden = try frame(
-            hex: """
-                c00003e8 00000033 000000c8 00000026
-                00000010 0a0e 0a06 726567696f6e 1204 65752d31
-                789ccb48cdc9c9d751c820950200280e1301
-                c41e0b82
-                """,
-            .response
-        )
+        let golden = try frame(hex: GoldenHello.response, .response)
         let opened = try self.open((golden.type, golden.payload))
         #expect(opened.metadata?.values == ["region": "eu-1"])
         #expect(String(buffer: opened.body) == String(repeating: "hello, ", count: 8))

@@ -22,14 +22,7 @@ import Testing
     @Test func theReplyIsTheseBytes() throws {
         let hello = try HelloExchange(features: HelloExchangeTests.all).payload()
         let answer = HelloAnswer.answer(to: hello, features: [.metadata, .compression])
-        let golden = try frame(
-            hex: """
-                00000003 00000003 000000c8 00000019
-                0801 120b 636f6d7072657373696f6e 1208 6d65746164617461
-                5e370834
-                """,
-            .response
-        )
+        let golden = try frame(hex: GoldenHello.reply, .response)
         #expect(answer.status == golden.status)
         #expect(answer.payload == golden.payload)
         #expect(answer.agreement?.flags == 0xC000_0000)
@@ -93,7 +86,7 @@ import Testing
     @Test func aRefusalIsTheseBytes() throws {
         let hello = try HelloExchange(features: []).payload()
         let answer = HelloAnswer.answer(to: hello, versions: 2...3, features: [])
-        let golden = try frame(hex: "00000003 00000003 0000012f 00000002 0802 0014000b", .response)
+        let golden = try frame(hex: GoldenHello.refusal, .response)
         #expect(answer.status == golden.status)
         #expect(answer.payload == golden.payload)
     }

@@ -24,28 +24,14 @@ import Testing
     }
 
     @Test func helloIsTheseBytes() throws {
-        let golden = try frame(
-            hex: """
-                00000003 00000003 00000028
-                0801 120b 636f6d7072657373696f6e 120b 6964656d706f74656e6379 1208 6d65746164617461 2801
-                03c50d1b
-                """,
-            .request
-        )
+        let golden = try frame(hex: GoldenHello.hello, .request)
         #expect(golden.type == FrameType.hello)
         #expect(golden.serial == FrameSerial.hello)
         #expect(try HelloExchange(features: Self.all).payload() == golden.payload)
     }
 
     @Test func aReplyIsReadFromTheseBytes() throws {
-        let golden = try frame(
-            hex: """
-                00000003 00000003 000000c8 00000019
-                0801 120b 636f6d7072657373696f6e 1208 6d65746164617461
-                5e370834
-                """,
-            .response
-        )
+        let golden = try frame(hex: GoldenHello.reply, .response)
         let agreement = try HelloExchange(features: Self.all).judge(status: golden.status, payload: golden.payload)
         #expect(agreement == Agreement(version: 1, features: [.compression, .metadata]))
     }

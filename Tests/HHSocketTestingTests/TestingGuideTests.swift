@@ -50,6 +50,21 @@ import Testing
         try await server.ended(connection: 0)
     }
 
+    @Test func helloAndMetadata() async throws {
+        let server = try await MockServer()
+        server.acceptHello()
+        server.on(101, .echo.withMetadata(["region": "eu"]).compressed())
+
+        var configuration = SocketClient.Configuration(servers: [server.endpoint])
+        configuration.hello = HelloPolicy()
+        let client = SocketClient(configuration: configuration)
+        client.connect()
+        var request = SocketRequest(type: 101, body: "hi")
+        request.metadata = ["tenant": "acme"]
+        #expect(try await client.data(for: request).metadata == ["region": "eu"])
+        #expect(try await server.received(1, ofType: 101)[0].metadata == ["tenant": "acme"])
+    }
+
     private static let whatCanGoWrong: [MockServer.Reaction] = [
         .drop,
         .echo.delayed(by: .seconds(2)),

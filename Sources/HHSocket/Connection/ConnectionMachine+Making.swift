@@ -139,6 +139,7 @@ extension ConnectionMachine {
         self.making?.attempts = []
         self.making?.nextStart = nil
         guard let timeout = self.settings.gateTimeout else { return losers + self.becomeReady(winner, now: now) }
+        self.awaitsHello = false
         self.making?.stage = .handshaking(winner, until: now.advanced(clamping: TimeAmount(timeout)))
         return losers + [
             .report(.handshaking(winner.endpoint)), .shakeHands(id, winner.endpoint, attempt: self.attempts),

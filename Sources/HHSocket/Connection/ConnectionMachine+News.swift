@@ -53,12 +53,17 @@ extension ConnectionMachine {
         case .connecting:
             return self.joinRace(now: now)
         case .handshaking(let attempt, _):
+            let timeout = self.settings.gateTimeout ?? .zero
+            let why =
+                self.awaitsHello
+                ? """
+                the server did not answer hello within \(timeout) (HelloPolicy.timeout); one that does not know hello may \
+                leave it unanswered, so turn hello off for such servers
+                """
+                : "the handshake took longer than \(timeout) (HandshakeGate.timeout)"
             let error = SocketError(
                 .handshakeTimeout,
-                message: """
-                    cannot use the connection to \(attempt.endpoint): the handshake took longer than \
-                    \(self.settings.gateTimeout ?? .zero) (HandshakeGate.timeout)
-                    """,
+                message: "cannot use the connection to \(attempt.endpoint): \(why)",
                 endpoint: attempt.endpoint
             )
             return self.handshakeFailed(attempt.id, error, .tryAnotherServer, now: now)

@@ -118,6 +118,8 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     /// Why each server could not be reached since the last ready connection.
     var lastErrors: [Endpoint: SocketError] = [:]
     var lastError: SocketError?
+    /// Whether the gate waits for the answer to hello: what is said when its time is up.
+    var awaitsHello = false
 
     init(
         servers: [Endpoint],

@@ -11,7 +11,7 @@
 public struct HandshakeGate: Sendable {
     /// How long it may take. 10 s by default, as a connection attempt.
     public var timeout: Duration
-    let run: @Sendable (Handshake) async throws -> Void
+    package let run: @Sendable (Handshake) async throws -> Void
 
     public init(timeout: Duration = .seconds(10), _ run: @escaping @Sendable (Handshake) async throws -> Void) {
         self.timeout = timeout

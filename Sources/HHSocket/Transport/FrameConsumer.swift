@@ -2,9 +2,9 @@ import NIOCore
 
 /// The floor above a connection. Every method is called on the socket thread.
 package protocol FrameConsumer: AnyObject {
-    /// Frames may be sent from now on, and leave by this connection. If another one was ready, it is told of by
-    /// ``connectionDrains(_:)`` next.
-    func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint)
+    /// Frames may be sent from now on, and leave by this connection, on which hello has led to `agreement`; nil: there was
+    /// none, or the server does without. If another one was ready, it is told of by ``connectionDrains(_:)`` next.
+    func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint, _ agreement: Agreement?)
     /// The connection has a successor. What is in flight on it may still be answered; call
     /// ``FrameCarrier/finishDraining(_:)`` as soon as nothing is.
     func connectionDrains(_ id: ConnectionID)
@@ -14,7 +14,8 @@ package protocol FrameConsumer: AnyObject {
     func connectionIsOffline(_ error: SocketError)
     /// Nothing is ready, and a connection is being made.
     func connectionIsBeingMade()
-    /// A response or a push. Heartbeats and other control frames do not come here.
+    /// A response or a push, whose type has its flags, whatever was agreed on. Heartbeats and other control frames do not come
+    /// here.
     func received(_ frame: Frame, on id: ConnectionID)
     /// The same for a frame of the standard format that has come whole, as nearly all do: the parts of one.
     func received(_ header: FrameHeader, _ payload: consuming ByteBuffer, on id: ConnectionID)

@@ -66,6 +66,29 @@ struct Greeting {
         )
     }
 
+    /// Whether the gate waits for the answer to hello.
+    var awaitsHello: Bool { self.handshake?.awaitsHello ?? false }
+    /// What hello has led to so far.
+    var agreement: Agreement? { self.handshake?.agreement }
+
+    /// The answer to hello, for the gate that waits for it; with the two checksums if they differ.
+    func receiveHello(_ frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch?) {
+        guard let mismatch else {
+            self.handshake?.endHello(.success(frame))
+            return
+        }
+        let error = SocketError(
+            .checksumMismatch,
+            message: """
+                the answer of \(self.link.endpoint) to hello came with checksum \(mismatch.received) where its \
+                \(frame.payload.readableBytes) bytes amount to \(mismatch.computed)
+                """,
+            endpoint: self.link.endpoint,
+            serial: frame.serial
+        )
+        self.handshake?.endHello(.failure(error))
+    }
+
     /// Ends the handshake for whoever still waits in it.
     ///
     /// - Returns: The frames that the gate did not take.

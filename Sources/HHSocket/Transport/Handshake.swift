@@ -14,9 +14,16 @@ public final class Handshake: Sendable {
         var readers: Deque<(number: Int, waiter: Waiter)> = []
         var lastReader = 0
         var exchanges: [UInt32: Waiter] = [:]
+        /// Who waits for the answer to hello.
+        var hello: Waiter?
+        var agreement: Agreement?
+        var opener: Opener?
         var nextSerial: UInt32
         var end: SocketError?
     }
+
+    /// What makes of a frame that came the one that was meant, where an agreement lets them differ.
+    package typealias Opener = @Sendable (Frame) throws(SocketError) -> Frame
 
     /// So many frames may wait for the gate; one more ends the handshake.
     public static let maximumWaitingFrames = 1_024
@@ -51,6 +58,49 @@ public final class Handshake: Sendable {
         try result.get()
     }
 
+    /// Sends hello and waits for its answer, whatever its status. Until the handshake is over types may have the flags that an
+    /// agreement can be about.
+    ///
+    /// - Throws: ``SocketError`` as ``exchange(type:payload:)``; with the code `checksumMismatch` if the answer came with a
+    ///   wrong checksum.
+    package func exchangeHello(_ payload: ByteBuffer) async throws(SocketError) -> Frame {
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { (waiter: Waiter) in
+                let end: SocketError? = self.state.withLockedValue { state in
+                    assert(state.hello == nil, "hello is said once")
+                    let end = state.end ?? (Task.isCancelled ? self.cancelled : nil)
+                    if end == nil { state.hello = waiter }
+                    return end
+                }
+                if let end { return waiter.resume(returning: .failure(end)) }
+                self.transmit(Frame(type: FrameType.hello, serial: FrameSerial.hello, payload: payload)) { result in
+                    if case .failure(let error) = result { self.endHello(.failure(error)) }
+                }
+            }
+        } onCancel: {
+            self.endHello(.failure(self.cancelled))
+        }
+        return try result.get()
+    }
+
+    /// Hello has led to this. It holds for the connection from its being ready on, and for what the gate exchanges at once.
+    ///
+    /// - Parameter opener: Opens what ``nextFrame()`` and ``exchange(type:payload:)`` return, where it has flags.
+    package func agree(_ agreement: Agreement, opener: @escaping Opener) {
+        self.state.withLockedValue { state in
+            state.agreement = agreement
+            state.opener = opener
+        }
+    }
+
+    private func opened(_ result: Result<Frame, SocketError>) throws(SocketError) -> Frame {
+        let frame = try result.get()
+        guard frame.type & FrameType.allFlags != 0, let opener = self.state.withLockedValue({ $0.opener }) else {
+            return frame
+        }
+        return try opener(frame)
+    }
+
     /// The next frame that comes and answers no ``exchange(type:payload:)``.
     ///
     /// - Throws: ``SocketError`` when the handshake is over, or with code `cancelled` when the Swift task is cancelled.
@@ -78,7 +128,7 @@ public final class Handshake: Sendable {
             }
             waiter?.resume(returning: .failure(self.cancelled))
         }
-        return try result.get()
+        return try self.opened(result)
     }
 
     /// Sends a request and waits for its answer, whatever its status. Its serial is taken from the far end of the range, so
@@ -106,7 +156,7 @@ public final class Handshake: Sendable {
         } onCancel: {
             self.endExchange(serial, self.cancelled)
         }
-        return try result.get()
+        return try self.opened(result)
     }
 
     private func endExchange(_ serial: UInt32, _ error: SocketError) {
@@ -118,6 +168,20 @@ public final class Handshake: Sendable {
     }
 
     // MARK: For the socket thread
+
+    var agreement: Agreement? { self.state.withLockedValue { $0.agreement } }
+
+    /// Whether an answer to hello is waited for.
+    var awaitsHello: Bool { self.state.withLockedValue { $0.hello != nil } }
+
+    /// What became of the answer to hello. Nothing happens if nobody waits for one.
+    func endHello(_ result: Result<Frame, SocketError>) {
+        let waiter = self.state.withLockedValue { state in
+            defer { state.hello = nil }
+            return state.hello
+        }
+        waiter?.resume(returning: result)
+    }
 
     /// False if too many frames wait.
     func receive(_ frame: Frame) -> Bool {
@@ -149,9 +213,11 @@ public final class Handshake: Sendable {
             defer {
                 state.readers = []
                 state.exchanges = [:]
+                state.hello = nil
                 state.frames = []
             }
-            return (state.readers.map(\.waiter) + Array(state.exchanges.values), Array(state.frames))
+            let waiting = state.readers.map(\.waiter) + Array(state.exchanges.values) + (state.hello.map { [$0] } ?? [])
+            return (waiting, Array(state.frames))
         }
         for continuation in waiting { continuation.resume(returning: .failure(error)) }
         return frames

@@ -18,6 +18,8 @@ final class Link: ChannelInboundHandler {
         func linkDidRead(_ link: Link, isOpen: Bool)
         func linkReceived(_ frame: Frame, on link: Link)
         func linkReceived(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on link: Link)
+        /// During the handshake a frame came that may be the answer to hello. False if nobody waits for that.
+        func linkReceived(hello frame: Frame, on link: Link) -> Bool
         /// A read ended inside of this frame.
         func linkIsReceiving(_ arriving: FrameDecoder.Arriving, on link: Link)
         /// The frames of all that there was to read have been handed over.
@@ -139,6 +141,11 @@ final class Link: ChannelInboundHandler {
             maximumPayloadLength: configuration.maximumPayloadLength,
             maximumCorruptRun: configuration.maximumCorruptRun
         )
+    }
+
+    /// Which flags the types of frames may have that come from now on, where it is asked whether they make sense.
+    func expectFlags(_ flags: UInt32) {
+        self.decoder.agreedFlags = flags
     }
 
     // MARK: Sending
@@ -552,6 +559,11 @@ final class Link: ChannelInboundHandler {
     private func received(_ frame: Frame) {
         guard self.format.isControlType(frame.type) else {
             self.owner?.linkReceived(frame, on: self)
+            return
+        }
+        if self.isHandshaking, frame.type == FrameType.hello, frame.serial == FrameSerial.hello,
+            self.owner?.linkReceived(hello: frame, on: self) ?? false
+        {
             return
         }
         // A heartbeat that is no ping answers one of ours. A refused answer means that the server does not read: the

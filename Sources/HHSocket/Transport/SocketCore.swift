@@ -10,7 +10,7 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     package let eventLoop: any EventLoop
     package let configuration: SocketConfiguration
     package let format: WireFormat
-    /// The custom fields of every frame that brings none.
+    /// The custom fields of every frame that brings none; or why this configuration cannot work.
     private let customFields: Result<[UInt8]?, SocketError>
     private let encoder: FrameEncoder
     private let thread: SocketThread
@@ -105,12 +105,15 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     #endif
     package private(set) var now = NIODeadline.now()
 
-    package init(configuration: SocketConfiguration) {
+    /// - Parameter refusal: Why the floor above cannot work with this configuration: what every attempt to connect and every
+    ///   request fails with.
+    package init(configuration: SocketConfiguration, refusal: SocketError? = nil) {
         self.configuration = configuration
         let format = configuration.wireFormat
         self.format = format
         self.customFields = Result { () throws(SocketError) in
-            try format.customFields(configuration.header, in: .request)
+            if let refusal { throw refusal }
+            return try format.customFields(configuration.header, in: .request)
         }
         self.encoder = FrameEncoder(direction: .request, format: format, customFields: nil)
         self.thread = SocketThread(lent: configuration.eventLoopGroup)
@@ -725,6 +728,11 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
         }
         do throws(SocketError) {
             try self.check(frame)
+            if frame.type == FrameType.hello, self.greeting?.awaitsHello == true {
+                // Its answer may be right before frames that have them.
+                link.expectFlags(FrameType.metadataFlag | FrameType.compressionFlag)
+                self.machine.awaitsHello = true
+            }
             _ = try self.send(frame, .default, on: link)
             link.flush()
             completion(.success(()))
@@ -740,10 +748,12 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
         self.greeting = nil
         if let predecessor = self.link { self.limitDraining(predecessor) }
         self.link = greeting.link
+        let agreement = greeting.agreement
         let unread = greeting.end(Greeting.isOver(endpoint))
+        greeting.link.expectFlags(agreement?.flags ?? 0)
         greeting.link.start(heartbeatInterval: self.tuner?.interval)
         if self.isReadingSuspended { greeting.link.suspendReading() }
-        self.consumer?.connectionIsReady(id, endpoint)
+        self.consumer?.connectionIsReady(id, endpoint, agreement)
         _ = self.admitWriters(to: greeting.link)
         for frame in unread { self.consumer?.received(frame, on: id) }
     }
@@ -803,6 +813,13 @@ extension SocketCore: Link.Owner {
         }
     }
 
+    func linkReceived(hello frame: Frame, on link: Link) -> Bool {
+        guard let greeting = self.greeting, greeting.link === link, greeting.awaitsHello else { return false }
+        self.machine.awaitsHello = false
+        greeting.receiveHello(frame, nil)
+        return true
+    }
+
     private func receivedGreeting(_ frame: Frame, _ greeting: Greeting) {
         do throws(SocketError) {
             try greeting.receive(frame)
@@ -812,8 +829,12 @@ extension SocketCore: Link.Owner {
     }
 
     func linkReceived(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on link: Link) {
-        // During the handshake it is as if it had not come: the gate's time limit deals with that.
-        guard link !== self.greeting?.link else { return }
+        // During the handshake it is as if it had not come: the gate's time limit deals with that. Of hello nothing else can
+        // come, and what a later answer would mean is not known.
+        if let greeting = self.greeting, link === greeting.link {
+            if frame.type == FrameType.hello { greeting.receiveHello(frame, mismatch) }
+            return
+        }
         self.consumer?.received(corrupt: frame, mismatch, on: link.id)
     }
 

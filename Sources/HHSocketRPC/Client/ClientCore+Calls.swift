@@ -41,7 +41,7 @@ extension ClientCore {
     /// wire, and nothing can go wrong. Nearly all do.
     private func leavesAtOnce(_ task: SocketTask, from state: SocketTask.State) -> Bool {
         let length = task.originalRequest.body.readableBytes
-        guard self.isPlain, length <= Frame.unslicedLength, self.socket.canSendAtOnce(length: length),
+        guard self.isPlain, length <= self.largestPlainBody, self.socket.canSendAtOnce(length: length),
             self.table.canSend, task.originalRequest.isPlain,
             self.format.isApplicationType(task.originalRequest.type), task.leaves(from: state, bytesSent: length)
         else { return false }
@@ -65,7 +65,7 @@ extension ClientCore {
         let submission = self.table.attempt(
             key,
             priority,
-            bytes: request.body.readableBytes,
+            bytes: request.body.readableBytes + request.metadataLength,
             isPatient: self.isPatient(task, request)
         )
         switch submission {
@@ -105,6 +105,7 @@ extension ClientCore {
         }
         // What cannot be sent need not wait for a connection.
         _ = try self.customFields(of: request)
+        if request.asksForMetadata { try self.checkMetadata(of: request) }
     }
 
     func send(
@@ -117,10 +118,12 @@ extension ClientCore {
         task.flight.attempts += 1
         task.flight.firstByte = .init()
         do throws(SocketError) {
+            let sealed = try self.seal(request, of: task)
+            task.flight.payloadLength = sealed.type == request.type ? nil : sealed.payload.readableBytes
             let frame = Frame(
-                type: request.type,
+                type: sealed.type,
                 serial: serial,
-                payload: request.body,
+                payload: sealed.payload,
                 customFields: try self.customFields(of: request)
             )
             if try self.socket.send(frame, priority) {
@@ -141,16 +144,19 @@ extension ClientCore {
     /// The request's first bytes leave. A small one leaves as a whole.
     func leaves(_ task: SocketTask, _ request: SocketRequest, _ serial: UInt32) {
         task.flight.sent.comes(at: self.socket.now)
-        let length = request.body.readableBytes
-        if length <= Frame.unslicedLength { self.progressed(task, bytesSent: length, of: length, serial) }
+        let length = task.flight.payloadLength ?? request.body.readableBytes
+        if length <= Frame.unslicedLength { self.progressed(task, payloadBytes: length, request, serial) }
     }
 
-    /// So many bytes of the body have left.
-    func progressed(_ task: SocketTask, bytesSent: Int, of length: Int, _ serial: UInt32) {
+    /// So many bytes of the payload have left.
+    func progressed(_ task: SocketTask, payloadBytes: Int, _ request: SocketRequest, _ serial: UInt32) {
+        let length = request.body.readableBytes
+        let isWhole = payloadBytes == task.flight.payloadLength ?? length
+        // Where the payload is not the body alone, the rest of the body is said to have left when all of it has.
+        let bytesSent = isWhole ? length : min(payloadBytes, max(0, length - 1))
         if task.progressed(bytesSent: bytesSent) { self.showProgress(of: task) }
-        guard bytesSent == length else { return }
+        guard isWhole else { return }
         task.flight.bytesSent += length
-        let request = self.request(of: task)
         guard let timeout = request.firstResponseTimeout ?? self.configuration.firstResponseTimeout else { return }
         self.table.expectFirstResponse(
             serial: serial,

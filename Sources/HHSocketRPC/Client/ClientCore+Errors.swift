@@ -48,9 +48,11 @@ extension ClientCore {
         if let lastFailure { causes += "; the attempt before (of \(attempt.count)): \(lastFailure.message)" }
         if let lastConnect { causes += "; the last connect error: \(lastConnect.message)" }
         let timeout = task.originalRequest.timeout ?? self.configuration.timeout
+        let isDeadline = task.originalRequest.deadline == task.flight.deadline
+        let limit = isDeadline ? "before the request's deadline" : "within \(timeout)"
         return SocketError(
             .timeout,
-            message: "\(what) within \(timeout) (type \(request.type)\(serial))\(causes)",
+            message: "\(what) \(limit) (type \(request.type)\(serial))\(causes)",
             underlying: lastConnect ?? lastFailure,
             endpoint: self.socket.currentEndpoint ?? lastConnect?.endpoint,
             serial: attempt.serial,

@@ -1,10 +1,12 @@
 import HHSocket
+import HHSocketHello
 import NIOCore
 
 /// What the server sends.
 extension ClientCore {
     func received(_ header: FrameHeader, _ payload: consuming ByteBuffer, on id: ConnectionID) {
-        guard header.status == .ok, self.isDirect, !self.format.isPush(serial: header.serial),
+        guard header.status == .ok, header.type & FrameType.allFlags == 0, self.isDirect,
+            !self.format.isPush(serial: header.serial),
             var task = self.table.takeAnswered(serial: header.serial, keeping: false)
         else { return self.received(Frame(header, payload), on: id) }
         self.judge(nil, on: id)
@@ -25,13 +27,57 @@ extension ClientCore {
     }
 
     func received(_ frame: Frame, on id: ConnectionID) {
+        if frame.type & self.flagMask == 0 {
+            self.received(frame, metadata: [:], on: id)
+        } else {
+            self.receivedSealed(frame, on: id)
+        }
+    }
+
+    /// The same for a frame with flags.
+    private func receivedSealed(_ frame: Frame, on id: ConnectionID) {
+        let origin = self.origin(of: id)
+        let isPush = self.format.isPush(serial: frame.serial)
+        // What nobody waits for need not be opened.
+        guard isPush || self.table.call(withSerial: frame.serial) != nil else {
+            return self.count(self.table.receive(serial: frame.serial, isFinal: frame.status != .partial))
+        }
+        do throws(EnvelopeError) {
+            let envelope = try Envelope.open(
+                type: frame.type,
+                payload: frame.payload,
+                agreedFlags: origin.agreement?.flags ?? 0,
+                maximumBodyLength: self.socket.maximumPayloadLength
+            )
+            var opened = frame
+            opened.type = envelope.type
+            opened.payload = envelope.body
+            self.received(opened, metadata: envelope.metadata?.values ?? [:], on: id)
+        } catch {
+            let type = frame.type & ~self.flagMask
+            if isPush { return self.receivedPush(type, thatCannotBeRead: error, origin.endpoint) }
+            self.receive(frame, on: id) { attempt in
+                SocketError(
+                    error,
+                    """
+                    the answer of \(origin.endpoint) to type \(self.request(of: attempt.call).type), serial \
+                    \(frame.serial), with status \(frame.status),
+                    """,
+                    endpoint: origin.endpoint,
+                    serial: frame.serial
+                )
+            }
+        }
+    }
+
+    private func received(_ frame: Frame, metadata: [String: String], on id: ConnectionID) {
         guard !self.format.isPush(serial: frame.serial) else {
-            return self.receivedPush(frame, self.endpoint(of: id))
+            return self.receivedPush(frame, metadata, self.endpoint(of: id))
         }
         if frame.status == .ok, let task = self.table.takeAnswered(serial: frame.serial, keeping: !self.isDirect) {
             self.note(task, frame.payload.readableBytes, id)
             self.judge(nil, on: id)
-            return self.ended(task, SocketResponse(frame, self.origin(of: frame, on: id)))
+            return self.ended(task, SocketResponse(frame, self.origin(of: frame, metadata, on: id)))
         }
         let endpoint = self.endpoint(of: id)
         switch frame.status {
@@ -46,6 +92,7 @@ extension ClientCore {
                     SocketError.Code(frame.status),
                     "\(endpoint) answered with a part of a stream (status 206), but this call expects one answer",
                     frame,
+                    metadata,
                     endpoint
                 )
             }
@@ -58,6 +105,7 @@ extension ClientCore {
                     "\(endpoint) answered type \(self.request(of: attempt.call).type), serial \(frame.serial), with "
                         + "status \(frame.status)\(name)",
                     frame,
+                    metadata,
                     endpoint
                 )
             }
@@ -76,6 +124,7 @@ extension ClientCore {
                 \(mismatch.received) where its \(frame.payload.readableBytes) bytes amount to \(mismatch.computed)
                 """,
                 frame,
+                [:],
                 endpoint
             )
             // What the server said is not known.
@@ -89,9 +138,10 @@ extension ClientCore {
         _ code: SocketError.Code,
         _ message: String,
         _ frame: Frame,
+        _ metadata: [String: String],
         _ endpoint: Endpoint
     ) -> SocketError {
-        SocketError(
+        var error = SocketError(
             code,
             message: message,
             endpoint: endpoint,
@@ -99,6 +149,8 @@ extension ClientCore {
             delivery: .answered,
             body: frame.payload
         )
+        if !metadata.isEmpty { error.metadata = metadata }
+        return error
     }
 
     /// What the answer tells of itself.
@@ -136,15 +188,15 @@ extension ClientCore {
     // MARK: Frames that leave
 
     func frameWillLeave(type: UInt32, serial: UInt32) -> Bool {
-        guard self.format.isApplicationType(type) else { return true }
+        guard self.format.isApplicationType(type & ~self.flagMask) else { return true }
         guard self.table.willLeave(serial: serial), let task = self.table.call(withSerial: serial) else { return false }
         self.leaves(task, self.request(of: task), serial)
         return true
     }
 
     func frameProgressed(type: UInt32, serial: UInt32, payloadBytes: Int) {
-        guard self.format.isApplicationType(type), let task = self.table.call(withSerial: serial) else { return }
-        let length = self.request(of: task).body.readableBytes
-        self.progressed(task, bytesSent: payloadBytes, of: length, serial)
+        guard self.format.isApplicationType(type & ~self.flagMask), let task = self.table.call(withSerial: serial)
+        else { return }
+        self.progressed(task, payloadBytes: payloadBytes, self.request(of: task), serial)
     }
 }

@@ -1,5 +1,6 @@
 import Foundation
 import HHSocket
+import HHSocketHello
 import Logging
 import Metrics
 import NIOConcurrencyHelpers
@@ -17,7 +18,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     let streams = EventStreams()
     let configuration: SocketClient.Configuration
     let format: WireFormat
-    private let tracer: (any Tracer)?
+    let tracer: (any Tracer)?
     /// Whether a task is to remember in which context it was resumed.
     let needsContext: Bool
     /// Whether anybody wants to know what becomes of single calls.
@@ -26,6 +27,10 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     let isDirect: Bool
     /// Whether a request that has nothing of its own can leave by ``startAtOnce(_:)``.
     let isPlain: Bool
+    /// Bodies of more bytes do not leave by ``startAtOnce(_:)``: they leave in slices, or may be compressed.
+    let largestPlainBody: Int
+    /// The bits of a type that are flags; 0 where the wire format has no room for them.
+    let flagMask: UInt32
     /// Whether handlers run on the socket thread.
     let callsBackHere: Bool
     /// The custom fields of requests that have none of their own.
@@ -65,7 +70,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     /// What calls leave by, and where it leads, while it is ready. Its answers share that, where their headers have no fields
     /// of the server's.
     private var connection = ConnectionID(number: 0)
-    private(set) var origin = SocketResponse.Origin(header: [:], endpoint: Endpoint(host: "", port: 0))
+    private(set) var origin = SocketResponse.Origin(endpoint: Endpoint(host: "", port: 0))
     /// Where the connections lead that were left for another and finish what is in flight.
     private var leftOrigins: [ConnectionID: SocketResponse.Origin] = [:]
 
@@ -91,6 +96,9 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.isPlain =
             configuration.interceptors.isEmpty && self.tracer == nil && configuration.firstResponseTimeout == nil
             && hasNoFields
+        let compressed = configuration.compression.map { max($0.minimumLength, 0) } ?? .max
+        self.largestPlainBody = min(Frame.unslicedLength, compressed - 1)
+        self.flagMask = self.format.supportsHello ? FrameType.allFlags : 0
         self.timeout = TimeAmount(configuration.timeout)
         self.anchor = (Date(), socket.now)
         self.table = DispatchTable(
@@ -255,6 +263,16 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.pushFailed("a push is no message of its type", type, error, \.malformedPushes)
     }
 
+    /// A push came that cannot be opened; on the socket thread.
+    func receivedPush(_ type: UInt32, thatCannotBeRead reason: EnvelopeError, _ endpoint: Endpoint) {
+        self.count(\.pushes)
+        self.count(\.malformedPushes)
+        self.configuration.socket.logger?.warning(
+            "a push cannot be read",
+            metadata: ["type": "\(type)", "server": "\(endpoint)", "error": "\(reason)"]
+        )
+    }
+
     private func pushFailed(
         _ complaint: Logger.Message,
         _ type: UInt32,
@@ -279,13 +297,14 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.socket.setReading(isSuspended: self.pushes.holdsReading)
     }
 
-    func receivedPush(_ frame: Frame, _ endpoint: Endpoint) {
+    func receivedPush(_ frame: Frame, _ metadata: [String: String], _ endpoint: Endpoint) {
         self.count(\.pushes)
         let push = SocketPush(
             type: frame.type,
             status: frame.status,
             body: frame.payload,
             header: self.format.header(of: frame),
+            metadata: metadata,
             endpoint: endpoint
         )
         let routed = self.pushes.route(push)
@@ -300,10 +319,10 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.table.linkIsConnecting()
     }
 
-    func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint) {
+    func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint, _ agreement: Agreement?) {
         if self.table.link == .ready { self.leftOrigins[self.connection] = self.origin }
         self.connection = id
-        self.origin = SocketResponse.Origin(header: [:], endpoint: endpoint)
+        self.origin = SocketResponse.Origin(endpoint: endpoint, agreement: agreement)
         self.errorRate?.clear()
         self.table.linkIsReady(id)
         while let next = self.table.nextWaiting() {
@@ -331,9 +350,13 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     }
 
     /// What an answer tells of where it came from.
-    func origin(of frame: Frame, on id: ConnectionID) -> SocketResponse.Origin {
-        guard frame.customFields != nil else { return self.origin(of: id) }
-        return SocketResponse.Origin(header: self.format.header(of: frame), endpoint: self.endpoint(of: id))
+    func origin(of frame: Frame, _ metadata: [String: String], on id: ConnectionID) -> SocketResponse.Origin {
+        guard frame.customFields != nil || !metadata.isEmpty else { return self.origin(of: id) }
+        return SocketResponse.Origin(
+            header: self.format.header(of: frame),
+            endpoint: self.endpoint(of: id),
+            metadata: metadata
+        )
     }
 
     func origin(of id: ConnectionID) -> SocketResponse.Origin {
@@ -342,7 +365,10 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     /// When a call must be complete that starts now.
     func deadline(of request: SocketRequest) -> NIODeadline {
-        self.socket.now.advanced(clamping: request.timeout.map { TimeAmount($0) } ?? self.timeout)
+        let end = self.socket.now.advanced(clamping: request.timeout.map { TimeAmount($0) } ?? self.timeout)
+        // A request that is plain, as most are, has no options to look at.
+        guard !request.isPlain, let deadline = request.deadline else { return end }
+        return min(end, deadline)
     }
 
     func endpoint(of id: ConnectionID) -> Endpoint { self.origin(of: id).endpoint }

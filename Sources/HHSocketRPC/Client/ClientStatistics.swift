@@ -15,6 +15,7 @@ public struct ClientStatistics: Sendable, Hashable {
     public var droppedPushes = 0
     /// How often a handler of pushes threw an error.
     public var failedPushHandlers = 0
-    /// How many pushes were left out of a sequence of messages, because they were no such messages.
+    /// How many pushes were left out of a sequence of messages, because they were no such messages; and how many nobody got,
+    /// because what hello had agreed on did not let them be read.
     public var malformedPushes = 0
 }

@@ -18,7 +18,15 @@ public final class SocketClient: Sendable {
     private let lastIdentifier = ManagedAtomic(0)
 
     public init(configuration: Configuration) {
-        self.socket = SocketCore(configuration: configuration.socket)
+        var socketConfiguration = configuration.socket
+        let refusal = configuration.hello?.refusal(in: socketConfiguration.wireFormat)
+        if let hello = configuration.hello, refusal == nil {
+            socketConfiguration.gate = hello.gate(
+                before: socketConfiguration.gate,
+                maximumPayloadLength: socketConfiguration.maximumPayloadLength
+            )
+        }
+        self.socket = SocketCore(configuration: socketConfiguration, refusal: refusal)
         self.core = ClientCore(configuration: configuration, socket: self.socket)
         self.socket.setConsumer(self.core)
         self.core.setClient(self)

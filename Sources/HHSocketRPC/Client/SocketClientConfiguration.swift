@@ -12,7 +12,7 @@ extension SocketClient {
         public var maximumInFlight = 1_000_000
         /// Calls that wait for a connection at most; more fail with `queueFull`. 10,000 by default.
         public var maximumWaiting = 10_000
-        /// How many bytes of bodies may wait so; more fail with `queueFull`. One call may always wait. 64 MiB by default.
+        /// How many bytes of bodies and metadata may wait so; more fail with `queueFull`. One call may always wait. 64 MiB by default.
         public var maximumWaitingBytes = 64 << 20
         /// Whether a call waits, within its timeout, where there is no connection and no attempt in progress; for requests
         /// that do not say. False by default: it fails at once with `notConnected`.
@@ -32,6 +32,13 @@ extension SocketClient {
         public var interceptors: [any SocketInterceptor] = []
         /// Where a span for each call begins; nil by default: what `InstrumentationSystem.bootstrap` was given.
         public var tracer: (any Tracer)?
+        /// What is said on each new connection before anything else leaves, to agree on metadata, compression and the like; before
+        /// ``HHSocket/SocketConfiguration/gate``, where there is one. Nil by default: nothing is said, as suits any server.
+        /// In a wire format that has no room for it, every attempt to connect and every call fails with `invalidArgument`.
+        public var hello: HelloPolicy?
+        /// Which bodies of requests are compressed, on connections that have agreed on ``ProtocolFeature/compression``; for
+        /// requests that do not say (``SocketRequest/compresses``). Nil by default: none.
+        public var compression: CompressionPolicy?
         /// How many serials of timed-out and cancelled calls are remembered, so that late answers are known as such.
         /// 4,096 by default.
         public var maximumTombstones = 4_096

@@ -12,6 +12,10 @@ public struct SocketRequest: Sendable, Hashable {
             var retryPolicy: RetryPolicy?
             var isIdempotent = false
             var cancellationBody: ByteBuffer?
+            var metadata: [String: String] = [:]
+            var deadline: NIODeadline?
+            var idempotencyKey: String?
+            var compresses: Bool?
         }
 
         let values: Values
@@ -77,10 +81,66 @@ public struct SocketRequest: Sendable, Hashable {
     }
 
     /// Whether running the request twice does no more than running it once, so that it may be sent again although the server
-    /// may have run it. False by default.
+    /// may have run it. False by default; always true with an ``idempotencyKey``.
     public var isIdempotent: Bool {
-        get { self.options?.values.isIdempotent ?? false }
+        get { self.options.map { $0.values.isIdempotent || $0.values.idempotencyKey != nil } ?? false }
         set { self.setOption(\.isIdempotent, newValue) }
+    }
+
+    /// What the server is told beside the body, by name, such as a tenant or a language; nothing by default.
+    ///
+    /// Names are tokens of lower-case ASCII: letters, digits and any of `!#$%&'*+-.^_|~`, 1 to 128 bytes long. There may be 64
+    /// of them, and 16 KiB in all; else the call fails with `invalidArgument`. Tracing adds what still has room. It takes a
+    /// connection that has agreed on ``ProtocolFeature/metadata`` by hello (``SocketClient/Configuration/hello``); on another
+    /// the attempt fails with `featureNotAgreed`, not sent.
+    public var metadata: [String: String] {
+        get { self.options?.values.metadata ?? [:] }
+        set { self.setOption(\.metadata, newValue) }
+    }
+
+    /// The moment from which on the answer is of no use; nil, the default, for none.
+    ///
+    /// The call ends with `timeout` then, or earlier where its ``timeout`` says so. When the request leaves the server is told
+    /// how many milliseconds are left, so that it need not begin, or go on with, what nobody waits for; the time for which the
+    /// request then stands in line behind a server that does not read is not taken off. It takes a connection
+    /// that has agreed on ``ProtocolFeature/metadata``, as ``metadata`` does. What an interceptor sets here the server is told,
+    /// and the attempt is not made later, but the call ends as the original request says.
+    public var deadline: NIODeadline? {
+        get { self.options?.values.deadline }
+        set { self.setOption(\.deadline, newValue) }
+    }
+
+    /// What names this request among all of the application's, 1 to 128 bytes of UTF-8, such as a UUID: a server that gets it
+    /// again answers as it did the first time, and runs nothing. So the request is idempotent (``isIdempotent``), and a retry
+    /// policy may send it again. Nil, the default, for none.
+    ///
+    /// Of another length the call fails with `invalidArgument`. It takes a connection that has agreed on
+    /// ``ProtocolFeature/idempotency`` by hello; on another the attempt fails with `featureNotAgreed`, not sent.
+    public var idempotencyKey: String? {
+        get { self.options?.values.idempotencyKey }
+        set { self.setOption(\.idempotencyKey, newValue) }
+    }
+
+    /// Whether the body is compressed before it is sent. Nil, the default, for what the client's
+    /// ``SocketClient/Configuration/compression`` says.
+    ///
+    /// True compresses a body of any length that becomes smaller by it, and takes a connection that has agreed on
+    /// ``ProtocolFeature/compression`` by hello; on another the attempt fails with `featureNotAgreed`, not sent.
+    public var compresses: Bool? {
+        get { self.options?.values.compresses }
+        set { self.setOption(\.compresses, newValue) }
+    }
+
+    /// How many bytes the names and values of metadata have.
+    var metadataLength: Int {
+        guard let values = self.options?.values else { return 0 }
+        return values.metadata.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
+    }
+
+    /// Whether it says something that is sent as metadata.
+    var asksForMetadata: Bool {
+        guard let values = self.options?.values else { return false }
+        return !values.metadata.isEmpty || values.deadline != nil || values.idempotencyKey != nil
     }
 
     /// What the server is told along with a cancel, or when the call is not answered in time, such as what is to be undone;

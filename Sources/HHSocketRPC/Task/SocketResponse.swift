@@ -13,19 +13,31 @@ public struct SocketResponse: Sendable, Hashable {
     final class Origin: Sendable, Hashable {
         let header: [String: [UInt8]]
         let endpoint: Endpoint
+        let metadata: [String: String]
+        /// What the connection's two ends have agreed on; of what a connection's answers share alone. No part of an answer.
+        let agreement: Agreement?
 
-        init(header: [String: [UInt8]], endpoint: Endpoint) {
+        init(
+            header: [String: [UInt8]] = [:],
+            endpoint: Endpoint,
+            metadata: [String: String] = [:],
+            agreement: Agreement? = nil
+        ) {
             self.header = header
             self.endpoint = endpoint
+            self.metadata = metadata
+            self.agreement = agreement
         }
 
         static func == (one: Origin, other: Origin) -> Bool {
-            one === other || (one.header == other.header && one.endpoint == other.endpoint)
+            one === other
+                || (one.header == other.header && one.endpoint == other.endpoint && one.metadata == other.metadata)
         }
 
         func hash(into hasher: inout Hasher) {
             hasher.combine(self.header)
             hasher.combine(self.endpoint)
+            hasher.combine(self.metadata)
         }
     }
 
@@ -41,13 +53,20 @@ public struct SocketResponse: Sendable, Hashable {
     /// The custom fields of the answer's header, by name; empty in formats that have none.
     public var header: [String: [UInt8]] {
         get { self.origin.header }
-        set { self.origin = Origin(header: newValue, endpoint: self.endpoint) }
+        set { self.origin = Origin(header: newValue, endpoint: self.endpoint, metadata: self.metadata) }
+    }
+
+    /// What the server said beside the body, by name; empty where it said nothing, as without an agreement on
+    /// ``ProtocolFeature/metadata``.
+    public var metadata: [String: String] {
+        get { self.origin.metadata }
+        set { self.origin = Origin(header: self.header, endpoint: self.endpoint, metadata: newValue) }
     }
 
     /// The server that answered.
     public var endpoint: Endpoint {
         get { self.origin.endpoint }
-        set { self.origin = Origin(header: self.header, endpoint: newValue) }
+        set { self.origin = Origin(header: self.header, endpoint: newValue, metadata: self.metadata) }
     }
 
     init(_ frame: Frame, _ origin: Origin) {
@@ -73,13 +92,14 @@ public struct SocketResponse: Sendable, Hashable {
         status: Status = .ok,
         body: ByteBuffer,
         header: [String: [UInt8]] = [:],
+        metadata: [String: String] = [:],
         endpoint: Endpoint
     ) {
         self.type = type
         self.serial = serial
         self.status = status
         self.body = body
-        self.origin = Origin(header: header, endpoint: endpoint)
+        self.origin = Origin(header: header, endpoint: endpoint, metadata: metadata)
     }
 
     /// The payload as `Data`.

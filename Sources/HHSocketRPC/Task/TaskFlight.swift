@@ -50,6 +50,7 @@ struct TaskFlight {
     /// Touched on the socket thread alone, as all of this.
     private final class Extras {
         var request: SocketRequest?
+        var payloadLength: Int?
         var retries = 0
         var lastFailure: SocketError?
         var mayHaveRun = false
@@ -69,6 +70,12 @@ struct TaskFlight {
     var request: SocketRequest? {
         get { self.extras?.request }
         set { self.set(\.request, newValue) }
+    }
+
+    /// How many bytes the payload of the present attempt has, where it is not the request's body alone.
+    var payloadLength: Int? {
+        get { self.extras?.payloadLength }
+        set { if newValue != self.extras?.payloadLength { self.set(\.payloadLength, newValue) } }
     }
 
     /// How many attempts followed another, since the innermost interceptor asked for the call.

@@ -64,6 +64,30 @@ public struct CallOptions: Sendable, Hashable {
         set { self.request.cancellationBody = newValue }
     }
 
+    /// ``SocketRequest/metadata``
+    public var metadata: [String: String] {
+        get { self.request.metadata }
+        set { self.request.metadata = newValue }
+    }
+
+    /// ``SocketRequest/deadline``
+    public var deadline: NIODeadline? {
+        get { self.request.deadline }
+        set { self.request.deadline = newValue }
+    }
+
+    /// ``SocketRequest/idempotencyKey``
+    public var idempotencyKey: String? {
+        get { self.request.idempotencyKey }
+        set { self.request.idempotencyKey = newValue }
+    }
+
+    /// ``SocketRequest/compresses``
+    public var compresses: Bool? {
+        get { self.request.compresses }
+        set { self.request.compresses = newValue }
+    }
+
     /// The request for a call of `method`.
     ///
     /// - Throws: ``HHSocket/SocketError`` with the code `invalidArgument`: the message cannot be written.

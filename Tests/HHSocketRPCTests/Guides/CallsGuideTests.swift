@@ -50,6 +50,30 @@ struct Stopwatch: SocketInterceptor {
         #expect([response, task.response, other.response].map { $0?.string } == ["hello", "hello", "hello"])
     }
 
+    @Test func besideTheBody() async throws {
+        let server = try await MockServer(.echo.withMetadata(["region": "eu"]))
+        server.acceptHello()
+        var configuration = SocketClient.Configuration(servers: [server.endpoint])
+        configuration.hello = HelloPolicy()
+        configuration.compression = CompressionPolicy(minimumLength: 4_096)
+        configuration.timeout = patience
+        let client = SocketClient(configuration: configuration)
+        client.connect()
+        try await eventually("ready") { if case .ready = client.state { true } else { false } }
+
+        var request = SocketRequest(type: 130, body: "transfer 100")
+        request.metadata = ["tenant": "acme"]
+        // After that the answer is of no use, and the server may save itself the work.
+        request.deadline = .now() + .seconds(30)
+        // However often it comes, it is done once. So a retry policy may send it again.
+        request.idempotencyKey = "7c9e6679"
+        let response = try await client.data(for: request)
+        print(response.metadata)
+
+        #expect(response.metadata == ["region": "eu"])
+        #expect(try await server.received(1, ofType: 130).first?.idempotencyKey == "7c9e6679")
+    }
+
     @Test func cancelling() async throws {
         let server = try await MockServer(.drop)
         let client = SocketClient.connecting(to: server.endpoint)

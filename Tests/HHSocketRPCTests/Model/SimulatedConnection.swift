@@ -35,6 +35,8 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     private(set) var draining: [ConnectionID] = []
     var isClosed = false
     var isNetworkReachable = true
+    /// What hello leads to on the next connection.
+    var agreement: Agreement?
     /// Whether peers read. While they do not, frames queue.
     private(set) var isPeerReading = true
     /// Whether the client wants nothing more to be read. What was read by then still comes.
@@ -48,6 +50,8 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     private let submitted: @Sendable () -> Void
     private(set) var timer = NIODeadline.distantFuture
 
+    /// The last frame that left.
+    private(set) var lastFrame: Frame?
     // What a step has brought, until ``take()``.
     private var output = Output()
     /// A promise that the client has broken.
@@ -137,6 +141,7 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     }
 
     private func leaves(_ frame: Frame, _ id: ConnectionID) {
+        self.lastFrame = frame
         let kind = frame.type == FrameType.cancel ? "cancel" : "request"
         self.output.wire.append("\(kind) \(frame.serial) '\(String(buffer: frame.payload))' on \(id.number)")
     }
@@ -196,7 +201,7 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         if case .ready(let id) = self.link { predecessor = id }
         if let predecessor { self.draining.append(predecessor) }
         self.link = .ready(id)
-        self.consumer?.connectionIsReady(id, Endpoint(host: "simulated", port: 1))
+        self.consumer?.connectionIsReady(id, Endpoint(host: "simulated", port: 1), self.agreement)
         if let predecessor { self.consumer?.connectionDrains(predecessor) }
     }
 

@@ -38,6 +38,33 @@ import Testing
         )
     }
 
+    @Test func waitingForTheAnswerToHelloEndsWithItsTask() async throws {
+        let codes = try await self.codes { handshake throws(SocketError) in
+            _ = try await handshake.exchangeHello(ByteBuffer())
+        }
+        #expect(codes == [.cancelled])
+    }
+
+    @Test func waitingForTheAnswerToHelloEndsWithTheConnection() async throws {
+        let server = try await MockServer(.drop)
+        server.on(FrameType.hello, .close)
+        let codes = NIOLockedValueBox<[SocketError.Code]>([])
+        var configuration = SocketConfiguration(servers: [server.endpoint])
+        configuration.gate = HandshakeGate { handshake in
+            do throws(SocketError) {
+                _ = try await handshake.exchangeHello(ByteBuffer())
+            } catch {
+                codes.withLockedValue { $0.append(error.code) }
+                throw error
+            }
+        }
+        let socket = Socket(configuration: configuration)
+        socket.connect()
+        try await eventually("the end") { !codes.withLockedValue { $0.isEmpty } }
+        socket.disconnect()
+        #expect(codes.withLockedValue { $0 }.first == .connectionLost)
+    }
+
     @Test func waitingForAnAnswerEndsWithItsTask() async throws {
         let codes = try await self.codes { handshake throws(SocketError) in _ = try await handshake.exchange(type: 17) }
         #expect(codes == [.cancelled])

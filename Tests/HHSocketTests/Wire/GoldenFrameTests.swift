@@ -122,7 +122,79 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
             frame: Frame(type: FrameType.heartbeat, serial: FrameSerial.clientPing, status: .ok),
             hex: "00000000 00000000 000000C8 00000000 00000001"
         ),
+
+        // What is in these payloads is tested where that is made, with the same bytes.
+        GoldenFrame(
+            name: "hello",
+            direction: .request,
+            frame: Frame(
+                type: FrameType.hello,
+                serial: FrameSerial.hello,
+                payload: Self.payload(
+                    "0801120B636F6D7072657373696F6E120B6964656D706F74656E637912086D657461646174612801"
+                )
+            ),
+            hex:
+                "00000003 00000003 00000028 0801120B636F6D7072657373696F6E120B6964656D706F74656E637912086D657461646174612801 03C50D1B"
+        ),
+        GoldenFrame(
+            name: "the answer to hello",
+            direction: .response,
+            frame: Frame(
+                type: FrameType.hello,
+                serial: FrameSerial.hello,
+                status: Status(rawValue: 200),
+                payload: Self.payload("0801120B636F6D7072657373696F6E12086D65746164617461")
+            ),
+            hex: "00000003 00000003 000000C8 00000019 0801120B636F6D7072657373696F6E12086D65746164617461 5E370834"
+        ),
+        GoldenFrame(
+            name: "the answer to hello of a server that speaks newer versions alone",
+            direction: .response,
+            frame: Frame(
+                type: FrameType.hello,
+                serial: FrameSerial.hello,
+                status: Status(rawValue: 303),
+                payload: Self.payload("0802")
+            ),
+            hex: "00000003 00000003 0000012F 00000002 0802 0014000B"
+        ),
+        GoldenFrame(
+            name: "a request with metadata",
+            direction: .request,
+            frame: Frame(
+                type: 0x8000_03E8,
+                serial: 50,
+                payload: Self.payload("000000180A0E0A0674656E616E74120461636D6510DC0B1A036B2D3168656C6C6F")
+            ),
+            hex:
+                "800003E8 00000032 00000021 000000180A0E0A0674656E616E74120461636D6510DC0B1A036B2D3168656C6C6F 731F0868"
+        ),
+        GoldenFrame(
+            name: "a request with a compressed body",
+            direction: .request,
+            frame: Frame(
+                type: 0x4000_03E8,
+                serial: 51,
+                payload: Self.payload("789CCB48CDC9C9D751C820950200280E1301")
+            ),
+            hex: "400003E8 00000033 00000012 789CCB48CDC9C9D751C820950200280E1301 5C1C0778"
+        ),
+        GoldenFrame(
+            name: "a response with metadata and a compressed body",
+            direction: .response,
+            frame: Frame(
+                type: 0xC000_03E8,
+                serial: 51,
+                status: Status(rawValue: 200),
+                payload: Self.payload("000000100A0E0A06726567696F6E120465752D31789CCB48CDC9C9D751C820950200280E1301")
+            ),
+            hex:
+                "C00003E8 00000033 000000C8 00000026 000000100A0E0A06726567696F6E120465752D31789CCB48CDC9C9D751C820950200280E1301 C41E0B82"
+        ),
     ]
+
+    private static func payload(_ hex: String) -> ByteBuffer { ByteBuffer(bytes: HHSocketTests.bytes(hex: hex)) }
 }
 
 @Suite struct GoldenFrameTests {
@@ -171,7 +243,7 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
         let examples = page.components(separatedBy: "\n").filter { line in
             line.count >= 24 && line.allSatisfy { $0 == " " || $0.isHexDigit }
         }
-        #expect(examples.count >= 25)
+        #expect(examples.count >= 31)
         for example in examples {
             #expect(GoldenFrame.all.contains { $0.hex == example }, "\(example)")
         }

@@ -1,0 +1,183 @@
+import HHSocket
+import HHSocketHello
+import NIOCore
+import Tracing
+
+/// What requests ask for that hello agrees on.
+extension ClientCore {
+    private static let nameBytes = Set("abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_|~".utf8)
+    private static let maximumNameLength = 128
+
+    /// Refuses what no server would be sent, and what is too late.
+    func checkMetadata(of request: SocketRequest) throws(SocketError) {
+        guard request.metadata.count <= Envelope.maximumValues else {
+            throw Self.invalid(
+                "\(request.metadata.count) values of metadata are more than \(Envelope.maximumValues)"
+            )
+        }
+        var length = 0
+        for (name, value) in request.metadata {
+            guard Self.isName(name) else {
+                throw Self.invalid(
+                    """
+                    \"\(name.prefix(64))\" is no name for metadata: it takes 1 to \(Self.maximumNameLength) lower-case \
+                    letters, digits, and some signs, all ASCII (SocketRequest.metadata)
+                    """
+                )
+            }
+            length += name.utf8.count + value.utf8.count
+        }
+        guard length <= Envelope.maximumMetadataLength else {
+            throw Self.invalid(EnvelopeError.metadataTooLong(length: length, limit: Envelope.maximumMetadataLength))
+        }
+        if let key = request.idempotencyKey, !(1...Envelope.maximumKeyLength).contains(key.utf8.count) {
+            throw Self.invalid(
+                "an idempotencyKey has 1 to \(Envelope.maximumKeyLength) bytes; this one has \(key.utf8.count)"
+            )
+        }
+        if let deadline = request.deadline { _ = try self.milliseconds(to: deadline, of: request) }
+    }
+
+    private static func invalid(_ message: String) -> SocketError { SocketError(.invalidArgument, message: message) }
+
+    private static func invalid(_ error: EnvelopeError) -> SocketError {
+        Self.invalid("the request cannot be sent: \(error) (SocketRequest.metadata)")
+    }
+
+    /// How much time is left, rounded up.
+    private func milliseconds(to deadline: NIODeadline, of request: SocketRequest) throws(SocketError) -> UInt64 {
+        let left = (deadline - self.socket.now).nanoseconds
+        guard left > 0 else {
+            throw SocketError(
+                .timeout,
+                message: """
+                    the deadline of the request of type \(request.type) passed \(Duration(self.socket.now - deadline)) before \
+                    it could leave (SocketRequest.deadline)
+                    """,
+                endpoint: self.socket.currentEndpoint
+            )
+        }
+        return UInt64(left / 1_000_000) + (left % 1_000_000 > 0 ? 1 : 0)
+    }
+
+    /// What leaves for a request by the present connection.
+    ///
+    /// - Throws: `featureNotAgreed` if it asks for what the connection does not have; `timeout` if its deadline has passed;
+    ///   `invalidArgument` if its metadata is too long.
+    func seal(_ request: SocketRequest, of task: SocketTask) throws(SocketError) -> Envelope.Sealed {
+        let agreement = self.origin.agreement
+        if request.isPlain, agreement == nil { return (request.type, request.body) }
+        let compression = try self.compression(of: request, agreement)
+        guard request.asksForMetadata || task.flight.span != nil else {
+            guard compression != nil else { return (request.type, request.body) }
+            return try self.seal(request, nil, compression)
+        }
+        try self.requireMetadata(for: request, agreement)
+        guard agreement?.has(.metadata) == true else { return try self.seal(request, nil, compression) }
+        var metadata = WireMetadata()
+        metadata.values = request.metadata
+        if let deadline = request.deadline { metadata.deadline = try self.milliseconds(to: deadline, of: request) }
+        if let key = request.idempotencyKey { metadata.idempotencyKey = key }
+        if let traced = self.traced(metadata, task), let sealed = try? self.seal(request, traced, compression) {
+            return sealed
+        }
+        return try self.seal(request, request.asksForMetadata ? metadata : nil, compression)
+    }
+
+    private func seal(
+        _ request: SocketRequest,
+        _ metadata: WireMetadata?,
+        _ compression: CompressionPolicy?
+    ) throws(SocketError) -> Envelope.Sealed {
+        do throws(EnvelopeError) {
+            return try Envelope.seal(
+                type: request.type,
+                body: request.body,
+                metadata: metadata,
+                compression: compression
+            )
+        } catch {
+            throw Self.invalid(error)
+        }
+    }
+
+    /// How to compress the request's body; nil: it is not compressed.
+    private func compression(
+        of request: SocketRequest,
+        _ agreement: Agreement?
+    ) throws(SocketError) -> CompressionPolicy? {
+        let policy = self.configuration.compression
+        switch request.compresses {
+        case false?:
+            return nil
+        case true?:
+            try self.require(.compression, for: "compresses", agreement)
+            // What is too large to be sent as it is would be too large for the server when it is read.
+            guard request.body.readableBytes <= self.socket.maximumPayloadLength else { return nil }
+            return CompressionPolicy(minimumLength: 0, level: (policy ?? CompressionPolicy()).level)
+        case nil:
+            guard let policy, request.body.readableBytes >= policy.minimumLength,
+                request.body.readableBytes <= self.socket.maximumPayloadLength, agreement?.has(.compression) == true
+            else { return nil }
+            return policy
+        }
+    }
+
+    private func requireMetadata(for request: SocketRequest, _ agreement: Agreement?) throws(SocketError) {
+        if !request.metadata.isEmpty { try self.require(.metadata, for: "metadata", agreement) }
+        if request.deadline != nil { try self.require(.metadata, for: "deadline", agreement) }
+        if request.idempotencyKey != nil { try self.require(.idempotency, for: "idempotencyKey", agreement) }
+    }
+
+    private func require(
+        _ feature: ProtocolFeature,
+        for property: String,
+        _ agreement: Agreement?
+    ) throws(SocketError) {
+        guard agreement?.has(feature) != true else { return }
+        let why: String
+        if let hello = self.configuration.hello {
+            why =
+                agreement == nil
+                ? "it answered hello with an error, as servers do that do not know it"
+                : hello.features.contains(feature)
+                    ? "it did not accept that"
+                    : "hello did not offer that (HelloPolicy.features)"
+        } else {
+            why = "hello is off (SocketClient.Configuration.hello)"
+        }
+        throw SocketError(
+            .featureNotAgreed,
+            message: """
+                SocketRequest.\(property) takes the feature \(feature), which was not agreed on with \
+                \(self.origin.endpoint): \(why)
+                """,
+            endpoint: self.origin.endpoint
+        )
+    }
+
+    // MARK: Tracing
+
+    /// The metadata with the context of the call's span; nil if there is nothing to add, or no room for it.
+    private func traced(_ metadata: WireMetadata, _ task: SocketTask) -> WireMetadata? {
+        guard let tracer = self.tracer, let span = task.flight.span else { return nil }
+        var context: [String: String] = [:]
+        tracer.inject(span.context, into: &context, using: MetadataInjector())
+        // What the caller says itself stands.
+        context = context.filter { metadata.values[$0.key] == nil && Self.isName($0.key) }
+        guard !context.isEmpty else { return nil }
+        var traced = metadata
+        traced.values.merge(context) { own, _ in own }
+        return traced
+    }
+
+    private static func isName(_ name: String) -> Bool {
+        (1...Self.maximumNameLength).contains(name.utf8.count) && name.utf8.allSatisfy(Self.nameBytes.contains)
+    }
+
+    private struct MetadataInjector: Injector {
+        func inject(_ value: String, forKey key: String, into carrier: inout [String: String]) {
+            carrier[key.lowercased()] = value
+        }
+    }
+}

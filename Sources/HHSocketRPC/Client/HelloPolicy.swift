@@ -1,0 +1,129 @@
+import HHSocket
+import HHSocketHello
+import NIOCore
+
+/// What a client says on each new connection before anything else leaves: which version of the protocol it speaks, and what it
+/// can do beyond frames. What the server accepts of that holds for the connection.
+///
+/// ```swift
+/// configuration.hello = HelloPolicy()
+/// ```
+/// Only for servers that know hello: one that does not may leave it unanswered, and then every attempt ends with
+/// `handshakeTimeout`. `Docs/Protocol.md` says how it looks.
+public struct HelloPolicy: Sendable {
+    /// What is offered to the server; all that there is by default. ``ProtocolFeature/idempotency`` takes
+    /// ``ProtocolFeature/metadata``. 64 at most.
+    public var features: Set<ProtocolFeature>
+    /// The oldest version of the protocol that is spoken, 1 by default. A server that speaks only older ones is not used. Higher
+    /// than what this client speaks, 1, every attempt to connect and every call fails with `invalidArgument`.
+    public var minimumVersion: UInt32
+    /// Whether a server that answers hello with an error is not used. False by default: the connection then does without what
+    /// hello would have agreed on.
+    public var isRequired: Bool
+    /// Who the client is, as the application means it, for servers that want to know; 64 KiB at most. Called for each new
+    /// connection. What it throws, the attempt fails with; a ``HHSocket/HandshakeRefusal`` says what happens then. Nil by
+    /// default.
+    public var sessionToken: (@Sendable () async throws -> [UInt8])?
+    /// How long it may take, the session token included; 10 s by default. Together with
+    /// ``HHSocket/HandshakeGate/timeout`` where there is a gate, which follows.
+    public var timeout: Duration
+
+    /// - Parameters:
+    ///   - features: What is offered to the server; all that there is by default.
+    ///   - minimumVersion: The oldest version of the protocol that is spoken; 1 by default.
+    ///   - isRequired: Whether a server that answers hello with an error is not used; false by default.
+    ///   - timeout: How long it may take; 10 s by default.
+    ///   - sessionToken: Who the client is; nil by default.
+    public init(
+        features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency],
+        minimumVersion: UInt32 = 1,
+        isRequired: Bool = false,
+        timeout: Duration = .seconds(10),
+        sessionToken: (@Sendable () async throws -> [UInt8])? = nil
+    ) {
+        self.features = features
+        self.minimumVersion = minimumVersion
+        self.isRequired = isRequired
+        self.sessionToken = sessionToken
+        self.timeout = timeout
+    }
+
+    /// Why it cannot work.
+    func refusal(in format: WireFormat) -> SocketError? {
+        guard format.supportsHello else {
+            return SocketError(
+                .invalidArgument,
+                message: """
+                    the wire format \(format) cannot have hello (SocketClient.Configuration.hello): \
+                    \(WireFormat.helloNeeds)
+                    """
+            )
+        }
+        guard self.minimumVersion <= HelloLimits.version else {
+            return SocketError(
+                .invalidArgument,
+                message: """
+                    HelloPolicy.minimumVersion is \(self.minimumVersion), and this client speaks version \
+                    \(HelloLimits.version) of the protocol
+                    """
+            )
+        }
+        return nil
+    }
+
+    /// Says hello, and goes through `gate` then. To be used where there is no ``refusal(in:)``.
+    func gate(before gate: HandshakeGate?, maximumPayloadLength: Int) -> HandshakeGate {
+        HandshakeGate(timeout: self.timeout + (gate?.timeout ?? .zero)) { handshake in
+            try await self.sayHello(handshake, maximumPayloadLength)
+            try await gate?.run(handshake)
+        }
+    }
+
+    private func sayHello(_ handshake: Handshake, _ maximumPayloadLength: Int) async throws {
+        let exchange = HelloExchange(
+            versions: min(self.minimumVersion, HelloLimits.version)...HelloLimits.version,
+            features: self.features,
+            sessionToken: try await self.sessionToken?() ?? [],
+            isRequired: self.isRequired
+        )
+        let answer = try await handshake.exchangeHello(exchange.payload())
+        guard let agreement = try exchange.judge(status: answer.status, payload: answer.payload) else { return }
+        // The handshake keeps what is handed to it, so that must not keep the handshake.
+        let endpoint = handshake.endpoint
+        handshake.agree(agreement) { frame throws(SocketError) in
+            var frame = frame
+            do throws(EnvelopeError) {
+                let envelope = try Envelope.open(
+                    type: frame.type,
+                    payload: frame.payload,
+                    agreedFlags: agreement.flags,
+                    maximumBodyLength: maximumPayloadLength
+                )
+                frame.type = envelope.type
+                frame.payload = envelope.body
+                return frame
+            } catch {
+                throw SocketError(
+                    error,
+                    "a frame of type \(frame.type & ~FrameType.allFlags), serial \(frame.serial), from \(endpoint)",
+                    endpoint: endpoint,
+                    serial: frame.serial
+                )
+            }
+        }
+    }
+}
+
+extension SocketError {
+    /// What is said of a frame that came, and whose envelope cannot be opened.
+    init(_ error: EnvelopeError, _ frame: String, endpoint: Endpoint, serial: UInt32?) {
+        let isTooLarge = if case .bodyTooLarge = error { true } else { false }
+        self.init(
+            isTooLarge ? .frameTooLarge : .protocolViolation,
+            message: "\(frame) cannot be used: \(error)",
+            endpoint: endpoint,
+            serial: serial,
+            delivery: .answered
+        )
+    }
+}

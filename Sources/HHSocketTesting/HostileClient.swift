@@ -46,8 +46,7 @@ public final class HostileClient: Sendable {
         let made = NIOLockedValueBox<NIOLoopBound<Inbox>?>(nil)
         self.forge = FrameForge(direction: .request, format: format)
         self.sleep = { try await clock.sleep(for: $0) }
-        self.channel = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+        let bootstrap = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.allowRemoteHalfClosure, value: true)
             .channelOption(.autoRead, value: reads)
             .channelInitializer { channel in
@@ -57,8 +56,15 @@ public final class HostileClient: Sendable {
                     try channel.pipeline.syncOperations.addHandler(inbox)
                 }
             }
-            .connect(host: endpoint.host, port: endpoint.port)
-            .get()
+        if let path = endpoint.unixPath {
+            self.channel = try await bootstrap.connect(unixDomainSocketPath: path).get()
+        } else {
+            self.channel =
+                try await bootstrap
+                .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+                .connect(host: endpoint.host, port: endpoint.port)
+                .get()
+        }
         guard let inbox = made.withLockedValue({ $0 }) else { throw ChannelError.ioOnClosedChannel }
         self.inbox = inbox
     }

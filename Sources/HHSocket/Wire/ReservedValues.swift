@@ -4,6 +4,8 @@ public enum FrameType {
     public static let heartbeat: UInt32 = 0
     /// Client to server: stop working on the request with this serial. Never answered.
     public static let cancel: UInt32 = 2
+    /// Server to client: finish what is in flight, then use another server.
+    public static let goAway: UInt32 = 4
     /// Types the framework keeps for itself, whatever the serial.
     public static let control: ClosedRange<UInt32> = 0...15
     /// Types an application may use. The three bits above are flags.
@@ -16,6 +18,8 @@ public enum FrameSerial {
     public static let clientPing: UInt32 = 0
     /// A push from the server, which answers no request.
     public static let push: UInt32 = 1
+    /// A server's go-away.
+    public static let goAway: UInt32 = 4
     /// The ping of our server. Other servers may use any reserved serial.
     public static let serverPing: UInt32 = 5
     /// Serials that no request carries.

@@ -159,6 +159,8 @@ let package = Package(
             name: "HHSocketTesting",
             dependencies: [
                 "HHSocket",
+                "HHSocketHello",
+                "HHSocketMessage",
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -295,6 +297,8 @@ let package = Package(
         .testTarget(
             name: "HHSocketRPCTests",
             dependencies: [
+                "HHSocketHello",
+                "HHSocketMessage",
                 "HHSocketRPC",
                 "HHSocketTesting",
                 "TestSupport",

@@ -89,7 +89,8 @@ import Testing
         }
         let tally = await load.end()
         #expect(tally.failures.isEmpty, "\(tally.failures.first?.description ?? "")")
-        #expect(client.statistics.goAways >= 6)
+        // A 504 may have it leave before the go-away is sent.
+        #expect(client.statistics.goAways + client.statistics.resentCalls >= 6)
     }
 
     @Test func onlyServerThatIsRestartedLosesNoCall() async throws {

@@ -160,6 +160,7 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketHello",
+                "HHSocketMessage",
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -300,6 +301,7 @@ let package = Package(
             name: "HHSocketRPCTests",
             dependencies: [
                 "HHSocketHello",
+                "HHSocketMessage",
                 "HHSocketRPC",
                 "HHSocketTesting",
                 "TestSupport",

@@ -191,6 +191,6 @@ private final class DelegateBridge: FrameConsumer, Sendable {
     func isReceiving(_ arriving: FrameDecoder.Arriving) {}
     func timerFired() {}
     func turnEnded() {}
-    func frameWillLeave(type: UInt32, serial: UInt32) -> Bool { true }
+    func frameWillLeave(type: UInt32, serial: UInt32, on id: ConnectionID) -> Bool { true }
     func frameProgressed(type: UInt32, serial: UInt32, payloadBytes: Int) {}
 }

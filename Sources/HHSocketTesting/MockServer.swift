@@ -120,6 +120,22 @@ public final class MockServer: Sendable {
         for connection in self.connections { await connection.perform(reaction) }
     }
 
+    /// Tells the client of every open connection that this server is about to end. Connections stay open; what becomes of
+    /// further requests is for the rules to say, such as `onAnyOther(.draining)`. Returns when the frames have been sent. In a
+    /// format whose applications use the type 4 themselves it means nothing to clients.
+    ///
+    /// - Parameters:
+    ///   - reason: For people to read; empty by default.
+    ///   - retryAfter: So long clients should leave this server alone, in whole milliseconds; not at all by default.
+    ///   - endpoints: Servers that may be used instead, best first; none by default.
+    public func sendGoAway(
+        reason: String = "",
+        retryAfter: Duration = .zero,
+        endpoints: [Endpoint] = []
+    ) async {
+        await self.perform(.goAway(reason: reason, retryAfter: retryAfter, endpoints: endpoints))
+    }
+
     /// Stops listening, so that connecting is refused, until ``acceptConnections()``. Open connections stay.
     public func refuseConnections() async throws {
         try await self.core.stopListening().get()

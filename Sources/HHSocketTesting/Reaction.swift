@@ -1,4 +1,6 @@
 import HHSocket
+import HHSocketHello
+import HHSocketMessage
 import NIOCore
 
 extension MockServer {
@@ -103,6 +105,9 @@ extension MockServer {
         /// Answers with this status, listed or not, and an empty payload.
         public static func status(_ status: Status) -> Reaction { .answer(ByteBuffer(), status: status) }
 
+        /// Answers that the server is about to end and has not run the request (504).
+        public static var draining: Reaction { .status(.draining) }
+
         /// Decides when the request is there: `{ $0.connection == 0 ? .reset : .echo }`. Runs on the server's event loop,
         /// in the order of the requests, and must not block.
         public static func respond(_ decide: @escaping @Sendable (Received) -> Reaction) -> Reaction {
@@ -134,6 +139,26 @@ extension MockServer {
         /// - Parameter serial: The format's, in the standard one 5, by default; clients answer the reserved ones.
         public static func ping(serial: UInt32? = nil) -> Reaction {
             Reaction(.ping(serial))
+        }
+
+        /// A go-away: the server is about to end.
+        ///
+        /// - Parameters:
+        ///   - reason: For people to read; empty by default.
+        ///   - retryAfter: So long clients should leave this server alone, in whole milliseconds; not at all by default.
+        ///   - endpoints: Servers that may be used instead, best first; none by default.
+        public static func goAway(
+            reason: String = "",
+            retryAfter: Duration = .zero,
+            endpoints: [Endpoint] = []
+        ) -> Reaction {
+            var message = WireGoAway()
+            message.reason = reason
+            message.retryAfter = UInt32(clamping: TimeAmount(retryAfter).nanoseconds / 1_000_000)
+            message.endpoints = endpoints.map { "\($0)" }
+            // Text and numbers can always be written.
+            let payload = (try? ByteBuffer(message: message)) ?? ByteBuffer()
+            return .frame(Frame(type: FrameType.goAway, serial: FrameSerial.goAway, payload: payload))
         }
 
         /// A frame as it is, whatever was asked.

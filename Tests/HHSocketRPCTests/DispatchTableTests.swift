@@ -149,7 +149,7 @@ import Testing
         guard let key = table.submit(0, deadline: self.at(8)).key else { return }
         table.queued(key)
         #expect(table.remove(key)?.phase == .queued)
-        let leaves = table.willLeave(serial: 50)
+        let leaves = table.willLeave(serial: 50, on: ConnectionID(number: 1))
         #expect(!leaves)
         #expect(table.answer(serial: 50).text == "duplicate")
     }
@@ -249,6 +249,85 @@ import Testing
         }
         #expect(table.alarmCount < 200)
         #expect(table.nextAlarm(now: self.at(5)).text == "no first response 7")
+    }
+
+    // MARK: A connection whose server is about to end
+
+    @Test func whatHasLeftIsStillAnsweredWhenTheServerIsAboutToEndAndNothingElseLeaves() {
+        var table = self.readyTable()
+        _ = table.submit(0, deadline: self.at(8))
+        guard let unsent = table.submit(1, deadline: self.at(8)).key else { return }
+        table.queued(unsent)
+        let left = table.linkIsLeft()
+        #expect(left.map(\.call) == [1] && left.map(\.phase) == [.queued])
+        #expect(table.phase(of: unsent) == .idle)
+        #expect(!table.canSend)
+        #expect(table.willLeave(serial: 51, on: ConnectionID(number: 1)) == false)
+        guard case .wait = table.attemptAgain(unsent, isReturning: false) else { return #expect(Bool(false)) }
+        #expect(table.submit(2, deadline: self.at(8)).serial == nil)
+        #expect(table.nextWaiting() == nil)
+        #expect(table.answer(serial: 50).text == "answer 0")
+        #expect(table.linkIsLeft().isEmpty, "once")
+        table.linkIsReady(ConnectionID(number: 2))
+        #expect(table.nextWaiting()?.call == 1)
+        #expect(table.nextWaiting()?.call == 2)
+    }
+
+    @Test func callsThatAreSentAgainLeaveBeforeNewOnesOfTheirPriorityAndInTheirOrder() {
+        var table = self.readyTable()
+        let keys = (0..<3).compactMap { table.submit($0, deadline: self.at(8)).key }
+        _ = table.linkIsLeft()
+        _ = table.submit(3, deadline: self.at(8))
+        _ = table.submit(4, .high, deadline: self.at(8))
+        for (index, key) in keys.enumerated() {
+            _ = table.receive(serial: UInt32(50 + index))
+            _ = table.attemptAgain(key, isReturning: true)
+        }
+        table.linkIsReady(ConnectionID(number: 2))
+        var order: [Int] = []
+        while let next = table.nextWaiting() {
+            order.append(next.call)
+            #expect(next.count == 1, "it counts as the attempt before")
+        }
+        #expect(order == [4, 0, 1, 2, 3])
+    }
+
+    @Test func callsThatAreSentAgainWaitHoweverManyDoAndWhereNoAttemptIsInProgress() {
+        var table = self.readyTable(maximumWaiting: 1)
+        let keys = (0..<3).compactMap { table.submit($0, deadline: self.at(8)).key }
+        _ = table.linkIsLeft()
+        for (index, key) in keys.enumerated() {
+            _ = table.receive(serial: UInt32(50 + index))
+            guard case .wait = table.attemptAgain(key, isReturning: true) else { return #expect(Bool(false)) }
+        }
+        #expect(table.waitingCount == 3)
+        #expect(table.submit(3, deadline: self.at(8)).refusal == .queueFull)
+        #expect(table.linkWasLost(ConnectionID(number: 1)).isEmpty)
+        #expect(table.linkIsOffline().isEmpty)
+        #expect(Set(table.linkIsOffline(isForGood: true).map(\.call)) == [0, 1, 2])
+        #expect(table.waitingCount == 0)
+    }
+
+    @Test func queuedCallsComeBackInTheirOrderWhenSerialsHaveWrapped() {
+        var table = self.readyTable(serials: 50...57)
+        for call in 0..<6 {
+            _ = table.submit(call, deadline: self.at(8))
+            _ = table.answer(serial: UInt32(50 + call))
+        }
+        for call in 10..<15 {
+            if let key = table.submit(call, deadline: self.at(8)).key { table.queued(key) }
+        }
+        #expect(table.linkIsLeft().map(\.call) == [10, 11, 12, 13, 14])
+        #expect(table.inFlightCount == 0)
+    }
+
+    @Test func lateAnswersOfAConnectionThatIsLeftAreKnownWhenItHasASuccessor() {
+        var table = self.readyTable()
+        guard let key = table.submit(0, deadline: self.at(8)).key else { return }
+        table.remove(key)
+        _ = table.linkIsLeft()
+        table.linkIsReady(ConnectionID(number: 2))
+        #expect(table.answer(serial: 50).text == "late")
     }
 
     @Test func endForGoodEndsThePatientAndThoseThatBackOff() {

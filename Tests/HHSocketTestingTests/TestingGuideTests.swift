@@ -65,6 +65,18 @@ import Testing
         #expect(try await server.received(1, ofType: 101)[0].metadata == ["tenant": "acme"])
     }
 
+    @Test func serverThatIsAboutToEnd() async throws {
+        let server = try await MockServer(.echo)
+        let other = try await MockServer(.echo)
+        let client = SocketClient(configuration: .init(servers: [server.endpoint, other.endpoint]))
+        client.connect()
+        _ = try await client.data(for: SocketRequest(type: 101))
+        server.onAnyOther(.draining)
+        await server.sendGoAway(retryAfter: .seconds(2))
+        #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == other.endpoint)
+        await client.close()
+    }
+
     private static let whatCanGoWrong: [MockServer.Reaction] = [
         .drop,
         .echo.delayed(by: .seconds(2)),

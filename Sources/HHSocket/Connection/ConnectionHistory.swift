@@ -25,6 +25,8 @@ public struct ConnectionHistory: Sendable {
         /// A connection that had been ready for so long was left by choice; nil if it was not ready yet. `next` is the
         /// server that was asked for, if one was.
         case leftForAnotherServer(ready: Duration?, next: Endpoint?)
+        /// The server said, for a reason of its own, that it is about to end and wants to be left alone for so long.
+        case goAway(reason: String, retryAfter: Duration)
         /// So many of the latest calls went wrong; the connection is left, if there is another server.
         case serverFailed(wrong: Int, calls: Int)
         /// The app went to the background.
@@ -122,6 +124,8 @@ extension ConnectionHistory.Entry: CustomStringConvertible {
         case .leftForAnotherServer(let ready, let next):
             let time = ready.map { " after \($0.forHumans) ready" } ?? ""
             return "left\(server)\(time) for \(next.map { "\($0)" } ?? "another server")"
+        case .goAway(let reason, let retryAfter):
+            return "go-away from\(server), for \(retryAfter.forHumans)" + (reason.isEmpty ? "" : ": \(reason)")
         case .serverFailed(let wrong, let calls):
             return "\(wrong) of \(calls) calls went wrong\(server)"
         case .enteredBackground:

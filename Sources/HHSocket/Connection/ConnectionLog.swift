@@ -43,6 +43,9 @@ struct ConnectionLog {
         case .switchFailed(let error):
             message = "no other server could be reached"
             metadata = Self.metadata(of: error)
+        case .goAway(let endpoint, let reason, let retryAfter):
+            message = "the server goes away"
+            metadata = ["server": "\(endpoint)", "reason": "\(reason)", "retry_after": "\(retryAfter)"]
         case .serverFails(let endpoint, let wrong, let calls):
             message = "too many calls go wrong"
             metadata = ["server": "\(endpoint)", "wrong": "\(wrong)", "calls": "\(calls)"]

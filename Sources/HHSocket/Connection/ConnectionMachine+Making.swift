@@ -9,6 +9,7 @@ extension ConnectionMachine {
         now: NIODeadline
     ) -> [Action] {
         var actions = self.abandonMaking()
+        self.isWaitingForReturn = false
         self.making = Making(target: target, avoided: avoided)
         switch self.phase {
         case .making, .ready:
@@ -83,6 +84,11 @@ extension ConnectionMachine {
     private mutating func beginRound(now: NIODeadline) -> [Action] {
         guard let making = self.making else { return [] }
         self.making?.stage = .connecting
+        if let others = self.departure?.others {
+            self.take(hearsay: others)
+            // Whether to try without a network depends on the list.
+            if let reason = self.reasonToHold { return self.stopAttempts(reason) }
+        }
         var candidates = self.servers.round(now: now, using: &self.generator)
         if let target = making.target {
             candidates.removeAll { $0 == target }
@@ -93,7 +99,13 @@ extension ConnectionMachine {
             candidates.removeAll { $0 == avoided }
             if stays { candidates.append(avoided) }
         }
-        guard !candidates.isEmpty else { return self.giveUp(Self.noServers) }
+        if making.target == nil, let others = self.departure?.others, !others.isEmpty {
+            candidates = others.filter(candidates.contains) + candidates.filter { !others.contains($0) }
+        }
+        guard !candidates.isEmpty else {
+            if let time = self.servers.nextReturn(now: now) { return self.awaitReturn(until: time) }
+            return self.giveUp(Self.noServers)
+        }
         self.making?.candidates = candidates[...]
         return self.openNext(now: now)
     }
@@ -181,9 +193,15 @@ extension ConnectionMachine {
         }
     }
 
-    mutating func attemptFailed(_ endpoint: Endpoint, _ error: SocketError, now: NIODeadline) -> [Action] {
+    /// - Parameter isFault: Whether it is held against the server.
+    mutating func attemptFailed(
+        _ endpoint: Endpoint,
+        _ error: SocketError,
+        isFault: Bool = true,
+        now: NIODeadline
+    ) -> [Action] {
         self.note(error, of: endpoint)
-        if self.canBeReached(endpoint) { self.servers.failed(endpoint, now: now, using: &self.generator) }
+        if isFault, self.canBeReached(endpoint) { self.servers.failed(endpoint, now: now, using: &self.generator) }
         let report = Action.report(.connectFailed(error))
         guard let making = self.making else { return [report] }
         if !making.candidates.isEmpty { return [report] + self.openNext(now: now) }
@@ -200,6 +218,9 @@ extension ConnectionMachine {
 
     private mutating func becomeReady(_ attempt: Attempt, now: NIODeadline) -> [Action] {
         let predecessor = self.current
+        // Then what it tells of its server has been noted.
+        let isLeft = self.departure != nil
+        self.departure = nil
         self.making = nil
         self.phase = .ready(Connection(id: attempt.id, endpoint: attempt.endpoint, since: now))
         self.attempts = 0
@@ -209,7 +230,7 @@ extension ConnectionMachine {
         guard let predecessor else {
             return [.ready(attempt.id, attempt.endpoint), .report(.connected(attempt.endpoint))]
         }
-        self.judge(predecessor, now: now)
+        if !isLeft { self.judge(predecessor, now: now) }
         self.draining.insert(predecessor.id)
         return [
             .ready(attempt.id, attempt.endpoint), .drain(predecessor.id),
@@ -218,8 +239,15 @@ extension ConnectionMachine {
     }
 
     private mutating func roundFailed(_ error: SocketError, now: NIODeadline) -> [Action] {
+        let tried = self.making?.tried ?? []
         self.making = nil
-        guard !self.isReady else { return [.report(.switchFailed(error))] }
+        guard !self.isReady else {
+            return [.report(.switchFailed(error))] + self.departureRoundFailed(now: now)
+        }
+        // Without those that are away it was no whole round.
+        if let time = self.servers.nextReturn(besides: tried, now: now), self.reasonToHold == nil {
+            return self.await(time, after: error, now: now)
+        }
         self.failedRounds += 1
         if let limit = self.allowedRounds ?? self.settings.backoff.maximumRounds, self.failedRounds >= limit {
             return self.giveUp(error)
@@ -231,8 +259,13 @@ extension ConnectionMachine {
     private mutating func giveUp(_ reason: SocketError) -> [Action] {
         self.making = nil
         self.lastError = reason
-        guard !self.isReady else { return [.report(.switchFailed(reason))] }
+        guard !self.isReady else {
+            // As long as it lasts the connection stays, though what waits for a successor waits in vain.
+            self.departure?.starts = .distantFuture
+            return [.report(.switchFailed(reason))]
+        }
         self.phase = .closed
+        self.departure = nil
         let isVerdict = reason.code == .invalidArgument || reason.code == .handshakeRefused
         return [.offline(reason), .report(.gaveUp(isVerdict ? reason : self.unreachable(reason)))]
     }
@@ -255,11 +288,16 @@ extension ConnectionMachine {
     /// Nothing is ready any more, and nothing is being made.
     mutating func wait(for error: SocketError, now: NIODeadline) -> [Action] {
         if let reason = self.reasonToHold { return self.hold(reason) }
-        let delay = self.settings.backoff.delay(afterFailures: self.failures, using: &self.generator)
-        self.failures += 1
+        let delay = self.nextDelay()
         let until = now.advanced(clamping: TimeAmount(delay))
         self.phase = .waiting(until: until, reason: error, pulledForward: false)
         return [.offline(error), .report(.waiting(delay: delay, reason: error))]
+    }
+
+    /// The wait after a round that failed.
+    mutating func nextDelay() -> Duration {
+        defer { self.failures += 1 }
+        return self.settings.backoff.delay(afterFailures: self.failures, using: &self.generator)
     }
 
     // MARK: Pieces

@@ -11,6 +11,7 @@ extension ConnectionMachine {
         }
         guard case .ready(let connection) = self.phase, connection.id == id else { return [] }
         self.lastError = error
+        if self.departure?.id == id { return self.leftConnectionLost(connection, error, now: now) }
         self.judge(connection, now: now)
         // What the network or a pause of ours did is not held against the server.
         if self.canBeReached(connection.endpoint), !self.isInBackground, !connection.isSuspect {
@@ -45,7 +46,8 @@ extension ConnectionMachine {
         if case .waiting = self.phase { return self.startMaking(now: now) }
         switch self.making?.stage {
         case nil:
-            return []
+            // The deadline was a departure's.
+            return self.startMaking(now: now)
         case .resolving(let id, _):
             let timeout = self.settings.resolverTimeout ?? .zero
             let error = SocketError(.hostNotFound, message: "the resolver found no server within \(timeout)")
@@ -110,6 +112,7 @@ extension ConnectionMachine {
         actions += self.abandonMaking()
         guard self.settings.background == .failTasks else { return actions + [.pauseHeartbeat(connection.id)] }
         self.judge(connection, now: now)
+        self.departure = nil
         var error = reason
         error.code = .connectionLost
         error.endpoint = connection.endpoint
@@ -152,6 +155,7 @@ extension ConnectionMachine {
 
     /// Nothing is attempted until there is news.
     mutating func hold(_ reason: SocketError) -> [Action] {
+        self.isWaitingForReturn = false
         self.phase = .held(reason)
         return [.offline(reason)]
     }
@@ -162,6 +166,8 @@ extension ConnectionMachine {
         switch self.phase {
         case .idle, .closed, .ready:
             return abandoned
+        case .waiting where self.isWaitingForReturn:
+            return abandoned + self.hold(reason)
         case .held, .waiting:
             self.phase = .held(reason)
             return abandoned
@@ -179,7 +185,7 @@ extension ConnectionMachine {
             connection.isSuspect = true
             self.phase = .ready(connection)
             let probe = Action.probe(connection.id)
-            guard let making = self.making else { return [probe] }
+            guard let making = self.making else { return [probe] + self.leaveAtOnce(now: now) }
             return [probe] + self.startMaking(target: making.target, avoiding: making.avoided, now: now)
         case .making:
             let target = self.making?.target

@@ -6,7 +6,8 @@ import NIOCore
 /// Offline by the user (`closed`) and offline by loss (`waiting`) are different: only loss reconnects. News of any
 /// connection but the present ones is stale and does nothing.
 ///
-/// The user's wishes are in this file; `+Making` makes connections, `+News` takes what is heard of them.
+/// The user's wishes are in this file; `+Making` makes connections, `+News` takes what is heard of them, `+GoAway` leaves
+/// servers that are about to end.
 struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     struct Settings: Sendable {
         var backoff = Backoff()
@@ -33,6 +34,10 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         case ready(ConnectionID, Endpoint)
         /// The connection has a successor: let it finish what is in flight, close it, and report ``drained(_:)``.
         case drain(ConnectionID)
+        /// The server of the ready connection is about to end: calls wait for a successor, which will be made.
+        case leave(ConnectionID)
+        /// The next round begins later, by itself; whoever waits for it calls ``pullForward(now:)``. The last of its actions.
+        case putOff
         /// The connection that was ready, or draining, is no more.
         case lost(ConnectionID, SocketError)
         /// Nothing is ready, and a connection is being made.
@@ -86,6 +91,22 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         var isSuspect = false
     }
 
+    /// A ready connection whose server is about to end, until it has a successor.
+    struct Departure: Sendable {
+        /// The connection that is left.
+        var id: ConnectionID
+        /// The servers to use instead that it has named, best first, as far as they may be used.
+        var others: [Endpoint] = []
+        /// Whether it said so by go-away, which has all that is known of it.
+        var isAnnounced: Bool
+        /// Whether the connection had been ready for long enough to tell well of its server.
+        var wasStable: Bool
+        /// When the next round begins while none is under way; `.distantFuture` if none does.
+        var starts = NIODeadline.distantFuture
+        var isPulledForward = false
+        var failedRounds = 0
+    }
+
     enum Phase: Sendable {
         case idle
         case making
@@ -102,6 +123,11 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     var phase = Phase.idle
     /// Set in phase `making`, and in phase `ready` while a successor is being made.
     var making: Making?
+    /// Set from when the server of the ready connection is about to end, until there is a successor.
+    var departure: Departure?
+    /// Whether the floor above takes the present wait for a connection being made: servers that said that they go away are to
+    /// be tried at its end.
+    var isWaitingForReturn = false
     /// Connections that have a successor and still finish what is in flight.
     var draining: Set<ConnectionID> = []
     var nextID: UInt64 = 1
@@ -158,7 +184,7 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     var nextDeadline: NIODeadline? {
         if case .waiting(let until, _, _) = self.phase { return until }
         switch self.making?.stage {
-        case nil: return nil
+        case nil: return self.departureDeadline
         case .resolving(_, let until), .handshaking(_, let until): return until
         case .connecting: return self.making?.nextStart
         }
@@ -176,16 +202,20 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
             self.failures = 0
             self.failedRounds = 0
             self.lastErrors = [:]
+            self.servers.callBack()
             if let reason = self.reasonToHold { return self.hold(reason) }
             return self.startMaking(now: now)
         case .waiting:
             self.failedRounds = 0
+            self.servers.callBack()
             return self.startMaking(now: now)
         }
     }
 
     mutating func disconnect(now: NIODeadline) -> [Action] {
         var actions: [Action] = []
+        self.departure = nil
+        self.isWaitingForReturn = false
         switch self.phase {
         case .closed:
             return self.closeDraining()
@@ -227,7 +257,7 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
             if endpoint == nil, let tried { self.servers.passOver(tried) }
             return self.startMaking(target: endpoint, avoiding: endpoint == nil ? tried : nil, now: now)
         case .ready(let connection):
-            guard endpoint != connection.endpoint else { return self.abandonMaking() }
+            guard endpoint != connection.endpoint || self.departure != nil else { return self.abandonMaking() }
             guard self.reasonToHold == nil else { return [] }
             if endpoint == nil { self.servers.passOver(connection.endpoint) }
             return self.startMaking(target: endpoint, avoiding: connection.endpoint, now: now)
@@ -236,7 +266,9 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
 
     /// Too many calls to the present server go wrong: as ``switchServer(to:now:)``, but not for the same server again.
     mutating func leaveFailingServer(now: NIODeadline) -> [Action] {
-        guard self.isReady, self.making == nil, self.servers.count > 1 else { return [] }
+        guard let current = self.current, self.making == nil,
+            self.servers.hasPresent(besides: current.endpoint, now: now)
+        else { return [] }
         return self.switchServer(to: nil, now: now)
     }
 
@@ -252,23 +284,29 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         case .held:
             return self.startMaking(now: now)
         case .waiting:
-            return self.pullForward(now: now)
+            return self.pullForward(isCall: false, now: now)
         case .making:
             return self.adjustMaking(now: now)
         case .ready(let connection):
             if self.making != nil { return self.adjustMaking(now: now) }
+            if self.departure != nil { return self.leaveAtOnce(now: now) }
             guard !self.servers.isEmpty, !self.servers.contains(connection.endpoint) else { return [] }
             return self.startMaking(avoiding: connection.endpoint, now: now)
         }
     }
 
     /// A call would like to leave: the first in a wait pulls the next round forward to a random moment of the next
-    /// second, later ones change nothing.
-    mutating func pullForward(now: NIODeadline) -> [Action] {
+    /// second, later ones change nothing. A server that is about to end is left at once for another.
+    ///
+    /// - Parameter isCall: False where it is not a call: then servers that went away are not asked any sooner.
+    mutating func pullForward(isCall: Bool = true, now: NIODeadline) -> [Action] {
+        if self.isReady { return self.pullDepartureForward(now: now) }
         guard case .waiting(let until, let reason, pulledForward: false) = self.phase else { return [] }
-        let wait = Double.random(in: 0...1, using: &self.generator)
-        let sooner = min(until, now + .nanoseconds(Int64(wait * 1e9)))
-        self.phase = .waiting(until: sooner, reason: reason, pulledForward: true)
+        self.phase = .waiting(
+            until: min(until, self.soonest(isCall: isCall, now: now)),
+            reason: reason,
+            pulledForward: true
+        )
         return []
     }
 

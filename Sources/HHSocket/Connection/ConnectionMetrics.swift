@@ -10,6 +10,7 @@ final class ConnectionMetrics {
     private let factory: any MetricsFactory
     private let connects: Counter
     private let switches: Counter
+    private let goAways: Counter
     private var connectFailures: [SocketError.Code: Counter] = [:]
     private var disconnects: [SocketError.Code: Counter] = [:]
     private var reconnects: [SocketError.Code: Counter] = [:]
@@ -29,6 +30,7 @@ final class ConnectionMetrics {
         self.factory = factory
         self.connects = Counter(label: "hhsocket.connects", factory: factory)
         self.switches = Counter(label: "hhsocket.switches", factory: factory)
+        self.goAways = Counter(label: "hhsocket.go_aways", factory: factory)
         self.readyTime = Timer(label: "hhsocket.ready_time", dimensions: [], factory: factory)
         self.heartbeatRoundTrip = Timer(label: "hhsocket.heartbeat_round_trip", dimensions: [], factory: factory)
         self.bytesSent = Counter(label: "hhsocket.bytes_sent", factory: factory)
@@ -56,6 +58,8 @@ final class ConnectionMetrics {
             self.count(error.code, in: \.disconnects, "hhsocket.disconnects")
             self.loss = error.code
             self.endReady(now)
+        case .goAway:
+            self.goAways.increment()
         case .closed:
             self.loss = nil
             self.endReady(now)

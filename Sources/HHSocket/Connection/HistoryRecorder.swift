@@ -26,6 +26,8 @@ struct HistoryRecorder: Sendable {
             let ready = self.readySince.map { Duration(now - $0) }
             self.history.record(.leftForAnotherServer(ready: ready, next: to), endpoint: from, at: date)
             self.becameReady(to, now: now)
+        case .goAway(let endpoint, let reason, let retryAfter):
+            self.history.record(.goAway(reason: reason, retryAfter: retryAfter), endpoint: endpoint, at: date)
         case .serverFails(let endpoint, let wrong, let calls):
             self.history.record(.serverFailed(wrong: wrong, calls: calls), endpoint: endpoint, at: date)
         case .disconnected(let error):

@@ -5,6 +5,8 @@ import NIOCore
 /// A server that failed often in a row is banned for a growing time. When the ban ends it is on probation: it comes after
 /// the trusted ones, and one failure bans it again, for longer; a stable connection makes it trusted. When all are banned
 /// none is: it is then more likely that the network is at fault.
+///
+/// A server that said that it goes away did no wrong, but is away until its time has come, even when all are.
 struct ServerList: Sendable {
     private struct Outcome: Sendable {
         var succeeded: Bool
@@ -19,6 +21,18 @@ struct ServerList: Sendable {
         /// Bans since the last stable connection.
         var bans = 0
         var bannedUntil: NIODeadline?
+        /// It is left alone until then.
+        var awayUntil: NIODeadline?
+        /// It asked to be left alone until then.
+        var askedUntil: NIODeadline?
+        /// How often it did since the last stable connection.
+        var departures = 0
+        /// Whether it may be tried sooner because a call waits.
+        var mayHurry = true
+        /// Whether it is here only because another server named it.
+        var isHearsay = false
+
+        func isAway(_ now: NIODeadline) -> Bool { self.awayUntil.map { now < $0 } ?? false }
 
         /// How many of the outcomes that still count are failures.
         func recentFailures(since start: NIODeadline) -> Int {
@@ -48,6 +62,8 @@ struct ServerList: Sendable {
     }
 
     var isEmpty: Bool { self.entries.isEmpty }
+    /// Whether servers are used that others name.
+    var acceptsHearsay: Bool { self.policy.acceptsOtherEndpoints }
     var count: Int { self.entries.count }
     var endpoints: [Endpoint] { self.entries.map(\.endpoint) }
 
@@ -63,11 +79,16 @@ struct ServerList: Sendable {
     mutating func replace(with endpoints: [Endpoint]) {
         var seen: Set<Endpoint> = []
         let known = Dictionary(uniqueKeysWithValues: self.entries.map { ($0.endpoint, $0) })
-        self.entries = endpoints.filter { seen.insert($0).inserted }.map { known[$0] ?? Entry(endpoint: $0) }
+        self.entries = endpoints.filter { seen.insert($0).inserted }.map { endpoint in
+            var entry = known[endpoint] ?? Entry(endpoint: endpoint)
+            entry.isHearsay = false
+            return entry
+        }
         self.start = 0
     }
 
-    /// The servers to try, each once, best first. Those that are banned are left out, unless all are.
+    /// The servers to try, each once, best first. Those that are away are left out, and those that are banned, unless all
+    /// others are.
     func round(now: NIODeadline, using generator: inout some RandomNumberGenerator) -> [Endpoint] {
         let memory = TimeAmount(self.policy.memory)
         let oldest = now.uptimeNanoseconds > UInt64(max(0, memory.nanoseconds)) ? now - memory : .uptimeNanoseconds(0)
@@ -77,7 +98,7 @@ struct ServerList: Sendable {
             let first = self.start > 0 ? 1 : 0
             rotated[first...].shuffle(using: &generator)
         }
-        let ranked = rotated.enumerated().map { offset, entry in
+        let ranked = rotated.enumerated().filter { !$0.element.isAway(now) }.map { offset, entry in
             (
                 endpoint: entry.endpoint, standing: self.standing(of: entry, now: now),
                 failures: entry.recentFailures(since: oldest), bannedUntil: entry.bannedUntil ?? now, offset: offset
@@ -115,6 +136,7 @@ struct ServerList: Sendable {
     mutating func proved(_ endpoint: Endpoint, now: NIODeadline) {
         guard let index = self.index(of: endpoint) else { return }
         self.entries[index].note(true, now: now)
+        self.entries[index].departures = 0
         self.trust(index)
     }
 
@@ -130,6 +152,7 @@ struct ServerList: Sendable {
         guard let index = self.index(of: endpoint) else { return }
         self.start = index
         self.entries[index].outcomes = []
+        self.entries[index].awayUntil = nil
         self.trust(index)
     }
 
@@ -137,6 +160,88 @@ struct ServerList: Sendable {
     mutating func passOver(_ endpoint: Endpoint) {
         guard let index = self.index(of: endpoint) else { return }
         self.start = (index + 1) % self.entries.count
+    }
+
+    // MARK: Servers that go away
+
+    /// The server said that it goes away.
+    ///
+    /// - Parameters:
+    ///   - span: How long it wants to be left alone; nil if it did not say.
+    ///   - again: Whether it says so of the same connection.
+    /// - Returns: How long it is: as it wants, but no longer than the longest ban, and longer and longer if it does nothing but
+    ///   send its clients away.
+    mutating func wentAway(
+        _ endpoint: Endpoint,
+        for span: Duration?,
+        again: Bool = false,
+        now: NIODeadline,
+        using generator: inout some RandomNumberGenerator
+    ) -> Duration {
+        // Nobody but the server spreads its clients, if it says when it wants them back.
+        var span = span ?? .seconds(Double.random(in: 0.5...1, using: &generator))
+        let index = self.index(of: endpoint)
+        if let index, !again {
+            if self.entries[index].departures > 0 {
+                let least = Backoff(base: Backoff.minimumRepeatedWait, cap: self.policy.firstBan, jitter: 0.5)
+                    .delay(afterFailures: self.entries[index].departures, using: &generator)
+                span = max(span, least)
+            }
+            self.entries[index].departures += 1
+            self.entries[index].mayHurry = true
+        }
+        span = min(max(.zero, span), max(.zero, self.policy.longestBan))
+        if let index {
+            self.entries[index].awayUntil = now.advanced(clamping: TimeAmount(span))
+            self.entries[index].askedUntil = self.entries[index].awayUntil
+        }
+        return span
+    }
+
+    /// Whether any server can be tried now, but for `excluded`.
+    func hasPresent(besides excluded: Endpoint? = nil, now: NIODeadline) -> Bool {
+        self.entries.contains { $0.endpoint != excluded && !$0.isAway(now) }
+    }
+
+    /// When the first of those that are away may be tried, but for `excluded`.
+    func nextReturn(besides excluded: Set<Endpoint> = [], now: NIODeadline) -> NIODeadline? {
+        self.entries.compactMap { $0.isAway(now) && !excluded.contains($0.endpoint) ? $0.awayUntil : nil }.min()
+    }
+
+    /// A call waits: brings the time of those that are away forward, to `share` (0 to 1) of a second or of what is left of
+    /// it. For one that does nothing but send its clients away a second becomes two, four and so on.
+    mutating func hurry(_ share: Double, now: NIODeadline) {
+        for index in self.entries.indices where self.entries[index].isAway(now) && self.entries[index].mayHurry {
+            guard let until = self.entries[index].awayUntil else { continue }
+            let repeats = max(0, self.entries[index].departures - 1)
+            let bound = Backoff(base: .seconds(1), cap: self.policy.longestBan).bound(afterFailures: repeats)
+            let wait = Duration.seconds(min(bound, Duration(until - now)).inSeconds * share)
+            let least = repeats > 0 ? Backoff.minimumRepeatedWait : .zero
+            self.entries[index].awayUntil = min(until, now.advanced(clamping: TimeAmount(max(wait, least))))
+        }
+    }
+
+    /// Calls do not bring the server's time forward, nor have they.
+    mutating func doNotHurry(_ endpoint: Endpoint) {
+        guard let index = self.index(of: endpoint) else { return }
+        self.entries[index].mayHurry = false
+        if self.entries[index].awayUntil != nil { self.entries[index].awayUntil = self.entries[index].askedUntil }
+    }
+
+    /// Nobody is away any more: the user wants a connection at once.
+    mutating func callBack() {
+        for index in self.entries.indices { self.entries[index].awayUntil = nil }
+    }
+
+    /// Adds servers that another one has named, in the place of those named before, but for one.
+    mutating func add(hearsay endpoints: [Endpoint], keeping kept: Endpoint?) {
+        self.entries.removeAll { $0.isHearsay && $0.endpoint != kept && !endpoints.contains($0.endpoint) }
+        if self.start >= self.entries.count { self.start = 0 }
+        for endpoint in endpoints where self.index(of: endpoint) == nil {
+            var entry = Entry(endpoint: endpoint)
+            entry.isHearsay = true
+            self.entries.append(entry)
+        }
     }
 
     private func index(of endpoint: Endpoint) -> Int? {

@@ -10,6 +10,11 @@ public struct ServerPolicy: Hashable, Sendable {
     public var longestBan: Duration
     /// Outcomes older than this do not count in a server's score. 10 minutes by default.
     public var memory: Duration
+    /// Whether servers that are not in the list may be used because another server names them when it goes away; at most 16 of
+    /// them at a time, with the same ``SocketConfiguration/tls``. False by default: a server could send its clients anywhere,
+    /// and without TLS whoever is on the path could. Those in the list are preferred in the order in which they are named
+    /// either way.
+    public var acceptsOtherEndpoints: Bool
     /// Whether equally good servers are tried in an order of chance, which spreads the clients of a fleet, instead of in the
     /// list's. False by default.
     public var shufflesEquals: Bool
@@ -19,13 +24,15 @@ public struct ServerPolicy: Hashable, Sendable {
         firstBan: Duration = .seconds(15),
         longestBan: Duration = .seconds(300),
         memory: Duration = .seconds(600),
-        shufflesEquals: Bool = false
+        shufflesEquals: Bool = false,
+        acceptsOtherEndpoints: Bool = false
     ) {
         self.failuresBeforeBan = failuresBeforeBan
         self.firstBan = firstBan
         self.longestBan = longestBan
         self.memory = memory
         self.shufflesEquals = shufflesEquals
+        self.acceptsOtherEndpoints = acceptsOtherEndpoints
     }
 
     /// So many outcomes of a server are remembered for its score, as Tencent Mars remembers them.

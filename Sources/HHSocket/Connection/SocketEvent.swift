@@ -14,6 +14,9 @@ public enum SocketEvent: Sendable {
     case switched(from: Endpoint, to: Endpoint)
     /// No other server could be reached; the connection stays where it was.
     case switchFailed(SocketError)
+    /// The server says that it is about to end, and wants to be left alone for `retryAfter`; a successor of its connection is
+    /// made, or, if it said so during the handshake, the next server is tried. The reason is the server's, for people to read.
+    case goAway(Endpoint, reason: String, retryAfter: Duration)
     /// So many of the latest calls to this server went wrong that it is left, if there is another.
     case serverFails(Endpoint, wrong: Int, calls: Int)
     /// The next round of attempts begins in `delay`.
@@ -41,6 +44,8 @@ extension SocketEvent: CustomStringConvertible {
         case .disconnected(let error): "disconnected: \(error)"
         case .switched(let from, let to): "switched from \(from) to \(to)"
         case .switchFailed(let error): "switch failed: \(error)"
+        case .goAway(let endpoint, let reason, let retryAfter):
+            "\(endpoint) goes away, for \(retryAfter.forHumans)\(reason.isEmpty ? "" : ": \(reason)")"
         case .serverFails(let endpoint, let wrong, let calls): "\(wrong) of \(calls) calls to \(endpoint) went wrong"
         case .waiting(let delay, let reason): "next attempt in \(delay) (\(reason))"
         case .gaveUp(let error): "gave up: \(error)"

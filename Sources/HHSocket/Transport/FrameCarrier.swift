@@ -76,12 +76,14 @@ package protocol FrameCarrier: AnyObject, Sendable {
 
     // MARK: What the calls show
 
-    /// A call found no connection and would like one soon.
+    /// A call found no connection that it could leave by and would like one soon.
     func pullForward()
     /// A call was not answered in time: finds out whether the connection still lives. One dead call does not kill it.
     func suspect(_ id: ConnectionID)
     /// Too many calls to the present server go wrong: leaves it, if there is another.
     func serverFails(_ endpoint: Endpoint, wrong: Int, calls: Int)
+    /// The server of this connection is about to end, as its answers say: leaves it as after a go-away.
+    func leave(_ id: ConnectionID, _ departure: ServerDeparture)
     /// Nothing is in flight any more on a connection that drains.
     func finishDraining(_ id: ConnectionID)
 }

@@ -24,7 +24,8 @@ final class Link: ChannelInboundHandler {
         func linkIsReceiving(_ arriving: FrameDecoder.Arriving, on link: Link)
         /// The frames of all that there was to read have been handed over.
         func linkFinishedReading(_ link: Link)
-        func linkFrameWillLeave(type: UInt32, serial: UInt32) -> Bool
+        func linkReceivedGoAway(_ frame: Frame, on link: Link)
+        func linkFrameWillLeave(type: UInt32, serial: UInt32, on link: Link) -> Bool
         func linkProgressed(type: UInt32, serial: UInt32, payloadBytes: Int)
         /// All that could leave has left for now. True if more was sent at once, by ``Link/send(_:_:)``.
         func linkFlushed(_ link: Link) -> Bool
@@ -244,7 +245,9 @@ final class Link: ChannelInboundHandler {
             if self.outgoing != nil {
                 self.writeSlice(context)
             } else if let frame = self.queue.popFirst() {
-                guard self.owner?.linkFrameWillLeave(type: frame.type, serial: frame.serial) ?? true else { continue }
+                guard self.owner?.linkFrameWillLeave(type: frame.type, serial: frame.serial, on: self) ?? true else {
+                    continue
+                }
                 self.begin(frame, context)
                 if self.gathered.readableBytes >= Frame.unslicedLength { self.writeGathered(context) }
             } else {
@@ -566,6 +569,7 @@ final class Link: ChannelInboundHandler {
         {
             return
         }
+        if self.format.isGoAway(frame) { self.owner?.linkReceivedGoAway(frame, on: self) }
         // A heartbeat that is no ping answers one of ours. A refused answer means that the server does not read: the
         // write-stall timeout deals with that.
         guard self.format.isServerPing(frame) else { return }

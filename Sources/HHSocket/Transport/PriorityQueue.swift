@@ -17,6 +17,9 @@ package struct PriorityQueue<Element> {
     /// The one to leave next.
     package var first: Element? { self.levels.last?.elements.first }
 
+    /// That one's priority.
+    package var firstPriority: FramePriority? { self.levels.last?.priority }
+
     package init() {}
 
     package mutating func append(_ element: Element, _ priority: FramePriority) {

@@ -49,6 +49,8 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     private var writers = WriterQueue()
     /// Connections that have a successor and finish what is in flight, each with the timer that ends that.
     private var draining: [ConnectionID: (link: Link, timer: Scheduled<Void>)] = [:]
+    /// Whether attempts to connect begin later unless somebody asks for them.
+    private var isPutOff = false
     /// Whether the floor above takes nothing for now.
     private var isReadingSuspended = false
     /// A link that is closing by choice.
@@ -278,7 +280,12 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     }
 
     package func pullForward() {
+        self.isPutOff = false
         self.tell { $0.pullForward(now: $1) }
+    }
+
+    package func leave(_ id: ConnectionID, _ departure: ServerDeparture) {
+        self.tell { $0.goAway(id, departure, isAnnounced: false, now: $1) }
     }
 
     package func send(_ frame: Frame, _ priority: FramePriority) throws(SocketError) -> Bool {
@@ -356,6 +363,7 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
 
     /// Sends the frame as soon as ``WritePolicy`` lets it, and completes `write` then.
     func perform(_ write: PendingWrite) {
+        if self.isPutOff { self.pullForward() }
         do throws(SocketError) {
             try self.check(write.frame)
             if let link = self.link {
@@ -600,6 +608,13 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
             self.close(id)
         case .ready(let id, let endpoint):
             self.becomeReady(id, endpoint)
+        case .leave(let id):
+            self.consumer?.connectionIsLeaving(id)
+        case .putOff:
+            self.isPutOff = true
+            // They leave by the connection that is there; but they show that it is in use.
+            if !self.writers.isEmpty { self.pullForward() }
+            self.consumer?.attemptIsPutOff()
         case .drain(let id):
             self.consumer?.connectionDrains(id)
         case .lost(let id, let error):
@@ -746,6 +761,7 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     private func becomeReady(_ id: ConnectionID, _ endpoint: Endpoint) {
         guard let greeting = self.greeting, greeting.link.id == id else { return }
         self.greeting = nil
+        self.isPutOff = false
         if let predecessor = self.link { self.limitDraining(predecessor) }
         self.link = greeting.link
         let agreement = greeting.agreement
@@ -846,8 +862,13 @@ extension SocketCore: Link.Owner {
         self.flushCallbacks()
     }
 
-    func linkFrameWillLeave(type: UInt32, serial: UInt32) -> Bool {
-        self.consumer?.frameWillLeave(type: type, serial: serial) ?? true
+    func linkFrameWillLeave(type: UInt32, serial: UInt32, on link: Link) -> Bool {
+        self.consumer?.frameWillLeave(type: type, serial: serial, on: link.id) ?? true
+    }
+
+    func linkReceivedGoAway(_ frame: Frame, on link: Link) {
+        guard let departure = self.consumer?.receivedGoAway(frame, on: link.id) else { return }
+        self.tell { $0.goAway(link.id, departure, isAnnounced: true, now: $1) }
     }
 
     func linkIsReceiving(_ arriving: FrameDecoder.Arriving, on link: Link) {

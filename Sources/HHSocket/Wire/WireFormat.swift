@@ -114,6 +114,15 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         }
     }
 
+    /// Whether this frame of a server's is a go-away: it is about to end. Only formats that keep the types up to 15 for
+    /// control frames have it.
+    public func isGoAway(_ frame: Frame) -> Bool {
+        frame.type == FrameType.goAway && frame.serial == FrameSerial.goAway && frame.status == .ok
+            && self.storage.applicationTypes.lowerBound > UInt64(FrameType.control.upperBound)
+            && self.storage.heartbeatType != UInt64(FrameType.goAway)
+            && self.storage.cancelType != UInt64(FrameType.goAway)
+    }
+
     /// Whether a request frame with these is a heartbeat.
     public func isHeartbeatRequest(type: UInt32, serial: UInt32) -> Bool {
         guard let heartbeat = self.storage.layout.heartbeat, type == heartbeat.type else { return false }

@@ -112,6 +112,7 @@ struct ListenCommand: AsyncParsableCommand {
     private static func tell(_ event: SocketEvent) {
         switch event {
         case .connected(let endpoint): StandardError.line("connected to \(endpoint)")
+        case .goAway, .switched: StandardError.line("\(event)")
         case .disconnected(let error), .connectFailed(let error), .gaveUp(let error):
             StandardError.line("error: \(error.code): \(error.message.inOneLine)")
         default: break

@@ -62,27 +62,44 @@ extension ClientCore {
     }
 
     private func attempt(_ task: SocketTask, _ key: DispatchKey, _ request: SocketRequest, _ priority: FramePriority) {
-        let submission = self.table.attempt(
+        self.follow(
+            self.table.attempt(
+                key,
+                priority,
+                bytes: request.body.readableBytes + request.metadataLength,
+                isPatient: self.isPatient(task, request)
+            ),
+            task,
             key,
-            priority,
-            bytes: request.body.readableBytes + request.metadataLength,
-            isPatient: self.isPatient(task, request)
+            request,
+            priority
         )
+    }
+
+    func follow(
+        _ submission: DispatchTable<SocketTask>.Submission,
+        _ task: SocketTask,
+        _ key: DispatchKey,
+        _ request: SocketRequest,
+        _ priority: FramePriority
+    ) {
         switch submission {
         case .send(_, let serial):
             self.send(task, request, priority, key, serial)
         case .wait:
-            if self.table.link == .offline { self.socket.pullForward() }
+            if self.table.link == .offline || self.isPutOff { self.pullForward() }
         case .refuse(let refusal):
             if let idle = self.table.endAttempt(key) { self.ended(idle, self.refused(refusal)) }
-            if refusal == .offline { self.socket.pullForward() }
+            if refusal == .offline { self.pullForward() }
         }
     }
 
-    /// Whether the call waits for a connection also where none is being made. A retry does.
+    /// Whether the call waits for a connection also where none is being made. A retry does, and so does who is kept from a
+    /// connection that is left.
     private func isPatient(_ task: SocketTask, _ request: SocketRequest) -> Bool {
         guard self.table.link != .ready, !self.socket.isClosed else { return false }
-        return task.flight.retries > 0 || (request.waitsForConnectivity ?? self.configuration.waitsForConnectivity)
+        return self.table.link == .leaving || task.flight.retries > 0
+            || (request.waitsForConnectivity ?? self.configuration.waitsForConnectivity)
     }
 
     func check(_ request: SocketRequest) throws(SocketError) {
@@ -172,6 +189,7 @@ extension ClientCore {
         let task = attempt.call
         self.noteOrigin(of: attempt)
         var error = error
+        if self.isSentAgain(attempt, error) { return self.finishDrained() }
         if self.retries(attempt, error) { return self.finishDrained() }
         if task.flight.retries > 0 { error.message += "; this was attempt \(attempt.count), and it is the last" }
         if let reply = task.flight.reply {
@@ -351,7 +369,7 @@ extension ClientCore {
         }
     }
 
-    private func showProgress(of task: SocketTask) {
+    func showProgress(of task: SocketTask) {
         self.callBack(task, .closure { task.updateProgress() })
     }
 

@@ -37,6 +37,8 @@ extension ClientCore {
         let lastConnect = self.socket.lastError
         let what =
             switch attempt.phase {
+            case .waiting where self.table.link == .leaving:
+                "no successor of the connection to \(self.place), which ends,"
             case .waiting: "no connection to \(self.place)"
             case .queued: "\(self.place) did not read"
             case .sent: "no answer from \(self.place)\(self.progress(of: task, request))"

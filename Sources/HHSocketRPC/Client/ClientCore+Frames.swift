@@ -187,9 +187,11 @@ extension ClientCore {
 
     // MARK: Frames that leave
 
-    func frameWillLeave(type: UInt32, serial: UInt32) -> Bool {
+    func frameWillLeave(type: UInt32, serial: UInt32, on id: ConnectionID) -> Bool {
         guard self.format.isApplicationType(type & ~self.flagMask) else { return true }
-        guard self.table.willLeave(serial: serial), let task = self.table.call(withSerial: serial) else { return false }
+        guard self.table.willLeave(serial: serial, on: id), let task = self.table.call(withSerial: serial) else {
+            return false
+        }
         self.leaves(task, self.request(of: task), serial)
         return true
     }

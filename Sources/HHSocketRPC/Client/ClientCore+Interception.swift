@@ -66,6 +66,7 @@ extension ClientCore {
         task.flight.request = request
         task.flight.reply = reply
         task.flight.retries = 0
+        task.flight.resends = 0
         self.table.resetAttempts(key)
         self.attempt(task, key)
         self.armTimer()

@@ -10,7 +10,8 @@ import Tracing
 /// A client's calls and pushes on the socket thread: performs what ``DispatchTable`` decides.
 ///
 /// What becomes of a call is in `ClientCore+Calls`, what interceptors do with it in `ClientCore+Interception`, what the server
-/// says in `ClientCore+Frames`, and what the user is told when something fails in `ClientCore+Errors`.
+/// says in `ClientCore+Frames`, what follows when it is about to end in `ClientCore+GoAway`, and what the user is told when
+/// something fails in `ClientCore+Errors`.
 final class ClientCore: FrameConsumer, @unchecked Sendable {
     // Proof of Sendable: the constants never change or are locked; every other property is touched
     // on the socket thread alone.
@@ -67,12 +68,16 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     #endif
     private(set) var timerFires = NIODeadline.distantFuture
     private(set) var isInvalidated = false
+    /// Whether attempts to connect begin later unless a call asks for them.
+    var isPutOff = false
+    /// The connection whose go-away has been read, the last one.
+    var goneAway = ConnectionID(number: 0)
     /// What calls leave by, and where it leads, while it is ready. Its answers share that, where their headers have no fields
     /// of the server's.
-    private var connection = ConnectionID(number: 0)
+    private(set) var connection = ConnectionID(number: 0)
     private(set) var origin = SocketResponse.Origin(endpoint: Endpoint(host: "", port: 0))
     /// Where the connections lead that were left for another and finish what is in flight.
-    private var leftOrigins: [ConnectionID: SocketResponse.Origin] = [:]
+    private(set) var leftOrigins: [ConnectionID: SocketResponse.Origin] = [:]
 
     /// What other threads see.
     private struct Shared {
@@ -177,6 +182,12 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.metrics?.retried(after: error.code)
         self.log?.retries(task.originalRequest.type, after: error, in: delay)
         if let span = task.flight.span { CallSpan.retried(span, after: error) }
+    }
+
+    func observeResend(_ task: SocketTask, after error: SocketError) {
+        self.count(\.resentCalls)
+        self.log?.isSentAgain(task.originalRequest.type, after: error)
+        if let span = task.flight.span { CallSpan.isSentAgain(span, after: error) }
     }
 
     /// A call has completed that the client had taken up.
@@ -316,11 +327,13 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     // MARK: The connection
 
     func connectionIsBeingMade() {
+        self.isPutOff = false
         self.table.linkIsConnecting()
     }
 
     func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint, _ agreement: Agreement?) {
-        if self.table.link == .ready { self.leftOrigins[self.connection] = self.origin }
+        self.isPutOff = false
+        if self.table.link == .ready || self.table.link == .leaving { self.leftOrigins[self.connection] = self.origin }
         self.connection = id
         self.origin = SocketResponse.Origin(endpoint: endpoint, agreement: agreement)
         self.errorRate?.clear()

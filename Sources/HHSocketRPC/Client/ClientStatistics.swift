@@ -8,6 +8,12 @@ public struct ClientStatistics: Sendable, Hashable {
     public var unknownResponses = 0
     /// Frames with a wrong checksum.
     public var checksumFailures = 0
+    /// Go-away frames that came. After the first of a connection they change nothing.
+    public var goAways = 0
+    /// Those among them that could not be read; the server was left all the same.
+    public var malformedGoAways = 0
+    /// How often a call was sent once more because a server answered that it is about to end (504).
+    public var resentCalls = 0
     /// Pushes that came.
     public var pushes = 0
     /// Pushes that a slow subscriber lost by its ``PushBufferingPolicy``, counted for each who lost one. What waits when a

@@ -20,6 +20,8 @@ struct DispatchTable<Call> {
     /// Whether calls can leave now.
     enum LinkState: Sendable {
         case offline, connecting, ready
+        /// There is a connection for what is in flight on it. Calls wait for its successor.
+        case leaving
     }
 
     /// How far a call got.
@@ -92,6 +94,8 @@ struct DispatchTable<Call> {
         var phase = Phase.idle
         /// Whether it goes on waiting where no attempt is in progress.
         var isPatient = false
+        /// Whether it waits before those that have never left.
+        var isReturning = false
         var bytes = 0
         /// What it left by.
         var connection = DispatchTable.noConnection
@@ -173,13 +177,15 @@ struct DispatchTable<Call> {
     private var free: [UInt32] = []
     /// Serials in flight, to entries, or to `tombstone`.
     private var serials = SerialMap()
-    /// Oldest first. May name serials whose late answer has come since.
+    /// Oldest first.
     private var tombstones: Deque<UInt32> = []
     private var nextSerial: UInt32
     private var hasWrapped = false
     private var alarms = DeadlineHeap()
     /// Highest priority first, then oldest.
     private var waiting = PriorityQueue<Place>()
+    /// Those of each priority that leave before the others, because they had left before.
+    private var returning = PriorityQueue<Place>()
     private(set) var waitingCount = 0
     private(set) var waitingBytes = 0
     private(set) var inFlightCount = 0
@@ -253,9 +259,30 @@ struct DispatchTable<Call> {
         return .wait(key)
     }
 
+    /// The attempt before, over again, of a call that is here and has none under way: the server did not run it because it is
+    /// about to end, or the request never left. It waits however many others do, for it was in flight, and also where no
+    /// attempt to connect is in progress.
+    ///
+    /// - Parameter isReturning: Whether it leaves before those of its priority that have never left.
+    mutating func attemptAgain(
+        _ key: DispatchKey,
+        _ priority: FramePriority = .default,
+        bytes: Int = 0,
+        isReturning: Bool
+    ) -> Submission {
+        self.entries[Int(key.index)].attempts = max(0, self.entries[Int(key.index)].attempts - 1)
+        if self.link == .ready {
+            guard let serial = self.takeSerial() else { return .refuse(.tooManyInFlight) }
+            self.join(key, serial)
+            return .send(key, serial: serial)
+        }
+        self.stand(key, priority, bytes: bytes, isPatient: true, isReturning: isReturning)
+        return .wait(key)
+    }
+
     /// Why a call cannot wait for a connection.
     private func refusal(bytes: Int, isPatient: Bool) -> Refusal? {
-        guard isPatient || self.link == .connecting else { return .offline }
+        guard isPatient || self.link == .connecting || self.link == .leaving else { return .offline }
         let hasRoom =
             self.waitingCount < self.maximumWaiting
             && (self.waitingCount == 0 || bytes <= self.maximumWaitingBytes - self.waitingBytes)
@@ -263,9 +290,16 @@ struct DispatchTable<Call> {
     }
 
     /// Puts the call in line for a connection.
-    private mutating func stand(_ key: DispatchKey, _ priority: FramePriority, bytes: Int, isPatient: Bool) {
+    private mutating func stand(
+        _ key: DispatchKey,
+        _ priority: FramePriority,
+        bytes: Int,
+        isPatient: Bool,
+        isReturning: Bool = false
+    ) {
         self.entries[Int(key.index)].phase = .waiting
         self.entries[Int(key.index)].isPatient = isPatient
+        self.entries[Int(key.index)].isReturning = isReturning
         self.entries[Int(key.index)].bytes = bytes
         self.waitingCount += 1
         self.waitingBytes += bytes
@@ -276,7 +310,12 @@ struct DispatchTable<Call> {
     private mutating func takePlace(_ key: DispatchKey, _ priority: FramePriority) {
         self.entries[Int(key.index)].place &+= 1
         self.dropStaleWaiting()
-        self.waiting.append(Place(key: key, number: self.entries[Int(key.index)].place), priority)
+        let place = Place(key: key, number: self.entries[Int(key.index)].place)
+        if self.entries[Int(key.index)].isReturning {
+            self.returning.append(place, priority)
+        } else {
+            self.waiting.append(place, priority)
+        }
     }
 
     /// Moves a call that stands in line behind those of this priority that do.
@@ -293,18 +332,26 @@ struct DispatchTable<Call> {
 
     /// Those that wait no longer stay in line as stubs until most are that: so the cost per call is constant.
     private mutating func dropStaleWaiting() {
-        guard self.waiting.count > 2 * self.waitingCount + 64 else { return }
+        guard self.lineLength > 2 * self.waitingCount + 64 else { return }
         let entries = self.entries
         self.waiting.removeAll { !entries[Int($0.key.index)].stands(at: $0) }
+        self.returning.removeAll { !entries[Int($0.key.index)].stands(at: $0) }
     }
 
     /// Places in line, stubs included.
-    var lineLength: Int { self.waiting.count }
+    var lineLength: Int { self.waiting.count + self.returning.count }
+
+    private mutating func popPlace() -> Place? {
+        guard let priority = self.returning.firstPriority, priority >= self.waiting.firstPriority ?? priority else {
+            return self.waiting.popFirst()
+        }
+        return self.returning.popFirst()
+    }
 
     /// The next call that waited for the connection, now that there is one. Its phase is `sent`, and it has been given a
     /// serial; or it has none because all are busy, and its attempt has ended.
     mutating func nextWaiting() -> Attempt? {
-        while self.link == .ready, let place = self.waiting.popFirst() {
+        while self.link == .ready, let place = self.popPlace() {
             let index = place.key.index
             guard self.entries[Int(index)].stands(at: place) else { continue }
             self.waitsNoLonger(index)
@@ -323,9 +370,11 @@ struct DispatchTable<Call> {
         if self.call(for: key) != nil { self.entries[Int(key.index)].phase = .queued }
     }
 
-    /// A queued frame is about to leave. False if its call is gone and it should not.
-    mutating func willLeave(serial: UInt32) -> Bool {
-        guard let index = self.serials[serial], index != Self.tombstone else { return false }
+    /// A queued frame is about to leave by this connection. False if its call is gone, or leaves by another, and it should not.
+    mutating func willLeave(serial: UInt32, on connection: ConnectionID) -> Bool {
+        guard let index = self.serials[serial], index != Self.tombstone,
+            self.entries[Int(index)].connection == connection
+        else { return false }
         self.entries[Int(index)].phase = .sent
         return true
     }
@@ -356,7 +405,7 @@ struct DispatchTable<Call> {
             return self.wasIssued(serial) ? .duplicate : .unknown
         }
         guard index != Self.tombstone else {
-            if isFinal { self.serials.remove(serial) }
+            if isFinal { self.exhume(serial) }
             return .late
         }
         guard let attempt = self.end(index, leavingTombstone: !isFinal) else { return .unknown }
@@ -473,13 +522,32 @@ struct DispatchTable<Call> {
 
     /// Calls leave by this connection from now on. If another was ready, ``linkDrains(_:)`` is called next.
     mutating func linkIsReady(_ connection: ConnectionID) {
-        if self.link != .ready {
+        if self.link != .ready, self.link != .leaving {
             // A new connection brings no answers to a lost one's calls.
-            for serial in self.tombstones where self.serials[serial] == Self.tombstone { self.serials.remove(serial) }
+            for serial in self.tombstones { self.serials.remove(serial) }
             self.tombstones.removeAll()
         }
         self.link = .ready
         self.connection = connection
+    }
+
+    /// No call leaves by the ready connection any more; what has left by it may still be answered.
+    ///
+    /// - Returns: The attempts that had not left, oldest first, which have ended.
+    mutating func linkIsLeft() -> [Attempt] {
+        guard self.link == .ready else { return [] }
+        self.link = .leaving
+        let connection = self.connection
+        // Serials are counted on, and wrap: the oldest is the farthest behind the next.
+        let next = self.nextSerial
+        return self.endAll { $0.isInFlight && $0.phase == .queued && $0.connection == connection }
+            .sorted { self.distance(from: $0.serial ?? 0, to: next) > self.distance(from: $1.serial ?? 0, to: next) }
+    }
+
+    /// How many serials later another one comes, 1 at least.
+    private func distance(from serial: UInt32, to later: UInt32) -> Int {
+        let distance = Int(later) - Int(serial)
+        return distance > 0 ? distance : distance + self.serialCount
     }
 
     /// The connection has a successor: no call leaves by it any more.
@@ -599,8 +667,14 @@ struct DispatchTable<Call> {
         self.serials.set(serial, Self.tombstone)
         self.tombstones.append(serial)
         while self.tombstones.count > self.maximumTombstones, let oldest = self.tombstones.popFirst() {
-            if self.serials[oldest] == Self.tombstone { self.serials.remove(oldest) }
+            self.serials.remove(oldest)
         }
+    }
+
+    /// The late answer has come. The serial may be given, and buried, again, so that it must not be named twice.
+    private mutating func exhume(_ serial: UInt32) {
+        self.serials.remove(serial)
+        if let index = self.tombstones.firstIndex(of: serial) { self.tombstones.remove(at: index) }
     }
 
     /// Whether there is a serial for one more call, and one more may be in flight.

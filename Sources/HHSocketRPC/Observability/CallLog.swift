@@ -32,6 +32,12 @@ struct CallLog {
         self.logger.debug("call will be sent again", metadata: metadata)
     }
 
+    func isSentAgain(_ type: UInt32, after error: SocketError) {
+        var metadata = Self.metadata(of: error)
+        metadata["type"] = "\(type)"
+        self.logger.debug("call will be sent to another server", metadata: metadata)
+    }
+
     private static func metadata(of error: SocketError) -> Logger.Metadata {
         var metadata: Logger.Metadata = ["cause": "\(error.code)", "error": "\(error.message)"]
         // Its kind alone: what an app's error says may be what nobody else should read.

@@ -7,8 +7,8 @@ import NIOCore
 /// - `hhsocket.calls` (`type`, `outcome`: `ok` or a code's name), `hhsocket.call_time` (`type`): completed calls;
 /// - `hhsocket.retries` (`cause`): attempts after the first;
 /// - `hhsocket.calls_in_flight`, `hhsocket.calls_waiting`: now, summed over the clients that share a factory;
-/// - `hhsocket.late_responses`, `.duplicate_responses`, `.unknown_responses`, `.checksum_failures`, `.pushes`,
-///   `.dropped_pushes`, `.failed_push_handlers`: as in ``ClientStatistics``.
+/// - `hhsocket.late_responses`, `.duplicate_responses`, `.unknown_responses`, `.checksum_failures`,
+///   `.go_away_frames`, `.malformed_go_aways`, `.resent_calls`, `.pushes`, `.dropped_pushes`, `.failed_push_handlers`: as in ``ClientStatistics``.
 struct CallMetrics {
     /// So many types have figures of their own; the calls of all others are counted together, as type `other`, because a metric
     /// is kept for ever.
@@ -35,6 +35,8 @@ struct CallMetrics {
         let names: [(KeyPath<ClientStatistics, Int>, String)] = [
             (\.lateResponses, "late_responses"), (\.duplicateResponses, "duplicate_responses"),
             (\.unknownResponses, "unknown_responses"), (\.checksumFailures, "checksum_failures"),
+            (\.goAways, "go_away_frames"), (\.malformedGoAways, "malformed_go_aways"),
+            (\.resentCalls, "resent_calls"),
             (\.pushes, "pushes"), (\.droppedPushes, "dropped_pushes"),
             (\.failedPushHandlers, "failed_push_handlers"),
         ]

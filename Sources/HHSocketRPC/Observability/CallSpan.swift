@@ -15,6 +15,10 @@ enum CallSpan {
         span.addEvent(SpanEvent(name: "retry", attributes: ["error.type": .string("\(error.code)")]))
     }
 
+    static func isSentAgain(_ span: any Span, after error: SocketError) {
+        span.addEvent(SpanEvent(name: "resend", attributes: ["error.type": .string("\(error.code)")]))
+    }
+
     static func end(_ span: any Span, _ flight: TaskFlight, _ result: Result<SocketResponse, SocketError>) {
         if let server = flight.origin?.endpoint {
             span.attributes["server.address"] = server.host

@@ -52,6 +52,7 @@ struct TaskFlight {
         var request: SocketRequest?
         var payloadLength: Int?
         var retries = 0
+        var resends = 0
         var lastFailure: SocketError?
         var mayHaveRun = false
         var context: ServiceContext?
@@ -82,6 +83,12 @@ struct TaskFlight {
     var retries: Int {
         get { self.extras?.retries ?? 0 }
         set { self.set(\.retries, newValue) }
+    }
+
+    /// How often it was sent once more because a server was about to end, since the innermost interceptor asked for the call.
+    var resends: Int {
+        get { self.extras?.resends ?? 0 }
+        set { self.set(\.resends, newValue) }
     }
 
     /// Why the attempt before failed.

@@ -11,6 +11,7 @@ enum ClientHistory {
         case resume(choice: Int), cancel(choice: Int), cancelByIdentifier(choice: Int), cancelAll
         case priority(choice: Int, Float)
         case connecting, ready, lost, offline, drainingLost, closed
+        case goAway(isMalformed: Bool), putOff
         case answer(choice: Int, Status, isCorrupt: Bool), strayAnswer(UInt32), answerBegins(choice: Int)
         case stopReading, read
         /// Nil subscribes to every type. At once: before the socket thread has heard of it.
@@ -34,6 +35,8 @@ enum ClientHistory {
             case .offline: "offline"
             case .drainingLost: "draining lost"
             case .closed: "closed"
+            case .goAway(let isMalformed): "go-away\(isMalformed ? ", malformed" : "")"
+            case .putOff: "put off"
             case .answer(let choice, let status, let isCorrupt):
                 "answer \(choice) \(status)\(isCorrupt ? " corrupt" : "")"
             case .strayAnswer(let serial): "stray answer \(serial)"
@@ -57,12 +60,15 @@ enum ClientHistory {
         var generator = SeededGenerator(seed: seed)
         let length = Int.random(in: 10...100, using: &generator)
         let interceptorCount = self.interceptorCount(seed: seed)
-        guard interceptorCount > 0 else { return (0..<length).map { _ in self.step(&generator) } }
+        // In each fourth history there are go-aways, in each fourth servers are restarted one after the other.
+        let kinds = seed % 4 == 3 ? 130 : 125
+        if seed % 4 == 1 { return self.restarts(length, &generator) }
+        guard interceptorCount > 0 else { return (0..<length).map { _ in self.step(kinds, &generator) } }
         // Little comes of calls that find no connection, or are not resumed.
         var script: [Step] = Int.random(in: 0..<4, using: &generator) == 0 ? [] : [.connecting, .ready]
         var callCount = 0
         for _ in 0..<length {
-            let step = self.intercepted(self.step(&generator), interceptorCount, &generator)
+            let step = self.intercepted(self.step(kinds, &generator), interceptorCount, &generator)
             script.append(step)
             if case .call = step {
                 callCount += 1
@@ -73,8 +79,45 @@ enum ClientHistory {
         return script
     }
 
+    private static func restarts(_ length: Int, _ generator: inout SeededGenerator) -> [Step] {
+        var script: [Step] = [.connecting, .ready]
+        while script.count < length {
+            switch Int.random(in: 0..<20, using: &generator) {
+            case 0..<16:
+                let step = self.step(130, &generator)
+                script.append(step)
+                if case .call = step, Bool.random(using: &generator) { script.append(self.resumption(of: script)) }
+            case 16..<18:
+                // One server after the other is about to end.
+                for _ in 0..<Int.random(in: 1...5, using: &generator) {
+                    script += [.answer(choice: 0, .draining, isCorrupt: false), .ready]
+                }
+            default:
+                // One call has been sent when the server says so, and one has not.
+                var plan = self.plan(&generator)
+                plan.firstResponse = nil
+                script.append(.call(plan))
+                script.append(self.resumption(of: script))
+                if Bool.random(using: &generator) { script.append(.goAway(isMalformed: false)) }
+                // No two calls are due at one moment.
+                plan.timeout += 1
+                script.append(.call(plan))
+                script.append(self.resumption(of: script))
+                script += [.answer(choice: 0, .draining, isCorrupt: false), .ready]
+            }
+        }
+        return script
+    }
+
+    /// Resumes the call that was made last.
+    private static func resumption(of script: [Step]) -> Step {
+        .resume(choice: script.count { if case .call = $0 { true } else { false } } - 1)
+    }
+
     /// In each fifth history one or two interceptors stand around every call.
-    private static func interceptorCount(seed: UInt64) -> Int { seed % 5 == 4 ? 1 + Int(seed / 5 % 2) : 0 }
+    private static func interceptorCount(seed: UInt64) -> Int {
+        seed % 5 == 4 && seed % 4 != 1 ? 1 + Int(seed / 5 % 2) : 0
+    }
 
     private static func intercepted(_ step: Step, _ count: Int, _ generator: inout SeededGenerator) -> Step {
         guard case .call(var plan) = step else { return step }
@@ -101,9 +144,10 @@ enum ClientHistory {
         }
     }
 
-    private static func step(_ generator: inout SeededGenerator) -> Step {
+    /// - Parameter kinds: How many of the kinds there are may come; the last ones are go-aways.
+    private static func step(_ kinds: Int, _ generator: inout SeededGenerator) -> Step {
         let choice = Int.random(in: 0..<1_000, using: &generator)
-        switch Int.random(in: 0..<125, using: &generator) {
+        switch Int.random(in: 0..<kinds, using: &generator) {
         case 0..<16: return .call(self.plan(&generator))
         case 16..<34: return .resume(choice: choice)
         case 34..<38: return .cancel(choice: choice)
@@ -130,6 +174,8 @@ enum ClientHistory {
         case 99..<101: return .unsubscribe(choice: choice)
         case 101..<113: return .push(UInt32(2_001 + choice % 3), isCorrupt: choice % 13 == 0)
         case 113..<120: return .takePush(choice: choice)
+        case 125..<129: return .goAway(isMalformed: choice % 5 == 0)
+        case 129: return .putOff
         default: return .timer
         }
     }

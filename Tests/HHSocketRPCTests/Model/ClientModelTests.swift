@@ -21,7 +21,7 @@ import Testing
     }
 
     /// A harness that cannot fail proves nothing: each of these expects something else in one place, and must be found out.
-    @Test(arguments: 0..<11)
+    @Test(arguments: 0..<13)
     func modelThatExpectsSomethingElseIsFoundOut(number: Int) async {
         let found = await onItsOwnThread {
             let flaws: [(inout ModelClient.Limits) -> Void] = [
@@ -29,7 +29,7 @@ import Testing
                 { $0.budget -= 1 }, { $0.deposit = 1_000 },
                 { $0.morePushes = 1 }, { $0.releasingPart = 1 },
                 { $0.retriesOutsideOfInterceptors = true }, { $0.countsAttemptsOfAllAskings = true },
-                { $0.stopsInterceptors = false },
+                { $0.stopsInterceptors = false }, { $0.resends = 2 }, { $0.resendsLeaveFirst = false },
             ]
             return (0..<UInt64(3_000)).lazy.compactMap { seed -> Int? in
                 let script = ClientHistory.script(seed: seed)

@@ -154,6 +154,14 @@ final class ClientWorld: @unchecked Sendable {
             let order = self.order
             self.connection.loseDraining(SocketError(.connectionLost, message: "lost"))
             self.model.loseDraining(.connectionLost, order)
+        case .goAway(let isMalformed):
+            // A string that is longer than what there is.
+            let malformed = ByteBuffer(bytes: [0x0A, 0xFF])
+            self.connection.goAway(isMalformed ? malformed : ByteBuffer())
+            self.model.goAway(isMalformed: isMalformed)
+        case .putOff:
+            self.connection.putOff()
+            self.model.putOff()
         case .closed:
             self.connection.close()
             self.model.close()
@@ -427,6 +435,9 @@ final class ClientWorld: @unchecked Sendable {
         statistics.duplicateResponses = self.model.duplicates
         statistics.unknownResponses = self.model.unknown
         statistics.checksumFailures = self.model.corrupt
+        statistics.goAways = self.model.goAways
+        statistics.malformedGoAways = self.model.malformedGoAways
+        statistics.resentCalls = self.model.resent
         statistics.pushes = self.model.pushes.count
         statistics.droppedPushes = self.model.pushes.dropped
         if self.client.statistics != statistics { return "\(self.client.statistics), and should be \(statistics)" }

@@ -78,6 +78,7 @@ extension ModelClient {
         self.calls[index].body = body
         self.calls[index].attemptsOfAsking = 0
         self.calls[index].retries = 0
+        self.calls[index].resends = 0
         self.attempt(index)
     }
 

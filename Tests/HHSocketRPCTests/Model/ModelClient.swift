@@ -19,6 +19,10 @@ struct ModelClient {
         var retriesOutsideOfInterceptors = false
         /// Whether all attempts of a call count, whatever its interceptors ask for: no, for each asking they count anew.
         var countsAttemptsOfAllAskings = false
+        /// How often a call is sent once more after a 504.
+        var resends = 3
+        /// Whether those wait before the calls that have never left.
+        var resendsLeaveFirst = true
         /// Whether an interceptor learns that its call is over.
         var stopsInterceptors = true
     }
@@ -68,6 +72,10 @@ struct ModelClient {
         var placePriority: Float = 0
         /// Whether it waits although no attempt is in progress.
         var waitsPatiently = false
+        /// Whether it waits before those that have never left.
+        var isReturning = false
+        /// How often a 504 sent it to another connection, since the innermost interceptor asked.
+        var resends = 0
         /// When an answer must have begun.
         var firstResponse: Int?
         var attempts = 0
@@ -104,12 +112,17 @@ struct ModelClient {
         }
     }
 
-    enum Link: Equatable { case offline, connecting, ready(Int) }
+    enum Link: Equatable {
+        case offline, connecting, ready(Int)
+        /// Ready for what is in flight alone.
+        case leaving(Int)
 
-    /// A serial whose late answer may still come.
-    private struct Tombstone {
-        var serial: UInt32
-        var isSpent = false
+        var connection: Int? {
+            switch self {
+            case .offline, .connecting: nil
+            case .ready(let connection), .leaving(let connection): connection
+            }
+        }
     }
 
     let limits: Limits
@@ -119,11 +132,16 @@ struct ModelClient {
     private(set) var draining: [Int] = []
     private var lastConnection = 0
     private var isClosed = false
+    /// Whether the next attempt begins later, and nobody has asked for it yet.
+    private var isPutOff = false
+    /// The connection that has sent the last go-away.
+    private var goneAway: Int?
     private var isPeerReading = true
     private var lastPlace = 0
     private var nextSerial: UInt32
     private var hasWrapped = false
-    private var tombstones: [Tombstone] = []
+    /// Serials whose late answer may still come.
+    private var tombstones: [UInt32] = []
     private var budget: Int
     private var ends: [(time: Int, isWrong: Bool)] = []
     /// Frames that stand behind a peer that does not read and belong to no call any more: cancels.
@@ -143,6 +161,9 @@ struct ModelClient {
     var duplicates = 0
     var unknown = 0
     var corrupt = 0
+    var goAways = 0
+    var malformedGoAways = 0
+    var resent = 0
 
     init(limits: Limits) {
         self.limits = limits
@@ -190,10 +211,11 @@ struct ModelClient {
 
     private mutating func wait(_ index: Int) {
         let call = self.calls[index]
-        let isPatient = !self.isClosed && (call.plan.isPatient || call.retries > 0)
+        let isLeaving = if case .leaving = self.link { true } else { false }
+        let isPatient = !self.isClosed && (call.plan.isPatient || call.retries > 0 || isLeaving)
         guard isPatient || self.link == .connecting else {
             self.ended(index, .notConnected, .notSent)
-            self.pulls += 1
+            self.pull()
             return
         }
         let waiting = self.waiting
@@ -201,11 +223,21 @@ struct ModelClient {
         guard waiting.count < self.limits.waiting,
             waiting.isEmpty || bytes + call.body.utf8.count <= self.limits.waitingBytes
         else { return self.ended(index, .queueFull, .notSent) }
+        self.stand(index, isPatient: isPatient, isReturning: false)
+    }
+
+    private mutating func stand(_ index: Int, isPatient: Bool, isReturning: Bool) {
         self.lastPlace += 1
-        self.calls[index].placePriority = call.priority
+        self.calls[index].placePriority = self.calls[index].priority
         self.calls[index].waitsPatiently = isPatient
+        self.calls[index].isReturning = isReturning
         self.calls[index].phase = .waiting(place: self.lastPlace)
-        if self.link == .offline { self.pulls += 1 }
+        if self.link == .offline || self.isPutOff { self.pull() }
+    }
+
+    private mutating func pull() {
+        self.pulls += 1
+        self.isPutOff = false
     }
 
     private mutating func send(_ index: Int, _ serial: UInt32, _ connection: Int) {
@@ -229,7 +261,7 @@ struct ModelClient {
     }
 
     private mutating func takeSerial() -> UInt32? {
-        let busy = Set(self.calls.compactMap(\.serial)).union(self.tombstones.filter { !$0.isSpent }.map(\.serial))
+        let busy = Set(self.calls.compactMap(\.serial)).union(self.tombstones)
         guard self.inFlightCount < self.limits.inFlight, busy.count < self.limits.serials.count else { return nil }
         while true {
             let serial = self.nextSerial
@@ -254,7 +286,7 @@ struct ModelClient {
     }
 
     private mutating func tellServer(_ serial: UInt32, _ connection: Int) {
-        guard self.link == .ready(connection) || self.draining.contains(connection) else { return }
+        guard self.link.connection == connection || self.draining.contains(connection) else { return }
         let text = "cancel \(serial) '' on \(connection)"
         guard !self.isPeerReading else { return self.wire.append(text) }
         self.lastPlace += 1
@@ -262,7 +294,7 @@ struct ModelClient {
     }
 
     private mutating func bury(_ serial: UInt32) {
-        self.tombstones.append(Tombstone(serial: serial))
+        self.tombstones.append(serial)
         if self.tombstones.count > self.limits.tombstones { self.tombstones.removeFirst() }
     }
 
@@ -333,7 +365,7 @@ struct ModelClient {
         self.draining.removeAll { !busy.contains($0) }
         let open = self.draining
         self.queuedCancels.removeAll { cancel in
-            self.link != .ready(cancel.connection) && !open.contains(cancel.connection)
+            self.link.connection != cancel.connection && !open.contains(cancel.connection)
         }
     }
 
@@ -354,9 +386,9 @@ struct ModelClient {
         guard let index = self.calls.firstIndex(where: { $0.serial == serial }),
             let connection = self.calls[index].connection
         else {
-            if let grave = self.tombstones.lastIndex(where: { $0.serial == serial && !$0.isSpent }) {
+            if let grave = self.tombstones.firstIndex(of: serial) {
                 self.late += 1
-                if status != .partial || isCorrupt { self.tombstones[grave].isSpent = true }
+                if status != .partial || isCorrupt { self.tombstones.remove(at: grave) }
             } else if self.limits.serials.contains(serial), self.hasWrapped || serial < self.nextSerial {
                 self.duplicates += 1
             } else {
@@ -382,9 +414,57 @@ struct ModelClient {
             let isWrong: Bool? =
                 code == .unknown || code == .lostPacket ? true : Self.notExecuted.contains(code) ? nil : false
             self.judge(isWrong, on: connection)
-            self.ended(index, code, .answered)
+            if code != .draining || !self.isSentAgain(index, connection) { self.ended(index, code, .answered) }
         }
         self.finishDrained()
+    }
+
+    /// The server of this connection is about to end, and has not run the call.
+    private mutating func isSentAgain(_ index: Int, _ connection: Int) -> Bool {
+        guard !self.isClosed else { return false }
+        self.leaveServer(of: connection)
+        guard self.calls[index].resends < self.limits.resends, self.link != .ready(connection) else { return false }
+        self.resent += 1
+        self.calls[index].resends += 1
+        self.calls[index].attemptsOfAsking -= 1
+        self.calls[index].firstResponse = nil
+        guard case .ready = self.link else {
+            self.stand(index, isPatient: true, isReturning: true)
+            return true
+        }
+        self.attempt(index)
+        return true
+    }
+
+    private mutating func leaveServer(of connection: Int) {
+        guard self.link == .ready(connection) else { return }
+        self.link = .leaving(connection)
+        var queued: [(index: Int, place: Int)] = []
+        for index in self.calls.indices {
+            if case .queued(_, connection, let place) = self.calls[index].phase { queued.append((index, place)) }
+        }
+        for entry in queued.sorted(by: { $0.place < $1.place }) {
+            self.calls[entry.index].attempts -= 1
+            self.calls[entry.index].attemptsOfAsking -= 1
+            self.stand(entry.index, isPatient: true, isReturning: false)
+        }
+        self.putOff()
+    }
+
+    mutating func goAway(isMalformed: Bool) {
+        guard let connection = self.link.connection else { return }
+        self.goAways += 1
+        guard self.goneAway != connection else { return }
+        self.goneAway = connection
+        if isMalformed { self.malformedGoAways += 1 }
+        self.leaveServer(of: connection)
+    }
+
+    mutating func putOff() {
+        let isLeaving = if case .leaving = self.link { true } else { false }
+        guard isLeaving || self.link == .connecting else { return }
+        self.isPutOff = true
+        if isLeaving && self.inFlightCount > 0 || !self.waiting.isEmpty { self.pull() }
     }
 
     mutating func answerBegins(_ serial: UInt32) {
@@ -414,12 +494,14 @@ struct ModelClient {
     mutating func beginConnecting() {
         guard self.link == .offline else { return }
         self.isClosed = false
+        self.isPutOff = false
         self.link = .connecting
     }
 
     mutating func becomeReady() {
         self.lastConnection += 1
-        let predecessor: Int? = if case .ready(let connection) = self.link { connection } else { nil }
+        self.isPutOff = false
+        let predecessor = self.link.connection
         if predecessor == nil { self.tombstones = [] }
         if let predecessor { self.draining.append(predecessor) }
         self.link = .ready(self.lastConnection)
@@ -436,13 +518,18 @@ struct ModelClient {
             guard case .waiting(let firstPlace) = self.calls[first].phase,
                 case .waiting(let secondPlace) = self.calls[second].phase
             else { return false }
-            return (self.calls[first].placePriority, -firstPlace) < (self.calls[second].placePriority, -secondPlace)
+            return (self.calls[first].placePriority, self.isAhead(first), -firstPlace)
+                < (self.calls[second].placePriority, self.isAhead(second), -secondPlace)
         }
+    }
+
+    private func isAhead(_ index: Int) -> Int {
+        self.calls[index].isReturning && self.limits.resendsLeaveFirst ? 1 : 0
     }
 
     /// - Parameter order: Which of several calls ends first; the budget may not be enough for all.
     mutating func lose(_ code: SocketError.Code, _ order: [Int]) {
-        guard case .ready(let connection) = self.link else { return }
+        guard let connection = self.link.connection else { return }
         self.link = .offline
         self.lost(connection, code, order)
     }

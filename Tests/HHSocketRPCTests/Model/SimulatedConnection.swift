@@ -32,6 +32,8 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
 
     private(set) var now = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     private(set) var link = Link.offline
+    /// Whether the ready connection's server is about to end.
+    private(set) var isLeft = false
     private(set) var draining: [ConnectionID] = []
     var isClosed = false
     var isNetworkReachable = true
@@ -98,7 +100,7 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     func customFields(_ header: [String: [UInt8]]) throws(SocketError) -> [UInt8]? { nil }
 
     func send(_ frame: Frame, _ priority: FramePriority) throws(SocketError) -> Bool {
-        guard case .ready(let id) = self.link else {
+        guard case .ready(let id) = self.link, !self.isLeft else {
             self.broken = "a frame was sent although nothing is ready: \(frame)"
             throw self.notConnected()
         }
@@ -120,7 +122,7 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     func resume(_ continuation: UnsafeContinuation<Void, Never>) { continuation.resume() }
 
     func sendAtOnce(type: UInt32, serial: UInt32, _ payload: ByteBuffer) {
-        guard case .ready(let id) = self.link else {
+        guard case .ready(let id) = self.link, !self.isLeft else {
             return self.broken = "a frame was sent at once although nothing is ready: \(serial)"
         }
         self.leaves(Frame(type: type, serial: serial, payload: payload), id)
@@ -152,6 +154,13 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
 
     func serverFails(_ endpoint: Endpoint, wrong: Int, calls: Int) {
         self.output.failures.append("\(wrong) of \(calls)")
+    }
+
+    func leave(_ id: ConnectionID, _ departure: ServerDeparture) {
+        guard self.link == .ready(id), !self.isLeft else { return }
+        self.isLeft = true
+        self.consumer?.connectionIsLeaving(id)
+        self.consumer?.attemptIsPutOff()
     }
 
     func finishDraining(_ id: ConnectionID) {
@@ -201,6 +210,7 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         if case .ready(let id) = self.link { predecessor = id }
         if let predecessor { self.draining.append(predecessor) }
         self.link = .ready(id)
+        self.isLeft = false
         self.consumer?.connectionIsReady(id, Endpoint(host: "simulated", port: 1), self.agreement)
         if let predecessor { self.consumer?.connectionDrains(predecessor) }
     }
@@ -209,8 +219,22 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     func lose(_ error: SocketError) {
         guard case .ready(let id) = self.link else { return }
         self.link = .offline
+        self.isLeft = false
         self.queues[id] = nil
         self.consumer?.connectionWasLost(id, error)
+    }
+
+    /// The server of the ready connection is about to end, and says so.
+    func goAway(_ payload: ByteBuffer) {
+        guard case .ready(let id) = self.link else { return }
+        let frame = Frame(type: FrameType.goAway, serial: FrameSerial.goAway, payload: payload)
+        if let departure = self.consumer?.receivedGoAway(frame, on: id) { self.leave(id, departure) }
+    }
+
+    /// The next attempts to connect begin later.
+    func putOff() {
+        guard self.isLeft || self.link == .connecting else { return }
+        self.consumer?.attemptIsPutOff()
     }
 
     /// The oldest of the connections that drain is lost.
@@ -263,7 +287,9 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
             {
                 let next = queue[index].frame
                 self.queues[id]?.remove(at: index)
-                if self.consumer?.frameWillLeave(type: next.type, serial: next.serial) == true { self.leaves(next, id) }
+                if self.consumer?.frameWillLeave(type: next.type, serial: next.serial, on: id) == true {
+                    self.leaves(next, id)
+                }
             }
             self.queues[id] = nil
         }

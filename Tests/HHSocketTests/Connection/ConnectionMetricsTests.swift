@@ -37,6 +37,8 @@ import Testing
         happen(.connecting(self.b, attempt: 1), .connectFailed(self.error(.connectionRefused)))
         happen(.connected(self.b), after: .seconds(1))
         happen(.switched(from: self.b, to: self.a), after: .seconds(5))
+        happen(.goAway(self.a, reason: "restart", retryAfter: .seconds(1)))
+        #expect(self.total("hhsocket.go_aways") == 1)
         happen(.switchFailed(self.error(.connectTimeout)))
         happen(.disconnected(self.error(.protocolViolation)), after: .seconds(7))
         happen(.connected(self.a))

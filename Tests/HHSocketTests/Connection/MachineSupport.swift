@@ -25,6 +25,8 @@ extension Machine.Action {
         case .close(let id): "close \(id)"
         case .ready(let id, let endpoint): "ready \(id) \(endpoint)"
         case .drain(let id): "drain \(id)"
+        case .leave(let id): "leave \(id)"
+        case .putOff: "put off"
         case .lost(let id, let error): "lost \(id) \(error.code)"
         case .beingMade: "being made"
         case .offline(let error): "offline \(error.code)"

@@ -29,7 +29,7 @@ import Testing
                 History.shortened(script, seed: UInt64(seed), $0, longestWait: .milliseconds(1)).0
             }
         }.first
-        #expect((found?.count ?? .max) <= 3, "\(found ?? [])")
+        #expect((found?.count ?? .max) <= 4, "\(found ?? [])")
     }
 
     @Test func thousandClientsWhoseServerDiesAndReturnsComeBackSpread() {
@@ -75,6 +75,7 @@ private enum History {
         /// News of what is in progress: `choice` picks which.
         case connected(choice: Int), failed(choice: Int), lost(choice: Int), shaken(HandshakeRefusal.Remedy?)
         case resolved([Endpoint]?), drained(choice: Int), alive
+        case goAway(choice: Int, Duration?, [Endpoint], isAnnounced: Bool)
         case time(TimeAmount), timer
 
         var description: String {
@@ -90,6 +91,8 @@ private enum History {
             case .lost(let choice): "lost \(choice)"
             case .resolved(let servers): "resolved \(servers?.description ?? "not")"
             case .drained(let choice): "drained \(choice)"
+            case .goAway(let choice, let time, let others, let isAnnounced):
+                "go-away \(choice) for \(time.map { "\($0)" } ?? "a while"), others \(others)\(isAnnounced ? "" : ", by a 504")"
             case .disconnect: "disconnect"
             case .pullForward: "pull forward"
             case .background: "background"
@@ -110,7 +113,7 @@ private enum History {
         // One that needs no network.
         let servers = [serverA, serverB, serverC, Endpoint(host: "127.0.0.1", port: 4)]
         let choice = Int.random(in: 0..<8, using: &generator)
-        switch Int.random(in: 0..<100, using: &generator) {
+        switch Int.random(in: 0..<108, using: &generator) {
         case 0..<6: return .connect(attempts: Bool.random(using: &generator) ? nil : choice)
         case 6..<8: return .disconnect
         case 8..<12: return .switchServer(Bool.random(using: &generator) ? nil : servers[choice % 4])
@@ -129,7 +132,14 @@ private enum History {
         case 79..<82: return .drained(choice: choice)
         case 82..<84: return .alive
         case 84..<92: return .time(.milliseconds(Int64.random(in: 0...20_000, using: &generator)))
-        default: return .timer
+        case 92..<100: return .timer
+        default:
+            let time: Duration? = choice == 0 ? nil : .milliseconds(Int.random(in: 0...40_000, using: &generator))
+            let others = (servers + [Endpoint(host: "x", port: 9), Endpoint(unixPath: "/x")]).shuffled(
+                using: &generator
+            )
+            let isAnnounced = choice != 1
+            return .goAway(choice: choice, time, Array(others.prefix(choice % 4)), isAnnounced: isAnnounced)
         }
     }
 
@@ -169,6 +179,11 @@ private struct World {
     /// What the floor above was told last.
     private var isOffline = true
     private let policy: BackgroundPolicy
+    private let acceptsOthers: Bool
+    /// Until when servers are to be left alone, where nobody may ask for them sooner.
+    private var away: [Endpoint: NIODeadline] = [:]
+    private var left: Set<ConnectionID> = []
+    private var isStopped = false
 
     init(seed: UInt64, longestWait: Duration) {
         self.longestWait = longestWait
@@ -179,8 +194,10 @@ private struct World {
         settings.resolverTimeout = seed % 7 == 0 ? .seconds(10) : nil
         settings.background = [.finishTasks, .failTasks, .keepConnected][Int(seed % 11 % 3)]
         self.policy = settings.background
+        self.acceptsOthers = seed % 13 == 0
         self.machine = Machine(
             servers: [serverA, serverB, serverC],
+            policy: ServerPolicy(acceptsOtherEndpoints: self.acceptsOthers),
             settings: settings,
             generator: SeededGenerator(seed: seed)
         )
@@ -199,13 +216,24 @@ private struct World {
         switch step {
         case .connect(let attempts):
             self.wantsConnection = true
+            switch self.machine.phase {
+            case .idle, .closed, .waiting: self.away = [:]
+            default: break
+            }
             actions = self.machine.connect(attempts: attempts, now: self.now)
         case .disconnect:
             self.wantsConnection = false
             actions = self.machine.disconnect(now: self.now)
-        case .switchServer(let endpoint): actions = self.machine.switchServer(to: endpoint, now: self.now)
-        case .setServers(let servers): actions = self.machine.replaceServers(with: servers, now: self.now)
-        case .pullForward: actions = self.machine.pullForward(now: self.now)
+        case .switchServer(let endpoint):
+            if let endpoint { self.away[endpoint] = nil }
+            actions = self.machine.switchServer(to: endpoint, now: self.now)
+        case .setServers(let servers):
+            self.away = self.away.filter { servers.contains($0.key) }
+            actions = self.machine.replaceServers(with: servers, now: self.now)
+        case .pullForward:
+            // They may be asked sooner then.
+            self.away = [:]
+            actions = self.machine.pullForward(now: self.now)
         case .network(let isReachable, isFirst: false):
             self.isReachable = isReachable
             actions = self.machine.networkChanged(isReachable: isReachable, now: self.now)
@@ -238,6 +266,7 @@ private struct World {
             self.forget(id)
         case .shaken(let remedy):
             guard let id = self.handshaking else { return nil }
+            if remedy?.kind == .stop { self.isStopped = true }
             let error = SocketError(.handshakeRefused, message: "refused")
             actions =
                 if let remedy {
@@ -248,6 +277,7 @@ private struct World {
         case .resolved(let servers):
             guard let id = self.search else { return nil }
             self.search = nil
+            if let servers, !servers.isEmpty { self.away = self.away.filter { servers.contains($0.key) } }
             actions = self.machine.resolved(
                 id,
                 servers.map { .success($0) } ?? .failure(lostError),
@@ -258,6 +288,18 @@ private struct World {
             self.forget(id)
             self.machine.drained(id)
             actions = []
+        case .goAway(let choice, let time, let others, let isAnnounced):
+            guard let id = [self.ready, self.handshaking].compactMap({ $0 }).element(choice) else { return nil }
+            let isNew = !self.left.contains(id)
+            actions = self.machine.goAway(
+                id,
+                ServerDeparture(reason: "restart", retryAfter: time, endpoints: others),
+                isAnnounced: isAnnounced,
+                now: self.now
+            )
+            if id == self.ready, isNew != actions.contains(where: { $0.text == "leave \(id)" }) {
+                return "a connection is left, and those above are told \(isNew ? "nothing" : "again")"
+            }
         case .alive:
             if let ready = self.ready { self.machine.connectionIsAlive(ready) }
             actions = []
@@ -287,8 +329,12 @@ private struct World {
             case .resolve(let id):
                 guard self.mayAttempt else { return "servers are looked for while offline or closed" }
                 self.search = id
-            case .open(let id, _):
+            case .open(let id, let endpoint):
                 guard self.mayAttempt else { return "an attempt while offline or closed" }
+                if let until = self.away[endpoint], self.now < until { return "\(endpoint) is not left alone" }
+                if endpoint.unixPath != nil || endpoint.host == "x", !self.acceptsOthers || endpoint.unixPath != nil {
+                    return "a stranger's server is used"
+                }
                 self.attempts.append(id)
                 if self.attempts.count > 3 { return "more attempts at once than the race allows" }
             case .shakeHands(let id, _, _):
@@ -301,6 +347,13 @@ private struct World {
                 if let ready = self.ready { self.draining.append(ready) }
                 self.ready = id
                 self.isOffline = false
+            case .leave(let id):
+                guard self.ready == id, self.left.insert(id).inserted else { return "a connection is left twice" }
+            case .putOff:
+                if action.text != actions.last?.text { return "something comes after a wait" }
+            case .report(.goAway(let endpoint, _, let retryAfter)):
+                if retryAfter < .zero || retryAfter > .seconds(300) { return "away for \(retryAfter)" }
+                if self.machine.servers.contains(endpoint) { self.away[endpoint] = self.now + TimeAmount(retryAfter) }
             case .drain(let id):
                 guard self.draining.contains(id) else { return "a connection drains without a successor" }
             case .lost(let id, let error):
@@ -331,7 +384,12 @@ private struct World {
         let isMaking = !self.attempts.isEmpty || self.handshaking != nil
         switch self.machine.state {
         case .ready:
-            if self.ready == nil { return "ready without a connection" }
+            guard let ready = self.ready else { return "ready without a connection" }
+            if self.left.contains(ready), !isMaking, self.search == nil, self.mayAttempt, !self.isStopped,
+                !self.machine.servers.isEmpty, self.machine.nextDeadline == nil
+            {
+                return "a connection is left, and no successor will be made"
+            }
         case .connecting:
             if self.attempts.isEmpty { return "connecting without an attempt" }
             if self.ready != nil { return "connecting while a connection is ready" }

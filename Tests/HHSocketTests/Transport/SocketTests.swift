@@ -118,6 +118,22 @@ import Testing
         try await server.connection(1)
     }
 
+    @Test func socketLeavesAServerThatGoesAwayWithoutALookAtWhatItSays() async throws {
+        let servers = [try await MockServer(.echo), try await MockServer(.echo)]
+        let socket = Socket(configuration: self.configuration(servers[0].endpoint, servers[1].endpoint))
+        let events = socket.events
+        socket.connect()
+        try await servers[0].connection(0)
+        await servers[0].sendGoAway(reason: "restart", retryAfter: .seconds(300))
+        _ = try await first(of: events, "the go-away") { if case .goAway = $0 { true } else { false } }
+        try await socket.send(Frame(type: 16, serial: 50))
+        try await eventually("the next server") { socket.state.description == "ready, \(servers[1].endpoint)" }
+        try await servers[0].ended(connection: 0)
+        #expect(socket.history.description.contains("go-away from \(servers[0].endpoint), for "), "\(socket.history)")
+        // By the old connection or by the new one.
+        try await eventually("the frame") { (servers[0].received + servers[1].received).map(\.serial) == [50] }
+    }
+
     @Test func socketThatIsReleasedClosesItsConnectionAndItsEventsEnd() async throws {
         let server = try await MockServer()
         let events: AsyncStream<SocketEvent>

@@ -105,6 +105,20 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
             hex: "000003E8 00000036 80000001 00000001 61 00620062"
         ),
         GoldenFrame(
+            name: "a go-away: reason, retry-after and another server",
+            direction: .response,
+            frame: Frame(
+                type: FrameType.goAway,
+                serial: FrameSerial.goAway,
+                status: .ok,
+                payload: ByteBuffer(
+                    bytes: [0x0A, 7] + Array("restart".utf8) + [0x10, 0xDC, 0x0B, 0x1A, 13]
+                        + Array("10.0.0.2:7000".utf8)
+                )
+            ),
+            hex: "00000004 00000004 000000C8 0000001B 0A0772657374617274 10DC0B 1A0D31302E302E302E323A37303030 682806B3"
+        ),
+        GoldenFrame(
             name: "a push",
             direction: .response,
             frame: Frame(type: 2001, serial: FrameSerial.push, status: .ok, payload: ByteBuffer(string: "hi")),

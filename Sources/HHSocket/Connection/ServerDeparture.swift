@@ -1,0 +1,18 @@
+/// What a server says when it is about to end.
+package struct ServerDeparture: Hashable, Sendable {
+    /// So many servers that it names are considered, the first ones.
+    package static let maximumEndpoints = 16
+
+    /// Why, for people to read.
+    package var reason: String
+    /// So long it should be left alone; nil if it did not say.
+    package var retryAfter: Duration?
+    /// Servers that may be used instead, best first.
+    package var endpoints: [Endpoint]
+
+    package init(reason: String = "", retryAfter: Duration? = nil, endpoints: [Endpoint] = []) {
+        self.reason = reason
+        self.retryAfter = retryAfter
+        self.endpoints = endpoints
+    }
+}

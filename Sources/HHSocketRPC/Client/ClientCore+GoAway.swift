@@ -1,0 +1,110 @@
+import HHSocket
+import HHSocketHello
+import HHSocketMessage
+import NIOCore
+
+/// Servers that are about to end: calls leave them for the next, and none is lost.
+///
+/// From when a server has said so, by go-away or by answering 504, no call leaves by its connection. What it has got it still
+/// answers; what it answers with 504 it has not run, and what has not left yet it never saw: these wait, with those that are
+/// new, for the connection's successor.
+extension ClientCore {
+    /// So often a call is sent once more after a 504: a rolling restart may have it meet one server after the other that is
+    /// about to end, but not for ever.
+    static let maximumResends = 3
+    /// A longer go-away, in bytes, is not read.
+    private static let maximumGoAwayLength = 64 << 10
+
+    func receivedGoAway(_ frame: Frame, on id: ConnectionID) -> ServerDeparture? {
+        self.count(\.goAways)
+        // Only what a connection says first is read, so that many of them cost no more than their counting.
+        guard id != self.goneAway, self.leftOrigins[id] == nil else { return nil }
+        self.goneAway = id
+        guard frame.payload.readableBytes <= Self.maximumGoAwayLength,
+            let message = try? frame.payload.message(as: WireGoAway.self)
+        else {
+            self.count(\.malformedGoAways)
+            return ServerDeparture()
+        }
+        return ServerDeparture(message)
+    }
+
+    func connectionIsLeaving(_ id: ConnectionID) {
+        guard id == self.connection else { return }
+        for attempt in self.table.linkIsLeft() {
+            // It never left.
+            attempt.call.flight.attempts = max(1, attempt.call.flight.attempts) - 1
+            self.attemptAgain(attempt, isReturning: false)
+        }
+    }
+
+    func attemptIsPutOff() {
+        self.isPutOff = true
+        let isInUse = self.table.link == .leaving && self.table.inFlightCount > 0
+        if isInUse || self.table.waitingCount > 0 { self.pullForward() }
+    }
+
+    func pullForward() {
+        self.isPutOff = false
+        self.socket.pullForward()
+    }
+
+    /// Sends a call once more that the server did not run because it is about to end, whatever the call's retry policy says:
+    /// by the next connection, within its deadline. False if it is to fail.
+    func isSentAgain(_ attempt: Attempt, _ error: SocketError) -> Bool {
+        guard error.code == .draining, error.delivery == .answered, !self.socket.isClosed else { return false }
+        // Whether or not it has said so by go-away.
+        if attempt.connection == self.connection, self.table.link == .ready {
+            self.socket.leave(attempt.connection, ServerDeparture(reason: "it answers that it is about to end (504)"))
+        }
+        let task = attempt.call
+        guard task.flight.resends < Self.maximumResends,
+            attempt.connection != self.connection || self.table.link != .ready
+        else { return false }
+        task.flight.resends += 1
+        task.flight.lastFailure = error
+        if task.progressStartsOver() { self.showProgress(of: task) }
+        self.observeResend(task, after: error)
+        self.attemptAgain(attempt, isReturning: true)
+        return true
+    }
+
+    private func attemptAgain(_ attempt: Attempt, isReturning: Bool) {
+        let request = self.request(of: attempt.call)
+        let priority = attempt.call.priority
+        let submission = self.table.attemptAgain(
+            attempt.key,
+            priority,
+            bytes: request.body.readableBytes,
+            isReturning: isReturning
+        )
+        self.follow(submission, attempt.call, attempt.key, request, priority)
+    }
+}
+
+extension ServerDeparture {
+    /// So much of a reason is kept, in Unicode's scalars.
+    private static let maximumReasonLength = 256
+    /// The longest name that DNS knows, and a port.
+    private static let maximumEndpointLength = 260
+
+    /// What a server's message says, as far as it makes sense.
+    init(_ message: WireGoAway) {
+        // It is shown to people, in one line.
+        let reason = message.reason.unicodeScalars.prefix(Self.maximumReasonLength).map { scalar in
+            scalar.properties.generalCategory == .control ? " " : Character(scalar)
+        }
+        let endpoints = message.endpoints.prefix(Self.maximumEndpoints).compactMap { text -> Endpoint? in
+            guard text.utf8.count <= Self.maximumEndpointLength,
+                text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }), let endpoint = Endpoint(text)
+            else { return nil }
+            // A path of this machine's is no business of a server's.
+            return endpoint.unixPath == nil ? endpoint : nil
+        }
+        self.init(
+            reason: String(reason),
+            retryAfter: .milliseconds(Int64(message.retryAfter)),
+            endpoints: endpoints
+        )
+    }
+}

@@ -66,7 +66,7 @@ struct Acceptor: Sendable {
     private func bind(_ listener: ServerListener, on group: any EventLoopGroup) async throws -> any Channel {
         let bootstrap = self.bootstrap(on: group)
         guard let path = listener.unixPath else {
-            var tcp = bootstrap.childChannelOption(.tcpOption(.tcp_nodelay), value: 1)
+            var tcp = self.probing(bootstrap.childChannelOption(.tcpOption(.tcp_nodelay), value: 1))
             if let bytes = self.core.limits.kernelSendBuffer, let option = Self.unsentBytesOption {
                 tcp = tcp.childChannelOption(.tcpOption(option), value: min(bytes, Int(CInt.max)))
             }
@@ -82,6 +82,23 @@ struct Acceptor: Sendable {
                 throw error
             }
             return try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
+        }
+    }
+
+    /// Has the system find out about clients that are gone while a request of theirs is in flight, and so are not idle: as
+    /// rarely as that, for each probe wakes a phone's radio.
+    private func probing(_ bootstrap: ServerBootstrap) -> ServerBootstrap {
+        guard let idle = self.core.limits.idleTimeout else { return bootstrap }
+        let seconds = min(max(TimeAmount(idle).nanoseconds / 1_000_000_000, 60), 32_767)
+        #if os(Linux)
+        let options = [(TCP_KEEPIDLE, Int(seconds)), (TCP_KEEPINTVL, 60), (TCP_KEEPCNT, 3)]
+        #elseif canImport(Darwin)
+        let options = [(TCP_KEEPALIVE, Int(seconds)), (TCP_KEEPINTVL, 60), (TCP_KEEPCNT, 3)]
+        #else
+        let options: [(CInt, Int)] = []
+        #endif
+        return options.reduce(bootstrap.childChannelOption(.socketOption(.so_keepalive), value: 1)) {
+            $0.childChannelOption(.tcpOption(NIOBSDSocket.Option(rawValue: $1.0)), value: $1.1)
         }
     }
 

@@ -174,6 +174,8 @@ import Testing
 enum RealProxy {
     static let tinyproxy = Self.find("tinyproxy")
     static let danted = Self.find("danted")
+    static let haproxy = Self.find("haproxy")
+    static let nginx = Self.find("nginx")
 
     /// Where a service is, which may not be in PATH.
     private static func find(_ name: String) -> URL? {

@@ -1,0 +1,154 @@
+import Foundation
+import HHSocketRPC
+import HHSocketServer
+import NIOCore
+import TestSupport
+import Testing
+
+/// Servers behind the balancers that others wrote, where they are installed, one of which is killed.
+@Suite(.timeLimit(.minutes(5))) struct LoadBalancerTests {
+    /// Which of two servers answers, and which connection.
+    private static func start(_ name: String) async throws -> SocketServer {
+        var router = Router()
+        router.handle(101) { _, _ in ByteBuffer(string: name) }
+        let server = SocketServer(router: router)
+        try await server.start()
+        return server
+    }
+
+    /// Calls through the balancer from several clients, kills one server, and goes on.
+    private func killOne(_ balance: (_ ports: [Int], _ body: (Int) async throws -> Void) async throws -> Void)
+        async throws
+    {
+        let servers = [try await Self.start("first"), try await Self.start("second")]
+        let ports = try servers.map { try #require($0.address?.port) }
+        try await balance(ports) { port in
+            let clients = (0..<8).map { _ in
+                SocketClient.connecting(to: Endpoint(host: "127.0.0.1", port: port)) {
+                    // What was in flight when its server was killed may have been run; this one may be run twice.
+                    $0.retryPolicy = RetryPolicy(maximumAttempts: 10)
+                    $0.timeout = .seconds(60)
+                    $0.socket.backoff.base = .milliseconds(50)
+                    $0.socket.backoff.cap = .milliseconds(500)
+                }
+            }
+            var request = SocketRequest(type: 101)
+            request.isIdempotent = true
+            request.waitsForConnectivity = true
+            var answered: Set<String> = []
+            for client in clients { answered.insert(try await client.data(for: request).string) }
+            #expect(answered == ["first", "second"])
+
+            await servers[0].shutdown(gracePeriod: .zero)
+            for _ in 0..<10 {
+                for client in clients { #expect(try await client.data(for: request).string == "second") }
+            }
+            for client in clients { await client.close() }
+        }
+        for server in servers { await server.shutdown(gracePeriod: .zero) }
+    }
+
+    /// A drain that clients see through the balancer: nobody's call fails.
+    private func drainOne(_ balance: (_ ports: [Int], _ body: (Int) async throws -> Void) async throws -> Void)
+        async throws
+    {
+        let servers = [try await Self.start("first"), try await Self.start("second")]
+        let ports = try servers.map { try #require($0.address?.port) }
+        try await balance(ports) { port in
+            let clients = (0..<8).map { _ in
+                SocketClient.connecting(to: Endpoint(host: "127.0.0.1", port: port)) { $0.timeout = .seconds(60) }
+            }
+            var answered: Set<String> = []
+            for client in clients { answered.insert(try await client.data(for: SocketRequest(type: 101)).string) }
+            #expect(answered == ["first", "second"])
+            async let drained: Void = servers[0].shutdown(gracePeriod: .seconds(60))
+            try await eventually("everybody has moved") { servers[1].connectionCount >= clients.count }
+            for client in clients {
+                #expect(try await client.data(for: SocketRequest(type: 101)).string == "second")
+            }
+            await drained
+            for client in clients { await client.close() }
+        }
+        for server in servers { await server.shutdown(gracePeriod: .zero) }
+    }
+
+    // MARK: HAProxy
+
+    @Suite(
+        .enabled(
+            if: RealProxy.haproxy != nil,
+            "There is no haproxy: servers behind it are NOT TESTED here. Install the package haproxy."
+        )
+    )
+    struct HAProxy {
+        private let tests = LoadBalancerTests()
+
+        private func balance(_ ports: [Int], _ body: (Int) async throws -> Void) async throws {
+            try await RealProxy.with(RealProxy.haproxy, arguments: { ["-db", "-f", $0] }, body) { port, _ in
+                """
+                global
+                    maxconn 1000
+                defaults
+                    mode tcp
+                    timeout connect 1s
+                    timeout client 10m
+                    timeout server 10m
+                    retries 3
+                    option redispatch 1
+                listen hhsocket
+                    bind 127.0.0.1:\(port)
+                    balance roundrobin
+                    default-server check inter 100ms fall 1 rise 1 on-marked-down shutdown-sessions
+                    server first 127.0.0.1:\(ports[0])
+                    server second 127.0.0.1:\(ports[1])
+
+                """
+            }
+        }
+
+        @Test func oneServerIsKilled() async throws { try await self.tests.killOne(self.balance) }
+        @Test func oneServerDrains() async throws { try await self.tests.drainOne(self.balance) }
+    }
+
+    // MARK: nginx
+
+    @Suite(
+        .enabled(
+            if: RealProxy.nginx != nil,
+            "There is no nginx: servers behind it are NOT TESTED here. Install nginx and libnginx-mod-stream."
+        )
+    )
+    struct Nginx {
+        private let tests = LoadBalancerTests()
+
+        private func balance(_ ports: [Int], _ body: (Int) async throws -> Void) async throws {
+            let module = "/usr/lib/nginx/modules/ngx_stream_module.so"
+            try await RealProxy.with(RealProxy.nginx, arguments: { ["-g", "daemon off;", "-c", $0] }, body) { port, _ in
+                """
+                \(FileManager.default.fileExists(atPath: module) ? "load_module \(module);" : "")
+                pid /tmp/hhsocket-nginx-\(port).pid;
+                error_log stderr crit;
+                worker_processes 1;
+                events { worker_connections 256; }
+                stream {
+                    upstream servers {
+                        server 127.0.0.1:\(ports[0]) max_fails=1 fail_timeout=60s;
+                        server 127.0.0.1:\(ports[1]) max_fails=1 fail_timeout=60s;
+                    }
+                    server {
+                        listen 127.0.0.1:\(port);
+                        proxy_connect_timeout 1s;
+                        proxy_timeout 10m;
+                        proxy_half_close on;
+                        proxy_pass servers;
+                    }
+                }
+
+                """
+            }
+        }
+
+        @Test func oneServerIsKilled() async throws { try await self.tests.killOne(self.balance) }
+        @Test func oneServerDrains() async throws { try await self.tests.drainOne(self.balance) }
+    }
+}

@@ -1,0 +1,114 @@
+import HHSocketRPC
+import HHSocketServer
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+/// Servers that are restarted in turn while their clients go on calling.
+@Suite(.serialized, .timeLimit(.minutes(10))) struct RollingRestartTests {
+    private static let clients = 200
+    private static let restarts = 20
+
+    /// What became of the calls of all clients.
+    private struct Tally {
+        var succeeded = 0
+        var failures: [SocketError] = []
+    }
+
+    private static var router: Router {
+        var router = Router()
+        router.handleSynchronously(101) { request, _ in request.body }
+        // Some are at work when their server is told to end.
+        router.handle(102) { request, _ in
+            try await Task.sleep(for: .milliseconds(Int.random(in: 1...20)))
+            return request.body
+        }
+        return router
+    }
+
+    private static func start(at endpoint: Endpoint?) async throws -> SocketServer {
+        let deadline = ContinuousClock.now + .seconds(60)
+        while true {
+            var configuration = SocketServer.Configuration(port: endpoint?.port ?? 0)
+            configuration.shutdown.gracePeriod = .seconds(60)
+            configuration.shutdown.retryAfter = .zero ... .milliseconds(500)
+            let server = SocketServer(configuration: configuration, router: Self.router)
+            do {
+                try await server.start()
+                return server
+            } catch {
+                // An outgoing connection of somebody else may have borrowed the port for a moment.
+                guard error.code == .bindFailed, ContinuousClock.now < deadline else { throw error }
+            }
+            try await Task.sleep(for: .milliseconds(10))
+        }
+    }
+
+    @Test func noCallIsLost() async throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 2)
+        let servers = NIOLockedValueBox([try await Self.start(at: nil), try await Self.start(at: nil)])
+        let endpoints = try servers.withLockedValue { $0 }.map { try #require($0.address) }
+        let tally = NIOLockedValueBox(Tally())
+        let isOver = NIOLockedValueBox(false)
+        let clients = (0..<Self.clients).map { index in
+            // Half of them begin with the one, half with the other.
+            var configuration = SocketClient.Configuration(
+                servers: index.isMultiple(of: 2) ? endpoints : endpoints.reversed()
+            )
+            configuration.socket.eventLoopGroup = group
+            configuration.timeout = .seconds(60)
+            // Every other pair says hello.
+            configuration.hello = index % 4 < 2 ? HelloPolicy() : nil
+            let client = SocketClient(configuration: configuration)
+            client.connect()
+            return client
+        }
+        await withTaskGroup { tasks in
+            for (index, client) in clients.enumerated() {
+                tasks.addTask {
+                    var number = 0
+                    while !isOver.withLockedValue({ $0 }) {
+                        number += 1
+                        let body = "\(index) \(number)"
+                        let type: UInt32 = number.isMultiple(of: 4) ? 102 : 101
+                        do throws(SocketError) {
+                            let answer = try await client.data(for: SocketRequest(type: type, body: body))
+                            #expect(answer.string == body)
+                            tally.withLockedValue { $0.succeeded += 1 }
+                        } catch {
+                            tally.withLockedValue { $0.failures.append(error) }
+                        }
+                        try? await Task.sleep(for: .milliseconds(5))
+                    }
+                }
+            }
+            tasks.addTask {
+                do {
+                    for restart in 0..<Self.restarts {
+                        let index = restart % 2
+                        // Enough has happened that everybody is at home.
+                        let before = tally.withLockedValue { $0.succeeded }
+                        try await eventually("calls go on") {
+                            tally.withLockedValue { $0.succeeded + $0.failures.count } > before + 2 * Self.clients
+                        }
+                        await servers.withLockedValue { $0[index] }.shutdown()
+                        let successor = try await Self.start(at: endpoints[index])
+                        servers.withLockedValue { $0[index] = successor }
+                    }
+                } catch {
+                    Issue.record(error)
+                }
+                isOver.withLockedValue { $0 = true }
+            }
+        }
+        let (succeeded, failures) = tally.withLockedValue { ($0.succeeded, $0.failures) }
+        #expect(failures.isEmpty, "\(failures.count) of \(succeeded): \(failures.prefix(3))")
+        #expect(succeeded > Self.restarts * 2 * Self.clients)
+        for client in clients { await client.close() }
+        for server in servers.withLockedValue({ $0 }) { await server.shutdown(gracePeriod: .zero) }
+        try await group.shutdownGracefully()
+    }
+}

@@ -12,9 +12,8 @@ public struct ServerLimits: Sendable {
     /// has. Nil, the default: no limit, for behind a proxy all have one address. One too many is told to go away, and closed.
     public var maximumConnectionsPerAddress: Int?
     /// How long a client may stay silent, heartbeats included; then it is told to go away, and closed. 10 minutes by default;
-    /// nil: for ever. A client whose request is in
-    /// flight, or which has not taken all that was sent to it, is not idle; but the system asks it then whether it is still there
-    /// (TCP keep-alive), where there is a time.
+    /// nil: for ever. A client whose request is in flight, or which has not taken all that was sent to it, is not idle; but
+    /// the system asks it then whether it is still there (TCP keep-alive).
     public var idleTimeout: Duration? = .seconds(600)
     /// How long the first frame of a connection may take after TLS, and a hello where that is required. 10 s by default; nil:
     /// for ever. Without TLS and without a required hello a client may be silent from the start.

@@ -18,7 +18,8 @@ public struct ShutdownPolicy: Sendable {
     /// What one client is told.
     func notice(using generator: inout some RandomNumberGenerator) -> GoAwayNotice {
         let range = self.retryAfter
-        let wait = range.lowerBound + (range.upperBound - range.lowerBound) * Double.random(in: 0...1, using: &generator)
+        let wait =
+            range.lowerBound + (range.upperBound - range.lowerBound) * Double.random(in: 0...1, using: &generator)
         return GoAwayNotice(reason: self.reason, retryAfter: wait, endpoints: self.otherEndpoints)
     }
 }

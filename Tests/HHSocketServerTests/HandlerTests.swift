@@ -7,6 +7,8 @@ import NIOCore
 import ServiceLifecycle
 import Testing
 
+@testable import HHSocketServer
+
 #if canImport(Glibc)
 import Glibc
 #elseif canImport(Musl)
@@ -14,8 +16,6 @@ import Musl
 #elseif canImport(Darwin)
 import Darwin
 #endif
-
-@testable import HHSocketServer
 
 private struct Secret: Error, CustomStringConvertible {
     var description: String { "the password is swordfish" }
@@ -152,9 +152,11 @@ private enum Room: ServerSessionKey {
             release.fire()
             let answers = try await client.responses(9)
             #expect(answers.map(\.serial) == [50, 51, 52, 53, 54, 54, 56, 57, 58])
-            #expect(answers.map(\.status) == [
-                .ok, .ok, .ok, .undefinedType, .ok, .illegalFormat, .ok, .ok, .ok,
-            ])
+            #expect(
+                answers.map(\.status) == [
+                    .ok, .ok, .ok, .undefinedType, .ok, .illegalFormat, .ok, .ok, .ok,
+                ]
+            )
         }
     }
 

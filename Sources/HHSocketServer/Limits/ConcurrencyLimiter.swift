@@ -35,7 +35,10 @@ struct ConcurrencyGradient: Sendable {
 
     /// How many may be in flight.
     var limit: Int {
-        Int(self.shortest == nil && self.windows > 0 ? max(Double(self.policy.minimum), self.estimate / 4) : self.estimate)
+        Int(
+            self.shortest == nil && self.windows > 0
+                ? max(Double(self.policy.minimum), self.estimate / 4) : self.estimate
+        )
     }
 
     /// Whether one more may be; if so it is, until ``finished(after:)``.

@@ -123,7 +123,8 @@ final class ServerLoop: Sendable {
     }
 
     private func scheduleSweep() {
-        self.sessions.value.sweep = self.eventLoop.assumeIsolated().scheduleTask(in: self.sweepInterval) { [weak self] in
+        self.sessions.value.sweep = self.eventLoop.assumeIsolated().scheduleTask(in: self.sweepInterval) {
+            [weak self] in
             self?.sweep()
         }
     }

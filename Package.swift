@@ -171,9 +171,11 @@ let package = Package(
         .executableTarget(
             name: "HHSocketCLI",
             dependencies: [
+                "HHSocketHello",
                 "HHSocketMessage",
                 "HHSocketRPC",
                 "HHSocketServer",
+                .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
@@ -365,6 +367,7 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketCLI",
+                "HHSocketHello",
                 "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),

@@ -368,6 +368,39 @@ private func withGreeter(
         }
     }
 
+    @Test func whereHelloIsRequiredTheNextRequestIsRefusedAsTheFirst() async throws {
+        var configuration = SocketServer.Configuration()
+        configuration.hello.isRequired = true
+        try await withGreeter(configuration) { greeter, _ in
+            // All of one type, whose route is looked up once.
+            await greeter.client.perform(.requests(Call.echo, serials: 50..<60))
+            let answers = try await greeter.client.responses(10)
+            #expect(answers.allSatisfy { $0.status == .illegalFormat })
+            await greeter.client.perform(.request(Call.echo, serial: 60))
+            #expect(try await greeter.client.response().status == .illegalFormat)
+        }
+    }
+
+    @Test func aClientThatHasSaidTheRequiredHelloMayBeSilent() async throws {
+        var configuration = SocketServer.Configuration()
+        configuration.hello.isRequired = true
+        // In a later turn of the event loop than that in which hello came.
+        configuration.hello.authenticate = { _, _ in
+            await Task.yield()
+            return "ann"
+        }
+        configuration.limits.firstFrameTimeout = .seconds(1)
+        try await withGreeter(configuration) { greeter, server in
+            #expect(try await greeter.greet().0 == .ok)
+            await #expect(throws: NothingHappened.self) {
+                try await greeter.client.response(within: .seconds(2))
+            }
+            #expect(server.statistics.firstFrameTimeouts == 0)
+            try await greeter.call(Call.echo)
+            #expect(try await greeter.answer().frame.status == .ok)
+        }
+    }
+
     @Test func aFormatThatCannotHaveHelloCannotRequireIt() async throws {
         var configuration = SocketServer.Configuration(wireFormat: .mars)
         configuration.hello.isRequired = true

@@ -9,19 +9,25 @@ struct AnswerPrinter {
     var json: Bool
     /// Whether to print what the call took.
     var metrics: Bool
+    /// Whether to print the answers' metadata.
+    var metadata: Bool
     /// The JSON of an answer whose status is 200; nil where answers are printed as they are.
     var message: ((ByteBuffer) throws -> JSONValue)?
     /// Whether an answer was not what it should be.
     private(set) var hasFailed = false
 
-    init(type: UInt32, json: Bool, metrics: Bool) {
+    init(type: UInt32, json: Bool, metrics: Bool, metadata: Bool = false) {
         self.type = type
         self.json = json
         self.metrics = metrics
+        self.metadata = metadata
     }
 
     mutating func print(_ outcome: CallOutcome) throws(StandardOutput.Closed) {
-        if !self.json { self.printMetrics(outcome) }
+        if !self.json {
+            self.printMetrics(outcome)
+            self.printMetadata(outcome)
+        }
         switch outcome.result {
         case .success(let response):
             let message = self.read(response.body)
@@ -71,6 +77,13 @@ struct AnswerPrinter {
         if self.metrics, let metrics = outcome.metrics { StandardError.line(MetricsPrinter.text(metrics)) }
     }
 
+    private func printMetadata(_ outcome: CallOutcome) {
+        guard self.metadata else { return }
+        for (name, value) in outcome.metadata.sorted(by: { $0.key < $1.key }) {
+            StandardError.line("metadata \(name.escaped): \(value.escaped)")
+        }
+    }
+
     /// A call that was made a moment after the attempt had failed says only that there is no connection; why is what an
     /// operator needs.
     private static func code(of error: SocketError) -> SocketError.Code {
@@ -95,6 +108,10 @@ struct AnswerPrinter {
         object.add("ms", outcome.duration.inMilliseconds, digits: 3)
         object.add("server", server?.description ?? "")
         if self.metrics, let metrics = outcome.metrics { MetricsPrinter.add(metrics, to: &object) }
+        if self.metadata {
+            let values = outcome.metadata.sorted { $0.key < $1.key }
+            object.add("metadata", .object(values.map { .init(name: $0.key, value: .string($0.value)) }))
+        }
         if let message { object.add("message", message) } else { object.addBody(body) }
         try StandardOutput.write(object.line)
     }

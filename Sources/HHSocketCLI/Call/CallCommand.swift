@@ -16,6 +16,8 @@ struct CallCommand: AsyncParsableCommand {
             With --proto and --method the request is written in JSON, and answers are printed in JSON, as protobuf maps \
             the one to the other: indented on a terminal, else a line each. An answer that is no such message is an \
             error. Payloads of other statuses are printed byte for byte.
+
+            With --verbose the metadata of answers is printed on stderr, a line each; with --json it is in the object.
             """
     )
 
@@ -66,6 +68,8 @@ struct CallCommand: AsyncParsableCommand {
     @Option(help: FormatArgument.help, transform: FormatArgument.parse)
     var format = WireFormat.standard
 
+    @OptionGroup var hello: HelloOptions
+
     @OptionGroup var connection: ConnectionOptions
 
     func validate() throws {
@@ -82,6 +86,7 @@ struct CallCommand: AsyncParsableCommand {
         }
         guard self.count >= 1 else { throw ValidationError("--repeat is 1 or more, not \(self.count).") }
         guard self.retries >= 0 else { throw ValidationError("--retries is 0 or more, not \(self.retries).") }
+        try self.hello.validate(in: self.format)
         guard self.inFlight >= 1 else { throw ValidationError("--in-flight is 1 or more, not \(self.inFlight).") }
     }
 
@@ -116,6 +121,7 @@ struct CallCommand: AsyncParsableCommand {
         var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
         if let timeout = self.timeout { configuration.timeout = timeout.duration }
         configuration.socket.wireFormat = self.format
+        self.hello.apply(to: &configuration)
         try self.connection.apply(to: &configuration.socket)
         configuration.waitsForConnectivity = self.wait
         configuration.maximumInFlight = max(configuration.maximumInFlight, self.inFlight)
@@ -125,11 +131,13 @@ struct CallCommand: AsyncParsableCommand {
         configuration.retryBudget = nil
         var request = SocketRequest(type: type, body: payload)
         request.isIdempotent = self.retries > 0
+        self.hello.apply(to: &request)
         let client = SocketClient(configuration: configuration)
         let calls = CallSequence(
             client: client,
             request: request,
             timeout: configuration.timeout,
+            deadline: self.hello.deadline.map { .milliseconds($0) },
             count: self.count,
             inFlight: self.inFlight
         )
@@ -142,7 +150,12 @@ struct CallCommand: AsyncParsableCommand {
                 calls.cancel()
             }
         }
-        var printer = AnswerPrinter(type: type, json: self.json, metrics: self.metrics)
+        var printer = AnswerPrinter(
+            type: type,
+            json: self.json,
+            metrics: self.metrics,
+            metadata: self.connection.verbose
+        )
         if let (method, codec) = selected { printer.message = { try codec.json($0, message: method.response) } }
         let everyCallSucceeded = await calls.run { try printer.print($0) }
         interruption.cancel()

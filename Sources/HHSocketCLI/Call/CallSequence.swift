@@ -1,6 +1,7 @@
 import HHSocket
 import HHSocketRPC
 import NIOConcurrencyHelpers
+import NIOCore
 
 /// What became of one call.
 struct CallOutcome: Sendable {
@@ -8,6 +9,14 @@ struct CallOutcome: Sendable {
     /// From its start to its end.
     var duration: Duration
     var metrics: SocketTaskMetrics?
+
+    /// What the server said beside the answer's body.
+    var metadata: [String: String] {
+        switch self.result {
+        case .success(let response): response.metadata
+        case .failure(let error): error.metadata
+        }
+    }
 }
 
 /// Makes the same call a number of times, so many at once, on one connection.
@@ -23,16 +32,26 @@ final class CallSequence: Sendable {
     private let request: SocketRequest
     /// How long each call may take, and so how long it may wait for a connection.
     private let timeout: Duration
+    /// How long after its start each call's answer is of no use any more, where the server is told.
+    private let deadline: Duration?
     private let count: Int
     private let inFlight: Int
     private let state = NIOLockedValueBox(State())
     private let outcomes: AsyncStream<CallOutcome>
     private let continuation: AsyncStream<CallOutcome>.Continuation
 
-    init(client: SocketClient, request: SocketRequest, timeout: Duration, count: Int, inFlight: Int) {
+    init(
+        client: SocketClient,
+        request: SocketRequest,
+        timeout: Duration,
+        deadline: Duration?,
+        count: Int,
+        inFlight: Int
+    ) {
         self.client = client
         self.request = request
         self.timeout = timeout
+        self.deadline = deadline
         self.count = count
         self.inFlight = inFlight
         (self.outcomes, self.continuation) = AsyncStream.makeStream()
@@ -84,7 +103,9 @@ final class CallSequence: Sendable {
         let clock = ContinuousClock()
         let begin = clock.now
         let made = NIOLockedValueBox<SocketTask?>(nil)
-        let task = self.client.dataTask(with: self.request) { [state, continuation] result in
+        var request = self.request
+        if let deadline = self.deadline { request.deadline = .now() + TimeAmount(deadline) }
+        let task = self.client.dataTask(with: request) { [state, continuation] result in
             let duration = clock.now - begin
             let task = made.withLockedValue { made in
                 defer { made = nil }
@@ -142,6 +163,8 @@ final class CallSequence: Sendable {
     private static func isConnectFailure(_ code: SocketError.Code) -> Bool {
         switch code {
         case .connectionRefused, .connectTimeout, .hostNotFound, .connectFailed, .networkUnreachable: true
+        // Hello alone is said in a handshake here.
+        case .handshakeRefused, .handshakeTimeout: true
         default: false
         }
     }

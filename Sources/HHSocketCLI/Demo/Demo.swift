@@ -22,8 +22,8 @@ struct Demo {
     /// Nothing here takes longer, unless the machine is stuck.
     private static let patience = Duration.seconds(20)
 
-    private let first = SocketServer(router: BuiltIn.router)
-    private let second = SocketServer(router: BuiltIn.router)
+    private let first = Self.server()
+    private let second = Self.server()
     /// The one that listens where the first did, once that is gone.
     private let returned = NIOLockedValueBox<SocketServer?>(nil)
 
@@ -224,12 +224,16 @@ struct Demo {
         return time
     }
 
+    /// One that does not log: what is printed here is for people to read.
+    private static func server(host: String = "127.0.0.1", port: Int = 0) -> SocketServer {
+        var configuration = SocketServer.Configuration(host: host, port: port)
+        configuration.logger = LogArgument.logger(nil)
+        return SocketServer(configuration: configuration, router: BuiltIn.router)
+    }
+
     /// Starts one more server, on a port that was ours.
     private func start(at endpoint: Endpoint) async throws {
-        let server = SocketServer(
-            configuration: .init(host: endpoint.host, port: endpoint.port),
-            router: BuiltIn.router
-        )
+        let server = Self.server(host: endpoint.host, port: endpoint.port)
         self.returned.withLockedValue { $0 = server }
         let clock = ContinuousClock()
         let deadline = clock.now + Self.patience

@@ -1,5 +1,6 @@
 import ArgumentParser
 import HHSocket
+import HHSocketHello
 import HHSocketRPC
 import NIOCore
 
@@ -35,6 +36,9 @@ struct ListenCommand: AsyncParsableCommand {
 
     @OptionGroup var proto: ProtoOptions
 
+    @Flag(help: "Say hello, for servers that serve nobody else; one that refuses it is an error.")
+    var hello = false
+
     @Option(help: FormatArgument.help, transform: FormatArgument.parse)
     var format = WireFormat.standard
 
@@ -45,6 +49,9 @@ struct ListenCommand: AsyncParsableCommand {
         guard self.format.layout.push != nil else {
             throw ValidationError("The format \(self.format) has no pushes to listen for.")
         }
+        guard !self.hello || self.format.supportsHello else {
+            throw ValidationError("The format \(self.format) cannot have hello: \(WireFormat.helloNeeds).")
+        }
         if let count = self.count, count < 1 { throw ValidationError("--count is 1 or more, not \(count).") }
     }
 
@@ -54,6 +61,7 @@ struct ListenCommand: AsyncParsableCommand {
         let signals = Signals()
         var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
         configuration.socket.wireFormat = self.format
+        if self.hello { configuration.hello = HelloPolicy(isRequired: true) }
         try self.connection.apply(to: &configuration.socket)
         let client = SocketClient(configuration: configuration)
         // More than any reader should be behind.

@@ -14,6 +14,9 @@ enum BuiltIn {
     /// Answered with the payload's SHA-256 in hex.
     static let sha256: UInt32 = 1003
 
+    /// Answered with what came beside the payload, a line each, and with metadata.
+    static let context: UInt32 = 1005
+
     /// An hour. A longer sleep is cut to this, so that no request stays in memory for ever.
     static let longestSleep = 3_600_000
 
@@ -37,7 +40,22 @@ enum BuiltIn {
         }
         // In a task: hashing the largest payload takes longer than an event loop should be kept.
         router.handle(self.sha256) { request, _ in ByteBuffer(string: Self.sha256Hex(of: request.body)) }
+        router.handleSynchronously(self.context) { request, context in
+            context.answerMetadata = ["server": "hhsocket"]
+            return ByteBuffer(string: Self.description(of: request, context))
+        }
         return router
+    }
+
+    /// With the serial, which shows whether an answer is that to an earlier request.
+    private static func description(of request: ServerRequest, _ context: ServerContext) -> String {
+        var lines = ["serial: \(request.serial)"]
+        if let deadline = context.deadline {
+            lines.append("deadline: \((deadline - .now()).nanoseconds / 1_000_000) ms")
+        }
+        if let key = context.idempotencyKey { lines.append("idempotency key: \(key.escaped)") }
+        lines += context.metadata.sorted { $0.key < $1.key }.map { "metadata \($0.key): \($0.value.escaped)" }
+        return lines.map { $0 + "\n" }.joined()
     }
 
     static func sha256Hex(of bytes: ByteBuffer) -> String {

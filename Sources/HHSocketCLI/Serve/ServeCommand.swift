@@ -1,7 +1,9 @@
 import ArgumentParser
 import Foundation
 import HHSocket
+import HHSocketHello
 import HHSocketServer
+import Logging
 import NIOCore
 
 #if canImport(Glibc)
@@ -19,22 +21,33 @@ struct ServeCommand: AsyncParsableCommand {
         discussion: """
             Types: 1000 echoes the payload; 1001 sleeps for the payload's decimal milliseconds (an hour at most), then \
             echoes it; 1002 answers with the status that the payload names in decimal; 1003 answers with the payload's \
-            SHA-256 in hex; 1004 reads the message of `bench --api typed` and writes it anew. A payload that 1001 or 1002 \
-            cannot read is answered with status 303, one that 1004 cannot with 402.
+            SHA-256 in hex; 1004 reads the message of `bench --api typed` and writes it anew; 1005 answers with what came \
+            beside the payload, a line each: the serial, and where hello agreed on them deadline, idempotency key and \
+            metadata. A payload that 1001 or 1002 cannot read is answered with status 303, one that 1004 cannot with 402.
 
-            The first line on stdout comes once connections are accepted; nothing else is printed there. SIGINT and \
-            SIGTERM let requests in flight finish, for 5 s at most; a second one ends at once.
+            Once connections are accepted stdout has a line for each place to listen at: first that of --host and --port, \
+            then those of --listen in their order, with the ports that were free where 0 was asked for. Nothing else is \
+            printed there. SIGINT and SIGTERM tell clients to go away, and let requests in flight finish, for --grace at \
+            most; a second one ends at once.
             """
     )
-
-    /// How long a signal lets requests in flight go on.
-    static let grace = Duration.seconds(5)
 
     @Option(help: "The address to listen on; unix:PATH is a Unix domain socket.")
     var host = "127.0.0.1"
 
     @Option(help: "The port to listen on; 0 picks a free one.")
     var port = 7000
+
+    @Option(
+        help: ArgumentHelp(
+            """
+            Listen there too: HOST:PORT, an IPv6 address in brackets, or unix:PATH; port 0 picks a free one. May be given \
+            several times. TLS and the format are the same everywhere.
+            """,
+            valueName: "address"
+        )
+    )
+    var listen: [ListenAddress] = []
 
     @Option(help: ArgumentHelp("Push TEXT to every client again and again.", valueName: "type:text"))
     var push: PushText?
@@ -48,7 +61,7 @@ struct ServeCommand: AsyncParsableCommand {
     @Option(
         parsing: .unconditional,
         help: ArgumentHelp(
-            "The first line: %h is the host, %p the port, %% a percent sign. (default: listening on HOST:PORT)",
+            "Each line on stdout: %h is the host, %p the port, %% a percent sign. (default: listening on HOST:PORT)",
             valueName: "format"
         )
     )
@@ -63,7 +76,20 @@ struct ServeCommand: AsyncParsableCommand {
     @Option(help: FormatArgument.help, transform: FormatArgument.parse)
     var format = WireFormat.standard
 
-    @OptionGroup var tls: ServerTLSOptions
+    @Flag(help: "Answer the requests of each connection in their order.")
+    var answersInOrder = false
+
+    @Flag(help: "Serve clients alone that have said hello; requests of others are answered 303.")
+    var requireHello = false
+
+    @Option(help: LogArgument.help, transform: LogArgument.parse)
+    var log: Logger.Level?
+
+    @OptionGroup(title: "Limits") var limits: LimitOptions
+
+    @OptionGroup(title: "Shutdown") var shutdown: ShutdownOptions
+
+    @OptionGroup(title: "TLS") var tls: ServerTLSOptions
 
     private var unixPath: String? { Endpoint(self.host)?.unixPath }
 
@@ -83,6 +109,9 @@ struct ServeCommand: AsyncParsableCommand {
         guard (0...65_535).contains(self.port) else {
             throw ValidationError("--port is a number from 0 to 65535, not \(self.port).")
         }
+        guard !self.requireHello || self.format.supportsHello else {
+            throw ValidationError("The format \(self.format) cannot have hello: \(WireFormat.helloNeeds).")
+        }
         guard self.pushEvery == nil || self.push != nil else {
             throw ValidationError("--push-every says how often to push; --push TYPE:TEXT says what.")
         }
@@ -93,17 +122,7 @@ struct ServeCommand: AsyncParsableCommand {
         let signals = Signals()
         if self.endsWithInput { Self.signalAtEndOfInput() }
         let hangUps = self.tls.tls == nil ? nil : Signals([SIGHUP])
-        let server = SocketServer(
-            configuration: .init(
-                host: self.host,
-                port: self.port,
-                unixPath: self.unixPath,
-                tls: self.tls.tls,
-                wireFormat: self.format,
-                heartbeat: self.ping.map { HeartbeatPolicy(interval: $0.duration) }
-            ),
-            router: BuiltIn.router
-        )
+        let server = SocketServer(configuration: self.configuration, router: BuiltIn.router)
         do {
             try await server.start()
         } catch {
@@ -111,7 +130,7 @@ struct ServeCommand: AsyncParsableCommand {
             throw ExitCode.failure
         }
         // Whoever started this may not read on; serving goes on all the same.
-        try? StandardOutput.write(self.announcement(of: server.address) + "\n")
+        try? StandardOutput.write(server.addresses.map { self.announcement(of: $0) + "\n" }.joined())
 
         let pushing = Task { [push, pushEvery] in
             guard let push else { return }
@@ -127,7 +146,7 @@ struct ServeCommand: AsyncParsableCommand {
         var signalled = signals.stream.makeAsyncIterator()
         _ = await signalled.next()
         let ended = Task {
-            await server.shutdown(gracePeriod: Self.grace)
+            await server.shutdown()
         }
         let secondSignal = Task { [stream = signals.stream] in
             for await _ in stream { await server.shutdown(gracePeriod: .zero) }
@@ -136,6 +155,27 @@ struct ServeCommand: AsyncParsableCommand {
         secondSignal.cancel()
         reloading.cancel()
         pushing.cancel()
+    }
+
+    private var configuration: SocketServer.Configuration {
+        let first =
+            self.unixPath.map { ServerListener(unixPath: $0) } ?? ServerListener(host: self.host, port: self.port)
+        let listeners = ([first] + self.listen.map(\.listener)).map { listener in
+            var listener = listener
+            listener.tls = self.tls.tls
+            listener.wireFormat = self.format
+            return listener
+        }
+        var configuration = SocketServer.Configuration(
+            listeners: listeners,
+            limits: self.limits.limits,
+            heartbeat: self.ping.map { HeartbeatPolicy(interval: $0.duration) }
+        )
+        configuration.answersInOrder = self.answersInOrder
+        configuration.hello.isRequired = self.requireHello
+        configuration.shutdown = self.shutdown.policy
+        configuration.logger = LogArgument.logger(self.log)
+        return configuration
     }
 
     /// A thread, because reading blocks, and ends with the process.
@@ -159,9 +199,7 @@ struct ServeCommand: AsyncParsableCommand {
         }
     }
 
-    private func announcement(of address: Endpoint?) -> String {
-        let address =
-            address ?? self.unixPath.map { Endpoint(unixPath: $0) } ?? Endpoint(host: self.host, port: self.port)
+    private func announcement(of address: Endpoint) -> String {
         guard let format = self.announce else { return "listening on \(address)" }
         return Self.announcement(format, address)
     }

@@ -46,6 +46,8 @@ extension SessionHandler {
         )
         guard let agreement = answer.agreement else { return }
         self.agreement = agreement
+        // Where hello is required it is what was waited for; no other frame may come for long.
+        self.watch.firstFrameCame()
         self.decoder.agreedFlags = agreement.flags
         self.serverContext?.session.agree(agreement)
         // Each of its requests may be answered with metadata.

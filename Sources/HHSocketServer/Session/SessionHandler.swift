@@ -151,7 +151,8 @@ final class SessionHandler: ChannelDuplexHandler {
         self.watch = SessionWatch(now: now)
         self.order = core.answersInOrder ? AnswerOrder() : nil
         self.bucket = limits.requestRate.map { TokenBucket($0, now: now) }
-        self.isPlain = self.order == nil && self.bucket == nil && self.encoder.isStandard
+        self.isPlain =
+            self.order == nil && self.bucket == nil && self.encoder.isStandard && !core.hello.isRequired
     }
 
     // MARK: The connection's life

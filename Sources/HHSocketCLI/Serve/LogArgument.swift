@@ -1,0 +1,32 @@
+import ArgumentParser
+import Logging
+
+/// `--log`: what is logged, on stderr.
+enum LogArgument {
+    static let help = ArgumentHelp(
+        """
+        Log to stderr what is at least so important: trace, debug, info, notice, warning, error or critical. Without it \
+        nothing is logged.
+        """,
+        valueName: "level"
+    )
+
+    static func parse(_ text: String) throws -> Logger.Level {
+        guard let level = Logger.Level(rawValue: text) else {
+            let levels = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
+            throw ValidationError("There is no level \"\(text)\": it is one of \(levels).")
+        }
+        return level
+    }
+
+    /// swift-log's own default would write to stdout, which is for payloads and addresses.
+    ///
+    /// - Parameter level: Nil: nothing is logged.
+    static func logger(_ level: Logger.Level?) -> Logger {
+        let label = "hhsocket.server"
+        guard let level else { return Logger(label: label, factory: { _ in SwiftLogNoOpLogHandler() }) }
+        var logger = Logger(label: label, factory: { StreamLogHandler.standardError(label: $0) })
+        logger.logLevel = level
+        return logger
+    }
+}

@@ -227,6 +227,23 @@ extension HostileClient {
         }
     }
 
+    @Test func answersThatWaitForTheirTurnAreBoundedThoughTheyAreEmpty() async throws {
+        var configuration = SocketServer.Configuration.limited {
+            $0.maximumPayloadLength = 1_000
+            $0.maximumBufferedBytesPerConnection = 64 << 10
+        }
+        configuration.answersInOrder = true
+        try await withServer(configuration, makeRouter()) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            // The first is not answered, so no other is.
+            await client.perform(.glued(.request(hang, serial: 50), .requests(echo, serials: 51..<2_000)))
+            let told = try #require(try await client.response().goAway)
+            #expect(told.reason.contains("too many bytes"))
+            try await client.ended()
+            #expect(server.statistics.memoryEvictions == 1)
+        }
+    }
+
     @Test func aClientThatReadsNothingIsClosed() async throws {
         let configuration = SocketServer.Configuration.limited { $0.writeStallTimeout = .milliseconds(300) }
         try await withServer(configuration, makeRouter()) { server in

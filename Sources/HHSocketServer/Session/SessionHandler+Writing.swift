@@ -8,13 +8,17 @@ extension SessionHandler {
     /// - Parameter run: The request's number; nil: the frame answers none.
     func answer(_ frame: Frame, _ run: UInt64?) {
         guard let run, self.order != nil else { return self.emit(frame) }
-        self.heldAnswerBytes += frame.payload.readableBytes
+        self.heldAnswerBytes += Self.heldBytes(of: frame)
         self.emit(self.order?.answer(run, frame) ?? [])
+        if self.heldAnswerBytes > self.core.limits.maximumBufferedBytesPerConnection { self.evict(.memory) }
     }
+
+    /// What an answer takes while it is held: many have no payload, and would have no bound.
+    private static func heldBytes(of frame: Frame) -> Int { frame.payload.readableBytes + Self.heldAnswerCost }
 
     func emit(_ held: [Frame]) {
         for frame in held {
-            self.heldAnswerBytes -= frame.payload.readableBytes
+            self.heldAnswerBytes -= Self.heldBytes(of: frame)
             self.emit(frame)
         }
     }

@@ -21,6 +21,8 @@ final class SessionHandler: ChannelDuplexHandler {
     static let largestTurn = 1 << 20
     /// A buffer larger than this is not kept for the next turn.
     static let largestKeptBuffer = 256 << 10
+    /// What an answer that waits for its turn takes beside its payload, in bytes: its frame, and its place in line.
+    static let heldAnswerCost = 128
     /// How long a client may go on sending after we have said our last word. Closing at once would reset the connection,
     /// and with it answers that the client has not read yet.
     static let lingerTime = TimeAmount.seconds(1)

@@ -1,0 +1,71 @@
+import Foundation
+import TestSupport
+import Testing
+
+@testable import HHSocketServer
+
+/// What `Docs/Operations.md` lists is all there is.
+@Suite struct OperationsGuideTests {
+    private let page: DocumentationPage
+
+    init() throws {
+        self.page = try DocumentationPage("Docs/Operations.md")
+    }
+
+    /// The pieces of code that are the first in their line's table row.
+    private func entries(under heading: String) throws -> Set<String> {
+        let section = try #require(self.page.text.components(separatedBy: "\n\(heading)\n").dropFirst().first)
+        let rows = section.components(separatedBy: "\n##")[0].components(separatedBy: "\n").filter {
+            $0.hasPrefix("| `")
+        }
+        return Set(rows.compactMap { $0.split(separator: "`").dropFirst().first.map(String.init) })
+    }
+
+    @Test func everyLimitHasARowThatSaysWhatTheClientIsTold() throws {
+        let limits = Mirror(reflecting: ServerLimits()).children.compactMap(\.label)
+        #expect(limits.count > 10)
+        let rows = try self.entries(under: "## Limits")
+        for limit in limits { #expect(rows.contains(limit), "no row for \(limit)") }
+    }
+
+    @Test func everyCounterHasARow() throws {
+        let rows = try self.entries(under: "### Counters")
+        #expect(rows.subtracting(["hhsocket.server.…"]) == Set(ServerStatistics.all.map(\.name)))
+        #expect(ServerStatistics.all.count == Mirror(reflecting: ServerStatistics()).children.count)
+    }
+
+    /// Names as they stand in the sources, of counters that have no list of their own too.
+    @Test(arguments: [
+        "Sources/HHSocket/Connection/ConnectionMetrics.swift",
+        "Sources/HHSocketRPC/Observability/CallMetrics.swift",
+        "Sources/HHSocketServer/ServerMetrics.swift",
+        "Sources/HHSocketServer/Router/MetricsMiddleware.swift",
+    ])
+    func everyOtherMetricIsNamed(file: String) throws {
+        let source = try String(contentsOf: packageFolder.appendingPathComponent(file), encoding: .utf8)
+        let names = source.matches(of: /"(hhsocket\.[a-z_.]*[a-z])"/).map { String($0.output.1) }
+        #expect(!names.isEmpty)
+        for name in names { #expect(self.page.text.contains("`\(name)`"), "\(name) of \(file) is missing") }
+    }
+
+    @Test func everyCounterOfCallsIsNamed() throws {
+        let file = "Sources/HHSocketRPC/Observability/CallMetrics.swift"
+        let source = try String(contentsOf: packageFolder.appendingPathComponent(file), encoding: .utf8)
+        let names = source.matches(of: /\(\\\.[a-zA-Z]+, "([a-z_]+)"\)/).map { String($0.output.1) }
+        #expect(names.count >= 7)
+        for name in names { #expect(self.page.text.contains("`hhsocket.\(name)`"), "\(name) is missing") }
+    }
+
+    @Test func everyMessageOfTheLogHasARow() throws {
+        let folder = packageFolder.appendingPathComponent("Sources/HHSocketServer")
+        let files = try #require(FileManager.default.enumerator(at: folder, includingPropertiesForKeys: nil))
+        var messages: Set<String> = []
+        for case let file as URL in files where file.pathExtension == "swift" {
+            let source = try String(contentsOf: file, encoding: .utf8)
+            let calls = source.matches(of: /(?:logger\.[a-z]+|self\.log)\(\s*(?:level: self\.level,\s*)?"([^"\\]+)"/)
+            messages.formUnion(calls.map { String($0.output.1) })
+        }
+        #expect(messages.count >= 7)
+        for message in messages { #expect(self.page.text.contains("| \(message) |"), "\"\(message)\" is missing") }
+    }
+}

@@ -1,0 +1,271 @@
+import Foundation
+import HHSocket
+import HHSocketRPC
+import HHSocketServer
+import Logging
+import NIOCore
+import ServiceLifecycle
+import TestSupport
+import Testing
+
+struct Audit: ServerMiddleware {
+    func handle(
+        _ request: ServerRequest,
+        _ context: ServerContext,
+        next: Router.Handler
+    ) async throws -> ByteBuffer {
+        let answer = try await next(request, context)
+        context.logger.notice("changed", metadata: ["type": "\(request.type)"])
+        return answer
+    }
+}
+
+enum Room: ServerSessionKey { typealias Value = String }
+
+/// What a service would have of its own.
+private actor Store {
+    private(set) var saved: [ByteBuffer] = []
+    private var seats: Set<Int> = []
+
+    func save(_ body: ByteBuffer) throws {
+        guard body.readableBytes < 100 else { throw Unexpected(description: "too much") }
+        self.saved.append(body)
+    }
+
+    nonisolated func countByBlocking() -> Int { 7 }
+    func reserve(_ seat: Int) -> Bool { self.seats.insert(seat).inserted }
+    func user(withToken token: [UInt8]) -> String? { token == Array("ann's".utf8) ? "ann" : nil }
+}
+
+/// The examples of `Docs/Server.md`, word for word.
+@Suite(.timeLimit(.minutes(5))) struct ServerGuideTests {
+    private let store = Store()
+    private let logger = Logger(label: "guide", factory: { _ in SwiftLogNoOpLogHandler() })
+
+    @Test func everyExampleOfThePageIsInThisFile() throws {
+        let source = try String(contentsOfFile: #filePath, encoding: .utf8)
+        #expect(try DocumentationPage("Docs/Server.md").examples(missingFrom: source) == [])
+    }
+
+    private func router() -> Router {
+        let store = self.store
+        var router = Router()
+        // In a Swift task of its own.
+        router.handle(101) { request, context in
+            try await store.save(request.body)
+            return ByteBuffer(string: "saved")
+        }
+        // On the connection's event loop, without a task: the fastest way, for work of microseconds.
+        router.handleSynchronously(102) { request, _ in request.body }
+        // On a thread that may block, such as with a library that waits for a database.
+        router.handleBlocking(103) { _, _ in ByteBuffer(string: "\(store.countByBlocking())") }
+
+        router.handle(104) { request, _ in
+            guard let seat = Int(String(buffer: request.body)) else { throw StatusError(.illegalFormat) }
+            guard await store.reserve(seat) else { throw StatusError(.noPermission, body: ByteBuffer(string: "taken")) }
+            return ByteBuffer()
+        }
+
+        router.handle(110) { request, context in
+            guard let user = await store.user(withToken: Array(request.body.readableBytesView)) else {
+                throw StatusError(.noPermission)
+            }
+            context.session.authenticate(as: user)
+            context.session[Room.self] = "kitchen"
+            return ByteBuffer(string: user)
+        }
+        router.handle(111) { request, context in
+            // To the one who asks, before the answer.
+            await context.session.push(type: 2001, body: ByteBuffer(string: context.session[Room.self] ?? "nowhere"))
+            return ByteBuffer()
+        }
+
+        router.handle(120) { request, context in
+            let tenant = context.metadata["tenant"] ?? "nobody"
+            context.answerMetadata = ["region": "eu"]
+            // By this machine's clock. The task is cancelled then; what is slow can look before it begins.
+            let left = context.deadline.map { $0 - .now() }
+            return ByteBuffer(string: "\(tenant), \(left == nil ? "whenever" : "soon")")
+        }
+        return router
+    }
+
+    @Test func requestsAndErrors() async throws {
+        try await Pair.with(.standard, router: self.router(), configureServer: { $0.logger = self.logger }) {
+            client,
+            _ in
+            let answers = try await [
+                client.data(for: SocketRequest(type: 101, body: "this")),
+                client.data(for: SocketRequest(type: 102, body: "that")),
+                client.data(for: SocketRequest(type: 103)),
+                client.data(for: SocketRequest(type: 104, body: "7")),
+            ]
+            #expect(answers.map(\.string) == ["saved", "that", "7", ""])
+            #expect(await self.store.saved == [ByteBuffer(string: "this")])
+            func error(_ type: UInt32, _ body: String) async -> SocketError? {
+                await #expect(throws: SocketError.self) {
+                    try await client.data(for: SocketRequest(type: type, body: body))
+                }
+            }
+            #expect(await error(104, "aisle")?.code == .illegalFormat)
+            let taken = await error(104, "7")
+            #expect(taken?.code == .noPermission)
+            #expect(taken?.body == ByteBuffer(string: "taken"))
+            let failed = await error(101, String(repeating: "x", count: 100))
+            #expect(failed?.code == .unknown)
+            #expect(failed?.body?.readableBytes == 0)
+            #expect(await error(199, "")?.code == .undefinedType)
+        }
+    }
+
+    @Test func listeningAndTheEnd() async throws {
+        let folder = try TemporaryFolder()
+        let path = folder.file("socket")
+        let router = self.router()
+        let logger = self.logger
+        var configuration = SocketServer.Configuration(listeners: [
+            ServerListener(host: "127.0.0.1", port: 0),
+            ServerListener(port: 0, wireFormat: .plain),
+            ServerListener(unixPath: path),
+        ])
+        configuration.logger = logger
+        let server = SocketServer(configuration: configuration, router: router)
+
+        try await server.start()
+        print("listening on \(server.addresses)")
+        let addresses = server.addresses
+        #expect(addresses.count == 3 && addresses[2] == Endpoint(unixPath: path))
+        for (index, address) in addresses.enumerated() {
+            let client = SocketClient.connecting(to: address) {
+                $0.socket.wireFormat = index == 1 ? .plain : .standard
+            }
+            #expect(try await client.data(for: SocketRequest(type: 102, body: "hello")).string == "hello")
+            await client.close()
+        }
+        await server.shutdown()
+        #expect(server.addresses.isEmpty)
+        withExtendedLifetime(folder) {}
+        try await self.serveInAGroup(SocketServer(configuration: .init(), router: router))
+    }
+
+    /// Until it is told to end, which a signal does in the example.
+    private func serveInAGroup(_ server: SocketServer) async throws {
+        let serving = Task {
+            let group = ServiceGroup(
+                services: [server],
+                gracefulShutdownSignals: [.sigterm, .sigint],
+                logger: logger
+            )
+            try await group.run()
+        }
+        try await eventually("it listens") { server.address != nil }
+        serving.cancel()
+        _ = await serving.result
+        #expect(server.address == nil)
+    }
+
+    @Test func middlewareInItsOrder() async throws {
+        var router = self.router()
+        router.use(TracingMiddleware())
+        router.use(MetricsMiddleware())
+        router.use(LoggingMiddleware(level: .info))
+        router.use(AuthenticationMiddleware(except: [110]))
+        router.use(Audit())
+
+        try await Pair.with(.standard, router: router, configureServer: { $0.logger = self.logger }) { client, _ in
+            let error = await #expect(throws: SocketError.self) {
+                try await client.data(for: SocketRequest(type: 102, body: "who am I?"))
+            }
+            #expect(error?.code == .noPermission)
+            _ = try await client.data(for: SocketRequest(type: 110, body: "ann's"))
+            #expect(try await client.data(for: SocketRequest(type: 102, body: "let in")).string == "let in")
+        }
+    }
+
+    @Test func sessionsAndPushes() async throws {
+        try await Pair.with(.standard, router: self.router()) { client, server in
+            let pushes = client.pushes(ofType: 2001)
+            #expect(try await client.data(for: SocketRequest(type: 110, body: "ann's")).string == "ann")
+            _ = try await client.data(for: SocketRequest(type: 111))
+
+            // To every connection; to those of one client; to one of these.
+            let all = await server.push(type: 2001, body: ByteBuffer(string: "news"))
+            let hers = await server.push(type: 2001, body: ByteBuffer(string: "for you"), to: "ann")
+            for session in server.sessions(of: "ann") {
+                await session.push(type: 2001, body: ByteBuffer(string: "from \(session.id)"))
+            }
+
+            #expect((all, hers) == (1, 1))
+            var came: [String] = []
+            for await push in pushes {
+                came.append(push.string)
+                if came.count == 4 { break }
+            }
+            #expect(came == ["kitchen", "news", "for you", "from 1"])
+        }
+    }
+
+    @Test func helloAndWhatFollowsFromIt() async throws {
+        let store = self.store
+        func configure(_ configuration: inout SocketServer.Configuration) {
+            configuration.hello.isRequired = true
+            configuration.hello.authenticate = { token, _ in
+                guard let user = await store.user(withToken: token) else { throw StatusError(.noPermission) }
+                return user
+            }
+            configuration.hello.compression = CompressionPolicy(minimumLength: 4_096)
+            configuration.hello.idempotency.lifetime = .seconds(3_600)
+        }
+        try await Pair.with(
+            .standard,
+            router: self.router(),
+            configureServer: configure,
+            configureClient: { $0.hello = HelloPolicy(isRequired: true, sessionToken: { Array("ann's".utf8) }) }
+        ) { client, server in
+            var request = SocketRequest(type: 120)
+            request.metadata = ["tenant": "acme"]
+            request.deadline = .now() + .seconds(300)
+            let response = try await client.data(for: request)
+            #expect(response.string == "acme, soon")
+            #expect(response.metadata == ["region": "eu"])
+            #expect(server.sessions(of: "ann").count == 1)
+
+            // With a key what can be done once is not refused the second time.
+            var reservation = SocketRequest(type: 104, body: "7")
+            reservation.idempotencyKey = "7c9e6679"
+            for _ in 0..<2 {
+                let answer = try await client.data(for: reservation)
+                #expect(answer.status == .ok)
+            }
+            #expect(server.statistics.idempotentRepeats == 1)
+        }
+    }
+
+    @Test func limitsAndTheEnd() {
+        var configuration = SocketServer.Configuration()
+        configuration.limits.maximumConnections = 100_000
+        configuration.limits.requestRate = RequestRate(perSecond: 50, burst: 200)
+        configuration.limits.concurrency = AdaptiveConcurrency()
+
+        configuration.shutdown.gracePeriod = .seconds(30)
+        configuration.shutdown.retryAfter = .zero ... .seconds(10)
+        configuration.shutdown.otherEndpoints = [Endpoint(host: "im2.example.com", port: 7000)]
+
+        #expect(configuration.limits.requestRate?.burst == 200)
+        #expect(configuration.shutdown.otherEndpoints.map(\.description) == ["im2.example.com:7000"])
+    }
+
+    @Test func theCertificateIsReadAnew() async throws {
+        let files = try TestServerFiles()
+        let (certificate, key) = (files.certificate, files.key)
+        var configuration = SocketServer.Configuration()
+        configuration.listeners[0].tls = ServerTLS(
+            identity: TLSIdentity(certificateFile: certificate, keyFile: key)
+        )
+        let server = SocketServer(configuration: configuration, router: self.router())
+        try await server.start()
+        // From time to time, or on a signal: the files are read anew.
+        try server.reloadTLS()
+        await server.shutdown(gracePeriod: .zero)
+    }
+}

@@ -56,8 +56,9 @@ test-plugins: programs = protoc:protobuf-compiler
 test-plugins: dependencies ## build and run a package that uses the SwiftPM plugins
 	sh Scripts/test-plugins $(SWIFTFLAGS)
 
-soak: dependencies ## run ten times as many random histories of connections and clients as the tests do
-	HHSOCKET_HISTORIES=100000 swift test --no-parallel $(SWIFTFLAGS) --filter "RandomHistoryTests|ClientModelTests"
+soak: dependencies ## run ten times as many random histories as the tests do, and hostile clients for ten minutes
+	HHSOCKET_HISTORIES=100000 HHSOCKET_HOSTILE_SECONDS=600 swift test --no-parallel $(SWIFTFLAGS) \
+		--filter "RandomHistoryTests|ClientModelTests|HostileCrowdTests"
 
 bench: dependencies ## measure the framework's parts, each alone; with BENCH_QUICK=1 they are only run
 	swift package --package-path Benchmarks $(BENCHFLAGS) benchmark --no-progress

@@ -33,7 +33,7 @@ public struct IdempotencyPolicy: Hashable, Sendable {
     public var lifetime = Duration.seconds(600)
     /// The oldest are forgotten first beyond so many; 100,000 by default.
     public var maximumCount = 100_000
-    /// And beyond so many bytes of bodies; 64 MiB by default.
+    /// And beyond so many bytes of bodies and metadata; 64 MiB by default.
     public var maximumBytes = 64 << 20
 
     public init() {}

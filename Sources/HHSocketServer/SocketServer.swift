@@ -372,6 +372,17 @@ public final class SocketServer: Service {
         ] where value <= 0 {
             throw SocketError(.invalidArgument, message: "\(name) must be above 0", endpoint: self.firstEndpoint)
         }
+        for (name, time) in [
+            ("idleTimeout", limits.idleTimeout), ("firstFrameTimeout", limits.firstFrameTimeout),
+            ("readStallTimeout", limits.readStallTimeout), ("writeStallTimeout", limits.writeStallTimeout),
+        ] {
+            guard let time, time <= .zero else { continue }
+            throw SocketError(
+                .invalidArgument,
+                message: "\(name) must be above 0; nil is for ever",
+                endpoint: self.firstEndpoint
+            )
+        }
         guard limits.maximumBufferedBytesPerConnection > limits.maximumPayloadLength else {
             throw SocketError(
                 .invalidArgument,

@@ -401,6 +401,32 @@ private func withGreeter(
         }
     }
 
+    @Test func whoIsBeingAuthenticatedWhenTheServerEndsIsLetGo() async throws {
+        let started = Signal()
+        let cancelled = Signal()
+        var configuration = SocketServer.Configuration()
+        configuration.hello.authenticate = { _, _ in
+            started.fire()
+            do {
+                try await Task.sleep(for: .seconds(3_600))
+            } catch {
+                cancelled.fire()
+                // It answers when the event loops are gone.
+                try? await Task.detached { try await Task.sleep(for: .milliseconds(100)) }.value
+            }
+            return "late"
+        }
+        try await withServer(configuration, makeRouter()) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            let hello = try ByteBuffer(message: WireHello.all)
+            await client.perform(.frame(Frame(type: FrameType.hello, serial: FrameSerial.hello, payload: hello)))
+            try await started.wait()
+            await server.shutdown(gracePeriod: .zero)
+            try await cancelled.wait()
+            #expect(server.sessions(of: "late").isEmpty)
+        }
+    }
+
     @Test func aFormatThatCannotHaveHelloCannotRequireIt() async throws {
         var configuration = SocketServer.Configuration(wireFormat: .mars)
         configuration.hello.isRequired = true

@@ -689,6 +689,13 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
 
     @Test func impossibleLimitIsRefused() async throws {
         #expect(await self.startError(.limited { $0.maximumInFlightPerConnection = 0 })?.code == .invalidArgument)
+        #expect(await self.startError(.limited { $0.idleTimeout = .zero })?.code == .invalidArgument)
+        #expect(await self.startError(.limited { $0.readStallTimeout = .seconds(-1) })?.code == .invalidArgument)
+        #expect(await self.startError(.limited { $0.maximumConnections = 0 })?.code == .invalidArgument)
+        #expect(
+            await self.startError(.limited { $0.maximumBufferedBytesPerConnection = 1 << 20 })?.code
+                == .invalidArgument
+        )
     }
 
     @Test func serverCanBeStartedOnce() async throws {

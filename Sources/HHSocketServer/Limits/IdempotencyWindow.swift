@@ -7,6 +7,11 @@ struct KeptAnswer: Sendable {
     var status: Status
     var body: ByteBuffer
     var metadata: [String: String]
+
+    /// What it takes to keep, in bytes.
+    var cost: Int {
+        self.metadata.reduce(self.body.readableBytes) { $0 + $1.key.utf8.count + $1.value.utf8.count }
+    }
 }
 
 /// Names a request among all that the server gets.
@@ -79,7 +84,7 @@ struct IdempotencyWindow<Waiter> {
             self.lastNumber += 1
             self.entries[key] = .kept(answer, self.lastNumber)
             self.ages.append((key, self.lastNumber, now.advanced(clamping: TimeAmount(self.policy.lifetime))))
-            self.keptBytes += answer.body.readableBytes
+            self.keptBytes += answer.cost
         }
         self.forget(now: now)
         return Array(waiters.values)
@@ -102,7 +107,7 @@ struct IdempotencyWindow<Waiter> {
             self.ages.removeFirst()
             guard case .kept(let answer, oldest.number) = self.entries[oldest.key] else { continue }
             self.entries[oldest.key] = nil
-            self.keptBytes -= answer.body.readableBytes
+            self.keptBytes -= answer.cost
         }
     }
 }

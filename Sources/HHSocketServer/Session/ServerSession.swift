@@ -133,7 +133,8 @@ public final class ServerSession: Sendable {
         self.onLoop { $0.dismiss(GoAwayNotice(reason: reason, retryAfter: retryAfter)) }
     }
 
-    private func onLoop(_ body: @escaping @Sendable (SessionHandler) -> Void) {
+    /// Has `body` run on the event loop, if the connection is there then.
+    func onLoop(_ body: @escaping @Sendable (SessionHandler) -> Void) {
         self.state.withLockedValue { state in
             guard state.isOpen else { return }
             self.eventLoop.execute { if let handler = self.handler.value { body(handler) } }

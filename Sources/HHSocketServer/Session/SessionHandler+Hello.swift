@@ -15,26 +15,24 @@ extension SessionHandler {
         let answer = HelloAnswer.answer(to: frame.payload, features: settings.features)
         guard answer.agreement != nil, let authenticate = settings.authenticate else { return self.greet(answer) }
         let token = [UInt8](answer.hello?.sessionToken ?? .init())
-        let handler = NIOLoopBound(self, eventLoop: self.loop.eventLoop)
-        // Bounded, as there is one for each connection.
-        self.greeting = self.loop.eventLoop.makeFutureWithTask { () -> Status in
+        // Bounded, as there is one for each connection, which it does not outlive.
+        self.greeting = Task {
+            var answer = answer
             do {
                 session.authenticate(as: try await authenticate(token, session))
-                return .ok
-            } catch let error as StatusError {
-                return error.status == .ok ? .unknown : error.status
             } catch {
-                session.logger.error("a client cannot be authenticated", metadata: ["error": "\(error)"])
-                return .unknown
+                let status = (error as? StatusError)?.status ?? .unknown
+                if !(error is StatusError), !Task.isCancelled {
+                    session.logger.error("a client cannot be authenticated", metadata: ["error": "\(error)"])
+                }
+                (answer.status, answer.payload, answer.agreement) = (
+                    status == .ok ? .unknown : status, ByteBuffer(), nil
+                )
             }
-        }
-        self.greeting?.whenSuccess { status in
-            var answer = answer
-            if status != .ok {
-                (answer.status, answer.payload, answer.agreement) = (status, ByteBuffer(), nil)
+            session.onLoop { [answer] handler in
+                handler.greet(answer)
+                handler.scheduleFlush()
             }
-            handler.value.greet(answer)
-            handler.value.scheduleFlush()
         }
     }
 

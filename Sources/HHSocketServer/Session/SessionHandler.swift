@@ -66,7 +66,7 @@ final class SessionHandler: ChannelDuplexHandler {
     var agreement: Agreement?
     var hasGreeted = false
     /// Finds out who the client is.
-    var greeting: EventLoopFuture<Status>?
+    var greeting: Task<Void, Never>?
     let completions: CompletionQueue
     /// Nil where answers leave as they come.
     var order: AnswerOrder<Frame>?
@@ -252,6 +252,7 @@ final class SessionHandler: ChannelDuplexHandler {
 
     func stopHandlers() {
         for task in self.machine.close() { task.cancel() }
+        self.greeting?.cancel()
         for timer in self.deadlineTimers.values { timer.cancel() }
         self.deadlineTimers = [:]
         self.completions.close()

@@ -16,10 +16,11 @@ public struct ShutdownPolicy: Sendable {
     public init() {}
 
     /// What one client is told.
-    func notice(using generator: inout some RandomNumberGenerator) -> GoAwayNotice {
+    ///
+    /// - Parameter share: Which part of the range of waits is its own, from 0 to 1; drawn at random for each.
+    func notice(share: Double) -> GoAwayNotice {
         let range = self.retryAfter
-        let wait =
-            range.lowerBound + (range.upperBound - range.lowerBound) * Double.random(in: 0...1, using: &generator)
+        let wait = range.lowerBound + (range.upperBound - range.lowerBound) * share
         return GoAwayNotice(reason: self.reason, retryAfter: wait, endpoints: self.otherEndpoints)
     }
 }

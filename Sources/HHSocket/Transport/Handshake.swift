@@ -217,7 +217,7 @@ public final class Handshake: Sendable {
                 state.frames = []
             }
             let waiting = state.readers.map(\.waiter) + Array(state.exchanges.values) + (state.hello.map { [$0] } ?? [])
-            return (waiting, Array(state.frames))
+            return (waiting, state.frames.isEmpty ? [] : Array(state.frames))
         }
         for continuation in waiting { continuation.resume(returning: .failure(error)) }
         return frames

@@ -25,8 +25,7 @@ extension SessionHandler {
     /// the client cannot be told.
     func drain(_ policy: ShutdownPolicy) {
         guard self.phase == .open, !self.machine.isDraining else { return }
-        var generator = SystemRandomNumberGenerator()
-        let isTold = self.sendGoAway(policy.notice(using: &generator))
+        let isTold = self.sendGoAway(policy.notice(share: .random(in: 0...1)))
         self.machine.drain(isToldToClient: isTold)
         if isTold, !self.isReading { self.scheduleFlush() }
         self.publishStatistics()

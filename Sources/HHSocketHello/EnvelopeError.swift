@@ -15,6 +15,11 @@ package enum EnvelopeError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What stands there is no compressed body, for this reason.
     case compressionMalformed(String)
 
+    /// Whether a frame is at fault for nothing but how much is in it.
+    package var isTooLarge: Bool {
+        if case .bodyTooLarge = self { true } else { false }
+    }
+
     package var description: String {
         switch self {
         case .flagNotAgreed(let flags):

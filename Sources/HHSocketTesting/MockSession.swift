@@ -159,18 +159,16 @@ final class MockSession: ChannelInboundHandler {
     /// What was meant by a frame with flags, if it can be told; else the frame as it came.
     private func opened(_ received: MockServer.Received) -> MockServer.Received {
         guard let agreement = self.agreement, !received.isCorrupt, received.type & FrameType.allFlags != 0,
-            let envelope = try? Envelope.open(
-                type: received.type,
-                payload: received.body,
+            let (frame, metadata) = try? Envelope.open(
+                received.frame,
                 agreedFlags: agreement.flags,
                 maximumBodyLength: Frame.defaultMaximumPayloadLength
             )
         else { return received }
         var opened = received
         opened.isCompressed = received.type & FrameType.compressionFlag != 0
-        opened.frame.type = envelope.type
-        opened.frame.payload = envelope.body
-        guard let metadata = envelope.metadata else { return opened }
+        opened.frame = frame
+        guard let metadata else { return opened }
         opened.metadata = metadata.values
         opened.deadline = metadata.hasDeadline ? .milliseconds(Int64(clamping: metadata.deadline)) : nil
         opened.idempotencyKey = metadata.idempotencyKey.isEmpty ? nil : metadata.idempotencyKey
@@ -369,22 +367,11 @@ extension MockServer.Reaction.Sending {
     /// The frame in its envelope; nil where it needs none.
     fileprivate func sealed(_ frame: Frame) -> Frame? {
         guard self.metadata != nil || self.isCompressed else { return nil }
-        let metadata = self.metadata.map { values in
-            var metadata = WireMetadata()
-            metadata.values = values
-            return metadata
-        }
-        let sealed = try? Envelope.seal(
-            type: frame.type,
-            body: frame.payload,
-            metadata: metadata,
+        return try? Envelope.seal(
+            frame,
+            metadata: self.metadata.map { WireMetadata(values: $0) },
             compression: self.isCompressed ? CompressionPolicy(minimumLength: 0) : nil
         )
-        guard let sealed else { return nil }
-        var frame = frame
-        frame.type = sealed.type
-        frame.payload = sealed.payload
-        return frame
     }
 }
 

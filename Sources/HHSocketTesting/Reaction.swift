@@ -1,6 +1,5 @@
 import HHSocket
 import HHSocketHello
-import HHSocketMessage
 import NIOCore
 
 extension MockServer {
@@ -152,13 +151,7 @@ extension MockServer {
             retryAfter: Duration = .zero,
             endpoints: [Endpoint] = []
         ) -> Reaction {
-            var message = WireGoAway()
-            message.reason = reason
-            message.retryAfter = UInt32(clamping: TimeAmount(retryAfter).nanoseconds / 1_000_000)
-            message.endpoints = endpoints.map { "\($0)" }
-            // Text and numbers can always be written.
-            let payload = (try? ByteBuffer(message: message)) ?? ByteBuffer()
-            return .frame(Frame(type: FrameType.goAway, serial: FrameSerial.goAway, payload: payload))
+            .frame(WireGoAway(reason: reason, retryAfter: retryAfter, endpoints: endpoints).frame)
         }
 
         /// A frame as it is, whatever was asked.

@@ -15,8 +15,7 @@ extension ClientCore {
                 "\(request.metadata.count) values of metadata are more than \(Envelope.maximumValues)"
             )
         }
-        var length = 0
-        for (name, value) in request.metadata {
+        for name in request.metadata.keys {
             guard Self.isName(name) else {
                 throw Self.invalid(
                     """
@@ -25,8 +24,8 @@ extension ClientCore {
                     """
                 )
             }
-            length += name.utf8.count + value.utf8.count
         }
+        let length = request.metadataLength
         guard length <= Envelope.maximumMetadataLength else {
             throw Self.invalid(EnvelopeError.metadataTooLong(length: length, limit: Envelope.maximumMetadataLength))
         }

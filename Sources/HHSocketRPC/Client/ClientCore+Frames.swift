@@ -43,16 +43,12 @@ extension ClientCore {
             return self.count(self.table.receive(serial: frame.serial, isFinal: frame.status != .partial))
         }
         do throws(EnvelopeError) {
-            let envelope = try Envelope.open(
-                type: frame.type,
-                payload: frame.payload,
+            let (opened, metadata) = try Envelope.open(
+                frame,
                 agreedFlags: origin.agreement?.flags ?? 0,
                 maximumBodyLength: self.socket.maximumPayloadLength
             )
-            var opened = frame
-            opened.type = envelope.type
-            opened.payload = envelope.body
-            self.received(opened, metadata: envelope.metadata?.values ?? [:], on: id)
+            self.received(opened, metadata: metadata?.values ?? [:], on: id)
         } catch {
             let type = frame.type & ~self.flagMask
             if isPush { return self.receivedPush(type, thatCannotBeRead: error, origin.endpoint) }

@@ -91,17 +91,12 @@ public struct HelloPolicy: Sendable {
         // The handshake keeps what is handed to it, so that must not keep the handshake.
         let endpoint = handshake.endpoint
         handshake.agree(agreement) { frame throws(SocketError) in
-            var frame = frame
             do throws(EnvelopeError) {
-                let envelope = try Envelope.open(
-                    type: frame.type,
-                    payload: frame.payload,
+                return try Envelope.open(
+                    frame,
                     agreedFlags: agreement.flags,
                     maximumBodyLength: maximumPayloadLength
-                )
-                frame.type = envelope.type
-                frame.payload = envelope.body
-                return frame
+                ).frame
             } catch {
                 throw SocketError(
                     error,
@@ -117,9 +112,8 @@ public struct HelloPolicy: Sendable {
 extension SocketError {
     /// What is said of a frame that came, and whose envelope cannot be opened.
     init(_ error: EnvelopeError, _ frame: String, endpoint: Endpoint, serial: UInt32?) {
-        let isTooLarge = if case .bodyTooLarge = error { true } else { false }
         self.init(
-            isTooLarge ? .frameTooLarge : .protocolViolation,
+            error.isTooLarge ? .frameTooLarge : .protocolViolation,
             message: "\(frame) cannot be used: \(error)",
             endpoint: endpoint,
             serial: serial,

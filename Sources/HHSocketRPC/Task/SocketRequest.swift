@@ -1,4 +1,5 @@
 import HHSocket
+import HHSocketHello
 import NIOCore
 
 /// What to ask a server.
@@ -134,7 +135,7 @@ public struct SocketRequest: Sendable, Hashable {
     /// How many bytes the names and values of metadata have.
     var metadataLength: Int {
         guard let values = self.options?.values else { return 0 }
-        return values.metadata.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
+        return WireMetadata.length(of: values.metadata)
     }
 
     /// Whether it says something that is sent as metadata.

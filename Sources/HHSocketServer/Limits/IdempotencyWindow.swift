@@ -1,5 +1,6 @@
 import DequeModule
 import HHSocket
+import HHSocketHello
 import NIOCore
 
 /// What a request with an idempotency key was answered.
@@ -9,9 +10,7 @@ struct KeptAnswer: Sendable {
     var metadata: [String: String]
 
     /// What it takes to keep, in bytes.
-    var cost: Int {
-        self.metadata.reduce(self.body.readableBytes) { $0 + $1.key.utf8.count + $1.value.utf8.count }
-    }
+    var cost: Int { self.body.readableBytes + WireMetadata.length(of: self.metadata) }
 }
 
 /// Names a request among all that the server gets.

@@ -9,7 +9,6 @@ final class IdempotentAnswers: Sendable {
     private struct State {
         var window: IdempotencyWindow<Waiter>
         var lastNumber: UInt64 = 0
-        var repeats = 0
     }
 
     private let state: NIOLockedValueBox<State>

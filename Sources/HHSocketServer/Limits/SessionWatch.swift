@@ -34,11 +34,6 @@ struct SessionWatch: Sendable {
         var readStall: TimeAmount?
         var writeStall: TimeAmount?
         var minimumReadRate = 0
-
-        /// The shortest of them.
-        var shortest: TimeAmount? {
-            [self.idle, self.firstFrame, self.readStall, self.writeStall].compactMap { $0 }.min()
-        }
     }
 
     private var begun: NIODeadline

@@ -16,25 +16,15 @@ public struct LoggingMiddleware: ServerMiddleware {
         _ context: ServerContext,
         next: Router.Handler
     ) async throws -> ByteBuffer {
-        let begun = NIODeadline.now()
-        do {
-            let answer = try await next(request, context)
-            self.log(request, context, .ok, begun)
-            return answer
-        } catch {
-            self.log(request, context, (error as? StatusError)?.status ?? .unknown, begun)
-            throw error
+        try await self.timing(request, context, next) { status, time in
+            context.logger.log(
+                level: self.level,
+                "answered",
+                metadata: [
+                    "type": "\(request.type)", "serial": "\(request.serial)", "status": "\(status)",
+                    "duration": "\(Duration(time))",
+                ]
+            )
         }
-    }
-
-    private func log(_ request: ServerRequest, _ context: ServerContext, _ status: Status, _ begun: NIODeadline) {
-        context.logger.log(
-            level: self.level,
-            "answered",
-            metadata: [
-                "type": "\(request.type)", "serial": "\(request.serial)", "status": "\(status)",
-                "duration": "\(Duration(.now() - begun))",
-            ]
-        )
     }
 }

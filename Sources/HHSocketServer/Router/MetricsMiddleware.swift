@@ -33,18 +33,10 @@ public final class MetricsMiddleware: ServerMiddleware {
         _ context: ServerContext,
         next: Router.Handler
     ) async throws -> ByteBuffer {
-        let begun = NIODeadline.now()
-        do {
-            let answer = try await next(request, context)
-            self.note(request.type, .ok, begun)
-            return answer
-        } catch {
-            self.note(request.type, (error as? StatusError)?.status ?? .unknown, begun)
-            throw error
-        }
+        try await self.timing(request, context, next) { self.note(request.type, $0, $1) }
     }
 
-    private func note(_ type: UInt32, _ status: Status, _ begun: NIODeadline) {
+    private func note(_ type: UInt32, _ status: Status, _ time: TimeAmount) {
         let (timer, counter) = self.state.withLockedValue { state -> (Timer, Counter) in
             let kind = Kind(type: type, status: status)
             let typeName = state.times[type] != nil || state.times.count < Self.maximumKinds ? "\(type)" : "other"
@@ -67,7 +59,7 @@ public final class MetricsMiddleware: ServerMiddleware {
             if isKnown { state.answers[kind] = counter }
             return (timer, counter)
         }
-        timer.recordNanoseconds((.now() - begun).nanoseconds)
+        timer.recordNanoseconds(time.nanoseconds)
         counter.increment()
     }
 }

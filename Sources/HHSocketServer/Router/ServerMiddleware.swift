@@ -1,3 +1,4 @@
+import HHSocket
 import NIOCore
 
 /// What stands around handlers: logging, figures, tracing, authentication.
@@ -24,6 +25,26 @@ public protocol ServerMiddleware: Sendable {
         _ context: ServerContext,
         next: Router.Handler
     ) async throws -> ByteBuffer
+}
+
+extension ServerMiddleware {
+    /// Has the request answered by `next`, and hands `note` the answer's status and how long it took.
+    func timing(
+        _ request: ServerRequest,
+        _ context: ServerContext,
+        _ next: Router.Handler,
+        _ note: (Status, TimeAmount) -> Void
+    ) async throws -> ByteBuffer {
+        let begun = NIODeadline.now()
+        do {
+            let answer = try await next(request, context)
+            note(.ok, .now() - begun)
+            return answer
+        } catch {
+            note(Status(answering: error), .now() - begun)
+            throw error
+        }
+    }
 }
 
 extension [any ServerMiddleware] {

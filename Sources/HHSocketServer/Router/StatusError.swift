@@ -17,3 +17,10 @@ public struct StatusError: Error, Hashable, Sendable {
         self.body = body
     }
 }
+
+extension Status {
+    /// What a request is answered whose handler throws `error`.
+    init(answering error: any Error) {
+        self = (error as? StatusError)?.status ?? .unknown
+    }
+}

@@ -28,7 +28,7 @@ public struct TracingMiddleware: ServerMiddleware {
             do {
                 return try await next(request, context)
             } catch {
-                let status = (error as? StatusError)?.status ?? .unknown
+                let status = Status(answering: error)
                 span.attributes["hhsocket.status"] = Int64(status.rawValue)
                 span.setStatus(SpanStatus(code: .error, message: "status \(status)"))
                 throw error

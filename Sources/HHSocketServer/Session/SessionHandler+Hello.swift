@@ -21,7 +21,7 @@ extension SessionHandler {
             do {
                 session.authenticate(as: try await authenticate(token, session))
             } catch {
-                let status = (error as? StatusError)?.status ?? .unknown
+                let status = Status(answering: error)
                 if !(error is StatusError), !Task.isCancelled {
                     session.logger.error("a client cannot be authenticated", metadata: ["error": "\(error)"])
                 }
@@ -57,24 +57,18 @@ extension SessionHandler {
     /// - Returns: Nil if that cannot be found out: the request has been answered.
     func open(_ frame: Frame) -> (Frame, WireMetadata?)? {
         do throws(EnvelopeError) {
-            let envelope = try Envelope.open(
-                type: frame.type,
-                payload: frame.payload,
+            return try Envelope.open(
+                frame,
                 agreedFlags: self.agreement?.flags ?? 0,
                 maximumBodyLength: self.core.limits.maximumPayloadLength
             )
-            var opened = frame
-            opened.type = envelope.type
-            opened.payload = envelope.body
-            return (opened, envelope.metadata)
         } catch {
             var opened = frame
             opened.type &= ~FrameType.allFlags
             self.order?.reserve()
             self.machine.receivedIllegal()
-            let isTooLarge = if case .bodyTooLarge = error { true } else { false }
             self.answer(
-                self.emptyAnswer(to: opened, isTooLarge ? .illegalLength : .illegalFormat),
+                self.emptyAnswer(to: opened, error.isTooLarge ? .illegalLength : .illegalFormat),
                 self.machine.lastRun
             )
             return nil
@@ -102,20 +96,13 @@ extension SessionHandler {
         _ compression: CompressionPolicy?
     ) {
         guard let agreement else { return }
-        var values: WireMetadata?
-        if !metadata.isEmpty, agreement.has(.metadata) {
-            var message = WireMetadata()
-            message.values = metadata
-            values = message
-        }
+        let values = metadata.isEmpty || !agreement.has(.metadata) ? nil : WireMetadata(values: metadata)
         let policy = agreement.has(.compression) ? compression : nil
         guard values != nil || policy != nil else { return }
         // What is too much metadata is left out: the body matters more.
         let sealed =
-            (try? Envelope.seal(type: answer.type, body: answer.payload, metadata: values, compression: policy))
-            ?? (try? Envelope.seal(type: answer.type, body: answer.payload, compression: policy))
-        guard let sealed else { return }
-        answer.type = sealed.type
-        answer.payload = sealed.payload
+            (try? Envelope.seal(answer, metadata: values, compression: policy))
+            ?? (try? Envelope.seal(answer, metadata: nil, compression: policy))
+        if let sealed { answer = sealed }
     }
 }

@@ -230,7 +230,6 @@ final class SessionHandler: ChannelDuplexHandler {
         guard self.phase != .closed else { return }
         self.phase = .closed
         self.stopHandlers()
-        self.completions.close()
         self.heartbeatTimer?.cancel()
         self.heartbeatTimer = nil
         self.closeTimer?.cancel()

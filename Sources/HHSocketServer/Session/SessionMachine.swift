@@ -43,7 +43,6 @@ struct SessionMachine<Work> {
     /// A request that was stopped because its time is over.
     struct Expired {
         var work: Work?
-        var run: RunID
     }
 
     /// What to do with a handler's result.
@@ -178,7 +177,7 @@ struct SessionMachine<Work> {
         self.slots[serial] = nil
         self.stopped += 1
         self.statistics.deadlinesExceeded += 1
-        return Expired(work: slot.work, run: run)
+        return Expired(work: slot.work)
     }
 
     /// The same for a sound request that would be handled synchronously: whether to run its handler and answer, as nearly

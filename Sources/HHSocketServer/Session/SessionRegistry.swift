@@ -19,6 +19,4 @@ final class SessionRegistry: Sendable {
     func sessions(of identity: String) -> [ServerSession] {
         self.sessions.withLockedValue { Array(($0[identity] ?? [:]).values) }.sorted { $0.id < $1.id }
     }
-
-    var identities: [String] { self.sessions.withLockedValue { Array($0.keys) } }
 }

@@ -66,7 +66,7 @@ extension ClientCore {
             self.table.attempt(
                 key,
                 priority,
-                bytes: request.body.readableBytes + request.metadataLength,
+                bytes: request.waitingLength,
                 isPatient: self.isPatient(task, request)
             ),
             task,

@@ -75,7 +75,7 @@ extension ClientCore {
         let submission = self.table.attemptAgain(
             attempt.key,
             priority,
-            bytes: request.body.readableBytes,
+            bytes: request.waitingLength,
             isReturning: isReturning
         )
         self.follow(submission, attempt.call, attempt.key, request, priority)

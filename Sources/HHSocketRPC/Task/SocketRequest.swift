@@ -138,6 +138,9 @@ public struct SocketRequest: Sendable, Hashable {
         return WireMetadata.length(of: values.metadata)
     }
 
+    /// How many bytes it takes while it waits.
+    var waitingLength: Int { self.body.readableBytes + self.metadataLength }
+
     /// Whether it says something that is sent as metadata.
     var asksForMetadata: Bool {
         guard let values = self.options?.values else { return false }

@@ -28,7 +28,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages,$(wildcard Tests/*)) Plugins Examples/Chat Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-network soak bench bench-report allocations fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test build-tests test-network soak bench bench-report allocations fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -48,6 +48,9 @@ test: programs = python3 protoc:protobuf-compiler
 # keep each other waiting.
 test: dependencies ## build and run every test
 	swift test --no-parallel $(SWIFTFLAGS)
+
+build-tests: dependencies ## build what make test runs, and run nothing
+	swift build --build-tests $(SWIFTFLAGS)
 
 test-network: dependencies ## pull cables between two network namespaces; as root, or it says that it cannot
 	sh Scripts/test-network $(SWIFTFLAGS)

@@ -79,21 +79,29 @@ struct HandlerRun: Sendable {
 
     /// What the handler answers, or has answered to the same key before.
     private func answer(_ request: ServerRequest, _ kind: inout CompletionQueue.Kind) async -> KeptAnswer {
-        guard let key = self.context.idempotencyKey else { return await self.handle(request, &kind) }
+        // A handler that returns has done its work, though nobody waited for it any more: run again it would do it twice. One
+        // that throws after it was cancelled may not have.
+        var hasReturned = false
+        guard let key = self.context.idempotencyKey else { return await self.handle(request, &kind, &hasReturned) }
         let (answer, isRepeat) = await self.core.idempotentAnswers.answer(
             IdempotencyKey(identity: self.context.session.identity, type: request.type, key: key),
-            { await self.handle(request, &kind) },
-            isKept: { !Self.isRepeatable($0.status) && !Task.isCancelled }
+            { await self.handle(request, &kind, &hasReturned) },
+            isKept: { !Self.isRepeatable($0.status) && (hasReturned || !Task.isCancelled) }
         )
         if isRepeat { kind = .repeated }
         return answer
     }
 
-    private func handle(_ request: ServerRequest, _ kind: inout CompletionQueue.Kind) async -> KeptAnswer {
+    private func handle(
+        _ request: ServerRequest,
+        _ kind: inout CompletionQueue.Kind,
+        _ hasReturned: inout Bool
+    ) async -> KeptAnswer {
         var status = Status.ok
         var body = ByteBuffer()
         do {
             body = try await self.handler(request, self.context)
+            hasReturned = true
         } catch let error as StatusError {
             (status, body) = (error.status, error.body)
         } catch {

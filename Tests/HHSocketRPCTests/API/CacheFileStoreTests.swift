@@ -38,7 +38,8 @@ private actor FileStore: ResponseStore {
     }
 
     func remove(_ removal: ResponseRemoval) {
-        let urls = (try? FileManager.default.contentsOfDirectory(at: self.folder, includingPropertiesForKeys: nil)) ?? []
+        let urls =
+            (try? FileManager.default.contentsOfDirectory(at: self.folder, includingPropertiesForKeys: nil)) ?? []
         for url in urls {
             guard let file = self.read(url), let key = ResponseKey(bytes: file.key),
                 removal.covers(key, file.response)

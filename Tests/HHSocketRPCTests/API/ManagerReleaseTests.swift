@@ -105,7 +105,11 @@ import Testing
         let gate = Gate()
         let reference = WeakReference<APIManager>()
         func begin() -> Task<ByteBuffer, any Error> {
-            let manager = APIManager(client: MockTransport { request in try await gate.wait(); return request.body })
+            let manager = APIManager(
+                client: MockTransport { request in
+                    try await gate.wait(); return request.body
+                }
+            )
             reference.set(manager)
             return Task { try await manager.value(for: APIRequest(SocketRequest(type: 101, body: "7"))) }
         }

@@ -160,14 +160,19 @@ import Testing
 
     @Test func cancellingOneByIdentifierLeavesTheOthers() async throws {
         let gate = Gate()
-        let manager = self.manager(MockTransport { request in try await gate.wait(); return request.body })
+        let manager = self.manager(
+            MockTransport { request in
+                try await gate.wait(); return request.body
+            }
+        )
         let results = NIOLockedValueBox<[Int: String]>([:])
         func dispatch(_ number: Int) -> Int {
             manager.dispatch(self.request()) { result in
-                let text = switch result {
-                case .success(let response): response.value
-                case .failure(let error): "\(error.code)"
-                }
+                let text =
+                    switch result {
+                    case .success(let response): response.value
+                    case .failure(let error): "\(error.code)"
+                    }
                 results.withLockedValue { $0[number] = text }
             }
         }
@@ -184,7 +189,11 @@ import Testing
 
     @Test func cancellingTheSwiftTaskCancelsItsRequest() async throws {
         let gate = Gate()
-        let manager = self.manager(MockTransport { request in try await gate.wait(); return request.body })
+        let manager = self.manager(
+            MockTransport { request in
+                try await gate.wait(); return request.body
+            }
+        )
         let task = Task { try await manager.value(for: self.request()) }
         try await eventually("the call") { gate.waitingCount == 1 }
         task.cancel()
@@ -206,7 +215,9 @@ import Testing
 
     @Test func aReleasedManagerCancelsWhatItBegan() async throws {
         let gate = Gate()
-        let transport = MockTransport { request in try await gate.wait(); return request.body }
+        let transport = MockTransport { request in
+            try await gate.wait(); return request.body
+        }
         let cache = ResponseCache(clock: APIClock(self.clock))
         var manager: APIManager? = APIManager(client: transport, cache: cache)
         let other = APIManager(client: transport, cache: cache)
@@ -250,7 +261,11 @@ import Testing
 
     @Test func aLogoutDuringACallLeavesNothingOfTheOldUserInTheCache() async throws {
         let gate = Gate()
-        let manager = self.manager(MockTransport { request in try await gate.wait(); return request.body })
+        let manager = self.manager(
+            MockTransport { request in
+                try await gate.wait(); return request.body
+            }
+        )
         let store = try #require(manager.cache.calls.store as? MemoryResponseStore)
         async let answer = manager.value(for: self.request("the old user's"))
         try await eventually("the call") { gate.waitingCount == 1 }
@@ -265,7 +280,11 @@ import Testing
 
     @Test func whoHasLessTimeThanTheCallThatItSharesTimesOutAlone() async throws {
         let gate = Gate()
-        let manager = self.manager(MockTransport { request in try await gate.wait(); return request.body })
+        let manager = self.manager(
+            MockTransport { request in
+                try await gate.wait(); return request.body
+            }
+        )
         async let patient = manager.value(for: self.request())
         try await eventually("the call") { gate.waitingCount == 1 }
         var hurried = self.request()

@@ -23,6 +23,7 @@ public struct SocketError: Error, Sendable {
             case tooManyInFlight, queueFull
             case invalidArgument, interceptorFailed, featureNotAgreed
             case bindFailed
+            case decodingFailed, noData, noMoreData
         }
 
         fileprivate var base: Base
@@ -137,6 +138,12 @@ public struct SocketError: Error, Sendable {
         public static let featureNotAgreed = Self(named: .featureNotAgreed)
         /// A server cannot listen on its address.
         public static let bindFailed = Self(named: .bindFailed)
+        /// The answer came, but cannot be made into what was asked for; see ``SocketError/underlying``.
+        public static let decodingFailed = Self(named: .decodingFailed)
+        /// The first page of a list is empty: there is nothing to show.
+        public static let noData = Self(named: .noData)
+        /// A later page of a list is empty: there is nothing more to show.
+        public static let noMoreData = Self(named: .noMoreData)
 
         /// The status behind a code that has no name of its own.
         public var serverStatus: Status? {

@@ -20,4 +20,16 @@ extension MessageBody where Self: SwiftProtobuf.Message {
         let bytes: [UInt8] = try self.serializedBytes()
         return try bytes.withUnsafeBytes(body)
     }
+
+    /// Calls `body` once with the payload, the same for equal messages.
+    ///
+    /// - Throws: As ``withMessageBytes(_:)``.
+    public func withCanonicalMessageBytes<Result>(
+        _ body: (UnsafeRawBufferPointer) throws -> Result
+    ) throws -> Result {
+        var options = BinaryEncodingOptions()
+        options.useDeterministicOrdering = true
+        let bytes: [UInt8] = try self.serializedBytes(options: options)
+        return try bytes.withUnsafeBytes(body)
+    }
 }

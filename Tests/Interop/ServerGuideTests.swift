@@ -32,6 +32,7 @@ private actor Store {
         self.saved.append(body)
     }
 
+    func news() -> (ByteBuffer, String) { (ByteBuffer(string: "news of today"), "monday") }
     nonisolated func countByBlocking() -> Int { 7 }
     func reserve(_ seat: Int) -> Bool { self.seats.insert(seat).inserted }
     func user(withToken token: [UInt8]) -> String? { token == Array("ann's".utf8) ? "ann" : nil }
@@ -86,6 +87,12 @@ private actor Store {
             // By this machine's clock. The task is cancelled then; what is slow can look before it begins.
             let left = context.deadline.map { $0 - .now() }
             return ByteBuffer(string: "\(tenant), \(left == nil ? "whenever" : "soon")")
+        }
+        router.handle(130) { _, context in
+            let (body, revision) = await store.news()
+            context.answerMetadata = ["revision": revision]
+            if context.metadata["revision"] == revision { throw StatusError(.notModified) }
+            return body
         }
         return router
     }
@@ -238,6 +245,27 @@ private actor Store {
                 #expect(answer.status == .ok)
             }
             #expect(server.statistics.idempotentRepeats == 1)
+        }
+    }
+
+    @Test func revisions() async throws {
+        try await Pair.with(.standard, router: self.router(), configureClient: { $0.hello = HelloPolicy() }) {
+            client,
+            _ in
+            let manager = APIManager(client: client)
+            var request = APIRequest(SocketRequest(type: 130)) { $0.string }
+            request.cachePolicy = .returningCached
+            request.validity = .zero
+            let sources: [ResponseSource] = [.network, .revalidated, .revalidated]
+            for source in sources {
+                let response = try await manager.response(for: request)
+                #expect(response.value == "news of today" && response.source == source)
+            }
+        }
+        // Without hello the whole answer comes each time.
+        try await Pair.with(.standard, router: self.router()) { client, _ in
+            let response = try await client.data(for: SocketRequest(type: 130))
+            #expect(response.string == "news of today" && response.metadata.isEmpty)
         }
     }
 

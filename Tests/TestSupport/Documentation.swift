@@ -14,6 +14,18 @@ package struct DocumentationPage: Sendable {
         self.text = try String(contentsOf: packageFolder.appendingPathComponent(path), encoding: .utf8)
     }
 
+    /// One section of a page.
+    ///
+    /// - Parameter title: Its heading, of the second level.
+    package init(_ path: String, section title: String) throws {
+        let page = try DocumentationPage(path)
+        let sections = page.text.components(separatedBy: "\n## ")
+        guard let section = sections.first(where: { $0.hasPrefix("\(title)\n") }) else {
+            throw Unexpected(description: "\(path) has no section \"\(title)\"")
+        }
+        self.text = section
+    }
+
     /// Its blocks of code in `language`.
     package func blocks(_ language: String = "swift") -> [String] {
         self.text.components(separatedBy: "```\(language)\n").dropFirst()

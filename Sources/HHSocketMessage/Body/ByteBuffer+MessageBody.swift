@@ -9,6 +9,14 @@ extension ByteBuffer {
         self = try message.withMessageBytes { bytes in ByteBuffer(bytes: bytes) }
     }
 
+    /// A payload: the bytes of a message, the same for equal messages.
+    ///
+    /// - Throws: What the message's writer throws: ``MessageError`` for generated ones.
+    @inlinable
+    public init(canonicalMessage message: some MessageBody) throws {
+        self = try message.withCanonicalMessageBytes { bytes in ByteBuffer(bytes: bytes) }
+    }
+
     /// The whole payload as a message.
     ///
     /// - Throws: What the message's reader throws: ``MessageError`` for generated ones.

@@ -32,19 +32,24 @@ enum MessageCodec {
     @inlinable
     static func write<Message: ProtobufMessage, Value>(
         _ message: Message,
+        isCanonical: Bool = false,
         _ body: (UnsafeRawBufferPointer) -> Value
     ) -> Result<Value, MessageError> {
         Self.write(
             Message.messageDescriptor.plan,
+            isCanonical: isCanonical,
             { record throws(MessageError) in try message.write(to: record) },
             body
         )
     }
 
     /// Has a record filled, and hands its bytes to `body`.
+    ///
+    /// - Parameter isCanonical: Whether maps are written in the order of their keys.
     @inlinable
     static func write<Value>(
         _ plan: UnsafePointer<MessagePlan>,
+        isCanonical: Bool = false,
         _ fill: (RecordWriter) throws(MessageError) -> Void,
         _ body: (UnsafeRawBufferPointer) -> Value
     ) -> Result<Value, MessageError> {
@@ -55,6 +60,7 @@ enum MessageCodec {
             } catch {
                 return .failure(error)
             }
+            if isCanonical { record.sortMaps() }
             switch Self.bytes(of: record) {
             case .success(let bytes): return .success(body(bytes))
             case .failure(let error): return .failure(error)

@@ -63,4 +63,12 @@ extension ProtobufMessage {
         let written = MessageCodec.write(self) { bytes in Swift.Result { try body(bytes) } }
         return try written.get().get()
     }
+
+    @inlinable
+    public func withCanonicalMessageBytes<Result>(
+        _ body: (UnsafeRawBufferPointer) throws -> Result
+    ) throws -> Result {
+        let written = MessageCodec.write(self, isCanonical: true) { bytes in Swift.Result { try body(bytes) } }
+        return try written.get().get()
+    }
 }

@@ -24,6 +24,8 @@ public struct FieldDescriptor: Sendable {
     public let presence: Presence
     /// What a field of the kind `message` holds. A function, because messages may lie within themselves.
     let message: (@Sendable () -> MessageDescriptor)?
+    /// Whether it is a map, whose entries have no order of their own.
+    private(set) var isMap = false
 
     /// - Parameter message: Of fields of the kind `message`, and of no others: their messages' descriptor, the same at each
     ///   call.
@@ -55,6 +57,8 @@ public struct FieldDescriptor: Sendable {
             name,
             [.init("key", 1, key, .explicit), .init("value", 2, value, .explicit, message: message)]
         )
-        return Self(name, number, .message, .repeated, message: { entry })
+        var field = Self(name, number, .message, .repeated, message: { entry })
+        field.isMap = true
+        return field
     }
 }

@@ -120,6 +120,7 @@ extension FieldPlan {
         self.quantifier = Int32(place.quantifier)
         self.number = field.number
         self.kind = field.kind
+        self.isMap = field.isMap
         switch field.presence {
         case .implicit, .explicit: self.shape = .singular
         case .required: self.shape = .required

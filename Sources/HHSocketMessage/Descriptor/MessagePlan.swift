@@ -57,6 +57,8 @@ struct FieldPlan {
     let shape: Shape
     /// Its index among the fields that hold one message, up to 63; 255 for others.
     let ordinal: UInt8
+    /// Whether the values are the entries of a map.
+    let isMap: Bool
     /// Of the messages in it. Set when the descriptors are linked.
     @usableFromInline var message: UnsafePointer<MessagePlan>?
 

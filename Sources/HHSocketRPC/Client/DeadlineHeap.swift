@@ -1,11 +1,11 @@
 import NIOCore
 
-/// Deadlines, the earliest first. A finished call's deadline stays until it is met at the top or the heap is swept, so
+/// Deadlines, the earliest first, each with who has it. A finished call's deadline stays until it is met at the top or the heap is swept, so
 /// that finishing a call costs nothing here.
-struct DeadlineHeap: Sendable {
+struct DeadlineHeap<Key: Sendable>: Sendable {
     struct Element: Sendable {
         var deadline: NIODeadline
-        var key: DispatchKey
+        var key: Key
     }
 
     private var elements: [Element] = []

@@ -141,7 +141,7 @@ struct DispatchTable<Call> {
             self.phase == .waiting && self.generation == place.key.generation && self.place == place.number
         }
 
-        func isWaiting(for alarm: DeadlineHeap.Element) -> Bool {
+        func isWaiting(for alarm: DeadlineHeap<DispatchKey>.Element) -> Bool {
             self.generation == alarm.key.generation
                 && (self.deadline == alarm.deadline || self.alarm == alarm.deadline)
         }
@@ -181,7 +181,7 @@ struct DispatchTable<Call> {
     private var tombstones: Deque<UInt32> = []
     private var nextSerial: UInt32
     private var hasWrapped = false
-    private var alarms = DeadlineHeap()
+    private var alarms = DeadlineHeap<DispatchKey>()
     /// Highest priority first, then oldest.
     private var waiting = PriorityQueue<Place>()
     /// Those of each priority that leave before the others, because they had left before.
@@ -479,7 +479,7 @@ struct DispatchTable<Call> {
         while let first = self.alarms.first, !self.isWanted(first) { self.alarms.removeFirst() }
     }
 
-    private func isWanted(_ alarm: DeadlineHeap.Element) -> Bool {
+    private func isWanted(_ alarm: DeadlineHeap<DispatchKey>.Element) -> Bool {
         self.entries[Int(alarm.key.index)].isWaiting(for: alarm)
     }
 
@@ -495,7 +495,7 @@ struct DispatchTable<Call> {
             let entries = self.entries
             self.alarms.sweep { entries[Int($0.key.index)].isWaiting(for: $0) }
         }
-        self.alarms.insert(DeadlineHeap.Element(deadline: time, key: key))
+        self.alarms.insert(DeadlineHeap<DispatchKey>.Element(deadline: time, key: key))
     }
 
     func firstKey(where predicate: (Call) -> Bool) -> DispatchKey? {

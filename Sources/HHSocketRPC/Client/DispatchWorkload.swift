@@ -53,7 +53,7 @@ import NIOCore
     /// A heap that always holds the same number of deadlines.
     public struct Deadlines {
         private let key: DispatchKey
-        private var heap = DeadlineHeap()
+        private var heap = DeadlineHeap<DispatchKey>()
         /// xorshift32.
         private var random: UInt32 = 2_463_534_242
 
@@ -84,7 +84,7 @@ import NIOCore
             self.random ^= self.random >> 17
             self.random ^= self.random << 5
             let later = TimeAmount.nanoseconds(Int64(self.random % 8_000_000) * 1_000)
-            self.heap.insert(DeadlineHeap.Element(deadline: time + later, key: self.key))
+            self.heap.insert(DeadlineHeap<DispatchKey>.Element(deadline: time + later, key: self.key))
         }
     }
 }

@@ -1,0 +1,14 @@
+/// Where a value comes from.
+public enum ResponseSource: Hashable, Sendable {
+    /// The server has just sent it.
+    case network
+    /// From the cache, and valid; so long ago it came, or was found to be still right.
+    case cache(age: Duration)
+    /// From the cache; the server has just said that it is still right.
+    case revalidated
+    /// From the cache, and valid no more; so long ago it came. A fresh one is being fetched.
+    case stale(age: Duration)
+
+    /// Whether the value was in the cache.
+    public var isHit: Bool { self != .network }
+}

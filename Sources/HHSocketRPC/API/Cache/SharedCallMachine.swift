@@ -1,0 +1,529 @@
+import HHSocket
+import NIOCore
+
+/// Decides who is answered from the cache, who waits for whose call, and what is kept.
+///
+/// A caller who may share is looked up first, together with all who ask for the same in the meantime. Who finds nothing of use
+/// joins the call that is in flight for the same key, or begins one. So there is one lookup and one call for a key at a time.
+/// Clearing parts the times: who asked before and who asks after share nothing, and what the former get is not kept.
+///
+/// Does no I/O and has no clock. Each event says what is to be done into an ``Actions``.
+struct SharedCallMachine {
+    /// Who asks, unique in the process: the manager's number, and the identifier that the manager gave.
+    struct Caller: Hashable, Sendable {
+        var manager: UInt64
+        var number: Int
+        /// Not who asked, but the fresh answer that is fetched after a stale one was given.
+        var isRefresh = false
+
+        var refresh: Caller { Caller(manager: self.manager, number: self.number, isRefresh: true) }
+    }
+
+    /// What is asked for.
+    struct Asking: Sendable {
+        var request: SocketRequest
+        /// Nil: nothing is looked up, kept, or shared.
+        var key: ResponseKey?
+        /// Who makes the call. Only calls by the same one are shared.
+        var transport: any APITransport
+        var policy = CachePolicy.returningCached
+        var validity = Duration.seconds(60)
+        /// The manager's name.
+        var owner: String
+        var timeout: Duration
+    }
+
+    struct Answer: Sendable {
+        var response: SocketResponse
+        var source: ResponseSource
+    }
+
+    enum StoreOperation: Sendable {
+        /// The answer is to be told by ``found(_:by:at:_:)``.
+        case lookUp(UInt64, ResponseKey)
+        case store(ResponseKey, StoredResponse)
+        case remove(ResponseRemoval)
+    }
+
+    /// A call to be made, whose end is to be told by ``answered(_:_:at:_:)``.
+    struct Start: Sendable {
+        var call: UInt64
+        var request: SocketRequest
+        var transport: any APITransport
+    }
+
+    /// What is to be done, each kind in this order.
+    struct Actions {
+        /// One after the other, behind those of events before.
+        var store: [StoreOperation] = []
+        var starts: [Start] = []
+        /// Calls whose end is of no interest any more.
+        var cancels: [UInt64] = []
+        /// Each caller exactly once, and its refresh as often as there was one.
+        var completions: [(caller: Caller, result: Result<Answer, SocketError>)] = []
+    }
+
+    /// What is looked up, called and shared together.
+    private struct Slot: Hashable {
+        var key: ResponseKey
+        var transport: ObjectIdentifier
+    }
+
+    private enum Place: Equatable {
+        case lookup(UInt64)
+        /// Waits for this call's answer.
+        case call(UInt64)
+        /// Waits for this call's end, to begin one of its own then.
+        case next(UInt64)
+    }
+
+    private struct Waiter {
+        var asking: Asking
+        /// Who asked first is answered first.
+        var order: UInt64
+        var deadline: NIODeadline
+        var place: Place
+    }
+
+    private struct Lookup {
+        var slot: Slot
+        var callers: Set<Caller> = []
+        /// What is cleared while it is looked up is not found.
+        var cleared: [ResponseRemoval] = []
+        /// Whether what these callers ask for was cleared since they asked.
+        var isCleared = false
+    }
+
+    private struct Call {
+        var slot: Slot?
+        var callers: Set<Caller> = []
+        var next: Set<Caller> = []
+        /// Who asked for it, those included that have gone.
+        var owners: Set<String> = []
+        /// What was kept, if the server was told its revision and it has not been cleared since.
+        var revalidated: StoredResponse?
+        /// Whether the server was told the revision of what was kept.
+        var tellsRevision = false
+        /// Whether what these callers ask for was cleared since they asked: the answer is not kept then.
+        var isCleared: Bool
+        /// When it times out by itself.
+        var endsAt: NIODeadline
+    }
+
+    /// So long after a call should have timed out by itself its callers wait no more.
+    private static let grace = Duration.seconds(1)
+
+    let maximumCallers: Int
+    private(set) var statistics = ResponseCache.Statistics()
+    private var waiters: [Caller: Waiter] = [:]
+    private var lookups: [UInt64: Lookup] = [:]
+    private var calls: [UInt64: Call] = [:]
+    /// Those that may be joined.
+    private var openLookups: [Slot: UInt64] = [:]
+    private var openCalls: [Slot: UInt64] = [:]
+    private var alarms = DeadlineHeap<Caller>()
+    private var lastNumber: UInt64 = 0
+
+    /// - Parameter maximumCallers: So many wait at most; more fail with `tooManyInFlight`.
+    init(maximumCallers: Int) {
+        self.maximumCallers = maximumCallers
+    }
+
+    private mutating func nextNumber() -> UInt64 {
+        self.lastNumber += 1
+        return self.lastNumber
+    }
+
+    // MARK: Looking from outside
+
+    var callerCount: Int { self.waiters.count }
+    var callCount: Int { self.calls.count }
+    var lookupCount: Int { self.lookups.count }
+    func isRunning(_ call: UInt64) -> Bool { self.calls[call] != nil }
+
+    /// When ``timePassed(_:_:)`` is to be called next; nil: it need not be.
+    var nextAlarm: NIODeadline? { self.waiters.isEmpty ? nil : self.alarms.first?.deadline }
+
+    // MARK: Asking
+
+    mutating func ask(
+        _ caller: Caller,
+        _ asking: Asking,
+        at now: APIClock.Moment,
+        _ actions: inout Actions
+    ) {
+        guard self.waiters.count < self.maximumCallers else {
+            let error = SocketError(
+                .tooManyInFlight,
+                message: """
+                    \(self.waiters.count) callers wait for calls of this cache's managers already \
+                    (ResponseCache.maximumCallers); wait for some to complete
+                    """
+            )
+            return actions.completions.append((caller, .failure(error)))
+        }
+        self.enter(caller, asking, now)
+        guard let key = asking.key else {
+            return self.begin(nil, [caller], revalidating: nil, isCleared: false, now, &actions)
+        }
+        let slot = Slot(key: key, transport: ObjectIdentifier(asking.transport))
+        let number: UInt64
+        if let open = self.openLookups[slot] {
+            number = open
+        } else {
+            number = self.nextNumber()
+            self.lookups[number] = Lookup(slot: slot)
+            self.openLookups[slot] = number
+            actions.store.append(.lookUp(number, key))
+        }
+        self.lookups[number]?.callers.insert(caller)
+        self.waiters[caller]?.place = .lookup(number)
+    }
+
+    /// - Note: Its place is to be said by the caller.
+    private mutating func enter(_ caller: Caller, _ asking: Asking, _ now: APIClock.Moment) {
+        assert(self.waiters[caller] == nil, "a caller asks once")
+        let timeout = now.time.advanced(clamping: TimeAmount(asking.timeout))
+        let deadline = min(timeout, asking.request.deadline ?? .distantFuture)
+        let order = self.nextNumber()
+        self.waiters[caller] = Waiter(asking: asking, order: order, deadline: deadline, place: .call(0))
+        self.alarms.insert(.init(deadline: deadline, key: caller))
+        // Those of callers that have gone are still there.
+        if self.alarms.count > 2 * self.waiters.count + 64 {
+            let waiters = self.waiters
+            self.alarms.sweep { waiters[$0.key] != nil }
+        }
+    }
+
+    /// The store has said what it keeps.
+    mutating func found(
+        _ stored: StoredResponse?,
+        by number: UInt64,
+        at now: APIClock.Moment,
+        _ actions: inout Actions
+    ) {
+        guard let lookup = self.lookups.removeValue(forKey: number) else { return }
+        if self.openLookups[lookup.slot] == number { self.openLookups[lookup.slot] = nil }
+        let stored = stored.flatMap { stored in
+            lookup.cleared.contains { $0.covers(lookup.slot.key, stored) } ? nil : stored
+        }
+        let age = stored?.age(at: now.date)
+        var asking: [Caller] = []
+        for caller in self.inOrder(lookup.callers) {
+            guard let waiter = self.waiters[caller] else { continue }
+            guard let stored, let source = Self.source(age, for: waiter.asking) else {
+                self.statistics.misses += 1
+                asking.append(caller)
+                continue
+            }
+            self.complete(caller, .success(Answer(response: stored.response, source: source)), &actions)
+            if case .stale = source {
+                self.statistics.staleHits += 1
+                self.enter(caller.refresh, waiter.asking, now)
+                asking.append(caller.refresh)
+            } else {
+                self.statistics.hits += 1
+            }
+        }
+        let calls = self.statistics.calls
+        self.call(lookup.slot, asking, revalidating: stored, isCleared: lookup.isCleared, now, &actions)
+        let begun = self.statistics.calls - calls
+        self.statistics.coalesced += max(0, asking.filter { !$0.isRefresh }.count - begun)
+    }
+
+    /// As what an answer of this age may be given; nil: not at all.
+    private static func source(_ age: Duration?, for asking: Asking) -> ResponseSource? {
+        guard let age else { return nil }
+        switch asking.policy {
+        case .ignoringCache, .reloading: return nil
+        case .returningCached: return age < asking.validity ? .cache(age: age) : nil
+        case .returningStale(let staleness):
+            if age < asking.validity { return .cache(age: age) }
+            return age - asking.validity < staleness ? .stale(age: age) : nil
+        }
+    }
+
+    // MARK: Calls
+
+    /// Those for whom the cache has nothing join the call in flight, or begin one.
+    ///
+    /// - Parameter stored: What is kept, whose revision the server is told if it has one.
+    private mutating func call(
+        _ slot: Slot,
+        _ callers: [Caller],
+        revalidating stored: StoredResponse?,
+        isCleared: Bool,
+        _ now: APIClock.Moment,
+        _ actions: inout Actions
+    ) {
+        guard !isCleared, let open = self.openCalls[slot] else {
+            // All of them have asked before it begins.
+            return self.begin(slot, callers, revalidating: stored, isCleared: isCleared, now, &actions)
+        }
+        for caller in callers {
+            guard let asking = self.waiters[caller]?.asking else { continue }
+            if asking.policy == .reloading {
+                self.calls[open]?.next.insert(caller)
+                self.waiters[caller]?.place = .next(open)
+            } else {
+                self.calls[open]?.callers.insert(caller)
+                self.calls[open]?.owners.insert(asking.owner)
+                self.waiters[caller]?.place = .call(open)
+            }
+        }
+    }
+
+    private mutating func begin(
+        _ slot: Slot?,
+        _ callers: [Caller],
+        revalidating stored: StoredResponse?,
+        isCleared: Bool,
+        _ now: APIClock.Moment,
+        _ actions: inout Actions
+    ) {
+        guard let first = callers.first.flatMap({ self.waiters[$0] }) else { return }
+        let number = self.nextNumber()
+        var call = Call(slot: slot, callers: Set(callers), isCleared: isCleared, endsAt: first.deadline)
+        for caller in callers {
+            guard let waiter = self.waiters[caller] else { continue }
+            call.endsAt = max(call.endsAt, waiter.deadline)
+            call.owners.insert(waiter.asking.owner)
+            self.waiters[caller]?.place = .call(number)
+        }
+        var request = first.asking.request
+        request.timeout = Duration(max(.zero, call.endsAt - now.time))
+        if request.deadline != nil { request.deadline = call.endsAt }
+        if slot != nil {
+            self.statistics.calls += 1
+            // What a request says of a revision itself is its maker's own affair.
+            if let revision = stored?.revision, request.metadata[StoredResponse.revisionName] == nil {
+                request.metadata[StoredResponse.revisionName] = revision
+                call.tellsRevision = true
+                call.revalidated = stored
+            }
+        }
+        if let slot, !isCleared { self.openCalls[slot] = number }
+        self.calls[number] = call
+        actions.starts.append(Start(call: number, request: request, transport: first.asking.transport))
+    }
+
+    /// A call has ended. One that nobody waited for any more has no effect.
+    mutating func answered(
+        _ number: UInt64,
+        _ result: Result<SocketResponse, SocketError>,
+        at now: APIClock.Moment,
+        _ actions: inout Actions
+    ) {
+        guard let call = self.take(number) else { return }
+        switch result {
+        case .success(let response):
+            let stored = self.keep(StoredResponse.detached(response), of: call, now, &actions)
+            self.end(call, .success(Answer(response: response, source: .network)), stored, now, &actions)
+        case .failure(let error) where call.tellsRevision && error.code == .notModified:
+            self.statistics.revalidations += 1
+            guard var renewed = call.revalidated?.response else {
+                // It has been cleared since, so it has to come again.
+                return self.again(call, call.callers, now, &actions)
+            }
+            if !error.metadata.isEmpty { renewed.metadata.merge(error.metadata) { $1 } }
+            let stored = self.keep(renewed, of: call, now, &actions)
+            self.end(call, .success(Answer(response: renewed, source: .revalidated)), stored, now, &actions)
+        case .failure(let error)
+        where call.tellsRevision && (error.code == .featureNotAgreed || error.code == .invalidArgument):
+            // Its connection has no metadata, or the request has no room for more.
+            self.again(call, call.callers, now, &actions)
+        case .failure(let error) where error.code == .timeout || error.code == .deadlineExceeded:
+            let over = max(now.time, call.endsAt)
+            let patient = call.callers.filter { (self.waiters[$0]?.deadline ?? .distantPast) > over }
+            for caller in self.inOrder(call.callers.subtracting(patient)) {
+                self.complete(caller, .failure(error), &actions)
+            }
+            self.again(call, patient, now, &actions)
+        case .failure(let error):
+            self.end(call, .failure(error), call.revalidated, now, &actions)
+        }
+    }
+
+    private mutating func take(_ number: UInt64) -> Call? {
+        guard let call = self.calls.removeValue(forKey: number) else { return nil }
+        if let slot = call.slot, self.openCalls[slot] == number { self.openCalls[slot] = nil }
+        return call
+    }
+
+    /// Has an answer kept, if it may be; nil if not.
+    private mutating func keep(
+        _ response: SocketResponse,
+        of call: Call,
+        _ now: APIClock.Moment,
+        _ actions: inout Actions
+    ) -> StoredResponse? {
+        guard let slot = call.slot else { return nil }
+        guard !call.isCleared else {
+            self.statistics.clearedAnswers += 1
+            return nil
+        }
+        let owners = call.owners.union(call.revalidated?.owners ?? [])
+        let stored = StoredResponse(response, storedAt: now.date, owners: owners)
+        actions.store.append(.store(slot.key, stored))
+        return stored
+    }
+
+    /// A call has ended for all who waited for it; those who waited for its end begin another.
+    private mutating func end(
+        _ call: Call,
+        _ result: Result<Answer, SocketError>,
+        _ stored: StoredResponse?,
+        _ now: APIClock.Moment,
+        _ actions: inout Actions
+    ) {
+        for caller in self.inOrder(call.callers) { self.complete(caller, result, &actions) }
+        guard let slot = call.slot else { return }
+        let next = self.inOrder(call.next)
+        self.call(slot, next, revalidating: stored, isCleared: call.isCleared, now, &actions)
+    }
+
+    /// These callers are answered by another call, without the revision of what is kept; and those who waited for the end of
+    /// the one before too, for they have asked before that one begins.
+    private mutating func again(
+        _ call: Call,
+        _ callers: Set<Caller>,
+        _ now: APIClock.Moment,
+        _ actions: inout Actions
+    ) {
+        let callers = self.inOrder(callers.union(call.next))
+        if let slot = call.slot {
+            self.call(slot, callers, revalidating: nil, isCleared: call.isCleared, now, &actions)
+        } else {
+            self.begin(nil, callers, revalidating: nil, isCleared: false, now, &actions)
+        }
+    }
+
+    // MARK: Ends
+
+    private mutating func complete(
+        _ caller: Caller,
+        _ result: Result<Answer, SocketError>,
+        _ actions: inout Actions
+    ) {
+        guard self.waiters.removeValue(forKey: caller) != nil else { return }
+        if caller.isRefresh, case .failure = result { self.statistics.failedRefreshes += 1 }
+        actions.completions.append((caller, result))
+    }
+
+    /// Completes a caller and its refresh with `cancelled`.
+    mutating func cancel(_ caller: Caller, at now: APIClock.Moment, _ actions: inout Actions) {
+        for caller in [caller, caller.refresh] {
+            guard let waiter = self.waiters[caller] else { continue }
+            let error = SocketError(
+                .cancelled,
+                message: "the call of type \(waiter.asking.request.type) was cancelled",
+                delivery: self.delivery(of: waiter)
+            )
+            self.leave(caller, error, now, &actions)
+        }
+    }
+
+    /// Completes all that a manager has asked for with `cancelled`.
+    mutating func cancelAll(ofManager number: UInt64, at now: APIClock.Moment, _ actions: inout Actions) {
+        let callers = Set(self.waiters.keys.lazy.filter { $0.manager == number })
+        for caller in self.inOrder(callers) { self.cancel(caller, at: now, &actions) }
+    }
+
+    /// Completes those whose time is over.
+    mutating func timePassed(_ now: APIClock.Moment, _ actions: inout Actions) {
+        while let alarm = self.alarms.first, alarm.deadline <= now.time {
+            self.alarms.removeFirst()
+            guard let waiter = self.waiters[alarm.key] else { continue }
+            let due = self.due(waiter)
+            guard due <= now.time else {
+                self.alarms.insert(.init(deadline: due, key: alarm.key))
+                continue
+            }
+            self.leave(alarm.key, self.timedOut(waiter), now, &actions)
+        }
+    }
+
+    /// When the caller is told that its time is over, if its call has not said so. A call that is over by then says so itself,
+    /// and knows better why.
+    private func due(_ waiter: Waiter) -> NIODeadline {
+        guard case .call(let number) = waiter.place, let call = self.calls[number], call.endsAt <= waiter.deadline
+        else { return waiter.deadline }
+        return waiter.deadline.advanced(clamping: TimeAmount(Self.grace))
+    }
+
+    private func timedOut(_ waiter: Waiter) -> SocketError {
+        let what =
+            switch waiter.place {
+            case .lookup: "the cache's store did not say what it has"
+            case .call: "no answer to the call that it shares with others, which wait longer,"
+            case .next: "another call for the same was in flight, which had to end before this one began,"
+            }
+        return SocketError(
+            .timeout,
+            message: "\(what) within \(waiter.asking.timeout) (type \(waiter.asking.request.type))",
+            delivery: self.delivery(of: waiter)
+        )
+    }
+
+    private func delivery(of waiter: Waiter) -> SocketError.Delivery {
+        if case .call = waiter.place { .sentUnknown } else { .notSent }
+    }
+
+    /// Completes a caller before its answer is there. A call that nobody waits for any more is cancelled.
+    private mutating func leave(
+        _ caller: Caller,
+        _ error: SocketError,
+        _ now: APIClock.Moment,
+        _ actions: inout Actions
+    ) {
+        guard let place = self.waiters[caller]?.place else { return }
+        self.complete(caller, .failure(error), &actions)
+        switch place {
+        case .lookup(let number):
+            self.lookups[number]?.callers.remove(caller)
+        case .next(let number):
+            self.calls[number]?.next.remove(caller)
+        case .call(let number):
+            self.calls[number]?.callers.remove(caller)
+            guard self.calls[number]?.callers.isEmpty == true, let call = self.take(number) else { return }
+            actions.cancels.append(number)
+            self.again(call, [], now, &actions)
+        }
+    }
+
+    // MARK: Clearing
+
+    /// What `removal` covers is dropped: what is kept, and what is on its way.
+    mutating func remove(_ removal: ResponseRemoval, _ actions: inout Actions) {
+        actions.store.append(.remove(removal))
+        for (number, lookup) in self.lookups {
+            self.lookups[number]?.cleared.append(removal)
+            let owners = Set(lookup.callers.compactMap { self.waiters[$0]?.asking.owner })
+            guard Self.covers(removal, lookup.slot, owners) else { continue }
+            self.lookups[number]?.isCleared = true
+            if self.openLookups[lookup.slot] == number { self.openLookups[lookup.slot] = nil }
+        }
+        for (number, call) in self.calls {
+            guard let slot = call.slot, Self.covers(removal, slot, call.owners) else { continue }
+            self.calls[number]?.isCleared = true
+            self.calls[number]?.revalidated = nil
+            if self.openCalls[slot] == number { self.openCalls[slot] = nil }
+        }
+    }
+
+    private static func covers(_ removal: ResponseRemoval, _ slot: Slot, _ owners: Set<String>) -> Bool {
+        switch removal.scope {
+        case .all: true
+        case .type(let type): slot.key.type == type
+        case .owner(let name): owners.contains(name)
+        case .key(let key): slot.key == key
+        }
+    }
+
+    private func inOrder(_ callers: Set<Caller>) -> [Caller] {
+        guard callers.count > 1 else { return Array(callers) }
+        return callers.compactMap { caller in self.waiters[caller].map { (caller, $0.order) } }
+            .sorted { $0.1 < $1.1 }
+            .map(\.0)
+    }
+}

@@ -1,0 +1,179 @@
+import Atomics
+import HHSocket
+import NIOCore
+
+/// The calls of one screen or feature: made with values, answered by handlers or `async`, and cancelled when it goes.
+///
+/// ```swift
+/// let manager = APIManager(client: client, cache: cache)
+/// let identifier = manager.dispatch(request) { result in … }
+/// manager.cancelTask(withIdentifier: identifier)
+/// let profile = try await manager.value(for: request)
+/// ```
+/// It owns what it has begun. When the last reference to it goes, all of that is cancelled, what is fetched in the background
+/// included: each handler that is still to be called is called, once, with `cancelled`. Handlers do not keep the manager, unless
+/// they refer to it. An `async` call keeps it until it returns.
+///
+/// All methods may be called from any thread and return at once.
+public final class APIManager: Sendable {
+    private static let lastNumber = ManagedAtomic<UInt64>(0)
+
+    /// What it is called in the cache, where ``ResponseCache/removeAll(of:)`` drops what managers of this name asked for.
+    public let name: String
+    /// Where answers are kept, and calls are shared.
+    public let cache: ResponseCache
+    private let transport: any APITransport
+    /// Unique in the process.
+    private let number: UInt64
+    private let lastIdentifier = ManagedAtomic(0)
+
+    /// - Parameters:
+    ///   - client: What makes the calls: a ``SocketClient``.
+    ///   - cache: Where answers are kept, and calls are shared, of requests that allow it; by default a cache of its own.
+    ///   - name: What it is called in the cache; by default a name that no other manager of the process has.
+    public init(client: any APITransport, cache: ResponseCache = ResponseCache(), name: String? = nil) {
+        self.number = Self.lastNumber.wrappingIncrementThenLoad(ordering: .relaxed)
+        self.name = name ?? "manager \(self.number)"
+        self.transport = client
+        self.cache = cache
+    }
+
+    deinit {
+        self.cancelAllTasks()
+    }
+
+    // MARK: Calls
+
+    /// Begins a request and returns its identifier, for ``cancelTask(withIdentifier:)``: 1 or more, unique among those of this
+    /// manager.
+    ///
+    /// Handlers run where the client's configuration has them run, and never before this has returned, also if the answer is
+    /// in the cache.
+    ///
+    /// - Parameters:
+    ///   - refreshHandler: Called once with the fresh answer, after `completionHandler` was called with one that was no longer
+    ///     valid (``CachePolicy/returningStale(upTo:)``); not called if the fresh one cannot be had, or is no value. Nil by
+    ///     default.
+    ///   - completionHandler: Called exactly once, with the value or with what went wrong: as ``SocketClient`` says;
+    ///     `decodingFailed` where the answer cannot be decoded, `noData` and `noMoreData` where a page of a list is empty,
+    ///     `timeout` also where only this caller's time is over.
+    @discardableResult
+    public func dispatch<Value>(
+        _ request: APIRequest<Value>,
+        refreshHandler: (@Sendable (APIResponse<Value>) -> Void)? = nil,
+        completionHandler: @escaping @Sendable (Result<APIResponse<Value>, SocketError>) -> Void
+    ) -> Int {
+        let caller = self.nextCaller()
+        let key = self.key(of: request)
+        let (transport, calls) = (self.transport, self.cache.calls)
+        var refreshCompletion: SharedCalls.Completion?
+        if let refreshHandler {
+            refreshCompletion = { result in
+                transport.performCallback {
+                    guard case .success(let response) = Self.response(result, request, key, calls) else { return }
+                    refreshHandler(response)
+                }
+            }
+        }
+        calls.ask(caller, self.asking(request, key), refreshCompletion: refreshCompletion) { result in
+            transport.performCallback { completionHandler(Self.response(result, request, key, calls)) }
+        }
+        return caller.number
+    }
+
+    /// Makes a request and waits for its answer. Cancelling the Swift task cancels it.
+    ///
+    /// - Throws: ``HHSocket/SocketError``: as ``dispatch(_:refreshHandler:completionHandler:)`` completes.
+    public func response<Value>(for request: APIRequest<Value>) async throws(SocketError) -> APIResponse<Value> {
+        let caller = self.nextCaller()
+        let key = self.key(of: request)
+        let calls = self.cache.calls
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                calls.ask(caller, self.asking(request, key)) { continuation.resume(returning: $0) }
+                // It may have been cancelled before there was anything to cancel.
+                if Task.isCancelled { calls.cancel(caller) }
+            }
+        } onCancel: {
+            calls.cancel(caller)
+        }
+        return try Self.response(result, request, key, calls).get()
+    }
+
+    /// The same for those who do not want to know where the value comes from.
+    public func value<Value>(for request: APIRequest<Value>) async throws(SocketError) -> Value {
+        try await self.response(for: request).value
+    }
+
+    /// Cancels one request, and what is fetched in the background because of it. Its handler is called with `cancelled`; other
+    /// callers that share its call are not affected. Does nothing if it has completed.
+    public func cancelTask(withIdentifier identifier: Int) {
+        self.cache.calls.cancel(.init(manager: self.number, number: identifier))
+    }
+
+    /// Cancels all that this manager has begun, `async` calls included.
+    public func cancelAllTasks() {
+        self.cache.calls.cancelAll(ofManager: self.number)
+    }
+
+    // MARK: Inside
+
+    private func nextCaller() -> SharedCallMachine.Caller {
+        .init(manager: self.number, number: self.lastIdentifier.wrappingIncrementThenLoad(ordering: .relaxed))
+    }
+
+    private func key<Value>(of request: APIRequest<Value>) -> ResponseKey? {
+        request.cachePolicy == .ignoringCache ? nil : request.key
+    }
+
+    private func asking<Value>(_ request: APIRequest<Value>, _ key: ResponseKey?) -> SharedCallMachine.Asking {
+        .init(
+            request: request.request,
+            key: key,
+            transport: self.transport,
+            policy: request.cachePolicy,
+            validity: request.validity,
+            owner: self.name,
+            timeout: request.request.timeout ?? self.transport.defaultTimeout
+        )
+    }
+
+    /// What the caller gets. An answer that is no value is not kept.
+    private static func response<Value>(
+        _ result: Result<SharedCallMachine.Answer, SocketError>,
+        _ request: APIRequest<Value>,
+        _ key: ResponseKey?,
+        _ calls: SharedCalls
+    ) -> Result<APIResponse<Value>, SocketError> {
+        switch result {
+        case .failure(let error):
+            return .failure(error)
+        case .success(let answer):
+            do {
+                let value = try request.decode(answer.response)
+                return .success(APIResponse(value: value, source: answer.source, response: answer.response))
+            } catch let error as SocketError where error.code == .noData || error.code == .noMoreData {
+                return .failure(error)
+            } catch {
+                if let key { calls.discard(key) }
+                return .failure(Self.decodingError(error, answer.response))
+            }
+        }
+    }
+
+    private static func decodingError(_ error: any Error, _ response: SocketResponse) -> SocketError {
+        if let error = error as? SocketError { return error }
+        return SocketError(
+            .decodingFailed,
+            message: """
+                the answer of \(response.endpoint) to type \(response.type), of \(response.body.readableBytes) bytes, \
+                cannot be decoded: \(error)
+                """,
+            underlying: error,
+            endpoint: response.endpoint,
+            serial: response.serial,
+            delivery: .answered,
+            body: response.body
+        )
+    }
+}

@@ -1,0 +1,162 @@
+import Dispatch
+import Foundation
+import HHSocket
+import HHSocketHello
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketRPC
+
+/// Managers on a client of a scripted server.
+@Suite(.timeLimit(.minutes(5))) struct ManagerClientTests {
+    private func request(_ body: String = "7", validity: Duration = .seconds(60)) -> APIRequest<String> {
+        var request = APIRequest(SocketRequest(type: 101, body: body)) { $0.string }
+        request.cachePolicy = .returningCached
+        request.validity = validity
+        return request
+    }
+
+    @Test(arguments: [CallbackQueue.default, .socketThread])
+    func aThousandIdenticalRequestsAtOnceAreOneCall(_ queue: CallbackQueue) async throws {
+        let server = try await MockServer(.echo)
+        // While most of them ask. Those that ask later find the answer.
+        server.on(101, .echo.delayed(by: .milliseconds(50)))
+        let client = SocketClient.connecting(to: server.endpoint) { $0.socket.callbackQueue = queue }
+        let cache = ResponseCache()
+        let managers = (0..<10).map { _ in APIManager(client: client, cache: cache) }
+        let values = NIOLockedValueBox<[String]>([])
+        await withTaskGroup(of: Void.self) { group in
+            for manager in managers {
+                group.addTask {
+                    for _ in 0..<100 {
+                        manager.dispatch(self.request()) { result in
+                            values.withLockedValue { $0.append((try? result.get())?.value ?? "failed") }
+                        }
+                    }
+                }
+            }
+        }
+        try await eventually("a thousand answers") { values.withLockedValue { $0.count } == 1_000 }
+        #expect(values.withLockedValue { Set($0) } == ["7"])
+        #expect(server.received.count { $0.type == 101 } == 1)
+        let statistics = cache.statistics
+        #expect(statistics.calls == 1)
+        #expect(statistics.hits + statistics.misses == 1_000)
+        await client.close()
+    }
+
+    @Test func onTheSocketThreadToo() async throws {
+        let server = try await MockServer(.echo)
+        let client = SocketClient.connecting(to: server.endpoint) { $0.socket.callbackQueue = .socketThread }
+        let manager = APIManager(client: client)
+        _ = try await manager.value(for: self.request())
+        let order = NIOLockedValueBox<[String]>([])
+        let note: @Sendable (String) -> Void = { text in order.withLockedValue { $0.append(text) } }
+        manager.dispatch(self.request()) { [request = self.request()] _ in
+            // Here the socket thread itself dispatches a hit.
+            manager.dispatch(request) { result in note("hit \((try? result.get())?.isHit == true)") }
+            note("dispatched")
+        }
+        try await eventually("both") { order.withLockedValue { $0.count } == 2 }
+        #expect(order.withLockedValue { $0 } == ["dispatched", "hit true"])
+        await client.close()
+    }
+
+    @Test func whatIsKeptIsAskedForByItsRevisionWhereHelloAgreedOnMetadata() async throws {
+        let server = try await MockServer()
+        server.acceptHello()
+        server.on(
+            101,
+            .respond { received in
+                received.metadata["revision"] == "a"
+                    ? .status(.notModified).withMetadata(["region": "eu"])
+                    : .answer("hello").withMetadata(["revision": "a"])
+            }
+        )
+        let client = SocketClient.connecting(to: server.endpoint) { $0.hello = HelloPolicy() }
+        let clock = VirtualClock()
+        let manager = APIManager(client: client, cache: ResponseCache(clock: APIClock(clock)))
+        #expect(try await manager.response(for: self.request()).source == .network)
+        clock.advance(by: .seconds(61))
+        let renewed = try await manager.response(for: self.request())
+        #expect(renewed.value == "hello" && renewed.source == .revalidated && renewed.isHit)
+        #expect(renewed.response.metadata == ["revision": "a", "region": "eu"])
+        clock.advance(by: .seconds(59))
+        #expect(try await manager.response(for: self.request()).source == .cache(age: .seconds(59)))
+        #expect(server.received.filter { $0.type == 101 }.map(\.metadata) == [[:], ["revision": "a"]])
+        await client.close()
+    }
+
+    @Test func whereHelloDidNotAgreeItIsAskedForAnew() async throws {
+        // The second connection has no metadata.
+        let server = try await MockServer()
+        server.acceptHello()
+        server.on(101, .answer("hello").withMetadata(["revision": "a"]))
+        let client = SocketClient.connecting(to: server.endpoint) { $0.hello = HelloPolicy() }
+        let manager = APIManager(client: client)
+        _ = try await manager.value(for: self.request())
+        server.acceptHello(features: [])
+        server.on(101, .answer("hello again"))
+        await server.connections.first?.perform(.close)
+        try await server.ended(connection: 0)
+        _ = try await server.connection(1)
+        var request = self.request(validity: .zero)
+        request.request.waitsForConnectivity = true
+        let again = try await manager.response(for: request)
+        #expect(again.value == "hello again" && again.source == .network)
+        #expect(server.received.filter { $0.type == 101 }.map(\.metadata) == [[:], [:]])
+        await client.close()
+    }
+
+    @Test func cancellingTheLastCallerTellsTheServer() async throws {
+        let server = try await MockServer(.drop)
+        let client = SocketClient.connecting(to: server.endpoint)
+        let manager = APIManager(client: client)
+        let codes = NIOLockedValueBox<[SocketError.Code]>([])
+        let identifiers = (0..<2).map { _ in
+            manager.dispatch(self.request()) { result in
+                if case .failure(let error) = result { codes.withLockedValue { $0.append(error.code) } }
+            }
+        }
+        let sent = try await server.received(1, ofType: 101)
+        for identifier in identifiers { manager.cancelTask(withIdentifier: identifier) }
+        let cancel = try await server.received(1, ofType: FrameType.cancel)
+        #expect(cancel.first?.serial == sent.first?.serial)
+        try await eventually("both") { codes.withLockedValue { $0 } == [.cancelled, .cancelled] }
+        await client.close()
+    }
+
+    @Test func aManagerThatIsTheLastToHaveItsClientEndsIt() async throws {
+        let server = try await MockServer(.drop)
+        let client = WeakReference<SocketClient>()
+        let codes = NIOLockedValueBox<[SocketError.Code]>([])
+        func begin() async throws -> APIManager {
+            let made = SocketClient.connecting(to: server.endpoint)
+            client.set(made)
+            let manager = APIManager(client: made)
+            manager.dispatch(self.request()) { result in
+                if case .failure(let error) = result { codes.withLockedValue { $0.append(error.code) } }
+            }
+            _ = try await server.received(1, ofType: 101)
+            return manager
+        }
+        var manager: APIManager? = try await begin()
+        #expect(client.object != nil && manager != nil)
+        manager = nil
+        try await eventually("the end") { codes.withLockedValue { $0 } == [.cancelled] && client.object == nil }
+    }
+
+    @Test func theClientsTimeoutIsTheDefault() async throws {
+        let server = try await MockServer(.drop)
+        let client = SocketClient.connecting(to: server.endpoint) { $0.timeout = .milliseconds(20) }
+        let manager = APIManager(client: client)
+        let error = try await socketError { () async throws(SocketError) in
+            _ = try await manager.value(for: self.request())
+        }
+        #expect(error.code == .timeout)
+        await client.close()
+    }
+}

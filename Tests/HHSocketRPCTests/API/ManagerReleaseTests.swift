@@ -1,0 +1,156 @@
+import Foundation
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketRPC
+
+/// Releases and cancellations in every order. Nobody is told twice or never, and nothing stays behind.
+@Suite(.timeLimit(.minutes(5))) struct ManagerReleaseTests {
+    enum Event: CaseIterable { case dispatch, cancel, release, answer, clear }
+
+    private static let orders: [[Event]] = {
+        func orders(of events: [Event]) -> [[Event]] {
+            guard !events.isEmpty else { return [[]] }
+            return events.indices.flatMap { index in
+                var rest = events
+                let first = rest.remove(at: index)
+                return orders(of: rest).map { [first] + $0 }
+            }
+        }
+        return orders(of: Event.allCases)
+    }()
+
+    /// What is left of one order.
+    private struct Remains {
+        let manager = WeakReference<APIManager>()
+        let cache = WeakReference<ResponseCache>()
+        let calls = WeakReference<SharedCalls>()
+        let transport = WeakReference<MockTransport>()
+        let told = NIOLockedValueBox<[SocketError.Code?]>([])
+        var wasDispatched = false
+
+        var isGone: Bool {
+            self.manager.object == nil && self.cache.object == nil && self.calls.object == nil
+                && self.transport.object == nil
+        }
+    }
+
+    /// - Parameter settles: Whether what an event leads to comes before the next one.
+    private func play(_ events: [Event], _ policy: CachePolicy, settles: Bool) async throws -> Remains {
+        var remains = Remains()
+        let gate = Gate()
+        let transport = MockTransport { request in
+            try await gate.wait()
+            return request.body
+        }
+        let cache = ResponseCache()
+        var manager: APIManager? = APIManager(client: transport, cache: cache)
+        if let manager { remains.manager.set(manager) }
+        remains.cache.set(cache)
+        remains.calls.set(cache.calls)
+        remains.transport.set(transport)
+        var request = APIRequest(SocketRequest(type: 101, body: "7"))
+        request.cachePolicy = policy
+        var identifier = 1
+        for event in events {
+            switch event {
+            case .dispatch:
+                guard let manager else { break }
+                remains.wasDispatched = true
+                let told = remains.told
+                identifier = manager.dispatch(request) { result in
+                    told.withLockedValue { told in
+                        if case .failure(let error) = result { told.append(error.code) } else { told.append(nil) }
+                    }
+                }
+            case .cancel: manager?.cancelTask(withIdentifier: identifier)
+            case .release: manager = nil
+            case .answer: gate.open()
+            case .clear: cache.removeAll()
+            }
+            guard settles else { continue }
+            await cache.flush()
+            for _ in 0..<3 { await Task.yield() }
+        }
+        return remains
+    }
+
+    @Test(arguments: [CachePolicy.returningCached, .ignoringCache, .reloading], [false, true])
+    func inEveryOrderEverybodyIsToldOnceAndNothingStaysBehind(_ policy: CachePolicy, settles: Bool) async throws {
+        #expect(Self.orders.count == 120)
+        for events in Self.orders {
+            let remains = try await self.play(events, policy, settles: settles)
+            try await eventually("the end of \(events)") {
+                remains.isGone && remains.told.withLockedValue { $0.count } == (remains.wasDispatched ? 1 : 0)
+            }
+            let told = remains.told.withLockedValue { $0 }
+            let dispatched = events.firstIndex(of: .dispatch) ?? 0
+            let ended = min(
+                [Event.cancel, .release].compactMap { events.firstIndex(of: $0) }.filter { $0 > dispatched }.min()
+                    ?? events.count,
+                events.count
+            )
+            // Cancelled before it could be answered.
+            if remains.wasDispatched, let answered = events.firstIndex(of: .answer), ended < answered {
+                #expect(told == [.cancelled], "\(events)")
+            }
+            #expect(told.allSatisfy { $0 == nil || $0 == .cancelled }, "\(events)")
+        }
+    }
+
+    @Test func anAsyncCallKeepsItsManagerUntilItReturns() async throws {
+        let gate = Gate()
+        let reference = WeakReference<APIManager>()
+        func begin() -> Task<ByteBuffer, any Error> {
+            let manager = APIManager(
+                client: MockTransport { request in
+                    try await gate.wait(); return request.body
+                }
+            )
+            reference.set(manager)
+            return Task { try await manager.value(for: APIRequest(SocketRequest(type: 101, body: "7"))) }
+        }
+        let task = begin()
+        try await eventually("the call") { gate.waitingCount == 1 }
+        #expect(reference.object != nil)
+        gate.open()
+        #expect(try await task.value == ByteBuffer(string: "7"))
+        try await eventually("the manager's end") { reference.object == nil }
+    }
+
+    @Test func aRefreshIsCancelledWithItsManagerAndItsHandlerIsLetGo() async throws {
+        let gate = Gate()
+        let isFirst = NIOLockedValueBox(true)
+        let transport = MockTransport { request in
+            let passes = isFirst.withLockedValue { isFirst in
+                defer { isFirst = false }
+                return isFirst
+            }
+            if !passes { try await gate.wait() }
+            return request.body
+        }
+        final class Token: Sendable {}
+        let token = WeakReference<Token>()
+        let cache = ResponseCache()
+        func stale() async throws {
+            let manager = APIManager(client: transport, cache: cache)
+            var request = APIRequest(SocketRequest(type: 101, body: "7"))
+            request.cachePolicy = .returningStale(upTo: .seconds(1_000))
+            request.validity = .zero
+            _ = try await manager.value(for: request)
+            let kept = Token()
+            token.set(kept)
+            let told = NIOLockedValueBox(false)
+            manager.dispatch(request, refreshHandler: { _ in withExtendedLifetime(kept) {} }) { result in
+                told.withLockedValue { $0 = (try? result.get())?.isHit == true }
+            }
+            try await eventually("the stale answer") { told.withLockedValue { $0 } && gate.waitingCount == 1 }
+        }
+        try await stale()
+        try await eventually("the refresh's end") { gate.waitingCount == 0 && token.object == nil }
+        #expect(cache.statistics.failedRefreshes == 1)
+    }
+}

@@ -1,0 +1,73 @@
+import GeneratedSamples
+import HHSocket
+import HHSocketRPC
+import HHSocketServer
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+/// Managers and the real server.
+@Suite(.timeLimit(.minutes(5))) struct SharedCallInteropTests {
+    @Test func aThousandIdenticalTypedRequestsAtOnceReachTheServerOnce() async throws {
+        let method = MethodDescriptor<Every_Thing_Maps, Every_Thing_Maps>("test.Maps/Echo", type: 140, kind: .unary)
+        let runs = NIOLockedValueBox(0)
+        let asked = NIOLockedValueBox(0)
+        var router = Router()
+        router.handle(method) { message, _ in
+            runs.withLockedValue { $0 += 1 }
+            // Nobody asks too late to share the call.
+            while asked.withLockedValue({ $0 }) < 1_000 { await Task.yield() }
+            return message
+        }
+        try await Pair.with(.standard, router: router) { client, _ in
+            let cache = ResponseCache()
+            let manager = APIManager(client: client, cache: cache)
+            let values = NIOLockedValueBox<[Int]>([])
+            for number in 0..<1_000 {
+                // Equal maps, which lie otherwise each time.
+                var message = Every_Thing_Maps()
+                message.stringString = Dictionary(minimumCapacity: number * 10)
+                for key in 0..<20 { message.stringString["key \((key + number) % 20)"] = "value" }
+                var request = try APIRequest(method, message, options: CallOptions(timeout: patience))
+                request.cachePolicy = .returningCached
+                manager.dispatch(request) { result in
+                    values.withLockedValue { $0.append((try? result.get())?.value.stringString.count ?? -1) }
+                }
+                asked.withLockedValue { $0 += 1 }
+            }
+            try await eventually("a thousand answers") { values.withLockedValue { $0.count } == 1_000 }
+            #expect(values.withLockedValue { Set($0) } == [20])
+            #expect(runs.withLockedValue { $0 } == 1)
+            #expect(cache.statistics.calls == 1)
+        }
+    }
+
+    @Test func cancellingTheLastCallerCancelsTheHandler() async throws {
+        let events = NIOLockedValueBox<[String]>([])
+        var router = Router()
+        router.handle(101) { request, _ in
+            events.withLockedValue { $0.append("runs") }
+            do {
+                try await Task.sleep(for: patience)
+            } catch {
+                events.withLockedValue { $0.append("cancelled") }
+                throw error
+            }
+            return request.body
+        }
+        try await Pair.with(.standard, router: router) { client, _ in
+            var request = APIRequest(SocketRequest(type: 101, body: "7"))
+            request.cachePolicy = .returningCached
+            let cache = ResponseCache()
+            var managers = (0..<3).map { _ in APIManager(client: client, cache: cache) }
+            for manager in managers { manager.dispatch(request) { _ in } }
+            try await eventually("the handler") { events.withLockedValue { $0 } == ["runs"] }
+            managers.removeLast(2)
+            #expect(cache.statistics.misses == 3)
+            #expect(events.withLockedValue { $0 } == ["runs"])
+            managers = []
+            try await eventually("the cancel") { events.withLockedValue { $0 } == ["runs", "cancelled"] }
+        }
+    }
+}

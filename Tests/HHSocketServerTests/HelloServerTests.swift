@@ -318,6 +318,32 @@ private func withGreeter(
         }
     }
 
+    @Test func aHandlerThatReturnsAlthoughItsConnectionHasEndedHasRunOnce() async throws {
+        let counter = Counter()
+        let (started, cancelled) = (Signal(), Signal())
+        var router = Router()
+        router.handle(200) { _, _ in
+            guard counter.increment() == 1 else { return ByteBuffer(string: "again") }
+            started.fire()
+            // Does its work to the end, whether somebody waits or not.
+            try? await Task.sleep(for: .seconds(3_600))
+            cancelled.fire()
+            return ByteBuffer(string: "first")
+        }
+        try await withGreeter(.init(), router) { greeter, server in
+            _ = try await greeter.greet()
+            try await greeter.call(200, ByteBuffer(), WireMetadata(key: "k"))
+            try await started.wait()
+            await greeter.client.perform(.reset)
+            try await cancelled.wait()
+            let other = try await Greeter(server)
+            _ = try await other.greet()
+            try await other.call(200, ByteBuffer(), WireMetadata(key: "k"))
+            #expect(try await other.answer().frame.payload == ByteBuffer(string: "first"))
+            #expect(counter.value == 1)
+        }
+    }
+
     // MARK: Who it is
 
     @Test func theTokenSaysWhoTheClientIs() async throws {

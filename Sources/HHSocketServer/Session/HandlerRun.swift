@@ -22,15 +22,19 @@ struct HandlerRun: Sendable {
             kind = .late
             kept = KeptAnswer(status: .deadlineExceeded, body: ByteBuffer(), metadata: [:])
         } else if let key = self.context.idempotencyKey {
+            // A handler that returns has done its work, though nobody waited for it any more: run again it would do it twice.
+            // One that throws after it was cancelled may not have.
+            var hasReturned = false
             let (answer, isRepeat) = await self.core.idempotentAnswers.answer(
                 IdempotencyKey(identity: self.context.session.identity, type: self.request.type, key: key),
-                { await self.answer(&kind) },
-                isKept: { !Self.isRepeatable($0.status) && !Task.isCancelled }
+                { await self.answer(&kind, &hasReturned) },
+                isKept: { !Self.isRepeatable($0.status) && (hasReturned || !Task.isCancelled) }
             )
             kept = answer
             if isRepeat { kind = .repeated }
         } else {
-            kept = await self.answer(&kind)
+            var hasReturned = false
+            kept = await self.answer(&kind, &hasReturned)
         }
         var answer = self.emptyAnswer
         answer.status = kept.status
@@ -46,11 +50,12 @@ struct HandlerRun: Sendable {
         )
     }
 
-    private func answer(_ kind: inout CompletionQueue.Kind) async -> KeptAnswer {
+    private func answer(_ kind: inout CompletionQueue.Kind, _ hasReturned: inout Bool) async -> KeptAnswer {
         var status = Status.ok
         var body = ByteBuffer()
         do {
             body = try await self.handler(self.request, self.context)
+            hasReturned = true
         } catch let error as StatusError {
             (status, body) = (error.status, error.body)
         } catch {

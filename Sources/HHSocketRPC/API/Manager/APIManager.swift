@@ -22,7 +22,7 @@ public final class APIManager: Sendable {
     public let name: String
     /// Where answers are kept, and calls are shared.
     public let cache: ResponseCache
-    private let transport: any APITransport
+    let transport: any APITransport
     /// Unique in the process.
     private let number: UInt64
     private let lastIdentifier = ManagedAtomic(0)

@@ -1,0 +1,76 @@
+import HHSocketOutbox
+import HHSocketRPC
+
+/// What a screen with the feed shows, and what can be done there. Made for each visit: when it goes, its calls go with it.
+actor FeedScreen {
+    private let calls: APIManager
+    private let outbox: Outbox
+    private var recorder = PageRecorder(.cursor(pageSize: 5))
+    private(set) var posts: [Feed_Post] = []
+    private(set) var profile = Feed_Profile()
+    /// Where the last page came from: the server, or the cache.
+    private(set) var source = ResponseSource.network
+
+    /// - Parameters:
+    ///   - cache: The app's, so that a screen that is visited again is there at once.
+    ///   - outbox: The app's too: what must leave, leaves also when the screen is gone.
+    init(client: SocketClient, cache: ResponseCache, outbox: Outbox) {
+        self.calls = APIManager(client: client, cache: cache)
+        self.outbox = outbox
+    }
+
+    var hasMore: Bool { self.recorder.hasMore }
+
+    /// Loads the profile and the first page at once.
+    func open() async throws {
+        var request = try APIRequest(Feed_Feed.Methods.me, Google_Protobuf_Empty())
+        request.cachePolicy = .returningCached
+        async let profile = self.calls.value(for: request)
+        // A screen is shown with what was there, if it was there within the last ten seconds.
+        try await self.load(self.recorder.beginRefresh(now: .now()), validFor: .seconds(10))
+        self.profile = try await profile
+    }
+
+    /// Loads the first page anew; if it has not changed, the server only says so.
+    func refresh() async throws {
+        try await self.load(self.recorder.beginRefresh(now: .now()), validFor: .zero)
+    }
+
+    /// Loads the page after the last. Throws `noMoreData` where there is none.
+    func loadMore() async throws {
+        try await self.load(self.recorder.beginLoadMore(now: .now()), validFor: .seconds(10))
+    }
+
+    private func load(_ page: PageRequest?, validFor validity: Duration) async throws {
+        // Another is on its way, or there is no more.
+        guard let page else { return }
+        do {
+            var message = Feed_ListRequest()
+            message.cursor = page.cursor ?? ""
+            message.limit = UInt32(page.pageSize)
+            var request = try APIRequest(Feed_Feed.Methods.list, message)
+                .page(page.kind == .refresh ? .first : .later) { $0.posts.isEmpty }
+            request.cachePolicy = .returningCached
+            request.validity = validity
+            let response = try await self.calls.response(for: request)
+            let list = response.value
+            let next = list.nextCursor.isEmpty ? nil : list.nextCursor
+            switch self.recorder.finish(page.token, Page(list.posts, nextCursor: next)) {
+            case .replace: self.posts = list.posts
+            case .append: self.posts += list.posts
+            case .ignore: return
+            }
+            self.source = response.source
+        } catch {
+            self.recorder.fail(page.token)
+            throw error
+        }
+    }
+
+    /// Likes a post. Returns when that is on disk: it reaches the server later if it must.
+    func like(_ number: UInt64) async throws {
+        var like = Feed_LikeRequest()
+        like.post = number
+        try await self.outbox.enqueue(OutboxMessage(Feed_Feed.Methods.like, like, topic: "likes"))
+    }
+}

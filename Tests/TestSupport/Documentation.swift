@@ -14,6 +14,11 @@ package struct DocumentationPage: Sendable {
         self.text = try String(contentsOf: packageFolder.appendingPathComponent(path), encoding: .utf8)
     }
 
+    /// A part of a page.
+    package init(text: String) {
+        self.text = text
+    }
+
     /// Its blocks of code in `language`.
     package func blocks(_ language: String = "swift") -> [String] {
         self.text.components(separatedBy: "```\(language)\n").dropFirst()

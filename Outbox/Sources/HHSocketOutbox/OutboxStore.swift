@@ -51,7 +51,8 @@ final class OutboxStore: Sendable {
                 if try database.read({ try migrator.hasBeenSuperseded($0) }) {
                     throw OutboxError(
                         .newerVersion,
-                        message: "\(path) was written by a later version of HHSocketOutbox; it cannot be read by this one"
+                        message:
+                            "\(path) was written by a later version of HHSocketOutbox; it cannot be read by this one"
                     )
                 }
                 try migrator.migrate(database)
@@ -117,7 +118,8 @@ final class OutboxStore: Sendable {
     /// Gives a damaged file and its log another name, which nothing has.
     private static func rename(_ path: String) throws(OutboxError) -> String {
         var number = 1
-        while ["", "-wal"].contains(where: { FileManager.default.fileExists(atPath: "\(path).corrupt-\(number)\($0)") }) {
+        while ["", "-wal"].contains(where: { FileManager.default.fileExists(atPath: "\(path).corrupt-\(number)\($0)") })
+        {
             number += 1
         }
         let other = "\(path).corrupt-\(number)"
@@ -216,11 +218,13 @@ final class OutboxStore: Sendable {
             let body = Data(message.body.readableBytesView)
             let same = try Row.fetchOne(
                 self.db,
-                sql: "SELECT id, topic = ? AND type = ? AND body = ? AND metadata = ? AS isSame FROM message WHERE key = ?",
+                sql:
+                    "SELECT id, topic = ? AND type = ? AND body = ? AND metadata = ? AS isSame FROM message WHERE key = ?",
                 arguments: [message.topic, message.type, body, metadata, message.key]
             )
             if let same {
-                guard let id = Int64.fromDatabaseValue(same["id"]), Bool.fromDatabaseValue(same["isSame"]) == true else {
+                guard let id = Int64.fromDatabaseValue(same["id"]), Bool.fromDatabaseValue(same["isSame"]) == true
+                else {
                     return .refused(
                         OutboxError(
                             .keyInUse,

@@ -1,4 +1,5 @@
 import Foundation
+import NIOConcurrencyHelpers
 
 #if canImport(Glibc)
 import Glibc
@@ -15,7 +16,8 @@ import Darwin
 /// A file of its own, and not the database: SQLite's locks on that are the process's, and closing any descriptor of the file
 /// would give them up. It is never deleted, or two could hold one of the same name.
 final class FileLock: Sendable {
-    private let descriptor: CInt
+    /// Nil once it has been given up.
+    private let descriptor: NIOLockedValueBox<CInt?>
 
     init(_ path: String) throws(OutboxError) {
         let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
@@ -46,12 +48,21 @@ final class FileLock: Sendable {
                     """
             )
         }
-        self.descriptor = descriptor
+        self.descriptor = NIOLockedValueBox(descriptor)
     }
 
     static let suffix = ".lock"
 
+    /// Gives it up.
+    func unlock() {
+        let descriptor = self.descriptor.withLockedValue { descriptor in
+            defer { descriptor = nil }
+            return descriptor
+        }
+        if let descriptor { close(descriptor) }
+    }
+
     deinit {
-        close(self.descriptor)
+        self.unlock()
     }
 }

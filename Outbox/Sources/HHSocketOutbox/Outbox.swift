@@ -61,12 +61,11 @@ public final class Outbox: Sendable {
         clock: OutboxClock
     ) async throws(OutboxError) {
         let queue = DispatchQueue(label: "HHSocketOutbox")
-        let opened: Result<(OutboxStore, [OutboxEntry]), OutboxError> = await withCheckedContinuation { continuation in
+        let opened = await withCheckedContinuation { continuation in
             queue.async {
                 continuation.resume(
                     returning: Result { () throws(OutboxError) in
-                        let store = try OutboxStore(path, whenCorrupted: configuration.whenCorrupted)
-                        return (store, try store.load())
+                        try OutboxStore.open(path, whenCorrupted: configuration.whenCorrupted)
                     }
                 )
             }

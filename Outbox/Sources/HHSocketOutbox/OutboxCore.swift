@@ -299,6 +299,7 @@ final class OutboxCore: Sendable {
 
     func close() async {
         for attempt in self.stop() { await attempt.value }
+        if self.state.withLockedValue({ $0.machine.isIdle }) { self.writer.submit(.vacuum) }
         await withCheckedContinuation { continuation in
             self.writer.submit(.close { continuation.resume() })
         }

@@ -19,17 +19,30 @@ final class OutboxStore: Sendable {
     /// What the log may keep of the disk once it has been written back: 1 MiB.
     private static let journalSizeLimit = 1 << 20
 
-    /// - Throws: ``OutboxError``, with everything closed.
-    init(_ path: String, whenCorrupted policy: OutboxConfiguration.CorruptionPolicy) throws(OutboxError) {
+    private init(_ lock: FileLock, _ database: DatabaseQueue, _ path: String, setAside: String?) {
+        self.lock = lock
+        self.database = database
         self.path = path
-        self.lock = try FileLock(path + FileLock.suffix)
+        self.setAside = setAside
+    }
+
+    /// Opens the file, or makes it.
+    ///
+    /// - Returns: The store, and what was in it, in order.
+    /// - Throws: ``OutboxError``, with everything closed.
+    static func open(
+        _ path: String,
+        whenCorrupted policy: OutboxConfiguration.CorruptionPolicy
+    ) throws(OutboxError) -> (store: OutboxStore, entries: [OutboxEntry]) {
+        let lock = try FileLock(path + FileLock.suffix)
         do throws(OutboxError) {
-            self.database = try Self.open(path)
-            self.setAside = nil
+            let (database, entries) = try Self.open(path)
+            return (OutboxStore(lock, database, path, setAside: nil), entries)
         } catch {
             guard error.code == .corrupted, policy == .setAside else { throw error }
-            self.setAside = try Self.rename(path)
-            self.database = try Self.open(path)
+            let other = try Self.rename(path)
+            let (database, entries) = try Self.open(path)
+            return (OutboxStore(lock, database, path, setAside: other), entries)
         }
     }
 
@@ -40,7 +53,7 @@ final class OutboxStore: Sendable {
 
     // MARK: Opening
 
-    private static func open(_ path: String) throws(OutboxError) -> DatabaseQueue {
+    private static func open(_ path: String) throws(OutboxError) -> (DatabaseQueue, [OutboxEntry]) {
         try Self.mapping("the outbox \(path) cannot be opened", path) {
             var configuration = Configuration()
             configuration.label = "HHSocketOutbox"
@@ -51,15 +64,16 @@ final class OutboxStore: Sendable {
                 if try database.read({ try migrator.hasBeenSuperseded($0) }) {
                     throw OutboxError(
                         .newerVersion,
-                        message: "\(path) was written by a later version of HHSocketOutbox; it cannot be read by this one"
+                        message:
+                            "\(path) was written by a later version of HHSocketOutbox; it cannot be read by this one"
                     )
                 }
                 try migrator.migrate(database)
+                return (database, try database.read { try Self.load($0, path) })
             } catch {
                 try? database.close()
                 throw error
             }
-            return database
         }
     }
 
@@ -114,10 +128,35 @@ final class OutboxStore: Sendable {
         return migrator
     }
 
+    private static func load(_ db: Database, _ path: String) throws -> [OutboxEntry] {
+        let sql = "SELECT id, key, topic, type, byteCount, enqueued, expires FROM message ORDER BY id"
+        return try Row.fetchAll(db, sql: sql).map { row in
+            guard let id = Int64.fromDatabaseValue(row["id"]),
+                let key = String.fromDatabaseValue(row["key"]),
+                let topic = String.fromDatabaseValue(row["topic"]),
+                let type = UInt32.fromDatabaseValue(row["type"]),
+                let byteCount = Int.fromDatabaseValue(row["byteCount"]), byteCount >= 0, byteCount <= 1 << 40,
+                let enqueued = Int64.fromDatabaseValue(row["enqueued"])
+            else { throw Self.corrupted(path, "a message makes no sense", nil) }
+            return OutboxEntry(
+                id: .init(rawValue: id),
+                topic: topic,
+                key: key,
+                type: type,
+                byteCount: byteCount,
+                enqueued: Self.date(enqueued),
+                expires: Int64.fromDatabaseValue(row["expires"]).map(Self.date),
+                // By the process before, for all that is known.
+                mayHaveBeenSent: true
+            )
+        }
+    }
+
     /// Gives a damaged file and its log another name, which nothing has.
     private static func rename(_ path: String) throws(OutboxError) -> String {
         var number = 1
-        while ["", "-wal"].contains(where: { FileManager.default.fileExists(atPath: "\(path).corrupt-\(number)\($0)") }) {
+        while ["", "-wal"].contains(where: { FileManager.default.fileExists(atPath: "\(path).corrupt-\(number)\($0)") })
+        {
             number += 1
         }
         let other = "\(path).corrupt-\(number)"
@@ -140,9 +179,10 @@ final class OutboxStore: Sendable {
         return other
     }
 
-    /// The database is closed, and the lock given up when the last reference goes.
+    /// Closes the database, and gives the lock up.
     func close() throws(OutboxError) {
         try Self.mapping("the outbox \(self.path) cannot be closed", self.path) { try self.database.close() }
+        self.lock.unlock()
     }
 
     // MARK: Messages
@@ -172,35 +212,6 @@ final class OutboxStore: Sendable {
         }
     }
 
-    /// What was on disk, in order.
-    func load() throws(OutboxError) -> [OutboxEntry] {
-        try Self.mapping("the outbox \(self.path) cannot be read", self.path) {
-            try self.database.read { db in
-                let sql = "SELECT id, key, topic, type, byteCount, enqueued, expires FROM message ORDER BY id"
-                return try Row.fetchAll(db, sql: sql).map { row in
-                    guard let id = Int64.fromDatabaseValue(row["id"]),
-                        let key = String.fromDatabaseValue(row["key"]),
-                        let topic = String.fromDatabaseValue(row["topic"]),
-                        let type = UInt32.fromDatabaseValue(row["type"]),
-                        let byteCount = Int.fromDatabaseValue(row["byteCount"]), byteCount >= 0,
-                        let enqueued = Int64.fromDatabaseValue(row["enqueued"])
-                    else { throw Self.corrupted(self.path, "a message makes no sense", nil) }
-                    return OutboxEntry(
-                        id: .init(rawValue: id),
-                        topic: topic,
-                        key: key,
-                        type: type,
-                        byteCount: byteCount,
-                        enqueued: Self.date(enqueued),
-                        expires: Int64.fromDatabaseValue(row["expires"]).map(Self.date),
-                        // By the process before, for all that is known.
-                        mayHaveBeenSent: true
-                    )
-                }
-            }
-        }
-    }
-
     /// For tests: what SQLite says.
     func pragma(_ name: String) throws -> Int? {
         try self.database.writeWithoutTransaction { try Int.fetchOne($0, sql: "PRAGMA \(name)") }
@@ -216,11 +227,13 @@ final class OutboxStore: Sendable {
             let body = Data(message.body.readableBytesView)
             let same = try Row.fetchOne(
                 self.db,
-                sql: "SELECT id, topic = ? AND type = ? AND body = ? AND metadata = ? AS isSame FROM message WHERE key = ?",
+                sql:
+                    "SELECT id, topic = ? AND type = ? AND body = ? AND metadata = ? AS isSame FROM message WHERE key = ?",
                 arguments: [message.topic, message.type, body, metadata, message.key]
             )
             if let same {
-                guard let id = Int64.fromDatabaseValue(same["id"]), Bool.fromDatabaseValue(same["isSame"]) == true else {
+                guard let id = Int64.fromDatabaseValue(same["id"]), Bool.fromDatabaseValue(same["isSame"]) == true
+                else {
                     return .refused(
                         OutboxError(
                             .keyInUse,

@@ -120,7 +120,10 @@ private final class Ledger: Sendable {
         // In order.
         for topic in 0..<Self.topics {
             let numbers = lines.filter { $0.topic == topic }.map(\.number)
-            #expect(zip(numbers, numbers.dropFirst()).allSatisfy { $0 < $1 }, "seed \(seed): topic \(topic) is out of order")
+            #expect(
+                zip(numbers, numbers.dropFirst()).allSatisfy { $0 < $1 },
+                "seed \(seed): topic \(topic) is out of order"
+            )
         }
         // And it was put to the test.
         #expect(repeats > 0, "seed \(seed): no answer was lost")

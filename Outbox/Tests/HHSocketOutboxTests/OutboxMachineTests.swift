@@ -224,19 +224,22 @@ private struct Rig {
         #expect(rig.withdraw(1) == ["remove, withdrawn 1", "send 2"])
     }
 
-    @Test(arguments: [
-        (.connectionLost, .sentUnknown, .retry), (.timeout, .sentUnknown, .retry), (.timeout, .notSent, .retry),
-        (.notConnected, .notSent, .retry), (.queueFull, .notSent, .retry), (.cancelled, .sentUnknown, .retry),
-        (.featureNotAgreed, .notSent, .retry), (.checksumMismatch, .sentUnknown, .retry),
-        (.interceptorFailed, .notSent, .retry), (.protocolViolation, .answered, .retry),
-        (.overloaded, .answered, .retry), (.draining, .answered, .retry), (.lostPacket, .answered, .retry),
-        (.serverLostConnection, .answered, .retry), (.deadlineExceeded, .answered, .retry),
-        (.cancelledByServer, .answered, .retry), (.frameTooLarge, .answered, .retry),
-        (.undefinedType, .answered, .discard), (.noPermission, .answered, .discard), (.unknown, .answered, .discard),
-        (.database, .answered, .discard), (.server(Status(rawValue: 777)), .answered, .discard),
-        (.illegalFormat, .answered, .discard), (.frameTooLarge, .notSent, .discard),
-        (.invalidArgument, .notSent, .suspendTopic),
-    ] as [(SocketError.Code, SocketError.Delivery, OutboxVerdict)])
+    @Test(
+        arguments: [
+            (.connectionLost, .sentUnknown, .retry), (.timeout, .sentUnknown, .retry), (.timeout, .notSent, .retry),
+            (.notConnected, .notSent, .retry), (.queueFull, .notSent, .retry), (.cancelled, .sentUnknown, .retry),
+            (.featureNotAgreed, .notSent, .retry), (.checksumMismatch, .sentUnknown, .retry),
+            (.interceptorFailed, .notSent, .retry), (.protocolViolation, .answered, .retry),
+            (.overloaded, .answered, .retry), (.draining, .answered, .retry), (.lostPacket, .answered, .retry),
+            (.serverLostConnection, .answered, .retry), (.deadlineExceeded, .answered, .retry),
+            (.cancelledByServer, .answered, .retry), (.frameTooLarge, .answered, .retry),
+            (.undefinedType, .answered, .discard), (.noPermission, .answered, .discard),
+            (.unknown, .answered, .discard),
+            (.database, .answered, .discard), (.server(Status(rawValue: 777)), .answered, .discard),
+            (.illegalFormat, .answered, .discard), (.frameTooLarge, .notSent, .discard),
+            (.invalidArgument, .notSent, .suspendTopic),
+        ] as [(SocketError.Code, SocketError.Delivery, OutboxVerdict)]
+    )
     func verdicts(code: SocketError.Code, delivery: SocketError.Delivery, verdict: OutboxVerdict) {
         #expect(OutboxVerdict.standard(for: SocketError(code, message: "", delivery: delivery)) == verdict)
     }
@@ -390,7 +393,10 @@ private struct Rig {
                         // None of its topic before it, and none in flight.
                         let others = waiting.filter { topicOf[$0] == topicOf[id] && $0 < id }
                         try #require(others.isEmpty, "seed \(seed), \(what): \(text) before \(others)")
-                        try #require(inFlight.allSatisfy { topicOf[$0] != topicOf[id] }, "seed \(seed), \(what): \(text)")
+                        try #require(
+                            inFlight.allSatisfy { topicOf[$0] != topicOf[id] },
+                            "seed \(seed), \(what): \(text)"
+                        )
                         inFlight.insert(id)
                         try #require(inFlight.count <= concurrency, "seed \(seed), \(what): \(text)")
                     } else if text.hasPrefix("remove,") {

@@ -48,7 +48,7 @@ import Testing
 
     @Test func whatIsWrittenHasReachedTheDisk() throws {
         let folder = try Folder()
-        let store = try OutboxStore(folder.outbox, whenCorrupted: .refuse)
+        let (store, _) = try OutboxStore.open(folder.outbox, whenCorrupted: .refuse)
         // FULL.
         #expect(try store.pragma("synchronous") == 2)
         #expect(try store.pragma("fullfsync") == 1)
@@ -128,6 +128,9 @@ import Testing
         try await database.write { try $0.execute(sql: "UPDATE message SET type = 'seven' WHERE id = 1") }
         try database.close()
         #expect(await self.code { try await self.open(folder.outbox) } == .corrupted)
+        let outbox = try await self.open(folder.outbox, .setAside)
+        #expect(outbox.setAside == folder.outbox + ".corrupt-1")
+        #expect(outbox.pending == [])
     }
 
     @Test func aFolderThatIsNotThereIsSaid() async throws {
@@ -144,7 +147,7 @@ import Testing
 
     @Test func aFullDiskRefusesTheMessageThatDoesNotFitAndNoOther() async throws {
         let folder = try Folder()
-        let store = try OutboxStore(folder.outbox, whenCorrupted: .refuse)
+        let (store, _) = try OutboxStore.open(folder.outbox, whenCorrupted: .refuse)
         // A disk of half a megabyte.
         _ = try store.pragma("max_page_count = 128")
         let writer = OutboxWriter(store, on: DispatchQueue(label: "test"))

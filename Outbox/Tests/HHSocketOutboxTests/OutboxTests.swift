@@ -252,7 +252,9 @@ import Testing
             self.message("x", timeToLive: .zero),
         ]
         for message in none {
-            await #expect { try await outbox.enqueue(message) } throws: { ($0 as? OutboxError)?.code == .invalidMessage }
+            await #expect { try await outbox.enqueue(message) } throws: {
+                ($0 as? OutboxError)?.code == .invalidMessage
+            }
         }
         #expect(outbox.snapshot.count == 0)
     }

@@ -89,7 +89,8 @@ final class Child: Sendable {
     /// The lines that have come whole.
     var lines: [Substring] {
         let output = self.state.withLockedValue { $0.output }
-        return String(decoding: output, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false).dropLast()
+        return String(decoding: output, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false)
+            .dropLast()
     }
 
     /// Whether it has ended, and all that it has written is there.

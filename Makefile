@@ -25,10 +25,10 @@ FUZZ_SECONDS ?= 60
 needs_python = @command -v python3 >/dev/null 2>&1 || \
 	{ echo 'make $@ needs Python 3: python3 is not in PATH.' >&2; exit 1; }
 
-FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages,$(wildcard Tests/*)) Plugins Examples/Chat Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources
+FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages,$(wildcard Tests/*)) Plugins Examples/Chat Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Package.swift Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-network soak bench bench-report allocations fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test build-tests test-network test-outbox soak bench bench-report allocations fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -49,12 +49,19 @@ test: programs = python3 protoc:protobuf-compiler
 test: dependencies ## build and run every test
 	swift test --no-parallel $(SWIFTFLAGS)
 
+build-tests: dependencies ## build what make test runs, and run nothing
+	swift build --build-tests $(SWIFTFLAGS)
+
 test-network: dependencies ## pull cables between two network namespaces; as root, or it says that it cannot
 	sh Scripts/test-network $(SWIFTFLAGS)
 
 test-plugins: programs = protoc:protobuf-compiler
 test-plugins: dependencies ## build and run a package that uses the SwiftPM plugins
 	sh Scripts/test-plugins $(SWIFTFLAGS)
+
+test-outbox: programs = sqlite3.h:libsqlite3-dev
+test-outbox: dependencies ## build and test the durable outbox, which is a package of its own and needs SQLite
+	swift test --package-path Outbox --no-parallel $(SWIFTFLAGS)
 
 soak: dependencies ## run ten times as many random histories as the tests do, and hostile clients for ten minutes
 	HHSOCKET_HISTORIES=100000 HHSOCKET_HOSTILE_SECONDS=600 swift test --no-parallel $(SWIFTFLAGS) \
@@ -100,4 +107,4 @@ dependencies: ## install the system libraries that are missing
 	@sh Scripts/install-dependencies $(programs)
 
 clean: ## remove everything built
-	rm -rf .build .build-* Benchmarks/.build Fuzz/.build
+	rm -rf .build .build-* Benchmarks/.build Fuzz/.build Outbox/.build

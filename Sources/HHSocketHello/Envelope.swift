@@ -16,6 +16,8 @@ package struct Envelope: Hashable, Sendable {
     package var type: UInt32
     package var metadata: WireMetadata?
     package var body: ByteBuffer
+    /// Whether the body is compressed still.
+    package var isCompressed = false
 
     package init(type: UInt32, metadata: WireMetadata? = nil, body: ByteBuffer) {
         self.type = type
@@ -100,6 +102,26 @@ package struct Envelope: Hashable, Sendable {
         maximumBodyLength: Int,
         maximumMetadataLength: Int = Envelope.maximumMetadataLength
     ) throws(EnvelopeError) -> Envelope {
+        var envelope = try Self.openCompressed(
+            type: type,
+            payload: payload,
+            agreedFlags: agreedFlags,
+            maximumMetadataLength: maximumMetadataLength
+        )
+        guard envelope.isCompressed else { return envelope }
+        envelope.body = try Self.inflate(envelope.body, limit: maximumBodyLength)
+        envelope.isCompressed = false
+        return envelope
+    }
+
+    /// The same with a body that is left as it came. What it takes to decompress one is far more than what it takes to send
+    /// one, so a server does that when it is sure that it wants to: with ``inflate(_:limit:)``.
+    package static func openCompressed(
+        type: UInt32,
+        payload: ByteBuffer,
+        agreedFlags: UInt32,
+        maximumMetadataLength: Int = Envelope.maximumMetadataLength
+    ) throws(EnvelopeError) -> Envelope {
         let flags = type & FrameType.allFlags
         var envelope = Envelope(type: type & ~FrameType.allFlags, body: payload)
         guard flags != 0 else { return envelope }
@@ -109,9 +131,7 @@ package struct Envelope: Hashable, Sendable {
         if flags & FrameType.metadataFlag != 0 {
             envelope.metadata = try Self.takeMetadata(from: &envelope.body, limit: maximumMetadataLength)
         }
-        if flags & FrameType.compressionFlag != 0 {
-            envelope.body = try Self.inflate(envelope.body, limit: maximumBodyLength)
-        }
+        envelope.isCompressed = flags & FrameType.compressionFlag != 0
         return envelope
     }
 
@@ -147,7 +167,10 @@ package struct Envelope: Hashable, Sendable {
         }
     }
 
-    private static func inflate(_ body: ByteBuffer, limit: Int) throws(EnvelopeError) -> ByteBuffer {
+    /// A compressed body as it was before.
+    ///
+    /// - Parameter limit: How many bytes it may have.
+    package static func inflate(_ body: ByteBuffer, limit: Int) throws(EnvelopeError) -> ByteBuffer {
         do throws(Zlib.Failure) {
             var inflated = ByteBuffer()
             try Zlib.inflate(body, limit: limit, into: &inflated)

@@ -44,12 +44,13 @@ final class ServerCore: Sendable {
 
     /// A request has ended whose handler is a task.
     ///
-    /// - Parameter begun: When it began, where anybody wants to know.
-    func finished(begun: NIODeadline?, wasCancelled: Bool) {
+    /// - Parameters:
+    ///   - begun: When it began, where anybody wants to know.
+    ///   - tellsOfTime: Whether that says how long such requests take. What was cancelled or not run says nothing of it.
+    func finished(begun: NIODeadline?, tellsOfTime: Bool) {
         self.load.finished()
         guard let begun else { return }
-        // What was cancelled tells nothing of how long such requests take.
-        self.limiter?.finished(after: wasCancelled ? nil : .now() - begun)
+        self.limiter?.finished(after: tellsOfTime ? .now() - begun : nil)
     }
 
     func nextConnectionID() -> UInt64 {

@@ -27,7 +27,8 @@ public struct ServerHello: Sendable {
 ///
 /// A key is its client's: of the identity where that is known, else of all clients without one, which should use keys that
 /// nobody else can guess. Repeats that come while the first is at work wait for its answer. An answer that says that the request
-/// was not executed is not kept; nor is one that never was, because the handler was cancelled.
+/// was not executed is not kept; nor is what a handler throws after it was cancelled, as by the end of its connection. One
+/// that returns all the same has done its work, so its answer is kept.
 public struct IdempotencyPolicy: Hashable, Sendable {
     /// 10 minutes by default.
     public var lifetime = Duration.seconds(600)

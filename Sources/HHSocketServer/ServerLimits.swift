@@ -39,8 +39,8 @@ public struct ServerLimits: Sendable {
     public var maximumPayloadLength = Frame.defaultMaximumPayloadLength
     /// So many frames with a wrong checksum one after the other close a connection. 3 by default, 1 at least.
     public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
-    /// How many bytes may be held for one connection: of a frame that is arriving, of requests in flight, of answers and pushes
-    /// that are not taken. 64 MiB by default. Further requests are answered 503; a client that does not take its answers is
+    /// How many bytes may be held for one connection: of a frame that is arriving, of requests in flight (as they came, and
+    /// decompressed), of answers and pushes that are not taken. 64 MiB by default. Further requests are answered 503; a client that does not take its answers is
     /// closed.
     public var maximumBufferedBytesPerConnection = 64 << 20
     /// How many bytes may be held for all of them. 1 GiB by default. Further requests are answered 503, further pushes to

@@ -46,7 +46,8 @@ public final class SocketServer: Service {
 
     private enum State {
         case idle
-        case starting
+        /// With those who wait for it to have started, or not, so that they can shut it down.
+        case starting([CheckedContinuation<Void, Never>])
         case running(Running)
         case stopping(Stopping)
         case stopped(ServerStatistics)
@@ -99,7 +100,7 @@ public final class SocketServer: Service {
         try self.checkConfiguration()
         let mayStart = self.state.withLockedValue { state in
             guard case .idle = state else { return false }
-            state = .starting
+            state = .starting([])
             return true
         }
         guard mayStart else {
@@ -111,10 +112,36 @@ public final class SocketServer: Service {
         }
         do throws(SocketError) {
             let running = try await self.begin()
-            self.state.withLockedValue { $0 = .running(running) }
+            self.endStarting(.running(running))
         } catch {
-            self.state.withLockedValue { $0 = .idle }
+            self.endStarting(.idle)
             throw error
+        }
+    }
+
+    private func endStarting(_ next: State) {
+        let waiting: [CheckedContinuation<Void, Never>] = self.state.withLockedValue { state in
+            defer { state = next }
+            guard case .starting(let waiting) = state else { return [] }
+            return waiting
+        }
+        for continuation in waiting { continuation.resume() }
+    }
+
+    /// Whether it is neither running yet nor idle any more.
+    var isStarting: Bool {
+        if case .starting = self.state.withLockedValue({ $0 }) { true } else { false }
+    }
+
+    /// Returns when it is not starting, or not any more.
+    private func waitWhileStarting() async {
+        await withCheckedContinuation { continuation in
+            let waits = self.state.withLockedValue { state in
+                guard case .starting(let waiting) = state else { return false }
+                state = .starting(waiting + [continuation])
+                return true
+            }
+            if !waits { continuation.resume() }
         }
     }
 
@@ -188,11 +215,13 @@ public final class SocketServer: Service {
     /// A client that can be told, in the standard format, is told to go away, and its connection stays open until it closes
     /// that itself or the grace is over; others are closed as soon as nothing is in flight. A request that arrives meanwhile
     /// is answered ``HHSocket/Status/draining`` (504). What is still running when the grace is over is cancelled and its
-    /// connection closed. Calling it again shortens the grace; a server that does not run is left alone.
+    /// connection closed. Calling it again shortens the grace; a server that does not run is left alone, and one that is just
+    /// starting is shut down once it has.
     ///
     /// - Parameter gracePeriod: How long requests in flight may take; zero closes everything at once; nil, the default: what
     ///   ``Configuration/shutdown`` says.
     public func shutdown(gracePeriod: Duration? = nil) async {
+        await self.waitWhileStarting()
         let grace = TimeAmount(gracePeriod ?? self.configuration.shutdown.gracePeriod)
         let stopping: Task<Void, Never>? = self.state.withLockedValue { state in
             switch state {

@@ -1,4 +1,6 @@
 import HHSocket
+import HHSocketHello
+import HHSocketMessage
 import NIOCore
 
 extension HostileClient {
@@ -43,6 +45,9 @@ extension HostileClient {
         case halfCloseInMidFrame
         /// Random bytes.
         case garbage
+        /// After hello, requests whose bodies are a thousand times as large once they are decompressed: some of 900 KB, some of
+        /// 64 MiB.
+        case compressionBombs
 
         public var description: String { self.rawValue }
 
@@ -148,6 +153,43 @@ extension HostileClient {
                 return try await self.each(of: Array(0..<(20 * strength)), endpoint, format) { number in
                     .garbage(100_000, seed: seed &+ UInt64(number))
                 }
+            case .compressionBombs:
+                let bombs = try Self.bombs(of: [900_000, 64 << 20], type: type)
+                return try await self.each(of: Array(1...(4 * strength)), endpoint, format) { number in
+                    .glued(
+                        .frame(Self.hello),
+                        .glued(
+                            (1_000..<1_200).map { serial in
+                                let bomb = bombs[serial % 8 == 0 ? 1 : 0]
+                                return .request(bomb.type, serial: UInt32(serial), bomb.payload)
+                            }
+                        )
+                    )
+                }
+            }
+        }
+
+        /// A hello that offers compression.
+        private static var hello: Frame {
+            var hello = WireHello()
+            hello.version = 1
+            hello.features = ["\(ProtocolFeature.compression)"]
+            return Frame(
+                type: FrameType.hello,
+                serial: FrameSerial.hello,
+                // Text and numbers can always be written.
+                payload: (try? ByteBuffer(message: hello)) ?? ByteBuffer()
+            )
+        }
+
+        /// Zeros, compressed.
+        private static func bombs(of lengths: [Int], type: UInt32) throws -> [Envelope.Sealed] {
+            try lengths.map { length in
+                try Envelope.seal(
+                    type: type,
+                    body: ByteBuffer(repeating: 0, count: length),
+                    compression: CompressionPolicy(minimumLength: 0)
+                )
             }
         }
 

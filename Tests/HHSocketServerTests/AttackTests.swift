@@ -30,6 +30,7 @@ import Testing
         configuration.limits.maximumPayloadLength = 1 << 20
         // What handlers that never end may hold, is so many bodies for each connection.
         configuration.limits.maximumInFlightPerConnection = 100
+        configuration.limits.maximumBufferedBytesPerConnection = 16 << 20
         configuration.limits.maximumWaitingPushBytes = 1 << 20
         try await withServer(configuration, router) { server in
             let address = try #require(server.address)

@@ -3,72 +3,11 @@ import HHSocket
 import HHSocketHello
 import HHSocketMessage
 import HHSocketTesting
+import NIOConcurrencyHelpers
 import NIOCore
 import Testing
 
 @testable import HHSocketServer
-
-/// A client that says what the wire says, and no more.
-private struct Greeter {
-    let client: HostileClient
-
-    init(_ server: SocketServer) async throws {
-        self.client = try await HostileClient.connect(to: server.address)
-    }
-
-    /// - Returns: The reply's status, and what it says.
-    func greet(_ hello: WireHello = .all) async throws -> (Status, WireHelloReply) {
-        await self.client.perform(
-            .frame(Frame(type: FrameType.hello, serial: FrameSerial.hello, payload: try ByteBuffer(message: hello)))
-        )
-        let frame = try await self.client.response()
-        #expect((frame.type, frame.serial) == (FrameType.hello, FrameSerial.hello))
-        return (frame.status, (try? frame.payload.message()) ?? WireHelloReply())
-    }
-
-    func call(
-        _ type: UInt32,
-        serial: UInt32 = 50,
-        _ body: ByteBuffer = ByteBuffer(),
-        _ metadata: WireMetadata? = nil,
-        compression: CompressionPolicy? = nil
-    ) async throws {
-        let sealed = try Envelope.seal(type: type, body: body, metadata: metadata, compression: compression)
-        await self.client.perform(.frame(Frame(type: sealed.type, serial: serial, payload: sealed.payload)))
-    }
-
-    /// - Returns: The answer, and what stood around its body.
-    func answer() async throws -> (frame: Frame, metadata: [String: String]) {
-        var frame = try await self.client.response()
-        let envelope = try Envelope.open(
-            type: frame.type,
-            payload: frame.payload,
-            agreedFlags: FrameType.metadataFlag | FrameType.compressionFlag,
-            maximumBodyLength: 1 << 24
-        )
-        frame.type = envelope.type
-        frame.payload = envelope.body
-        return (frame, envelope.metadata?.values ?? [:])
-    }
-}
-
-extension WireHello {
-    fileprivate static var all: WireHello {
-        var hello = WireHello()
-        hello.version = 1
-        hello.features = ["metadata", "compression", "idempotency"]
-        return hello
-    }
-}
-
-extension WireMetadata {
-    fileprivate init(_ values: [String: String] = [:], deadline: UInt64? = nil, key: String = "") {
-        self.init()
-        self.values = values
-        if let deadline { self.deadline = deadline }
-        self.idempotencyKey = key
-    }
-}
 
 private enum Call {
     static let echo: UInt32 = 100
@@ -77,6 +16,7 @@ private enum Call {
     static let hang: UInt32 = 103
     static let count: UInt32 = 104
     static let countAtOnce: UInt32 = 105
+    static let hold: UInt32 = 106
 }
 
 private func makeRouter(_ counter: Counter = Counter()) -> Router {
@@ -202,6 +142,63 @@ private func withGreeter(
         }
     }
 
+    @Test func whatIsDecompressedCountsAsHeld() async throws {
+        let release = NIOLockedValueBox(false)
+        var router = makeRouter()
+        router.handle(Call.hold) { _, _ in
+            try await until { release.withLockedValue { $0 } }
+            return ByteBuffer()
+        }
+        let limits = SocketServer.Configuration.limited {
+            $0.maximumPayloadLength = 700_000
+            $0.maximumBufferedBytesPerConnection = 1_000_000
+        }
+        try await withGreeter(limits, router) { greeter, server in
+            _ = try await greeter.greet()
+            let body = ByteBuffer(repeating: 0, count: 600_000)
+            try await greeter.call(Call.hold, body, compression: CompressionPolicy())
+            try await until { server.bufferedBytes >= 600_000 }
+            #expect(server.bufferedBytes < 700_000)
+            // The first is there still, and both are more than may be.
+            try await greeter.call(Call.echo, serial: 51, body, compression: CompressionPolicy())
+            let refused = try await greeter.answer().frame
+            #expect((refused.serial, refused.status) == (51, .overloaded))
+            #expect(server.statistics.overloadsOfMemory == 1)
+            release.withLockedValue { $0 = true }
+            #expect(try await greeter.answer().frame.serial == 50)
+            try await until { server.bufferedBytes == 0 }
+            try await greeter.call(Call.echo, serial: 52, body, compression: CompressionPolicy())
+            #expect(try await greeter.answer().frame.payload == body)
+        }
+    }
+
+    @Test func whatIsRefusedIsNotDecompressed() async throws {
+        let limits = SocketServer.Configuration.limited { $0.requestRate = RequestRate(perSecond: 0.001, burst: 1) }
+        try await withGreeter(limits) { greeter, _ in
+            _ = try await greeter.greet()
+            // Neither can be decompressed; of the second nobody finds out.
+            for (serial, status) in [(50, .illegalFormat), (51, .overloaded)] as [(UInt32, Status)] {
+                let type = Call.echo | FrameType.compressionFlag
+                await greeter.client.perform(
+                    .frame(Frame(type: type, serial: serial, payload: ByteBuffer(string: "no zlib")))
+                )
+                #expect(try await greeter.answer().frame.status == status)
+            }
+        }
+    }
+
+    @Test func aLargeAnswerIsNotCompressedOnTheEventLoop() async throws {
+        try await withGreeter { greeter, _ in
+            _ = try await greeter.greet()
+            let body = ByteBuffer(repeating: 1, count: SessionHandler.largestBodyCompressedAtOnce + 1)
+            for (type, answered) in [(Call.echo, Call.echo), (Call.metadata, Call.metadata | FrameType.allFlags)] {
+                try await greeter.call(type, body)
+                let raw = try await greeter.client.response()
+                #expect(raw.type == answered & ~FrameType.reservedFlag)
+            }
+        }
+    }
+
     // MARK: Deadlines
 
     @Test func workThatIsStaleWhenItComesIsNotBegun() async throws {
@@ -315,6 +312,32 @@ private func withGreeter(
             try await until { server.requestsInFlight == 2 }
             await greeter.client.perform(.cancel(50))
             #expect(try await greeter.answer().frame.payload == ByteBuffer(string: "second"))
+        }
+    }
+
+    @Test func aHandlerThatReturnsAlthoughItsConnectionHasEndedHasRunOnce() async throws {
+        let counter = Counter()
+        let (started, cancelled) = (Signal(), Signal())
+        var router = Router()
+        router.handle(200) { _, _ in
+            guard counter.increment() == 1 else { return ByteBuffer(string: "again") }
+            started.fire()
+            // Does its work to the end, whether somebody waits or not.
+            try? await Task.sleep(for: .seconds(3_600))
+            cancelled.fire()
+            return ByteBuffer(string: "first")
+        }
+        try await withGreeter(.init(), router) { greeter, server in
+            _ = try await greeter.greet()
+            try await greeter.call(200, ByteBuffer(), WireMetadata(key: "k"))
+            try await started.wait()
+            await greeter.client.perform(.reset)
+            try await cancelled.wait()
+            let other = try await Greeter(server)
+            _ = try await other.greet()
+            try await other.call(200, ByteBuffer(), WireMetadata(key: "k"))
+            #expect(try await other.answer().frame.payload == ByteBuffer(string: "first"))
+            #expect(counter.value == 1)
         }
     }
 

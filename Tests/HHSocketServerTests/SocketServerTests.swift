@@ -617,6 +617,24 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
         try await client.ended()
     }
 
+    @Test func shutdownOfAServerThatIsStartingWaitsForItAndEndsIt() async throws {
+        var configuration = SocketServer.Configuration()
+        // Many take their time.
+        configuration.listeners = (0..<100).map { _ in ServerListener(host: "127.0.0.1", port: 0) }
+        var overtaken = 0
+        for _ in 0..<50 where overtaken == 0 {
+            let server = SocketServer(configuration: configuration, router: Router())
+            let starting = Task { try await server.start() }
+            while !server.isStarting, server.address == nil { await Task.yield() }
+            if server.isStarting { overtaken += 1 }
+            await server.shutdown(gracePeriod: .zero)
+            #expect(server.address == nil)
+            try await starting.value
+            #expect(server.address == nil)
+        }
+        #expect(overtaken > 0)
+    }
+
     @Test func shutdownOfAServerThatDoesNotRunReturns() async {
         let server = SocketServer(router: Router())
         await server.shutdown()

@@ -237,6 +237,29 @@ import Testing
         }
     }
 
+    @Test func handlersSeeTheClientsCertificate() async throws {
+        let authority = try TestAuthority()
+        let certificate = try authority.client()
+        var tls = ServerTLS(identity: try authority.server().identity)
+        tls.clientCertificates = .wanted(authority.trust)
+        var configuration = SocketServer.Configuration()
+        configuration.listeners = [ServerListener(tls: tls)]
+        var router = Router()
+        router.handleSynchronously(101) { _, context in
+            context.session.peerCertificate.map { ByteBuffer(bytes: $0) } ?? ByteBuffer(string: "none")
+        }
+        let server = SocketServer(configuration: configuration, router: router)
+        try await server.start()
+        let address = try #require(server.address)
+        let known = self.client(address, trusting: authority) { $0.identity = certificate.identity }
+        let shown = try await known.data(for: SocketRequest(type: 101)).body
+        #expect(Data(shown.readableBytesView).base64EncodedString() == certificate.certificateBase64)
+        let unknown = self.client(address, trusting: authority)
+        #expect(try await unknown.data(for: SocketRequest(type: 101)).string == "none")
+        for client in [known, unknown] { await client.close() }
+        await server.shutdown(gracePeriod: .zero)
+    }
+
     /// In TLS 1.3 the client hears of it when the handshake is over for it.
     @Test func clientWithoutACertificateIsToldSoAndNoTaskIsLost() async throws {
         let authority = try TestAuthority()

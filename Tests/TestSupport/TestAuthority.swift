@@ -11,6 +11,10 @@ package struct TestAuthority: Sendable {
         package var certificatePEM: String
         package var keyPEM: String
 
+        /// The certificate in DER, in base64.
+        package var certificateBase64: String {
+            self.certificatePEM.split(separator: "\n").filter { !$0.hasPrefix("-----") }.joined()
+        }
         package var identity: TLSIdentity { TLSIdentity(certificatePEM: self.certificatePEM, keyPEM: self.keyPEM) }
     }
 

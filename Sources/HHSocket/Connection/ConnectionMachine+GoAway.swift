@@ -30,7 +30,9 @@ extension ConnectionMachine {
             now: now,
             using: &self.generator
         )
-        var departure = self.departure ?? Departure(id: id, isAnnounced: isAnnounced, wasStable: wasStable)
+        var departure =
+            self.departure
+            ?? Departure(id: id, isAnnounced: isAnnounced, wasStable: wasStable, failuresBefore: self.failures)
         departure.isAnnounced = isAnnounced
         departure.others = self.usable(news.endpoints, namedBy: connection.endpoint)
         self.departure = departure
@@ -204,6 +206,8 @@ extension ConnectionMachine {
     ) -> [Action] {
         // One that takes connections only to send them away is not called any sooner than it wants.
         if self.departure?.wasStable == false { self.servers.doNotHurry(connection.endpoint) }
+        // Rounds that failed while the server was ending say nothing of the one that takes its place.
+        if let before = self.departure?.failuresBefore { self.failures = min(self.failures, before) }
         let actions: [Action] = [.lost(connection.id, error), .report(.disconnected(error))]
         if self.making != nil {
             self.phase = .making

@@ -101,6 +101,8 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         var isAnnounced: Bool
         /// Whether the connection had been ready for long enough to tell well of its server.
         var wasStable: Bool
+        /// ``ConnectionMachine/failures`` when it began.
+        var failuresBefore: Int
         /// When the next round begins while none is under way; `.distantFuture` if none does.
         var starts = NIODeadline.distantFuture
         var isPulledForward = false

@@ -13,14 +13,18 @@ final class CompletionQueue: Sendable {
         case late
         /// The answer was there before.
         case repeated
+        /// The body could not be decompressed.
+        case illegal
+        /// Too many bytes are held for the body to be decompressed.
+        case overload
     }
 
     struct Completion: Sendable {
         var answer: Frame
         /// Which run of a handler it comes from.
         var run: UInt64
-        /// How many bytes the request's body had.
-        var requestBytes: Int
+        /// How many bytes the request's frame had for payload.
+        var requestLength: Int
         var kind = Kind.ordinary
     }
 

@@ -4,53 +4,104 @@ import NIOCore
 
 /// One request on its way through a handler that is a task, from anywhere to the answer's frame.
 struct HandlerRun: Sendable {
+    /// Why there is nothing to run.
+    private struct Refusal: Error {
+        var status: Status
+        var kind: CompletionQueue.Kind
+    }
+
     let handler: Router.Handler
+    /// As it came: with a compressed body if it ``isCompressed``.
     let request: ServerRequest
+    /// How many bytes its frame had for payload.
+    let requestLength: Int
+    let isCompressed: Bool
     let context: ServerContext
     /// With the request's type and serial, and the header's custom fields.
     let emptyAnswer: Frame
     let number: UInt64
     let agreement: Agreement?
+    let load: ConnectionLoad
     let core: ServerCore
 
     /// Runs the handler, and says what is to be sent. In a task of its own, which is cancelled when nobody waits any more.
     func run() async -> CompletionQueue.Completion {
         let begun = self.core.limiter == nil ? nil : NIODeadline.now()
         var kind = CompletionQueue.Kind.ordinary
+        var isRun = true
         let kept: KeptAnswer
-        if let deadline = self.context.deadline, deadline <= .now() {
-            kind = .late
-            kept = KeptAnswer(status: .deadlineExceeded, body: ByteBuffer(), metadata: [:])
-        } else if let key = self.context.idempotencyKey {
-            let (answer, isRepeat) = await self.core.idempotentAnswers.answer(
-                IdempotencyKey(identity: self.context.session.identity, type: self.request.type, key: key),
-                { await self.answer(&kind) },
-                isKept: { !Self.isRepeatable($0.status) && !Task.isCancelled }
-            )
-            kept = answer
-            if isRepeat { kind = .repeated }
-        } else {
-            kept = await self.answer(&kind)
+        do throws(Refusal) {
+            let request = try self.decompressedRequest()
+            kept = await self.answer(request, &kind)
+            if self.isCompressed { self.load.held(-request.body.readableBytes) }
+        } catch {
+            kept = KeptAnswer(status: error.status, body: ByteBuffer(), metadata: [:])
+            kind = error.kind
+            isRun = false
         }
         var answer = self.emptyAnswer
         answer.status = kept.status
         answer.payload = kept.body
         // Here, because compressing takes its time.
         SessionHandler.seal(&answer, kept.metadata, self.agreement, self.core.hello.compression)
-        self.core.finished(begun: begun, wasCancelled: Task.isCancelled)
+        self.core.finished(begun: begun, tellsOfTime: isRun && !Task.isCancelled)
         return CompletionQueue.Completion(
             answer: answer,
             run: self.number,
-            requestBytes: self.request.body.readableBytes,
+            requestLength: self.requestLength,
             kind: kind
         )
     }
 
-    private func answer(_ kind: inout CompletionQueue.Kind) async -> KeptAnswer {
+    /// The request as its handler gets it, if it should. A body that was compressed counts as held from here on.
+    ///
+    /// What threads decompress at this moment comes beyond the limits: one body each, for it is held before its size is known.
+    private func decompressedRequest() throws(Refusal) -> ServerRequest {
+        if let deadline = self.context.deadline, deadline <= .now() {
+            throw Refusal(status: .deadlineExceeded, kind: .late)
+        }
+        guard self.isCompressed else { return self.request }
+        // Nobody waits for it: there is no need to do the work.
+        guard !self.load.isFull, !Task.isCancelled else { throw Refusal(status: .overloaded, kind: .overload) }
+        var request = self.request
+        do throws(EnvelopeError) {
+            request.body = try Envelope.inflate(request.body, limit: self.core.limits.maximumPayloadLength)
+        } catch {
+            throw Refusal(status: error.isTooLarge ? .illegalLength : .illegalFormat, kind: .illegal)
+        }
+        self.load.held(request.body.readableBytes)
+        guard !self.load.isFull else {
+            self.load.held(-request.body.readableBytes)
+            throw Refusal(status: .overloaded, kind: .overload)
+        }
+        return request
+    }
+
+    /// What the handler answers, or has answered to the same key before.
+    private func answer(_ request: ServerRequest, _ kind: inout CompletionQueue.Kind) async -> KeptAnswer {
+        // A handler that returns has done its work, though nobody waited for it any more: run again it would do it twice. One
+        // that throws after it was cancelled may not have.
+        var hasReturned = false
+        guard let key = self.context.idempotencyKey else { return await self.handle(request, &kind, &hasReturned) }
+        let (answer, isRepeat) = await self.core.idempotentAnswers.answer(
+            IdempotencyKey(identity: self.context.session.identity, type: request.type, key: key),
+            { await self.handle(request, &kind, &hasReturned) },
+            isKept: { !Self.isRepeatable($0.status) && (hasReturned || !Task.isCancelled) }
+        )
+        if isRepeat { kind = .repeated }
+        return answer
+    }
+
+    private func handle(
+        _ request: ServerRequest,
+        _ kind: inout CompletionQueue.Kind,
+        _ hasReturned: inout Bool
+    ) async -> KeptAnswer {
         var status = Status.ok
         var body = ByteBuffer()
         do {
-            body = try await self.handler(self.request, self.context)
+            body = try await self.handler(request, self.context)
+            hasReturned = true
         } catch let error as StatusError {
             (status, body) = (error.status, error.body)
         } catch {
@@ -58,7 +109,7 @@ struct HandlerRun: Sendable {
             // What a cancelled handler throws is no failure.
             if !Task.isCancelled {
                 kind = .failed
-                Self.log(error, self.request, self.context)
+                Self.log(error, request, self.context)
             }
         }
         return KeptAnswer(status: status, body: body, metadata: self.context.answerMetadata)

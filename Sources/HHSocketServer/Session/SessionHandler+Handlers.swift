@@ -15,7 +15,7 @@ extension SessionHandler {
         if let deadline, deadline <= .now() { return .deadline }
         guard handling == .asynchronous else { return nil }
         let limit = self.core.limits.maximumBufferedBytesPerConnection
-        guard !self.core.load.isFull, self.accountedBytes + bytes <= limit else { return .bytes }
+        guard !self.core.load.isFull, self.load.bytes + bytes <= limit else { return .bytes }
         guard self.core.load.start() else { return .inFlight }
         guard self.core.limiter?.start() ?? true else {
             self.core.load.finished()
@@ -35,7 +35,13 @@ extension SessionHandler {
         } catch {
             (answer.status, answer.payload) = self.verdict(of: error, request, context)
         }
-        Self.seal(&answer, context.answerMetadata, self.agreement, self.core.hello.compression)
+        let isCompressible = answer.payload.readableBytes <= Self.largestBodyCompressedAtOnce
+        Self.seal(
+            &answer,
+            context.answerMetadata,
+            self.agreement,
+            isCompressible ? self.core.hello.compression : nil
+        )
         self.answer(answer, run)
     }
 
@@ -61,16 +67,21 @@ extension SessionHandler {
         _ handler: @escaping Router.Handler,
         _ frame: Frame,
         _ extras: ServerContext.Extras?,
+        length: Int,
+        isCompressed: Bool,
         run: UInt64
     ) {
         guard let session = self.serverContext?.session else { return }
         let work = HandlerRun(
             handler: handler,
             request: self.request(frame, body: Self.detached(frame.payload)),
+            requestLength: length,
+            isCompressed: isCompressed,
             context: ServerContext(session: session, extras: extras),
             emptyAnswer: self.emptyAnswer(to: frame),
             number: run,
             agreement: self.agreement,
+            load: self.load,
             core: self.core
         )
         let completions = self.completions
@@ -118,7 +129,7 @@ extension SessionHandler {
             let action = self.machine.finished(
                 serial: completion.answer.serial,
                 run: completion.run,
-                bytes: completion.requestBytes
+                bytes: completion.requestLength
             )
             if !self.deadlineTimers.isEmpty { self.deadlineTimers.removeValue(forKey: completion.run)?.cancel() }
             guard action == .send else { continue }
@@ -127,6 +138,10 @@ extension SessionHandler {
             case .failed: self.machine.statistics.handlerErrors += 1
             case .late: self.machine.statistics.deadlinesExceeded += 1
             case .repeated: self.machine.statistics.idempotentRepeats += 1
+            case .illegal: self.machine.statistics.illegalRequests += 1
+            case .overload:
+                self.machine.statistics.overloads += 1
+                self.machine.statistics.overloadsOfMemory += 1
             }
             self.answer(completion.answer, completion.run)
         }

@@ -52,25 +52,22 @@ extension SessionHandler {
         if agreement.has(.metadata) || agreement.has(.compression) { self.isPlain = false }
     }
 
-    /// What a frame holds when nothing stands around its body any more.
+    /// What stands in a request's frame around its body, which stays compressed if it is.
     ///
     /// - Returns: Nil if that cannot be found out: the request has been answered.
-    func open(_ frame: Frame) -> (Frame, WireMetadata?)? {
+    func open(_ frame: Frame) -> Envelope? {
         do throws(EnvelopeError) {
-            return try Envelope.open(
-                frame,
-                agreedFlags: self.agreement?.flags ?? 0,
-                maximumBodyLength: self.core.limits.maximumPayloadLength
+            return try Envelope.openCompressed(
+                type: frame.type,
+                payload: frame.payload,
+                agreedFlags: self.agreement?.flags ?? 0
             )
         } catch {
             var opened = frame
             opened.type &= ~FrameType.allFlags
             self.order?.reserve()
             self.machine.receivedIllegal()
-            self.answer(
-                self.emptyAnswer(to: opened, error.isTooLarge ? .illegalLength : .illegalFormat),
-                self.machine.lastRun
-            )
+            self.answer(self.emptyAnswer(to: opened, .illegalFormat), self.machine.lastRun)
             return nil
         }
     }

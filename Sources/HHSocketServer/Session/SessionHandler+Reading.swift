@@ -101,42 +101,49 @@ extension SessionHandler {
 
     private func receive(_ frame: Frame, isCorrupt: Bool) {
         self.hasFrames = true
-        guard self.listener.supportsHello else { return self.receive(frame, nil, isCorrupt: isCorrupt) }
-        if frame.type & FrameType.allFlags != 0 {
-            guard !isCorrupt else {
-                var opened = frame
-                opened.type &= ~FrameType.allFlags
-                return self.receive(opened, nil, isCorrupt: true)
-            }
-            guard let (opened, metadata) = self.open(frame) else { return }
-            return self.receive(opened, metadata, isCorrupt: false)
+        guard self.listener.supportsHello else {
+            return self.receive(frame, nil, length: frame.payload.readableBytes, isCorrupt: isCorrupt)
         }
         if frame.type == FrameType.hello, frame.serial == FrameSerial.hello, !isCorrupt {
             return self.receiveHello(frame)
         }
-        self.receive(frame, nil, isCorrupt: isCorrupt)
+        var opened = frame
+        var envelope: Envelope?
+        if frame.type & FrameType.allFlags != 0 {
+            opened.type &= ~FrameType.allFlags
+            if !isCorrupt {
+                envelope = self.open(frame)
+                guard let envelope else { return }
+                opened.payload = envelope.body
+            }
+        }
+        self.receive(opened, envelope, length: frame.payload.readableBytes, isCorrupt: isCorrupt)
     }
 
-    private func receive(_ frame: Frame, _ metadata: WireMetadata?, isCorrupt: Bool) {
+    /// - Parameters:
+    ///   - frame: Without what stands around its body.
+    ///   - envelope: That.
+    ///   - length: How many bytes both have.
+    private func receive(_ frame: Frame, _ envelope: Envelope?, length: Int, isCorrupt: Bool) {
         let isControl = self.format.isControlType(frame.type)
-        let extras = isControl ? nil : self.extras(metadata)
+        let extras = isControl ? nil : self.extras(envelope?.metadata)
+        let isCompressed = envelope?.isCompressed ?? false
         let route = isControl ? nil : self.route(for: frame.type)
         let handling: SessionMachine<Task<Void, Never>>.Handling =
             switch route {
-            // Whether it is the first of its key takes a task to find out.
-            case .synchronous: extras?.idempotencyKey == nil ? .synchronous : .asynchronous
+            // Whether it is the first of its key takes a task to find out, and decompressing takes too long for this thread.
+            case .synchronous: extras?.idempotencyKey == nil && !isCompressed ? .synchronous : .asynchronous
             case .asynchronous: .asynchronous
             case nil: .none
             }
         if !isControl { self.order?.reserve() }
-        let bytes = frame.payload.readableBytes
         let action = self.machine.received(
             type: frame.type,
             serial: frame.serial,
             isCorrupt: isCorrupt,
-            bytes: bytes,
+            bytes: length,
             handling: handling,
-            refusal: { self.refusal(handling: $0, bytes: bytes, deadline: extras?.deadline) }
+            refusal: { self.refusal(handling: $0, bytes: length, deadline: extras?.deadline) }
         )
         switch action {
         case .answer(let status):
@@ -144,11 +151,13 @@ extension SessionHandler {
         case .runSynchronously:
             if case .synchronous(let handler) = route { self.run(handler, frame, extras) }
         case .start(let run):
+            let handler: Router.Handler
             switch route {
-            case .asynchronous(let handler): self.start(handler, frame, extras, run: run)
-            case .synchronous(let handler): self.start({ try handler($0, $1) }, frame, extras, run: run)
-            case nil: break
+            case .asynchronous(let asynchronous): handler = asynchronous
+            case .synchronous(let synchronous): handler = { try synchronous($0, $1) }
+            case nil: return
             }
+            self.start(handler, frame, extras, length: length, isCompressed: isCompressed, run: run)
         case .stop(let task, let run):
             task?.cancel()
             self.stopped(run)

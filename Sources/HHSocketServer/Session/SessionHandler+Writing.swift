@@ -108,7 +108,7 @@ extension SessionHandler {
     func account(waiting: Int) {
         let held = self.decoder.bufferedBytes + self.machine.bodyBytes + waiting
         guard held != self.accountedBytes else { return }
-        self.core.load.held(held - self.accountedBytes)
+        self.load.held(held - self.accountedBytes)
         self.accountedBytes = held
     }
 

@@ -23,6 +23,9 @@ final class SessionHandler: ChannelDuplexHandler {
     static let largestKeptBuffer = 256 << 10
     /// What an answer that waits for its turn takes beside its payload, in bytes: its frame, and its place in line.
     static let heldAnswerCost = 128
+    /// A larger answer that is made on the event loop is not compressed: the loop's other connections would wait for it. It is
+    /// about a millisecond's work.
+    static let largestBodyCompressedAtOnce = 64 << 10
     /// How long a client may go on sending after we have said our last word. Closing at once would reset the connection,
     /// and with it answers that the client has not read yet.
     static let lingerTime = TimeAmount.seconds(1)
@@ -112,7 +115,9 @@ final class SessionHandler: ChannelDuplexHandler {
     /// What came in this turn.
     var bytesRead = 0
     var hasFrames = false
-    /// What the server's load has been told that is held here.
+    /// What is held for this connection, here and by its handlers.
+    let load: ConnectionLoad
+    /// Of that, what is held here, as far as it has been told.
     var accountedBytes = 0
 
     var heartbeat: HeartbeatMonitor?
@@ -123,6 +128,7 @@ final class SessionHandler: ChannelDuplexHandler {
     init(loop: ServerLoop, core: ServerCore, listener: ListenerSettings, refusal: GoAwayNotice? = nil) {
         self.loop = loop
         self.core = core
+        self.load = ConnectionLoad(core.load, maximumBytes: core.limits.maximumBufferedBytesPerConnection)
         self.listener = listener
         self.refusal = refusal
         let format = listener.format
@@ -237,7 +243,7 @@ final class SessionHandler: ChannelDuplexHandler {
         self.outgoing = ByteBuffer()
         self.pushes.removeAll()
         self.order = nil
-        self.core.load.held(-self.accountedBytes)
+        self.load.held(-self.accountedBytes)
         self.accountedBytes = 0
         self.publishStatistics()
         self.loop.remove(self)

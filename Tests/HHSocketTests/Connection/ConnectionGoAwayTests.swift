@@ -253,6 +253,23 @@ import Testing
         #expect(machine.timerFired(now: timer).deeds == ["being made", "open 2 a:1"])
     }
 
+    @Test(arguments: 0..<20 as Range<UInt64>)
+    func roundsThatFailedWhileTheOnlyServerWasEndingDoNotPutOffItsReturn(seed: UInt64) throws {
+        var machine = self.ready([serverA], seed: seed) { $0.backoff.cap = .seconds(3_600) }
+        var now = self.start + .seconds(60)
+        _ = self.goAway(&machine, for: .milliseconds(100), at: now)
+        for _ in 0..<12 {
+            now = try #require(machine.nextDeadline)
+            _ = machine.timerFired(now: now)
+            _ = machine.connectFailed(self.id(machine.nextID - 1), refused(serverA), now: now)
+        }
+        // Now the server has ended. It is tried at once, and then as if that were the first time.
+        _ = machine.connectionLost(self.id(1), lostError, now: now)
+        _ = machine.connectFailed(self.id(machine.nextID - 1), refused(serverA), now: now)
+        let next = try #require(machine.nextDeadline)
+        #expect(next <= now + .seconds(1), "\(next - now)")
+    }
+
     @Test func serverThatOnlySendsItsClientsAwayMeetsGrowingWaits() throws {
         var machine = self.ready([serverA])
         var now = self.start

@@ -1,0 +1,57 @@
+import Foundation
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// Keeps a second outbox, of this process or another, from a file. The system gives it up when the process dies, however.
+///
+/// A file of its own, and not the database: SQLite's locks on that are the process's, and closing any descriptor of the file
+/// would give them up. It is never deleted, or two could hold one of the same name.
+final class FileLock: Sendable {
+    private let descriptor: CInt
+
+    init(_ path: String) throws(OutboxError) {
+        let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
+        guard descriptor >= 0 else {
+            let number = errno
+            throw OutboxError(
+                number == EACCES || number == EPERM || number == EROFS
+                    ? .readOnly : number == ENOSPC ? .diskFull : .storageFailed,
+                message: "the outbox's lock \(path) cannot be opened: \(String(cString: strerror(number)))"
+            )
+        }
+        var result: CInt
+        repeat { result = flock(descriptor, LOCK_EX | LOCK_NB) } while result != 0 && errno == EINTR
+        guard result == 0 else {
+            let number = errno
+            close(descriptor)
+            guard number == EWOULDBLOCK else {
+                throw OutboxError(
+                    .storageFailed,
+                    message: "the outbox's lock \(path) cannot be taken: \(String(cString: strerror(number)))"
+                )
+            }
+            throw OutboxError(
+                .inUse,
+                message: """
+                    another outbox has \(path.dropLast(Self.suffix.count)) open, in this process or another; use that one, or \
+                    close it first with close()
+                    """
+            )
+        }
+        self.descriptor = descriptor
+    }
+
+    static let suffix = ".lock"
+
+    deinit {
+        close(self.descriptor)
+    }
+}

@@ -1,0 +1,166 @@
+import Dispatch
+import Foundation
+import HHSocketRPC
+
+/// Messages that must leave, even if the app dies: they are on disk before ``enqueue(_:)`` returns, and removed when the server
+/// has answered.
+///
+/// ```swift
+/// configuration.hello = HelloPolicy()
+/// let client = SocketClient(configuration: configuration)
+/// client.connect()
+/// let outbox = try await Outbox(at: folder + "/outbox.sqlite", client: client)
+/// try await outbox.enqueue(OutboxMessage(type: 130, body: "hello", topic: "conversation 7"))
+/// ```
+/// Whenever a connection is ready, hello and gate behind it, messages leave: within a topic in the order in which they were
+/// enqueued, each after the one before it was answered, and of several topics at once. What was not answered is sent again
+/// after a back-off, as often as it takes, by the next process too, and with the same idempotency key: so the server
+/// runs it once. That takes a client with ``HHSocketRPC/SocketClient/Configuration/hello``, and a server that agrees on
+/// idempotency keys and keeps its answers at least as long as messages live (`ServerHello.idempotency`). A message is never sent
+/// without its key.
+///
+/// What fails for good, ``OutboxConfiguration/verdict`` says. Messages expire. Everything is bounded.
+///
+/// One outbox at a time has a file. It keeps its client. Without ``close()`` it ends with its last reference, but not at
+/// once.
+public final class Outbox: Sendable {
+    private let core: OutboxCore
+    /// Where a damaged file is that was found in its place, as ``OutboxConfiguration/CorruptionPolicy/setAside`` says.
+    public let setAside: String?
+
+    /// Opens the file, or makes it, and begins to send.
+    ///
+    /// - Parameters:
+    ///   - path: The file, in a folder that exists. Beside it there will be others whose names begin with its own. On Apple's
+    ///     platforms not in a container that several processes share: a process that is suspended while it has a file
+    ///     there locked is ended.
+    ///   - client: By what messages leave. Connecting it is the app's affair.
+    ///   - configuration: How it keeps and sends; as by default if left out.
+    /// - Throws: ``OutboxError``: `inUse`, `readOnly`, `diskFull`, `corrupted`, `notAnOutbox`, `newerVersion`, `storageFailed`.
+    public convenience init(
+        at path: String,
+        client: SocketClient,
+        configuration: OutboxConfiguration = OutboxConfiguration()
+    ) async throws(OutboxError) {
+        try await self.init(at: path, transport: ClientTransport(client: client), configuration: configuration)
+    }
+
+    /// The same with another way to send.
+    public convenience init(
+        at path: String,
+        transport: some OutboxTransport,
+        configuration: OutboxConfiguration = OutboxConfiguration()
+    ) async throws(OutboxError) {
+        try await self.init(at: path, transport: transport, configuration: configuration, clock: .system)
+    }
+
+    init(
+        at path: String,
+        transport: some OutboxTransport,
+        configuration: OutboxConfiguration,
+        clock: OutboxClock
+    ) async throws(OutboxError) {
+        let queue = DispatchQueue(label: "HHSocketOutbox")
+        let opened: Result<(OutboxStore, [OutboxEntry]), OutboxError> = await withCheckedContinuation { continuation in
+            queue.async {
+                continuation.resume(
+                    returning: Result { () throws(OutboxError) in
+                        let store = try OutboxStore(path, whenCorrupted: configuration.whenCorrupted)
+                        return (store, try store.load())
+                    }
+                )
+            }
+        }
+        let (store, loaded) = try opened.get()
+        self.setAside = store.setAside
+        self.core = OutboxCore(
+            configuration,
+            transport,
+            OutboxWriter(store, on: queue),
+            clock,
+            loaded: loaded
+        )
+        self.core.start()
+    }
+
+    deinit {
+        self.core.stop()
+        self.core.observers.finish()
+    }
+
+    // MARK: Messages
+
+    /// Keeps a message and sends it when its turn has come. Returns when it is on disk, and would survive a loss of power;
+    /// until then it is not promised. Messages that one task enqueues one after the other leave in that order.
+    ///
+    /// Where a message with the same key, topic, type, body and metadata is waiting already, nothing is added: so an app that
+    /// does not know whether it has enqueued something before it died may do so again.
+    ///
+    /// - Returns: What names it here.
+    /// - Throws: ``OutboxError``: `full` where as much waits as may, `keyInUse` where another message with its key is waiting,
+    ///   `invalidMessage`, `diskFull`, `storageFailed`, `closed`. Nothing was kept then.
+    @discardableResult
+    public func enqueue(_ message: OutboxMessage) async throws(OutboxError) -> OutboxEntry.ID {
+        try await self.core.enqueue(message)
+    }
+
+    /// Takes a message back.
+    ///
+    /// - Returns: False if it is in flight, or not there any more. After true it is not sent by this process; it is removed
+    ///   from disk when ``OutboxEvent/withdrawn(_:)`` is told. ``OutboxEntry/mayHaveBeenSent`` there says whether the server may
+    ///   have got it all the same.
+    @discardableResult
+    public func withdraw(_ id: OutboxEntry.ID) -> Bool { self.core.withdraw(id) }
+
+    /// Lets a topic go on that was suspended, or waits for its back-off to end.
+    public func resume(topic: String) { self.core.resume(topic: topic) }
+
+    // MARK: What waits
+
+    /// What waits now.
+    public var snapshot: OutboxSnapshot { self.core.snapshot }
+
+    /// Each message that waits, those in flight included, in the order in which they were enqueued.
+    public var pending: [OutboxEntry] { self.core.pending }
+
+    /// What waits, now and whenever that changes. A reader that is slow gets the latest. Ends with the outbox.
+    ///
+    /// ```swift
+    /// for await snapshot in outbox.snapshots where snapshot.count == 0 { break }
+    /// ```
+    public var snapshots: OutboxSnapshots {
+        OutboxSnapshots(changes: self.core.observers.makeChanges(), core: self.core)
+    }
+
+    /// What happens from now on. Each call makes a stream of its own, which keeps the latest 256 events for its reader and
+    /// ends with the outbox.
+    public var events: AsyncStream<OutboxEvent> { self.core.observers.makeEvents() }
+
+    // MARK: The end
+
+    /// Gives up what is in flight, which stays on disk, and closes the file. The next outbox may open it then.
+    public func close() async { await self.core.close() }
+}
+
+/// What waits in an outbox, whenever that changes.
+public struct OutboxSnapshots: AsyncSequence, Sendable {
+    public typealias Element = OutboxSnapshot
+    public typealias Failure = Never
+
+    let changes: AsyncStream<Void>
+    let core: OutboxCore
+
+    public func makeAsyncIterator() -> AsyncIterator {
+        AsyncIterator(changes: self.changes.makeAsyncIterator(), core: self.core)
+    }
+
+    public struct AsyncIterator: AsyncIteratorProtocol {
+        var changes: AsyncStream<Void>.Iterator
+        let core: OutboxCore
+
+        public mutating func next() async -> OutboxSnapshot? {
+            // Made when it is asked for: nobody pays for what nobody looks at.
+            await self.changes.next() == nil ? nil : self.core.snapshot
+        }
+    }
+}

@@ -1,0 +1,13 @@
+import Foundation
+import NIOCore
+
+/// Where an outbox takes its time from.
+struct OutboxClock: Sendable {
+    var now: @Sendable () -> OutboxMachine.Moment
+    var sleep: @Sendable (Duration) async throws -> Void
+
+    static let system = OutboxClock(
+        now: { OutboxMachine.Moment(date: Date(), uptime: .now()) },
+        sleep: { try await Task.sleep(for: $0) }
+    )
+}

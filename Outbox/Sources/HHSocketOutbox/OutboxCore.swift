@@ -1,0 +1,307 @@
+import Foundation
+import HHSocketRPC
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// Performs what an ``OutboxMachine`` decides.
+final class OutboxCore: Sendable {
+    private struct State {
+        var machine: OutboxMachine
+        var generator = SystemRandomNumberGenerator()
+        /// Attempts, by message.
+        var attempts: [OutboxEntry.ID: Task<Void, Never>] = [:]
+        var connectivity: Task<Void, Never>?
+        /// When ``wake`` wakes up, and what ends it.
+        var wakeTime: NIODeadline?
+        var wake: Task<Void, Never>?
+        var isStopped = false
+    }
+
+    /// Nothing is slept longer than that: somebody may set the clock by which messages expire.
+    static let longestSleep = Duration.seconds(3_600)
+
+    private let configuration: OutboxConfiguration
+    private let transport: any OutboxTransport
+    private let writer: OutboxWriter
+    private let clock: OutboxClock
+    private let state: NIOLockedValueBox<State>
+    let observers = OutboxObservers()
+
+    init(
+        _ configuration: OutboxConfiguration,
+        _ transport: any OutboxTransport,
+        _ writer: OutboxWriter,
+        _ clock: OutboxClock,
+        loaded: [OutboxEntry]
+    ) {
+        self.configuration = configuration
+        self.transport = transport
+        self.writer = writer
+        self.clock = clock
+        var machine = OutboxMachine(configuration)
+        machine.load(Self.limitingLives(of: loaded, now: clock.now().date))
+        self.state = NIOLockedValueBox(State(machine: machine))
+    }
+
+    /// Where the clock was set back since they were enqueued, messages would live longer than they were to.
+    private static func limitingLives(of entries: [OutboxEntry], now: Date) -> [OutboxEntry] {
+        entries.map { entry in
+            guard let expires = entry.expires, entry.enqueued > now else { return entry }
+            var entry = entry
+            entry.expires = now + max(0, expires.timeIntervalSince(entry.enqueued))
+            return entry
+        }
+    }
+
+    // MARK: Turns
+
+    /// Tells the machine something, and does what it says then. Never under the lock.
+    private func turn(
+        _ news: (inout OutboxMachine, OutboxMachine.Moment, inout SystemRandomNumberGenerator) -> [OutboxMachine.Action]
+    ) {
+        let now = self.clock.now()
+        let (actions, next) = self.state.withLockedValue { state in
+            var actions = news(&state.machine, now, &state.generator)
+            actions += state.machine.step(now: now)
+            return (actions, state.machine.nextStep(now: now))
+        }
+        for action in actions { self.perform(action) }
+        if let next { self.wake(in: next, now) }
+        self.observers.changed()
+    }
+
+    private func perform(_ action: OutboxMachine.Action) {
+        switch action {
+        case .send(let entry):
+            self.send(entry)
+        case .remove(let entry, let event):
+            self.remove([entry.id]) { self.observers.tell(event) }
+        case .removeAgain(let ids):
+            self.remove(ids) {}
+        case .tell(let event):
+            self.observers.tell(event)
+        }
+    }
+
+    private func remove(_ ids: [OutboxEntry.ID], _ tell: @escaping @Sendable () -> Void) {
+        self.writer.submit(
+            .remove(ids) { error in
+                if let error {
+                    self.turn { machine, now, _ in
+                        machine.removalFailed(ids, now: now)
+                        return [.tell(.storageFailed(error))]
+                    }
+                }
+                tell()
+                guard error == nil, self.state.withLockedValue({ $0.machine.isIdle && !$0.isStopped }) else { return }
+                self.writer.submit(.vacuum)
+            }
+        )
+    }
+
+    /// Has a turn in so long, if none is nearer.
+    private func wake(in delay: Duration, _ now: OutboxMachine.Moment) {
+        let delay = min(max(delay, .milliseconds(1)), Self.longestSleep)
+        let time = now.uptime + TimeAmount(delay)
+        let former: Task<Void, Never>? = self.state.withLockedValue { state in
+            if state.isStopped { return nil }
+            if let wakeTime = state.wakeTime, wakeTime <= time { return nil }
+            state.wakeTime = time
+            let former = state.wake
+            let sleep = self.clock.sleep
+            state.wake = Task { [weak self] in
+                do { try await sleep(delay) } catch { return }
+                self?.wokeUp(time)
+            }
+            return former
+        }
+        former?.cancel()
+    }
+
+    private func wokeUp(_ time: NIODeadline) {
+        self.state.withLockedValue { state in
+            // Else another has taken its place.
+            guard state.wakeTime == time else { return }
+            state.wakeTime = nil
+            state.wake = nil
+        }
+        self.turn { _, _, _ in [] }
+    }
+
+    // MARK: Sending
+
+    func start() {
+        let connectivity = self.transport.connectivity
+        let task = Task { [weak self] in
+            for await isConnected in connectivity {
+                self?.turn { machine, _, _ in
+                    machine.connectivityChanged(isConnected)
+                    return []
+                }
+            }
+            self?.turn { machine, _, _ in
+                machine.connectivityChanged(false)
+                return []
+            }
+        }
+        self.state.withLockedValue { $0.connectivity = task }
+        // What has expired meanwhile need not wait for a connection.
+        self.turn { _, _, _ in [] }
+    }
+
+    private func send(_ entry: OutboxEntry) {
+        self.state.withLockedValue { state in
+            guard !state.isStopped else { return }
+            // Begins under the lock, but nothing of it runs there: so it is there before it can end.
+            state.attempts[entry.id] = Task {
+                let outcome = await self.attempt(entry)
+                self.state.withLockedValue { _ = $0.attempts.removeValue(forKey: entry.id) }
+                self.turn { $0.finished(entry.id, outcome, now: $1, using: &$2) }
+            }
+        }
+    }
+
+    private func attempt(_ entry: OutboxEntry) async -> OutboxMachine.Outcome {
+        let read = await withCheckedContinuation { continuation in
+            self.writer.submit(.read(entry.id) { continuation.resume(returning: $0) })
+        }
+        let content: (body: ByteBuffer, metadata: [String: String])
+        switch read {
+        case .success(let found?): content = found
+        case .success(nil): return .missing
+        case .failure(let error): return .unreadable(error)
+        }
+        var request = SocketRequest(type: entry.type, body: content.body, timeout: self.configuration.attemptTimeout)
+        request.metadata = content.metadata
+        request.idempotencyKey = entry.key
+        request.priority = self.configuration.priority
+        // A connection that has just gone may be back before the attempt is over. Who tries again is the outbox alone.
+        request.waitsForConnectivity = true
+        request.retryPolicy = RetryPolicy.none
+        do throws(SocketError) {
+            return .delivered(try await self.transport.send(request))
+        } catch {
+            return .failed(error, self.configuration.verdict(entry, error))
+        }
+    }
+
+    // MARK: Messages
+
+    func enqueue(_ message: OutboxMessage) async throws(OutboxError) -> OutboxEntry.ID {
+        if let refusal = message.refusal { throw refusal }
+        let bytes = message.byteCount
+        try self.reserve(bytes)
+        let now = self.clock.now().date
+        let expires = (message.timeToLive ?? self.configuration.defaultTimeToLive).flatMap { Self.date(now, $0) }
+        let result = await withCheckedContinuation { continuation in
+            self.writer.submit(
+                .insert(message, enqueued: now, expires: expires) { result in
+                    continuation.resume(returning: self.inserted(result, bytes: bytes))
+                }
+            )
+        }
+        return try result.get()
+    }
+
+    private func reserve(_ bytes: Int) throws(OutboxError) {
+        let (full, isStopped) = self.state.withLockedValue { state in
+            state.isStopped ? (nil, true) : (state.machine.reserve(bytes: bytes), false)
+        }
+        if isStopped { throw OutboxError(.closed, message: "the outbox has been closed; open it anew") }
+        switch full {
+        case nil: break
+        case .count:
+            throw OutboxError(
+                .full,
+                message: """
+                    \(self.configuration.maximumCount) messages are waiting already; wait until some have left (snapshots), \
+                    withdraw some, or raise OutboxConfiguration.maximumCount
+                    """
+            )
+        case .bytes:
+            throw OutboxError(
+                .full,
+                message: """
+                    \(bytes) bytes more than wait already would be more than \(self.configuration.maximumBytes); wait until \
+                    some have left (snapshots), withdraw some, or raise OutboxConfiguration.maximumBytes
+                    """
+            )
+        }
+    }
+
+    private func inserted(
+        _ result: Result<OutboxStore.Insertion, OutboxError>,
+        bytes: Int
+    ) -> Result<OutboxEntry.ID, OutboxError> {
+        switch result {
+        case .success(.added(let entry)):
+            self.turn { machine, _, _ in machine.added(entry) }
+            return .success(entry.id)
+        case .success(.existing(let id)):
+            self.unreserve(bytes)
+            return .success(id)
+        case .success(.refused(let error)), .failure(let error):
+            self.unreserve(bytes)
+            return .failure(error)
+        }
+    }
+
+    private func unreserve(_ bytes: Int) {
+        self.state.withLockedValue { $0.machine.unreserve(bytes: bytes) }
+    }
+
+    /// - Returns: Nil where it cannot be said: that is for ever.
+    private static func date(_ now: Date, _ span: Duration) -> Date? {
+        let (seconds, attoseconds) = span.components
+        // Some thousand years.
+        guard seconds < 100_000_000_000 else { return nil }
+        return now.addingTimeInterval(Double(seconds) + Double(attoseconds) / 1e18)
+    }
+
+    func withdraw(_ id: OutboxEntry.ID) -> Bool {
+        let done = NIOLockedValueBox(false)
+        self.turn { machine, _, _ in
+            guard let actions = machine.withdraw(id) else { return [] }
+            done.withLockedValue { $0 = true }
+            return actions
+        }
+        return done.withLockedValue { $0 }
+    }
+
+    func resume(topic: String) {
+        self.turn { machine, _, _ in
+            machine.resume(topic: topic)
+            return []
+        }
+    }
+
+    var snapshot: OutboxSnapshot { self.state.withLockedValue { $0.machine.snapshot } }
+    var pending: [OutboxEntry] { self.state.withLockedValue { $0.machine.pending } }
+
+    // MARK: The end
+
+    /// Nothing is sent any more, and what is in flight is given up.
+    ///
+    /// - Returns: What has not ended yet.
+    @discardableResult
+    func stop() -> [Task<Void, Never>] {
+        let (attempts, others) = self.state.withLockedValue { state in
+            guard !state.isStopped else { return (Array(state.attempts.values), [Task<Void, Never>?]()) }
+            state.isStopped = true
+            state.machine.stop()
+            defer { (state.wake, state.connectivity) = (nil, nil) }
+            return (Array(state.attempts.values), [state.wake, state.connectivity])
+        }
+        for task in attempts { task.cancel() }
+        for task in others { task?.cancel() }
+        return attempts
+    }
+
+    func close() async {
+        for attempt in self.stop() { await attempt.value }
+        await withCheckedContinuation { continuation in
+            self.writer.submit(.close { continuation.resume() })
+        }
+        self.observers.finish()
+    }
+}

@@ -1,0 +1,357 @@
+import DequeModule
+import Foundation
+import HHSocketRPC
+import HeapModule
+import NIOCore
+
+/// What an outbox decides: which message leaves when, and what becomes of it. Keeps what is known of messages, not their
+/// bodies; is told the time and given randomness.
+struct OutboxMachine: Sendable {
+    /// Two clocks: expiry must outlive the process, and back-off must not jump when somebody sets the clock.
+    struct Moment: Sendable {
+        var date: Date
+        var uptime: NIODeadline
+    }
+
+    enum Outcome: Sendable {
+        case delivered(SocketResponse)
+        case failed(SocketError, OutboxVerdict)
+        /// It could not be read.
+        case unreadable(OutboxError)
+        /// It is not on disk any more.
+        case missing
+    }
+
+    enum Action: Sendable {
+        case send(OutboxEntry)
+        /// Remove it from disk, then tell that.
+        case remove(OutboxEntry, OutboxEvent)
+        /// Try once more to remove these.
+        case removeAgain([OutboxEntry.ID])
+        case tell(OutboxEvent)
+    }
+
+    enum Full: Hashable, Sendable {
+        case count, bytes
+    }
+
+    private struct Topic: Sendable {
+        /// In order; those that are no longer in ``OutboxMachine/entries`` count for nothing.
+        var ids: Deque<OutboxEntry.ID> = []
+        var count = 0
+        var bytes = 0
+        var inFlight: OutboxEntry.ID?
+        /// How often in a row its first message failed.
+        var failures = 0
+        /// Until when it waits.
+        var wait: NIODeadline?
+        /// Whether a new connection ends that wait.
+        var waitsForConnection = false
+        /// By whom it stands still.
+        var suspendedBy: OutboxEntry.ID?
+        /// Whether it stands in ``OutboxMachine/ready``.
+        var isQueued = false
+    }
+
+    private struct Due<Time: Comparable & Sendable, Value: Sendable>: Comparable, Sendable {
+        var time: Time
+        var value: Value
+
+        static func == (one: Self, other: Self) -> Bool { one.time == other.time }
+        static func < (one: Self, other: Self) -> Bool { one.time < other.time }
+    }
+
+    /// After so long what could not be removed is tried again. No back-off: the disk is our own.
+    static let removalRetry = TimeAmount.seconds(5)
+
+    private let maximumCount: Int
+    private let maximumBytes: Int
+    private let maximumConcurrency: Int
+    private let backoff: Backoff
+
+    private var entries: [OutboxEntry.ID: OutboxEntry] = [:]
+    private var topics: [String: Topic] = [:]
+    /// Topics that may send, each once, the one that has waited longest first: so none starves.
+    private var ready: Deque<String> = []
+    private var inFlightCount = 0
+    private(set) var isConnected = false
+    private var isStopped = false
+    /// What waits, and what is being written, in bytes.
+    private var bytes = 0
+    private var reservedCount = 0
+    /// Topics that wait, and entries that expire. An item whose topic or entry says otherwise by now means nothing.
+    private var waits = Heap<Due<NIODeadline, String>>()
+    private var expiries = Heap<Due<Date, OutboxEntry.ID>>()
+    private var unremoved: [OutboxEntry.ID] = []
+    private var removalDue: NIODeadline?
+
+    init(_ configuration: OutboxConfiguration) {
+        self.maximumCount = configuration.maximumCount
+        self.maximumBytes = configuration.maximumBytes
+        self.maximumConcurrency = max(1, configuration.maximumConcurrency)
+        self.backoff = configuration.backoff
+    }
+
+    // MARK: Messages
+
+    /// Makes room for a message that is about to be written.
+    ///
+    /// - Returns: Nil, or of what there is too much.
+    mutating func reserve(bytes: Int) -> Full? {
+        guard self.entries.count + self.reservedCount < self.maximumCount else { return .count }
+        guard bytes <= self.maximumBytes, self.bytes <= self.maximumBytes - bytes else { return .bytes }
+        self.reservedCount += 1
+        self.bytes += bytes
+        return nil
+    }
+
+    /// It has not been written.
+    mutating func unreserve(bytes: Int) {
+        self.reservedCount -= 1
+        self.bytes -= bytes
+    }
+
+    /// A message for which room was made is on disk.
+    mutating func added(_ entry: OutboxEntry) -> [Action] {
+        self.reservedCount -= 1
+        self.insert(entry)
+        return [.tell(.enqueued(entry))]
+    }
+
+    /// What was on disk at the start, in order; also what is more than may be added.
+    mutating func load(_ entries: [OutboxEntry]) {
+        for entry in entries {
+            self.bytes += entry.byteCount
+            self.insert(entry)
+        }
+    }
+
+    private mutating func insert(_ entry: OutboxEntry) {
+        self.entries[entry.id] = entry
+        self.topics[entry.topic, default: Topic()].ids.append(entry.id)
+        self.topics[entry.topic]?.count += 1
+        self.topics[entry.topic]?.bytes += entry.byteCount
+        if let expires = entry.expires { self.expiries.insert(Due(time: expires, value: entry.id)) }
+        self.offer(entry.topic)
+    }
+
+    /// Forgets a message that is not in flight, or whose flight is over.
+    @discardableResult
+    private mutating func forget(_ id: OutboxEntry.ID) -> OutboxEntry? {
+        guard let entry = self.entries.removeValue(forKey: id) else { return nil }
+        self.bytes -= entry.byteCount
+        guard var topic = self.topics.removeValue(forKey: entry.topic) else { return entry }
+        topic.count -= 1
+        topic.bytes -= entry.byteCount
+        if topic.suspendedBy == id { topic.suspendedBy = nil }
+        if topic.ids.first == id { topic.failures = 0 }
+        while let first = topic.ids.first, self.entries[first] == nil { topic.ids.removeFirst() }
+        // A topic without messages is forgotten with its wait: the next message is another.
+        guard topic.count > 0 else { return entry }
+        self.topics[entry.topic] = topic
+        self.offer(entry.topic)
+        return entry
+    }
+
+    /// - Returns: Nil if it is not there, or in flight.
+    mutating func withdraw(_ id: OutboxEntry.ID) -> [Action]? {
+        guard let entry = self.entries[id], self.topics[entry.topic]?.inFlight != id else { return nil }
+        self.forget(id)
+        return [.remove(entry, .withdrawn(entry))]
+    }
+
+    mutating func resume(topic name: String) {
+        self.topics[name]?.suspendedBy = nil
+        self.topics[name]?.wait = nil
+        self.offer(name)
+    }
+
+    // MARK: Sending
+
+    /// Lets a topic stand in line, if it may send.
+    private mutating func offer(_ name: String) {
+        guard let topic = self.topics[name], !topic.isQueued, topic.count > 0, topic.inFlight == nil,
+            topic.wait == nil, topic.suspendedBy == nil
+        else { return }
+        self.topics[name]?.isQueued = true
+        self.ready.append(name)
+    }
+
+    /// A connection is ready, perhaps another than before, or there is none any more.
+    mutating func connectivityChanged(_ isConnected: Bool) {
+        self.isConnected = isConnected
+        guard isConnected else { return }
+        for (name, topic) in self.topics where topic.wait != nil && topic.waitsForConnection {
+            self.topics[name]?.wait = nil
+            self.offer(name)
+        }
+    }
+
+    /// An attempt has ended.
+    mutating func finished(
+        _ id: OutboxEntry.ID,
+        _ outcome: Outcome,
+        now: Moment,
+        using generator: inout some RandomNumberGenerator
+    ) -> [Action] {
+        guard var entry = self.entries[id], self.topics[entry.topic]?.inFlight == id else { return [] }
+        self.inFlightCount -= 1
+        self.topics[entry.topic]?.inFlight = nil
+        switch outcome {
+        case .delivered(let response):
+            self.forget(id)
+            return [.remove(entry, .delivered(entry, response))]
+        case .missing:
+            self.forget(id)
+            return []
+        case .unreadable(let error):
+            _ = self.wait(entry.topic, now, false, &generator)
+            return [.tell(.storageFailed(error))]
+        case .failed(let error, let verdict):
+            entry.attempts += 1
+            if error.delivery != .notSent { entry.mayHaveBeenSent = true }
+            self.entries[id] = entry
+            // What ends it by our own stop is no failure.
+            guard !self.isStopped else { return [] }
+            switch verdict {
+            case .discard:
+                self.forget(id)
+                return [.remove(entry, .failed(entry, error))]
+            case .suspendTopic:
+                self.topics[entry.topic]?.suspendedBy = id
+                return [.tell(.suspended(entry, error))]
+            default:
+                let delay = self.wait(entry.topic, now, error.delivery == .notSent, &generator)
+                return [.tell(.retrying(entry, error, after: delay))]
+            }
+        }
+    }
+
+    private mutating func wait(
+        _ name: String,
+        _ now: Moment,
+        _ waitsForConnection: Bool,
+        _ generator: inout some RandomNumberGenerator
+    ) -> Duration {
+        guard var topic = self.topics[name] else { return .zero }
+        let delay = self.backoff.wait(afterFailures: topic.failures, using: &generator)
+        topic.failures += 1
+        topic.waitsForConnection = waitsForConnection
+        let until = now.uptime + TimeAmount(delay)
+        topic.wait = until
+        self.topics[name] = topic
+        self.waits.insert(Due(time: until, value: name))
+        return delay
+    }
+
+    /// What is due now. To be called after everything else that was told.
+    mutating func step(now: Moment) -> [Action] {
+        guard !self.isStopped else { return [] }
+        var actions: [Action] = []
+        self.expire(now.date, &actions)
+        while let due = self.waits.min, due.time <= now.uptime {
+            self.waits.removeMin()
+            guard self.topics[due.value]?.wait == due.time else { continue }
+            self.topics[due.value]?.wait = nil
+            self.offer(due.value)
+        }
+        while self.isConnected, self.inFlightCount < self.maximumConcurrency, let name = self.ready.popFirst() {
+            self.topics[name]?.isQueued = false
+            guard let topic = self.topics[name], topic.inFlight == nil, topic.wait == nil, topic.suspendedBy == nil,
+                let id = topic.ids.first, let entry = self.entries[id]
+            else { continue }
+            self.topics[name]?.inFlight = id
+            self.inFlightCount += 1
+            actions.append(.send(entry))
+        }
+        if let due = self.removalDue, due <= now.uptime {
+            self.removalDue = nil
+            actions.append(.removeAgain(self.unremoved))
+            self.unremoved = []
+        }
+        return actions
+    }
+
+    private mutating func expire(_ now: Date, _ actions: inout [Action]) {
+        var inFlight: [Due<Date, OutboxEntry.ID>] = []
+        while let due = self.expiries.min, due.time <= now {
+            self.expiries.removeMin()
+            guard let entry = self.entries[due.value], entry.expires == due.time else { continue }
+            guard self.topics[entry.topic]?.inFlight != entry.id else {
+                // Its answer decides; if there is none it expires then.
+                inFlight.append(due)
+                continue
+            }
+            self.forget(entry.id)
+            actions.append(.remove(entry, .expired(entry)))
+        }
+        for due in inFlight { self.expiries.insert(due) }
+        // Those that were delivered long before their time must not pile up.
+        if self.expiries.count > 2 * self.entries.count + 64 {
+            self.expiries = Heap(
+                self.entries.values.compactMap { entry in
+                    entry.expires.map { Due(time: $0, value: entry.id) }
+                }
+            )
+        }
+    }
+
+    /// How long nothing is due; nil: until something is told.
+    func nextStep(now: Moment) -> Duration? {
+        guard !self.isStopped else { return nil }
+        var next: Duration?
+        func consider(_ wait: Duration) {
+            let wait = max(.zero, wait)
+            next = next.map { min($0, wait) } ?? wait
+        }
+        // Without a connection the end of a wait changes nothing.
+        if self.isConnected, let due = self.waits.min { consider(Duration(due.time - now.uptime)) }
+        if let due = self.expiries.min {
+            let isInFlight = self.entries[due.value].map { self.topics[$0.topic]?.inFlight == $0.id } ?? false
+            // The end of its flight is told; others that expire meanwhile are found then, or by the longest sleep.
+            if !isInFlight || due.time > now.date { consider(.seconds(due.time.timeIntervalSince(now.date))) }
+        }
+        if let due = self.removalDue { consider(Duration(due - now.uptime)) }
+        return next
+    }
+
+    // MARK: The disk
+
+    /// Messages that are over could not be removed. They are not sent again by this process.
+    mutating func removalFailed(_ ids: [OutboxEntry.ID], now: Moment) {
+        self.unremoved += ids
+        self.removalDue = now.uptime + Self.removalRetry
+    }
+
+    // MARK: Looking at it
+
+    /// Nothing is sent any more.
+    mutating func stop() {
+        self.isStopped = true
+    }
+
+    /// For tests: how many ends of lives are remembered.
+    var expiryCount: Int { self.expiries.count }
+
+    /// Whether nothing waits, and nothing is being written.
+    var isIdle: Bool { self.entries.isEmpty && self.reservedCount == 0 }
+
+    var snapshot: OutboxSnapshot {
+        OutboxSnapshot(
+            isConnected: self.isConnected,
+            topics: self.topics.mapValues { topic in
+                OutboxSnapshot.Topic(
+                    count: topic.count,
+                    bytes: topic.bytes,
+                    isInFlight: topic.inFlight != nil,
+                    isSuspended: topic.suspendedBy != nil
+                )
+            },
+            count: self.entries.count,
+            bytes: self.topics.values.reduce(0) { $0 + $1.bytes }
+        )
+    }
+
+    /// What waits, in the order of their numbers.
+    var pending: [OutboxEntry] { self.entries.values.sorted { $0.id < $1.id } }
+}

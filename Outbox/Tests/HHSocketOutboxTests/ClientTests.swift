@@ -1,0 +1,104 @@
+import HHSocketRPC
+import HHSocketServer
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+
+@testable import HHSocketOutbox
+
+/// An outbox with a real client and real servers.
+@Suite(.timeLimit(.minutes(5))) struct ClientTests {
+    private func client(_ endpoint: Endpoint, hello: Bool = true) -> SocketClient {
+        var configuration = SocketClient.Configuration(servers: [endpoint])
+        if hello { configuration.hello = HelloPolicy() }
+        configuration.socket.backoff = Backoff(base: .milliseconds(5), cap: .milliseconds(50))
+        return SocketClient(configuration: configuration)
+    }
+
+    private var limits: OutboxConfiguration {
+        var limits = OutboxConfiguration()
+        limits.backoff = Backoff(base: .milliseconds(5), cap: .milliseconds(50))
+        return limits
+    }
+
+    @Test func messagesLeaveWhenThereIsAConnectionAndAfterEachReconnect() async throws {
+        let folder = try Folder()
+        let server = try await MockServer(.echo)
+        server.acceptHello()
+        let client = self.client(server.endpoint)
+        let outbox = try await Outbox(at: folder.outbox, client: client, configuration: self.limits)
+        try await outbox.enqueue(OutboxMessage(type: 130, body: "before", topic: "a"))
+        #expect(server.acceptedCount == 0)
+        client.connect()
+        try await eventually("it is empty") { outbox.snapshot.count == 0 }
+
+        try await server.refuseConnections()
+        await server.perform(.close)
+        try await eventually("it is gone") { !outbox.snapshot.isConnected }
+        for number in 0..<5 { try await outbox.enqueue(OutboxMessage(type: 130, body: "\(number)", topic: "a")) }
+        #expect(outbox.snapshot.count == 5)
+        try await server.acceptConnections()
+        try await eventually("it is empty") { outbox.snapshot.count == 0 }
+        let bodies = server.received.filter { $0.type == 130 }.map { String(buffer: $0.body) }
+        #expect(bodies == ["before"] + (0..<5).map { "\($0)" })
+    }
+
+    @Test func nothingLeavesWithoutAnAgreementOnKeys() async throws {
+        let folder = try Folder()
+        let server = try await MockServer(.echo)
+        let client = self.client(server.endpoint, hello: false)
+        let outbox = try await Outbox(at: folder.outbox, client: client, configuration: self.limits)
+        let record = EventRecord(outbox)
+        client.connect()
+        try await outbox.enqueue(OutboxMessage(type: 130, body: "x", topic: "a"))
+        try await eventually("it is told") { record.all.contains("retrying 1 featureNotAgreed") }
+        #expect(outbox.snapshot.count == 1)
+        #expect(server.received.allSatisfy { $0.type != 130 })
+    }
+
+    @Test func aMessageWhoseAnswerWasLostIsRunOnce() async throws {
+        let folder = try Folder()
+        let runs = NIOLockedValueBox<[String]>([])
+        var router = Router()
+        router.handle(130) { request, context in
+            let count = runs.withLockedValue { runs in
+                runs.append(String(buffer: request.body))
+                return runs.count
+            }
+            if count == 1 { context.session.close(reason: "the answer is lost") }
+            return ByteBuffer()
+        }
+        let server = SocketServer(router: router)
+        try await server.start()
+        let client = self.client(try #require(server.address))
+        let outbox = try await Outbox(at: folder.outbox, client: client, configuration: self.limits)
+        let record = EventRecord(outbox)
+        client.connect()
+        try await outbox.enqueue(OutboxMessage(type: 130, body: "1", topic: "a"))
+        try await outbox.enqueue(OutboxMessage(type: 130, body: "2", topic: "a"))
+        try await eventually("both are delivered") { record.all.contains("delivered 2") }
+        #expect(runs.withLockedValue { $0 } == ["1", "2"])
+        #expect(record.all.contains("retrying 1 connectionLost"))
+        await server.shutdown(gracePeriod: .zero)
+    }
+
+    @Test func anOutboxThatIsLetGoOfLetsGoOfItsClient() async throws {
+        let folder = try Folder()
+        let server = try await MockServer(.echo)
+        server.acceptHello()
+        weak var reference: SocketClient?
+        do {
+            let client = self.client(server.endpoint)
+            reference = client
+            client.connect()
+            let outbox = try await Outbox(at: folder.outbox, client: client, configuration: self.limits)
+            try await outbox.enqueue(OutboxMessage(type: 130, body: "x", topic: "a"))
+            try await eventually("it is empty") { outbox.snapshot.count == 0 }
+            await outbox.close()
+        }
+        let deadline = ContinuousClock.now + patience
+        while reference != nil, ContinuousClock.now < deadline { try await Task.sleep(for: .milliseconds(2)) }
+        #expect(reference == nil)
+    }
+}

@@ -1,0 +1,457 @@
+import Foundation
+import HHSocketRPC
+import NIOCore
+import Testing
+
+@testable import HHSocketOutbox
+
+/// A machine in virtual time. What it does is told as text.
+private struct Rig {
+    var machine: OutboxMachine
+    var now = OutboxMachine.Moment(
+        date: Date(timeIntervalSince1970: 1_000_000),
+        uptime: .uptimeNanoseconds(3_600_000_000_000)
+    )
+    var generator = SeededGenerator(seed: 7)
+    private var lastID: Int64 = 0
+
+    init(isConnected: Bool = true, _ configure: (inout OutboxConfiguration) -> Void = { _ in }) {
+        var configuration = OutboxConfiguration()
+        configuration.backoff.jitter = 0
+        configure(&configuration)
+        self.machine = OutboxMachine(configuration)
+        self.machine.connectivityChanged(isConnected)
+    }
+
+    mutating func advance(by time: Duration) -> [String] {
+        self.now.uptime = self.now.uptime + TimeAmount(time)
+        self.now.date += Double(time.components.seconds)
+        return self.told([])
+    }
+
+    mutating func add(_ topic: String, bytes: Int = 100, timeToLive: Double? = nil) -> [String] {
+        guard self.machine.reserve(bytes: bytes) == nil else { return ["full"] }
+        self.lastID += 1
+        let entry = OutboxEntry(
+            id: .init(rawValue: self.lastID),
+            topic: topic,
+            key: "\(self.lastID)",
+            type: 130,
+            byteCount: bytes,
+            enqueued: self.now.date,
+            expires: timeToLive.map { self.now.date + $0 },
+            mayHaveBeenSent: false
+        )
+        return self.told(self.machine.added(entry).filter { if case .tell(.enqueued) = $0 { false } else { true } })
+    }
+
+    mutating func connected(_ isConnected: Bool) -> [String] {
+        self.machine.connectivityChanged(isConnected)
+        return self.told([])
+    }
+
+    mutating func delivered(_ id: Int64) -> [String] {
+        let response = SocketResponse(type: 130, body: ByteBuffer(), endpoint: Endpoint(host: "fake", port: 1))
+        return self.finished(id, .delivered(response))
+    }
+
+    mutating func failed(
+        _ id: Int64,
+        _ code: SocketError.Code,
+        _ delivery: SocketError.Delivery,
+        _ verdict: OutboxVerdict? = nil
+    ) -> [String] {
+        let error = SocketError(code, message: "", delivery: delivery)
+        return self.finished(id, .failed(error, verdict ?? .standard(for: error)))
+    }
+
+    mutating func finished(_ id: Int64, _ outcome: OutboxMachine.Outcome) -> [String] {
+        self.told(self.machine.finished(.init(rawValue: id), outcome, now: self.now, using: &self.generator))
+    }
+
+    mutating func withdraw(_ id: Int64) -> [String]? {
+        self.machine.withdraw(.init(rawValue: id)).map { self.told($0) }
+    }
+
+    mutating func told(_ actions: [OutboxMachine.Action]) -> [String] {
+        (actions + self.machine.step(now: self.now)).map { action in
+            switch action {
+            case .send(let entry): "send \(entry.id)"
+            case .remove(_, let event): "remove, \(EventRecord.text(event))"
+            case .removeAgain(let ids): "remove again \(ids.map(\.rawValue))"
+            case .tell(.retrying(let entry, _, let delay)): "retry \(entry.id) in \(delay)"
+            case .tell(let event): EventRecord.text(event)
+            }
+        }
+    }
+
+    var nextStep: Duration? { self.machine.nextStep(now: self.now) }
+}
+
+@Suite(.timeLimit(.minutes(5))) struct OutboxMachineTests {
+    // MARK: Order
+
+    @Test func withinATopicTheNextLeavesWhenTheFormerIsAnswered() {
+        var rig = Rig()
+        #expect(rig.add("a") == ["send 1"])
+        #expect(rig.add("a") == [])
+        #expect(rig.add("a") == [])
+        #expect(rig.delivered(1) == ["remove, delivered 1", "send 2"])
+        // An answer that was told already means nothing.
+        #expect(rig.delivered(1) == [])
+        #expect(rig.delivered(2) == ["remove, delivered 2", "send 3"])
+        #expect(rig.delivered(3) == ["remove, delivered 3"])
+        #expect(rig.machine.isIdle)
+        #expect(rig.machine.snapshot.topics.isEmpty)
+    }
+
+    @Test func topicsDoNotWaitForEachOtherUpToABound() {
+        var rig = Rig { $0.maximumConcurrency = 2 }
+        #expect(rig.add("a") == ["send 1"])
+        #expect(rig.add("b") == ["send 2"])
+        #expect(rig.add("c") == [])
+        #expect(rig.add("a") == [])
+        // The topic that has waited longest comes first.
+        #expect(rig.delivered(1) == ["remove, delivered 1", "send 3"])
+        #expect(rig.delivered(2) == ["remove, delivered 2", "send 4"])
+    }
+
+    @Test func nothingLeavesWithoutAConnectionAndNothingIsDueThen() {
+        var rig = Rig(isConnected: false)
+        #expect(rig.add("a") == [])
+        #expect(rig.nextStep == nil)
+        #expect(rig.advance(by: .seconds(1_000)) == [])
+        #expect(rig.connected(true) == ["send 1"])
+        #expect(rig.connected(false) == [])
+        // The attempt is over without having left, and the next connection makes the next one at once.
+        #expect(rig.failed(1, .notConnected, .notSent) == ["retry 1 in 1.0 seconds"])
+        #expect(rig.advance(by: .seconds(5)) == [])
+        #expect(rig.connected(true) == ["send 1"])
+    }
+
+    @Test func whatWasOnDiskLeavesFirstAndInOrder() {
+        var rig = Rig(isConnected: false)
+        let entries = (1...4).map { number in
+            OutboxEntry(
+                id: .init(rawValue: Int64(number)),
+                topic: number % 2 == 0 ? "even" : "odd",
+                key: "\(number)",
+                type: 130,
+                byteCount: 10,
+                enqueued: rig.now.date,
+                mayHaveBeenSent: true
+            )
+        }
+        rig.machine.load(entries)
+        #expect(rig.machine.pending.map(\.id.rawValue) == [1, 2, 3, 4])
+        #expect(rig.connected(true) == ["send 1", "send 2"])
+        #expect(rig.delivered(2) == ["remove, delivered 2", "send 4"])
+        #expect(rig.delivered(1) == ["remove, delivered 1", "send 3"])
+    }
+
+    // MARK: Failures
+
+    @Test func aFailureHoldsItsTopicAloneBackAndLonger() {
+        var rig = Rig()
+        _ = rig.add("a")
+        _ = rig.add("a")
+        #expect(rig.add("b") == ["send 3"])
+        #expect(rig.failed(1, .overloaded, .answered) == ["retry 1 in 1.0 seconds"])
+        #expect(rig.delivered(3) == ["remove, delivered 3"])
+        for seconds in [1, 2, 4, 8, 16, 32, 60, 60] {
+            #expect(rig.nextStep == .seconds(seconds))
+            #expect(rig.advance(by: .seconds(seconds)) == ["send 1"])
+            let next = min(60, seconds * 2)
+            #expect(rig.failed(1, .connectionLost, .sentUnknown) == ["retry 1 in \(Double(next)) seconds"])
+        }
+        // A new connection does not end a wait for what may have been the message's fault.
+        #expect(rig.connected(false) == [])
+        #expect(rig.connected(true) == [])
+        #expect(rig.advance(by: .seconds(60)) == ["send 1"])
+        #expect(rig.delivered(1) == ["remove, delivered 1", "send 2"])
+        // The next message begins anew.
+        #expect(rig.failed(2, .timeout, .sentUnknown) == ["retry 2 in 1.0 seconds"])
+        #expect(rig.machine.pending.map(\.attempts) == [1])
+        #expect(rig.machine.pending.map(\.mayHaveBeenSent) == [true])
+    }
+
+    @Test func waitsAreLeftToChance() {
+        var shares: Set<Duration> = []
+        for seed in 0..<20 as Range<UInt64> {
+            var rig = Rig { $0.backoff.jitter = 1 }
+            rig.generator = SeededGenerator(seed: seed)
+            _ = rig.add("a")
+            _ = rig.failed(1, .overloaded, .answered)
+            if let next = rig.nextStep {
+                #expect(next <= .seconds(1))
+                shares.insert(next)
+            }
+        }
+        #expect(shares.count == 20)
+    }
+
+    @Test func aRefusalForGoodRemovesTheMessageAndTheTopicGoesOn() {
+        var rig = Rig()
+        _ = rig.add("a")
+        _ = rig.add("a")
+        #expect(rig.failed(1, .undefinedType, .answered) == ["remove, failed 1 undefinedType", "send 2"])
+        #expect(rig.failed(2, .noPermission, .answered) == ["remove, failed 2 noPermission"])
+        #expect(rig.machine.isIdle)
+    }
+
+    @Test func withoutAnAgreementOnKeysAMessageStays() {
+        var rig = Rig()
+        _ = rig.add("a")
+        #expect(rig.failed(1, .featureNotAgreed, .notSent) == ["retry 1 in 1.0 seconds"])
+        // The next connection may be another server's.
+        #expect(rig.connected(true) == ["send 1"])
+    }
+
+    @Test func aSuspendedTopicStandsStillUntilItIsResumed() {
+        var rig = Rig()
+        _ = rig.add("a")
+        _ = rig.add("a")
+        #expect(rig.failed(1, .invalidArgument, .notSent) == ["suspended 1 invalidArgument"])
+        #expect(rig.machine.snapshot.topics["a"]?.isSuspended == true)
+        #expect(rig.connected(true) == [])
+        #expect(rig.advance(by: .seconds(1_000)) == [])
+        #expect(rig.nextStep == nil)
+        #expect(rig.add("b") == ["send 3"])
+        rig.machine.resume(topic: "a")
+        #expect(rig.told([]) == ["send 1"])
+        _ = rig.failed(1, .invalidArgument, .notSent)
+        // Without the message that suspended it, it goes on.
+        #expect(rig.withdraw(1) == ["remove, withdrawn 1", "send 2"])
+    }
+
+    @Test(arguments: [
+        (.connectionLost, .sentUnknown, .retry), (.timeout, .sentUnknown, .retry), (.timeout, .notSent, .retry),
+        (.notConnected, .notSent, .retry), (.queueFull, .notSent, .retry), (.cancelled, .sentUnknown, .retry),
+        (.featureNotAgreed, .notSent, .retry), (.checksumMismatch, .sentUnknown, .retry),
+        (.interceptorFailed, .notSent, .retry), (.protocolViolation, .answered, .retry),
+        (.overloaded, .answered, .retry), (.draining, .answered, .retry), (.lostPacket, .answered, .retry),
+        (.serverLostConnection, .answered, .retry), (.deadlineExceeded, .answered, .retry),
+        (.cancelledByServer, .answered, .retry), (.frameTooLarge, .answered, .retry),
+        (.undefinedType, .answered, .discard), (.noPermission, .answered, .discard), (.unknown, .answered, .discard),
+        (.database, .answered, .discard), (.server(Status(rawValue: 777)), .answered, .discard),
+        (.illegalFormat, .answered, .discard), (.frameTooLarge, .notSent, .discard),
+        (.invalidArgument, .notSent, .suspendTopic),
+    ] as [(SocketError.Code, SocketError.Delivery, OutboxVerdict)])
+    func verdicts(code: SocketError.Code, delivery: SocketError.Delivery, verdict: OutboxVerdict) {
+        #expect(OutboxVerdict.standard(for: SocketError(code, message: "", delivery: delivery)) == verdict)
+    }
+
+    // MARK: Time to live
+
+    @Test func messagesExpireWhereverTheyStand() {
+        var rig = Rig(isConnected: false)
+        _ = rig.add("a", timeToLive: 100)
+        _ = rig.add("a", timeToLive: 10)
+        _ = rig.add("a")
+        #expect(rig.nextStep == .seconds(10))
+        #expect(rig.advance(by: .seconds(9)) == [])
+        #expect(rig.advance(by: .seconds(1)) == ["remove, expired 2"])
+        #expect(rig.nextStep == .seconds(90))
+        #expect(rig.advance(by: .seconds(90)) == ["remove, expired 1"])
+        #expect(rig.nextStep == nil)
+        #expect(rig.connected(true) == ["send 3"])
+    }
+
+    @Test func oneInFlightExpiresWhenItsAttemptHasFailed() {
+        var rig = Rig()
+        _ = rig.add("a", timeToLive: 10)
+        _ = rig.add("a")
+        #expect(rig.advance(by: .seconds(20)) == [])
+        // Nothing that would wake it up again and again.
+        #expect(rig.nextStep == nil)
+        #expect(
+            rig.failed(1, .connectionLost, .sentUnknown)
+                == ["retry 1 in 1.0 seconds", "remove, expired 1, perhaps sent"]
+        )
+        #expect(rig.advance(by: .seconds(1)) == ["send 2"])
+    }
+
+    @Test func oneInFlightThatIsAnsweredAfterItsTimeIsDelivered() {
+        var rig = Rig()
+        _ = rig.add("a", timeToLive: 10)
+        _ = rig.advance(by: .seconds(20))
+        #expect(rig.delivered(1) == ["remove, delivered 1"])
+        #expect(rig.advance(by: .seconds(20)) == [])
+    }
+
+    @Test func whatWasDeliveredLongAgoIsNotRemembered() {
+        var rig = Rig()
+        for id in 1...10_000 as ClosedRange<Int64> {
+            _ = rig.add("a", timeToLive: 600_000)
+            _ = rig.delivered(id)
+        }
+        #expect(rig.machine.expiryCount < 200)
+    }
+
+    // MARK: Bounds
+
+    @Test func noMoreThanSoManyWait() {
+        var rig = Rig(isConnected: false) { $0.maximumCount = 2 }
+        #expect(rig.add("a") == [])
+        #expect(rig.add("b") == [])
+        #expect(rig.add("c") == ["full"])
+        #expect(rig.connected(true) == ["send 1", "send 2"])
+        #expect(rig.add("c") == ["full"])
+        _ = rig.delivered(1)
+        #expect(rig.add("c") == ["send 3"])
+    }
+
+    @Test func norSoManyBytes() {
+        var rig = Rig(isConnected: false) { $0.maximumBytes = 1_000 }
+        #expect(rig.add("a", bytes: 1_001) == ["full"])
+        #expect(rig.add("a", bytes: .max) == ["full"])
+        #expect(rig.add("a", bytes: 600) == [])
+        #expect(rig.add("a", bytes: 401) == ["full"])
+        #expect(rig.add("a", bytes: 400) == [])
+        #expect(rig.machine.reserve(bytes: 1) == .bytes)
+        _ = rig.withdraw(1)
+        #expect(rig.machine.reserve(bytes: 600) == nil)
+        rig.machine.unreserve(bytes: 600)
+        #expect(rig.machine.snapshot.bytes == 400)
+    }
+
+    @Test func whatIsInFlightCannotBeWithdrawn() {
+        var rig = Rig()
+        _ = rig.add("a")
+        _ = rig.add("a")
+        #expect(rig.withdraw(1) == nil)
+        #expect(rig.withdraw(2) == ["remove, withdrawn 2"])
+        #expect(rig.withdraw(2) == nil)
+        #expect(rig.withdraw(99) == nil)
+        #expect(rig.delivered(1) == ["remove, delivered 1"])
+    }
+
+    // MARK: The disk
+
+    @Test func whatCouldNotBeRemovedIsTriedAgainAndNotSent() {
+        var rig = Rig()
+        _ = rig.add("a")
+        _ = rig.delivered(1)
+        rig.machine.removalFailed([.init(rawValue: 1)], now: rig.now)
+        #expect(rig.nextStep == .seconds(5))
+        #expect(rig.advance(by: .seconds(4)) == [])
+        #expect(rig.advance(by: .seconds(1)) == ["remove again [1]"])
+        #expect(rig.nextStep == nil)
+    }
+
+    @Test func whatCannotBeReadWaitsAndWhatIsNotThereIsForgotten() {
+        var rig = Rig()
+        _ = rig.add("a")
+        _ = rig.add("a")
+        #expect(rig.finished(1, .unreadable(OutboxError(.storageFailed, message: ""))) == ["storage storageFailed"])
+        #expect(rig.advance(by: .seconds(1)) == ["send 1"])
+        #expect(rig.finished(1, .missing) == ["send 2"])
+    }
+
+    @Test func afterTheStopNothingIsSentAndWhatEndsStays() {
+        var rig = Rig()
+        _ = rig.add("a")
+        _ = rig.add("b")
+        _ = rig.add("b")
+        rig.machine.stop()
+        #expect(rig.failed(1, .cancelled, .sentUnknown) == [])
+        // An answer that comes in this moment counts.
+        #expect(rig.delivered(2) == ["remove, delivered 2"])
+        #expect(rig.machine.pending.map(\.id.rawValue) == [1, 3])
+        #expect(rig.nextStep == nil)
+    }
+
+    // MARK: Histories
+
+    /// Whatever happens: order within topics, the bounds, nobody forgotten.
+    @Test func randomHistories() throws {
+        for seed in 0..<UInt64(number("HHSOCKET_HISTORIES", or: 3_000)) {
+            var generator = SeededGenerator(seed: seed)
+            let concurrency = Int.random(in: 1...3, using: &generator)
+            var rig = Rig(isConnected: Bool.random(using: &generator)) {
+                $0.maximumConcurrency = concurrency
+                $0.maximumCount = 12
+                $0.backoff.jitter = 1
+            }
+            rig.generator = SeededGenerator(seed: seed &* 31)
+            var isConnected = rig.machine.isConnected
+            var topicOf: [Int64: String] = [:]
+            var inFlight: Set<Int64> = []
+            var waiting: Set<Int64> = []
+            var added: Int64 = 0
+
+            func take(_ told: [String], _ what: String) throws {
+                for text in told {
+                    let words = text.split(separator: " ")
+                    // The first number: "expired 5, perhaps sent", "retry 5 in 1.0 seconds".
+                    guard let id = words.compactMap({ Int64($0.filter(\.isNumber)) }).first else { continue }
+                    if text.hasPrefix("send") {
+                        try #require(isConnected && waiting.contains(id), "seed \(seed), \(what): \(text)")
+                        // None of its topic before it, and none in flight.
+                        let others = waiting.filter { topicOf[$0] == topicOf[id] && $0 < id }
+                        try #require(others.isEmpty, "seed \(seed), \(what): \(text) before \(others)")
+                        try #require(inFlight.allSatisfy { topicOf[$0] != topicOf[id] }, "seed \(seed), \(what): \(text)")
+                        inFlight.insert(id)
+                        try #require(inFlight.count <= concurrency, "seed \(seed), \(what): \(text)")
+                    } else if text.hasPrefix("remove,") {
+                        try #require(waiting.remove(id) != nil, "seed \(seed), \(what): \(text)")
+                        inFlight.remove(id)
+                    } else if text.hasPrefix("retry") || text.hasPrefix("suspended") {
+                        try #require(inFlight.remove(id) != nil, "seed \(seed), \(what): \(text)")
+                    }
+                }
+            }
+
+            for _ in 0..<60 {
+                switch Int.random(in: 0..<12, using: &generator) {
+                case 0...3:
+                    let topic = ["a", "b", "c", "d"][Int.random(in: 0..<4, using: &generator)]
+                    let life: Double? = Int.random(in: 0..<3, using: &generator) == 0 ? 20 : nil
+                    topicOf[added + 1] = topic
+                    waiting.insert(added + 1)
+                    let told = rig.add(topic, timeToLive: life)
+                    if told == ["full"] {
+                        waiting.remove(added + 1)
+                        try #require(waiting.count == 12, "seed \(seed): full with \(waiting.count)")
+                    } else {
+                        added += 1
+                        try take(told, "add")
+                    }
+                case 4, 5:
+                    isConnected.toggle()
+                    try take(rig.connected(isConnected), "connection")
+                case 6:
+                    try take(rig.advance(by: .seconds(Int.random(in: 0...30, using: &generator))), "time")
+                case 7:
+                    guard let id = waiting.sorted().randomElement(using: &generator) else { break }
+                    let told = rig.withdraw(id)
+                    try #require((told == nil) == inFlight.contains(id), "seed \(seed), withdraw \(id)")
+                    try take(told ?? [], "withdraw")
+                default:
+                    guard let id = inFlight.sorted().randomElement(using: &generator) else { break }
+                    switch Int.random(in: 0..<6, using: &generator) {
+                    case 0: try take(rig.failed(id, .overloaded, .answered), "overloaded")
+                    case 1: try take(rig.failed(id, .connectionLost, .sentUnknown), "lost")
+                    case 2: try take(rig.failed(id, .notConnected, .notSent), "not sent")
+                    case 3: try take(rig.failed(id, .noPermission, .answered), "refused")
+                    default: try take(rig.delivered(id), "delivered")
+                    }
+                }
+                let snapshot = rig.machine.snapshot
+                try #require(snapshot.count == waiting.count, "seed \(seed)")
+                try #require(snapshot.bytes == waiting.count * 100, "seed \(seed)")
+                try #require(rig.machine.pending.map(\.id.rawValue) == waiting.sorted(), "seed \(seed)")
+            }
+            // In the end all leave.
+            if !isConnected {
+                isConnected = true
+                try take(rig.connected(true), "at last")
+            }
+            for _ in 0..<200 where !waiting.isEmpty {
+                for id in inFlight.sorted() { try take(rig.delivered(id), "at last") }
+                try take(rig.advance(by: .seconds(61)), "at last")
+            }
+            try #require(waiting.isEmpty, "seed \(seed): \(waiting) never left")
+        }
+    }
+}

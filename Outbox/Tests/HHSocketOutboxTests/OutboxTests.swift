@@ -1,0 +1,393 @@
+import Foundation
+import HHSocketRPC
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import Testing
+
+@testable import HHSocketOutbox
+
+/// What an outbox does with a disk, without a socket.
+@Suite(.timeLimit(.minutes(5))) struct OutboxTests {
+    private func message(_ body: String, _ topic: String = "a", timeToLive: Duration? = nil) -> OutboxMessage {
+        OutboxMessage(type: 130, body: body, topic: topic, timeToLive: timeToLive)
+    }
+
+    private func eventuallyEmpty(_ outbox: Outbox) async throws {
+        try await eventually("it is empty") { outbox.snapshot.count == 0 }
+    }
+
+    @Test func whatIsEnqueuedLeavesWithItsKeyAndIsRemoved() async throws {
+        let folder = try Folder()
+        let transport = FakeTransport(FakeTransport.ok)
+        let outbox = try await Outbox(at: folder.outbox, transport: transport)
+        let record = EventRecord(outbox)
+        var message = self.message("hello")
+        message.key = "the key"
+        message.metadata = ["tenant": "acme"]
+        let id = try await outbox.enqueue(message)
+        try await eventually("it is told") { record.all.contains("delivered \(id)") }
+        let request = try #require(transport.requests.first)
+        #expect(request.type == 130)
+        #expect(request.idempotencyKey == "the key")
+        #expect(request.metadata == ["tenant": "acme"])
+        #expect(request.waitsForConnectivity == true)
+        #expect(request.retryPolicy == RetryPolicy.none)
+        #expect(request.timeout == .seconds(30))
+        #expect(transport.sent == ["hello"])
+        #expect(record.all == ["enqueued \(id)", "delivered \(id)"])
+        await outbox.close()
+        let next = try await Outbox(at: folder.outbox, transport: FakeTransport())
+        #expect(next.pending == [])
+    }
+
+    @Test func whatWasNotAnsweredLeavesByTheNextProcessWithTheSameKey() async throws {
+        let folder = try Folder()
+        let first = FakeTransport()
+        let outbox = try await Outbox(at: folder.outbox, transport: first)
+        var keys: [String: String] = [:]
+        for number in 1...6 {
+            let message = self.message("\(number)", number % 2 == 0 ? "even" : "odd")
+            keys[message.topic + "\(number)"] = message.key
+            try await outbox.enqueue(message)
+        }
+        try await eventually("one of each topic") { first.sent.count == 2 }
+        #expect(Set(first.sent) == ["1", "2"])
+        await outbox.close()
+
+        let second = FakeTransport(FakeTransport.ok)
+        let next = try await Outbox(at: folder.outbox, transport: second)
+        try await self.eventuallyEmpty(next)
+        #expect(second.sent.filter { Int($0).map { $0 % 2 == 1 } == true } == ["1", "3", "5"])
+        #expect(second.sent.filter { Int($0).map { $0 % 2 == 0 } == true } == ["2", "4", "6"])
+        for request in second.requests {
+            let body = String(buffer: request.body)
+            #expect(request.idempotencyKey == keys["even" + body] ?? keys["odd" + body])
+        }
+    }
+
+    @Test func messagesOfOneTopicLeaveInTheOrderInWhichTheyWereEnqueued() async throws {
+        let folder = try Folder()
+        let transport = FakeTransport(FakeTransport.ok)
+        let outbox = try await Outbox(at: folder.outbox, transport: transport)
+        try await withThrowingTaskGroup { group in
+            for topic in 0..<5 {
+                group.addTask {
+                    for number in 0..<100 {
+                        try await outbox.enqueue(
+                            OutboxMessage(type: 130, body: "\(topic) \(number)", topic: "\(topic)")
+                        )
+                    }
+                }
+            }
+            try await group.waitForAll()
+        }
+        try await self.eventuallyEmpty(outbox)
+        for topic in 0..<5 {
+            #expect(transport.sent.filter { $0.hasPrefix("\(topic) ") } == (0..<100).map { "\(topic) \($0)" })
+        }
+    }
+
+    @Test func nothingIsSentBeforeThereIsAConnection() async throws {
+        let folder = try Folder()
+        let transport = FakeTransport(isConnected: false, FakeTransport.ok)
+        let outbox = try await Outbox(at: folder.outbox, transport: transport)
+        for number in 0..<10 { try await outbox.enqueue(self.message("\(number)")) }
+        #expect(outbox.snapshot.count == 10)
+        #expect(!outbox.snapshot.isConnected)
+        #expect(transport.sent.isEmpty)
+        transport.connectivityChanged(true)
+        try await self.eventuallyEmpty(outbox)
+        #expect(transport.sent == (0..<10).map { "\($0)" })
+    }
+
+    @Test func aFailureIsTriedAgainAfterABackOffInVirtualTime() async throws {
+        let folder = try Folder()
+        let clock = VirtualClock()
+        let start = Date(timeIntervalSince1970: 1_000_000)
+        let answers = NIOLockedValueBox(3)
+        let transport = FakeTransport { request in
+            let fails = answers.withLockedValue { answers in
+                answers -= 1
+                return answers >= 0
+            }
+            return fails ? FakeTransport.refusal(.overloaded) : FakeTransport.ok(request)
+        }
+        var configuration = OutboxConfiguration()
+        configuration.backoff.jitter = 0
+        configuration.defaultTimeToLive = nil
+        let outbox = try await Outbox(
+            at: folder.outbox,
+            transport: transport,
+            configuration: configuration,
+            clock: .virtual(clock, start)
+        )
+        let record = EventRecord(outbox)
+        try await outbox.enqueue(self.message("x"))
+        for (attempt, wait) in [1, 2, 4].enumerated() {
+            try await eventually("attempt \(attempt)") { transport.sent.count == attempt + 1 }
+            try await clock.waitForSleepers()
+            clock.advance(by: .seconds(wait) - .milliseconds(1))
+            #expect(transport.sent.count == attempt + 1)
+            clock.advance(by: .milliseconds(1))
+        }
+        try await eventually("its delivery") { record.all.last == "delivered 1" }
+        #expect(record.all == ["enqueued 1"] + [String](repeating: "retrying 1 overloaded", count: 3) + ["delivered 1"])
+    }
+
+    @Test func messagesExpireAlsoWhileTheyWaitAndOverARestart() async throws {
+        let folder = try Folder()
+        let clock = VirtualClock()
+        let start = Date(timeIntervalSince1970: 1_000_000)
+        let transport = FakeTransport(isConnected: false, FakeTransport.ok)
+        var configuration = OutboxConfiguration()
+        configuration.defaultTimeToLive = .seconds(100)
+        let outbox = try await Outbox(
+            at: folder.outbox,
+            transport: transport,
+            configuration: configuration,
+            clock: .virtual(clock, start)
+        )
+        let record = EventRecord(outbox)
+        try await outbox.enqueue(self.message("short", timeToLive: .seconds(10)))
+        try await outbox.enqueue(self.message("as usual"))
+        try await outbox.enqueue(self.message("long", timeToLive: .seconds(1_000)))
+        try await outbox.enqueue(self.message("for ever", timeToLive: .seconds(Int64.max)))
+        #expect(outbox.pending.map { $0.expires.map { $0.timeIntervalSince(start) } } == [10, 100, 1_000, nil])
+        try await clock.waitForSleepers()
+        clock.advance(by: .seconds(10))
+        try await eventually("the first expires") { record.all.contains("expired 1") }
+        await outbox.close()
+
+        // While nobody was there.
+        clock.advance(by: .seconds(500))
+        let next = try await Outbox(
+            at: folder.outbox,
+            transport: transport,
+            configuration: configuration,
+            clock: .virtual(clock, start)
+        )
+        #expect(next.pending.map(\.id.rawValue) == [3, 4])
+        transport.connectivityChanged(true)
+        try await self.eventuallyEmpty(next)
+        #expect(transport.sent == ["long", "for ever"])
+    }
+
+    @Test func aClockThatWasSetBackMakesNobodyLiveLonger() async throws {
+        let folder = try Folder()
+        let clock = VirtualClock()
+        let transport = FakeTransport(isConnected: false)
+        let start = Date(timeIntervalSince1970: 1_000_000)
+        let outbox = try await Outbox(
+            at: folder.outbox,
+            transport: transport,
+            configuration: .init(),
+            clock: .virtual(clock, start)
+        )
+        try await outbox.enqueue(self.message("x", timeToLive: .seconds(60)))
+        await outbox.close()
+        let past = start.addingTimeInterval(-1_000_000)
+        let next = try await Outbox(
+            at: folder.outbox,
+            transport: transport,
+            configuration: .init(),
+            clock: .virtual(clock, past)
+        )
+        #expect(next.pending.first?.expires == past.addingTimeInterval(60))
+    }
+
+    @Test func moreThanMayWaitIsRefusedAndNothingOfItIsKept() async throws {
+        let folder = try Folder()
+        let transport = FakeTransport()
+        var configuration = OutboxConfiguration()
+        configuration.maximumCount = 3
+        configuration.maximumBytes = 1_000
+        let outbox = try await Outbox(at: folder.outbox, transport: transport, configuration: configuration)
+        try await outbox.enqueue(self.message("1"))
+        try await outbox.enqueue(self.message("2"))
+        await #expect { try await outbox.enqueue(self.message(String(repeating: "x", count: 1_000))) } throws: {
+            ($0 as? OutboxError)?.code == .full && "\($0)".contains("maximumBytes")
+        }
+        try await outbox.enqueue(self.message("3"))
+        await #expect { try await outbox.enqueue(self.message("4")) } throws: {
+            ($0 as? OutboxError)?.code == .full && "\($0)".contains("maximumCount")
+        }
+        #expect(outbox.snapshot.count == 3)
+        try await transport.answer("1")
+        try await eventually("room") { outbox.snapshot.count == 2 }
+        try await outbox.enqueue(self.message("4"))
+        await outbox.close()
+        let next = try await Outbox(at: folder.outbox, transport: FakeTransport())
+        #expect(next.pending.map(\.id.rawValue) == [2, 3, 4])
+    }
+
+    @Test func theSameMessageEnqueuedTwiceIsOne() async throws {
+        let folder = try Folder()
+        let transport = FakeTransport(isConnected: false, FakeTransport.ok)
+        let outbox = try await Outbox(at: folder.outbox, transport: transport)
+        var message = self.message("x")
+        message.metadata = ["b": "2", "a": "1", "c": "3"]
+        let ids = try await [outbox.enqueue(message), outbox.enqueue(message)]
+        #expect(ids[0] == ids[1])
+        #expect(outbox.snapshot.count == 1)
+        var other = message
+        other.body = ByteBuffer(string: "y")
+        await #expect { try await outbox.enqueue(other) } throws: { ($0 as? OutboxError)?.code == .keyInUse }
+        transport.connectivityChanged(true)
+        try await self.eventuallyEmpty(outbox)
+        #expect(transport.sent == ["x"])
+        // What was refused takes no room.
+        #expect(outbox.snapshot.bytes == 0)
+    }
+
+    @Test func messagesThatCannotBeKeptAreRefused() async throws {
+        let folder = try Folder()
+        let outbox = try await Outbox(at: folder.outbox, transport: FakeTransport())
+        var nameless = self.message("x")
+        nameless.key = ""
+        var tooLong = self.message("x")
+        tooLong.key = String(repeating: "k", count: 129)
+        let none = [
+            nameless, tooLong, self.message("x", ""), self.message("x", String(repeating: "t", count: 257)),
+            self.message("x", timeToLive: .zero),
+        ]
+        for message in none {
+            await #expect { try await outbox.enqueue(message) } throws: { ($0 as? OutboxError)?.code == .invalidMessage }
+        }
+        #expect(outbox.snapshot.count == 0)
+    }
+
+    @Test func aMessageCanBeWithdrawnUnlessItIsInFlight() async throws {
+        let folder = try Folder()
+        let transport = FakeTransport()
+        let outbox = try await Outbox(at: folder.outbox, transport: transport)
+        let record = EventRecord(outbox)
+        let ids = try await [outbox.enqueue(self.message("1")), outbox.enqueue(self.message("2"))]
+        try await eventually("the first is sent") { transport.sent == ["1"] }
+        #expect(!outbox.withdraw(ids[0]))
+        #expect(outbox.withdraw(ids[1]))
+        #expect(!outbox.withdraw(ids[1]))
+        try await eventually("it is told") { record.all.contains("withdrawn \(ids[1])") }
+        try await transport.answer("1")
+        try await self.eventuallyEmpty(outbox)
+        #expect(transport.sent == ["1"])
+    }
+
+    @Test func whatTheServerRefusesForGoodIsTold() async throws {
+        let folder = try Folder()
+        let transport = FakeTransport { request in
+            String(buffer: request.body) == "bad" ? FakeTransport.refusal(.noPermission) : FakeTransport.ok(request)
+        }
+        let outbox = try await Outbox(at: folder.outbox, transport: transport)
+        let record = EventRecord(outbox)
+        try await outbox.enqueue(self.message("bad"))
+        try await outbox.enqueue(self.message("good"))
+        try await eventually("both are told") { record.all.contains("delivered 2") }
+        #expect(record.all.filter { !$0.hasPrefix("enqueued") } == ["failed 1 noPermission", "delivered 2"])
+    }
+
+    @Test func theAppMayDecideOtherwise() async throws {
+        let folder = try Folder()
+        let mends = NIOLockedValueBox(false)
+        let transport = FakeTransport { request in
+            mends.withLockedValue { $0 } ? FakeTransport.ok(request) : FakeTransport.refusal(.noPermission)
+        }
+        var configuration = OutboxConfiguration()
+        configuration.verdict = { entry, error in entry.topic == "a" ? .suspendTopic : .standard(for: error) }
+        let outbox = try await Outbox(at: folder.outbox, transport: transport, configuration: configuration)
+        let record = EventRecord(outbox)
+        try await outbox.enqueue(self.message("1"))
+        try await outbox.enqueue(self.message("2"))
+        try await eventually("it is told") { record.all.contains("suspended 1 noPermission") }
+        #expect(outbox.snapshot.topics["a"] == .init(count: 2, bytes: 2 * 38, isInFlight: false, isSuspended: true))
+        mends.withLockedValue { $0 = true }
+        outbox.resume(topic: "a")
+        try await self.eventuallyEmpty(outbox)
+        #expect(transport.sent == ["1", "1", "2"])
+    }
+
+    // MARK: Observers
+
+    @Test func severalMayFollowWhatWaits() async throws {
+        let folder = try Folder()
+        let transport = FakeTransport()
+        let outbox = try await Outbox(at: folder.outbox, transport: transport)
+        let finals = await withTaskGroup(of: [Int].self) { group in
+            for _ in 0..<3 {
+                let snapshots = outbox.snapshots
+                group.addTask {
+                    var counts: [Int] = []
+                    var wasFull = false
+                    for await snapshot in snapshots {
+                        counts.append(snapshot.count)
+                        if snapshot.count == 2 { wasFull = true }
+                        if wasFull, snapshot.count == 0 { break }
+                    }
+                    return counts
+                }
+            }
+            group.addTask {
+                do {
+                    try await outbox.enqueue(self.message("1"))
+                    try await outbox.enqueue(self.message("2"))
+                    // Until each has seen both.
+                    try await Task.sleep(for: .milliseconds(50))
+                    try await transport.answer("1")
+                    try await transport.answer("2")
+                } catch {
+                    Issue.record(error)
+                }
+                return [0]
+            }
+            return await group.reduce(into: [Int]()) { $0.append($1.last ?? -1) }
+        }
+        #expect(finals == [0, 0, 0, 0])
+    }
+
+    @Test func streamsEndWithTheOutbox() async throws {
+        let folder = try Folder()
+        let outbox = try await Outbox(at: folder.outbox, transport: FakeTransport())
+        let (events, snapshots) = (outbox.events, outbox.snapshots)
+        await outbox.close()
+        await outbox.close()
+        for await _ in events {}
+        for await _ in snapshots {}
+        for await _ in outbox.events {}
+        await #expect { try await outbox.enqueue(self.message("x")) } throws: { ($0 as? OutboxError)?.code == .closed }
+    }
+
+    @Test func anOutboxThatIsLetGoOfGivesItsFileUp() async throws {
+        let folder = try Folder()
+        let transport = FakeTransport()
+        do {
+            let outbox = try await Outbox(at: folder.outbox, transport: transport)
+            try await outbox.enqueue(self.message("x"))
+            try await eventually("it is sent") { transport.sent == ["x"] }
+        }
+        try await eventually("the file is free") {
+            do throws(OutboxError) {
+                let next = try await Outbox(at: folder.outbox, transport: FakeTransport())
+                #expect(next.pending.map(\.id.rawValue) == [1])
+                return true
+            } catch {
+                guard error.code == .inUse else { throw error }
+                return false
+            }
+        }
+    }
+}
+
+extension OutboxClock {
+    static func virtual(_ clock: VirtualClock, _ start: Date) -> OutboxClock {
+        OutboxClock(
+            now: {
+                let (seconds, attoseconds) = clock.now.offset.components
+                return OutboxMachine.Moment(
+                    date: start.addingTimeInterval(Double(seconds) + Double(attoseconds) / 1e18),
+                    uptime: clock.deadline
+                )
+            },
+            sleep: { try await clock.sleep(for: $0) }
+        )
+    }
+}

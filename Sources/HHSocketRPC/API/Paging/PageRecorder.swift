@@ -1,0 +1,205 @@
+import NIOCore
+
+/// How far a list that comes page by page has been loaded, and what to ask for next. It has no list and makes no calls: it
+/// is told what happens, and the time.
+///
+/// ```swift
+/// var recorder = PageRecorder(.offset(pageSize: 20))
+/// if let request = recorder.beginLoadMore(now: .now()) {
+///     let items = try await load(page: request.page)
+///     switch recorder.finish(request.token, count: items.count) {
+///     case .replace: list = items
+///     case .append: list += items
+///     case .ignore: break
+///     }
+/// }
+/// ```
+/// One request is in progress at most:
+///
+/// | while | refresh | load more |
+/// |---|---|---|
+/// | nothing is in progress | begins | begins, if there is more |
+/// | a refresh is in progress | refused | refused |
+/// | a load-more is in progress | begins, and makes the other's answer void | refused |
+///
+/// A refusal is nil. An answer that is void is ignored, whenever it comes. A request that fails leaves everything as it was
+/// before it began. So does ``reset()`` with what is in progress: its answer is void.
+public struct PageRecorder: Sendable {
+    /// How pages are asked for.
+    public enum Style: Hashable, Sendable {
+        /// By number: the first is `firstPage`, 1 by default; some servers count from 0.
+        case offset(firstPage: Int = 1, pageSize: Int)
+        /// By what the server said with the page before.
+        case cursor(pageSize: Int)
+    }
+
+    /// What to do with the items that came.
+    public enum Verdict: Hashable, Sendable {
+        /// They are the list, in the place of what was there.
+        case replace
+        /// They follow what is there.
+        case append
+        /// They belong to a request that is void or over. Nothing is to be done with them.
+        case ignore
+    }
+
+    public let style: Style
+    /// The number of the last page that came; nil before the first. By cursor they are counted from 1.
+    public private(set) var page: Int?
+    /// How many items have come.
+    public private(set) var count = 0
+    /// Whether there is more to be asked for. True before the first page.
+    public private(set) var hasMore = true
+    /// When the last request began, whatever became of it; nil before the first, and after ``reset()``.
+    public private(set) var lastRequestTime: NIODeadline?
+    /// What is in progress.
+    public private(set) var current: PageRequest?
+    /// What the server said to ask for next.
+    private var nextCursor: String?
+    private var lastToken: UInt64 = 0
+
+    /// - Parameter style: How pages are asked for. A page size below 1 counts as 1.
+    public init(_ style: Style) {
+        switch style {
+        case .offset(let firstPage, let pageSize):
+            self.style = .offset(firstPage: firstPage, pageSize: max(1, pageSize))
+        case .cursor(let pageSize):
+            self.style = .cursor(pageSize: max(1, pageSize))
+        }
+    }
+
+    /// How many items a full page has.
+    public var pageSize: Int {
+        switch self.style {
+        case .offset(_, let pageSize), .cursor(let pageSize): pageSize
+        }
+    }
+
+    /// Whether the first page has come and had no items: there is nothing to show, and nothing more to ask for.
+    public var isEmpty: Bool { self.page != nil && self.count == 0 && !self.hasMore }
+
+    public var isLoading: Bool { self.current != nil }
+
+    private var firstPage: Int {
+        switch self.style {
+        case .offset(let firstPage, _): firstPage
+        case .cursor: 1
+        }
+    }
+
+    // MARK: Requests
+
+    /// Asks for the first page anew. What is there stays until it comes.
+    ///
+    /// - Returns: What to ask for; nil while another refresh is in progress.
+    public mutating func beginRefresh(now: NIODeadline) -> PageRequest? {
+        if self.current?.kind == .refresh { return nil }
+        return self.begin(.refresh, page: self.firstPage, offset: 0, cursor: nil, now: now)
+    }
+
+    /// Asks for the page after the last, or for the first if there is none yet.
+    ///
+    /// - Returns: What to ask for; nil if there is no more, or a request is in progress.
+    public mutating func beginLoadMore(now: NIODeadline) -> PageRequest? {
+        guard self.current == nil, self.hasMore else { return nil }
+        guard let page = self.page else {
+            return self.begin(.loadMore, page: self.firstPage, offset: 0, cursor: nil, now: now)
+        }
+        // A page with the highest number there is has none after it.
+        let (next, overflow) = page.addingReportingOverflow(1)
+        guard !overflow else { return nil }
+        return self.begin(.loadMore, page: next, offset: self.count, cursor: self.nextCursor, now: now)
+    }
+
+    private mutating func begin(
+        _ kind: PageRequest.Kind,
+        page: Int,
+        offset: Int,
+        cursor: String?,
+        now: NIODeadline
+    ) -> PageRequest {
+        self.lastToken += 1
+        let request = PageRequest(
+            token: .init(number: self.lastToken),
+            kind: kind,
+            page: page,
+            pageSize: self.pageSize,
+            offset: offset,
+            cursor: cursor
+        )
+        self.current = request
+        self.lastRequestTime = now
+        return request
+    }
+
+    // MARK: Answers
+
+    /// A page has come.
+    ///
+    /// There is more if `hasMore` says so; else, where that is nil, by cursor if there is a next one, and by number if
+    /// `total` is more than have come, or, where that is nil too, if the page is full. After a page without items there is
+    /// never more, and by cursor never without one: asked again, the server would say the same.
+    ///
+    /// - Parameters:
+    ///   - token: Of the request.
+    ///   - count: How many items it has. Less than 0 counts as 0.
+    ///   - nextCursor: What to ask for next; nil by default.
+    ///   - total: How many items there are in all; nil, the default, where the server does not say.
+    ///   - hasMore: Whether there are more; nil, the default, where the server does not say.
+    /// - Returns: What to do with the items.
+    public mutating func finish(
+        _ token: PageRequest.Token,
+        count: Int,
+        nextCursor: String? = nil,
+        total: Int? = nil,
+        hasMore: Bool? = nil
+    ) -> Verdict {
+        guard let current = self.current, current.token == token else { return .ignore }
+        self.current = nil
+        let count = max(0, count)
+        let isFirst = current.kind == .refresh || self.page == nil
+        let (sum, overflow) = (isFirst ? 0 : self.count).addingReportingOverflow(count)
+        self.count = overflow ? .max : sum
+        self.page = current.page
+        self.nextCursor = nextCursor
+        self.hasMore =
+            if count == 0 {
+                false
+            } else {
+                switch self.style {
+                case .cursor: nextCursor != nil && hasMore != false
+                case .offset: hasMore ?? total.map { self.count < $0 } ?? (count >= self.pageSize)
+                }
+            }
+        return isFirst ? .replace : .append
+    }
+
+    /// The same with the page itself.
+    public mutating func finish<Item>(_ token: PageRequest.Token, _ page: Page<Item>) -> Verdict {
+        self.finish(
+            token,
+            count: page.items.count,
+            nextCursor: page.nextCursor,
+            total: page.total,
+            hasMore: page.hasMore
+        )
+    }
+
+    /// A request has failed: everything is as before it began. A load-more that a refresh has made void stays void.
+    ///
+    /// - Returns: Whether the request was in progress.
+    @discardableResult
+    public mutating func fail(_ token: PageRequest.Token) -> Bool {
+        guard self.current?.token == token else { return false }
+        self.current = nil
+        return true
+    }
+
+    /// Forgets everything; what is in progress is void.
+    public mutating func reset() {
+        let token = self.lastToken
+        self = PageRecorder(self.style)
+        // Numbers go on, so that what is void is never taken for what comes next.
+        self.lastToken = token
+    }
+}

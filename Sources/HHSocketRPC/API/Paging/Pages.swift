@@ -1,0 +1,68 @@
+import NIOCore
+
+/// A list, page after page, from its first to its last.
+///
+/// ```swift
+/// let pages = Pages(.cursor(pageSize: 50)) { request in
+///     try await server.messages(after: request.cursor, limit: request.pageSize)
+/// }
+/// for try await page in pages {
+///     list += page.items
+/// }
+/// ```
+/// A page is loaded when it is asked for, and none ahead. The sequence ends when there are no more; a first page without items
+/// is an element, a later one is not. What `load` throws, the iterator throws, and everything is as before: asked again,
+/// it loads the same page again. `for try await` leaves the loop with the error, so a retry takes an iterator of one's own,
+/// or a `load` that tries again. Each iterator begins with the first page.
+public struct Pages<Item: Sendable>: AsyncSequence, Sendable {
+    public typealias Element = Page<Item>
+    public typealias Failure = any Error
+
+    private let style: PageRecorder.Style
+    private let load: @Sendable (PageRequest) async throws -> Page<Item>
+
+    /// - Parameters:
+    ///   - style: How pages are asked for.
+    ///   - load: Loads a page.
+    public init(
+        _ style: PageRecorder.Style,
+        load: @escaping @Sendable (PageRequest) async throws -> Page<Item>
+    ) {
+        self.style = style
+        self.load = load
+    }
+
+    public func makeAsyncIterator() -> AsyncIterator {
+        AsyncIterator(recorder: PageRecorder(self.style), load: self.load)
+    }
+
+    public struct AsyncIterator: AsyncIteratorProtocol {
+        /// How far it has come.
+        public private(set) var recorder: PageRecorder
+        let load: @Sendable (PageRequest) async throws -> Page<Item>
+
+        init(
+            recorder: PageRecorder,
+            load: @escaping @Sendable (PageRequest) async throws -> Page<Item>
+        ) {
+            self.recorder = recorder
+            self.load = load
+        }
+
+        /// The next page; nil if there is none.
+        ///
+        /// - Throws: What loading throws; the page may then be asked for again.
+        public mutating func next() async throws -> Page<Item>? {
+            guard let request = self.recorder.beginLoadMore(now: .now()) else { return nil }
+            do {
+                let page = try await self.load(request)
+                let verdict = self.recorder.finish(request.token, page)
+                // An empty page after others says that there is no more.
+                return page.items.isEmpty && verdict == .append ? nil : page
+            } catch {
+                self.recorder.fail(request.token)
+                throw error
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+import HHSocket
+import NIOConcurrencyHelpers
+
+extension SocketTaskGroup {
+    /// Resumes the group and waits until it is complete and its completion handler has returned. Cancelling the Swift task
+    /// cancels the group.
+    ///
+    /// - Returns: How it ended, also if that was before.
+    @discardableResult
+    public func run() async -> Outcome {
+        await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                self.core.whenComplete { continuation.resume(returning: $0) }
+                self.resume()
+            }
+        } onCancel: {
+            self.cancel()
+        }
+    }
+
+    /// Makes a call that belongs to the group, and waits for its answer: it begins when the group is resumed, and is
+    /// cancelled with it. Cancelling the Swift task cancels this call alone.
+    ///
+    /// - Parameter weight: What share of ``fractionCompleted`` it has, beside the others'; 1 by default, 0 at least.
+    /// - Throws: ``HHSocket/SocketError``, as ``SocketClient/data(for:)``.
+    public func data(
+        for request: SocketRequest,
+        with client: SocketClient,
+        weight: Int = 1
+    ) async throws(SocketError) -> SocketResponse {
+        let call = CancellableMember()
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { continuation in
+                call.set(
+                    self.add(request, to: client, weight: weight) { continuation.resume(returning: $0) }
+                )
+            }
+        } onCancel: {
+            call.cancel()
+        }
+        return try result.get()
+    }
+
+    /// Adds a function, which runs in a Swift task of its own once the group is resumed. The task is cancelled with the group;
+    /// a function that has not begun then does not run.
+    ///
+    /// - Parameters:
+    ///   - weight: What share of ``fractionCompleted`` it has, beside the others'; 1 by default, 0 at least.
+    ///   - operation: What to do. What it throws is the member's failure.
+    public func addOperation(weight: Int = 1, _ operation: @escaping @Sendable () async throws -> Void) {
+        self.add(weight: weight) { end in OperationMember(operation, end) }
+    }
+}
+
+/// Runs `body` with a group that is running, and stays open for new members until `body` has returned: for several
+/// `async let` that are cancelled together and have one progress.
+///
+/// ```swift
+/// let (profile, friends) = try await withSocketTaskGroup { group in
+///     async let profile = group.data(for: profileRequest, with: client)
+///     async let friends = group.data(for: friendsRequest, with: client)
+///     return try await (profile, friends)
+/// }
+/// ```
+/// Returns when all members have ended. If `body` throws, or the Swift task is cancelled, the group is cancelled.
+///
+/// - Throws: What `body` throws. That a member fails is the body's to know: the group itself throws nothing.
+public func withSocketTaskGroup<Value: Sendable>(
+    isolation: isolated (any Actor)? = #isolation,
+    _ body: (SocketTaskGroup) async throws -> Value
+) async throws -> Value {
+    let group = SocketTaskGroup(on: .socketThread)
+    group.core.hold()
+    group.resume()
+    let result: Result<Value, any Error> = await withTaskCancellationHandler {
+        do {
+            return .success(try await body(group))
+        } catch {
+            group.cancel()
+            return .failure(error)
+        }
+    } onCancel: {
+        group.cancel()
+    }
+    group.core.letGo()
+    await group.run()
+    return try result.get()
+}
+
+/// Who is cancelled, also if that is said before it is known who.
+private final class CancellableMember: Sendable {
+    private struct State {
+        var member: SocketTask?
+        var isCancelled = false
+    }
+
+    private let state = NIOLockedValueBox(State())
+
+    func set(_ member: SocketTask) {
+        let isCancelled = self.state.withLockedValue { state in
+            state.member = member
+            return state.isCancelled
+        }
+        if isCancelled { member.cancel() }
+    }
+
+    func cancel() {
+        let member = self.state.withLockedValue { state in
+            state.isCancelled = true
+            return state.member
+        }
+        member?.cancel()
+    }
+}
+
+/// A function as a member.
+private final class OperationMember: SocketTaskGroupMember {
+    private enum State {
+        case suspended(@Sendable () async throws -> Void)
+        case running(Task<Void, Never>)
+        case over
+    }
+
+    private let state: NIOLockedValueBox<State>
+    private let end: @Sendable ((any Error)?) -> Void
+
+    init(
+        _ operation: @escaping @Sendable () async throws -> Void,
+        _ end: @escaping @Sendable ((any Error)?) -> Void
+    ) {
+        self.state = NIOLockedValueBox(.suspended(operation))
+        self.end = end
+    }
+
+    func resume() {
+        self.state.withLockedValue { state in
+            guard case .suspended(let operation) = state else { return }
+            let end = self.end
+            // Only begins under the lock; nothing of it runs there.
+            state = .running(
+                Task {
+                    do {
+                        try await operation()
+                        end(nil)
+                    } catch {
+                        end(error)
+                    }
+                }
+            )
+        }
+    }
+
+    func cancel() {
+        let state = self.state.withLockedValue { state in
+            let former = state
+            if case .suspended = state { state = .over }
+            return former
+        }
+        switch state {
+        case .suspended:
+            self.end(SocketError(.cancelled, message: "the task group was cancelled before this member began"))
+        case .running(let task): task.cancel()
+        case .over: break
+        }
+    }
+}

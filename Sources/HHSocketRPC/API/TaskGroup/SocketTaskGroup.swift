@@ -1,0 +1,192 @@
+import Foundation
+import HHSocket
+
+/// Several calls, and whatever else can be resumed and cancelled, of which only the end of the last one matters.
+///
+/// ```swift
+/// let group = SocketTaskGroup { outcome in
+///     print(outcome.isCancelled, outcome.failures)
+/// }
+/// group.add(profileRequest, to: client) { result in … }
+/// group.add(friendsRequest, to: client) { result in … }
+/// group.resume()
+/// ```
+/// It is complete once, after the completion handler of its last member has returned; a group without members when it is
+/// resumed. A member that fails harms no other: the outcome has its error. ``cancel()`` cancels all members and completes the
+/// group once too, as cancelled, when all have ended.
+///
+/// Members may be added at any time. Those of a suspended group wait for ``resume()``; those of a running one are resumed
+/// at once, and a member that is added by the handler of the last one keeps the group open. One that is added to a group that
+/// is being cancelled is cancelled and waited for; one that is added to a complete group is cancelled, and nobody waits
+/// for it.
+///
+/// A running group needs no reference to go on. One that is let go of before it is resumed or cancelled lets go of its
+/// members; nobody is told of an end then.
+public final class SocketTaskGroup: Sendable {
+    public enum State: Sendable, Hashable {
+        /// Neither resumed nor cancelled yet.
+        case suspended
+        case running
+        /// Cancelled; some members have not ended.
+        case canceling
+        /// All members have ended; the completion has been told or is on its way.
+        case completed
+    }
+
+    /// How a group ended. It is an error itself, for groups that are members of others.
+    public struct Outcome: Error, Sendable {
+        /// Whether the group was cancelled before it was complete. Some of its members may have come to a good end all the
+        /// same.
+        public var isCancelled: Bool
+        /// How many members it had.
+        public var memberCount: Int
+        /// Those that failed, in the order in which they were added. Members that end by ``SocketTaskGroup/cancel()`` are
+        /// among them, with the error that they tell.
+        public var failures: [Failure]
+
+        /// - Throws: The first failure's error; ``HHSocket/SocketError`` with the code `cancelled` if the group was cancelled.
+        public func get() throws {
+            if self.isCancelled {
+                throw SocketError(.cancelled, message: "the task group was cancelled before it was complete")
+            }
+            if let first = self.failures.first { throw first.error }
+        }
+    }
+
+    /// A member that failed.
+    public struct Failure: Sendable {
+        /// Which: 0 is the one that was added first.
+        public var index: Int
+        /// Why. A ``HHSocket/SocketError`` for calls, an ``Outcome`` for groups.
+        public var error: any Error
+    }
+
+    let core: TaskGroupCore
+
+    /// - Parameters:
+    ///   - callbackQueue: Where `completionHandler` runs, and ``progress`` changes: by default the main queue on Apple's
+    ///     platforms, a private one elsewhere. With `.socketThread` it is the thread on which the last member ends, or that
+    ///     calls ``resume()`` or ``cancel()`` where nothing is left to wait for.
+    ///   - completionHandler: Called exactly once after ``resume()`` or ``cancel()``.
+    public init(
+        on callbackQueue: CallbackQueue = .default,
+        completionHandler: @escaping @Sendable (Outcome) -> Void = { _ in }
+    ) {
+        self.core = TaskGroupCore(callbackQueue, completionHandler)
+    }
+
+    deinit {
+        self.core.release()
+    }
+
+    // MARK: Members
+
+    /// Adds a call.
+    ///
+    /// - Parameters:
+    ///   - weight: What share of ``fractionCompleted`` it has, beside the others'; 1 by default, 0 at least.
+    ///   - callbackQueue: Where `completionHandler` runs; nil, the default, for the client's.
+    ///   - completionHandler: Called exactly once, as by ``SocketClient/dataTask(with:on:completionHandler:)``. The group is
+    ///     complete after it has returned, not before.
+    /// - Returns: The task. To resume or cancel it alone is allowed.
+    @discardableResult
+    public func add(
+        _ request: SocketRequest,
+        to client: SocketClient,
+        weight: Int = 1,
+        on callbackQueue: CallbackQueue? = nil,
+        completionHandler: @escaping @Sendable (Result<SocketResponse, SocketError>) -> Void = { _ in }
+    ) -> SocketTask {
+        self.add(weight: weight) { end in
+            client.dataTask(with: request, on: callbackQueue) { result in
+                completionHandler(result)
+                switch result {
+                case .success: end(nil)
+                case .failure(let error): end(error)
+                }
+            }
+        }
+    }
+
+    /// Adds anything that can be resumed and cancelled, such as the task of another library.
+    ///
+    /// ```swift
+    /// group.add { end in
+    ///     Download(url) { error in end(error) }
+    /// }
+    /// ```
+    /// - Parameters:
+    ///   - weight: What share of ``fractionCompleted`` it has, beside the others'; 1 by default, 0 at least.
+    ///   - make: Makes it, suspended. It is given what is to be called when the member has ended and its handler has
+    ///     returned, with an error if it failed. Only the first call counts. If it is let go of uncalled the member counts as
+    ///     failed with `cancelled`.
+    /// - Returns: The member.
+    @discardableResult
+    public func add<Member: SocketTaskGroupMember>(
+        weight: Int = 1,
+        _ make: (_ end: @escaping @Sendable ((any Error)?) -> Void) -> Member
+    ) -> Member {
+        self.core.add(weight: max(0, weight), make)
+    }
+
+    /// Adds another group, which is resumed and cancelled with this one. It has ended when its own completion handler has
+    /// returned, and has failed if it was cancelled or one of its members failed; the error is its ``Outcome``.
+    ///
+    /// - Parameter weight: As with calls: 1 by default, whatever the number of its members.
+    public func add(_ group: SocketTaskGroup, weight: Int = 1) {
+        precondition(group !== self, "a task group cannot be a member of itself: it would wait for its own end")
+        self.add(weight: weight) { end in
+            group.core.whenComplete { outcome in
+                end(outcome.isCancelled || !outcome.failures.isEmpty ? outcome : nil)
+            }
+            return group
+        }
+    }
+
+    // MARK: Life
+
+    /// Starts all members, in the order in which they were added. Does nothing unless the group is suspended.
+    public func resume() { self.core.resume() }
+
+    /// Cancels all members, in the order in which they were added. Does nothing once all have ended.
+    public func cancel() { self.core.cancel() }
+
+    public var state: State {
+        switch self.core.phase {
+        case .suspended, .released: .suspended
+        case .running: .running
+        case .canceling: .canceling
+        case .completed: .completed
+        }
+    }
+
+    /// How it ended, once the completion handler has returned.
+    public var outcome: Outcome? { self.core.outcome }
+
+    // MARK: Progress
+
+    /// How many members have been added.
+    public var memberCount: Int { self.core.memberCount }
+
+    /// How many of them have ended.
+    public var completedCount: Int { self.core.completedCount }
+
+    /// How far the whole has come, from 0 to 1: what members tell of themselves, by their weights. It falls when members are
+    /// added, or a call is sent again.
+    public var fractionCompleted: Double { self.core.fractionCompleted }
+
+    /// An object for user interfaces: the weights of the members that have ended, and one more for the completion. Cancelling it
+    /// cancels the group.
+    ///
+    /// Changes where the completion handler runs, and is finished when that is called. Where Foundation's `Progress` may not
+    /// be used by several threads, as on Linux, read it there.
+    public var progress: Progress {
+        self.core.progress { [weak core] in core?.cancel() }
+    }
+}
+
+extension SocketTaskGroup: SocketTaskGroupMember {}
+
+extension SocketTaskGroup: CustomStringConvertible {
+    public var description: String { "task group, \(self.completedCount) of \(self.memberCount) ended, \(self.state)" }
+}

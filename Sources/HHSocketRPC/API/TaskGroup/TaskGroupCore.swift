@@ -1,0 +1,224 @@
+import Foundation
+import HHSocket
+import NIOConcurrencyHelpers
+
+/// Performs what a group's machine decides. Its members' ends keep it, so that a running group is complete one day though
+/// nobody has it.
+final class TaskGroupCore: Sendable {
+    typealias Outcome = SocketTaskGroup.Outcome
+    typealias Handler = @Sendable (Outcome) -> Void
+
+    private struct State {
+        var machine = TaskGroupMachine<any SocketTaskGroupMember>()
+        /// Told once, in this order; the first is the user's.
+        var handlers: [Handler]
+        /// Set once all of them have returned.
+        var outcome: Outcome?
+        var progress: TaskProgress?
+
+        var units: TaskProgress.Units {
+            // One more than there is, so that it is finished by the completion alone.
+            let isOver = self.machine.isOver
+            return .init(
+                completed: self.machine.completedWeight + (isOver ? 1 : 0),
+                total: self.machine.totalWeight + 1
+            )
+        }
+    }
+
+    private let callbackQueue: CallbackQueue
+    private let state: NIOLockedValueBox<State>
+    /// Held while ``Progress`` is changed: a callback queue need not be serial.
+    private let progressLock = NIOLock()
+
+    init(_ callbackQueue: CallbackQueue, _ handler: @escaping Handler) {
+        self.callbackQueue = callbackQueue
+        self.state = NIOLockedValueBox(State(handlers: [handler]))
+    }
+
+    // MARK: Members
+
+    /// Tells the end of one member, once: the first time that it is asked to, or else when nobody can ask it any more.
+    final class Ending: Sendable {
+        private let core: TaskGroupCore
+        private let number: Int
+        private let hasEnded = NIOLockedValueBox(false)
+
+        init(_ core: TaskGroupCore, _ number: Int) {
+            self.core = core
+            self.number = number
+        }
+
+        func end(_ error: (any Error)?) {
+            let isFirst = self.hasEnded.withLockedValue { hasEnded in
+                defer { hasEnded = true }
+                return !hasEnded
+            }
+            if isFirst { self.core.left(self.number, error) }
+        }
+
+        deinit {
+            guard !self.hasEnded.withLockedValue({ $0 }) else { return }
+            self.core.left(
+                self.number,
+                SocketError(
+                    .cancelled,
+                    message: "member \(self.number) of a task group was let go of before it had told its end"
+                )
+            )
+        }
+    }
+
+    func add<Member: SocketTaskGroupMember>(
+        weight: Int,
+        _ make: (_ end: @escaping @Sendable ((any Error)?) -> Void) -> Member
+    ) -> Member {
+        let (number, progress) = self.state.withLockedValue { state in
+            let number = state.machine.enter(weight: weight)
+            return (number, number == nil ? nil : Self.mustShowProgress(&state))
+        }
+        guard let number else {
+            // Nobody waits for it.
+            let member = make { _ in }
+            member.cancel()
+            return member
+        }
+        if progress != nil { self.scheduleProgress() }
+        let ending = Ending(self, number)
+        let member = make { ending.end($0) }
+        switch self.state.withLockedValue({ $0.machine.made(number, member) }) {
+        case .nothing: break
+        case .resume: member.resume()
+        case .cancel: member.cancel()
+        }
+        return member
+    }
+
+    private func left(_ number: Int, _ error: (any Error)?) {
+        // The member is let go of outside the lock: with it may go who knows what.
+        let (member, isComplete, progress) = self.state.withLockedValue { state in
+            let (member, isComplete) = state.machine.left(number, error)
+            return (member, isComplete, isComplete ? nil : Self.mustShowProgress(&state))
+        }
+        withExtendedLifetime(member) {}
+        if progress != nil { self.scheduleProgress() }
+        if isComplete { self.complete() }
+    }
+
+    // MARK: Life
+
+    func resume() {
+        let (members, isComplete) = self.state.withLockedValue { $0.machine.resume() }
+        for member in members { member.resume() }
+        if isComplete { self.complete() }
+    }
+
+    func cancel() {
+        let (members, isComplete) = self.state.withLockedValue { $0.machine.cancel() }
+        for member in members { member.cancel() }
+        if isComplete { self.complete() }
+    }
+
+    /// Keeps the group open until ``letGo()``.
+    func hold() {
+        self.state.withLockedValue { $0.machine.hold() }
+    }
+
+    func letGo() {
+        if self.state.withLockedValue({ $0.machine.letGo() }) { self.complete() }
+    }
+
+    /// Nobody has the group any more.
+    func release() {
+        let released = self.state.withLockedValue { state -> ([any SocketTaskGroupMember], [Handler])? in
+            guard let members = state.machine.release() else { return nil }
+            defer { state.handlers = [] }
+            return (members, state.handlers)
+        }
+        // Let go of outside the lock.
+        withExtendedLifetime(released) {}
+    }
+
+    private func complete() {
+        self.callbackQueue.run {
+            if self.state.withLockedValue({ $0.progress?.begin() }) != nil { self.showProgress() }
+            let outcome = self.state.withLockedValue { state in
+                Outcome(
+                    isCancelled: state.machine.wasCancelled,
+                    memberCount: state.machine.memberCount,
+                    failures: state.machine.failures
+                        .sorted { $0.number < $1.number }
+                        .map { SocketTaskGroup.Failure(index: $0.number, error: $0.error) }
+                )
+            }
+            // Until none is left: some may come while others run.
+            while true {
+                let handlers: [Handler] = self.state.withLockedValue { state in
+                    defer { state.handlers = [] }
+                    if state.handlers.isEmpty { state.outcome = outcome }
+                    return state.handlers
+                }
+                guard !handlers.isEmpty else { break }
+                for handler in handlers { handler(outcome) }
+            }
+        }
+    }
+
+    /// Has `handler` told of the end after those that came before it; at once if they have been told.
+    func whenComplete(_ handler: @escaping Handler) {
+        let outcome = self.state.withLockedValue { state in
+            if state.outcome == nil { state.handlers.append(handler) }
+            return state.outcome
+        }
+        if let outcome { handler(outcome) }
+    }
+
+    var outcome: Outcome? { self.state.withLockedValue { $0.outcome } }
+    var phase: TaskGroupMachine<any SocketTaskGroupMember>.Phase { self.state.withLockedValue { $0.machine.phase } }
+    var memberCount: Int { self.state.withLockedValue { $0.machine.memberCount } }
+    var completedCount: Int { self.state.withLockedValue { $0.machine.completedCount } }
+
+    // MARK: Progress
+
+    var fractionCompleted: Double {
+        let (remaining, completed, total, isOver) = self.state.withLockedValue { state in
+            (state.machine.remaining, state.machine.completedWeight, state.machine.totalWeight, state.machine.isOver)
+        }
+        guard !isOver, total > 0 else { return isOver ? 1 : 0 }
+        // Members have locks of their own, so they are asked outside ours.
+        let running = remaining.reduce(0.0) { sum, entry in
+            let fraction = entry.member.fractionCompleted
+            return sum + Double(entry.weight) * (fraction.isFinite ? min(max(fraction, 0), 1) : 0)
+        }
+        return min(1, (Double(completed) + running) / Double(total))
+    }
+
+    func progress(cancel: @escaping @Sendable () -> Void) -> Progress {
+        self.state.withLockedValue { state in
+            if let existing = state.progress { return existing.progress }
+            let made = TaskProgress(cancel: cancel)
+            made.update(to: state.units)
+            state.progress = made
+            return made.progress
+        }
+    }
+
+    private static func mustShowProgress(_ state: inout State) -> TaskProgress? {
+        guard let progress = state.progress, progress.mustSchedule() else { return nil }
+        return progress
+    }
+
+    private func scheduleProgress() {
+        self.callbackQueue.run {
+            _ = self.state.withLockedValue { $0.progress?.begin() }
+            self.showProgress()
+        }
+    }
+
+    private func showProgress() {
+        self.progressLock.withLock {
+            let (progress, units) = self.state.withLockedValue { ($0.progress, $0.units) }
+            progress?.update(to: units)
+        }
+    }
+}

@@ -1,0 +1,24 @@
+import Atomics
+
+/// What one connection holds at this moment, which is a part of what its server does.
+final class ConnectionLoad: Sendable {
+    private let server: ServerLoad
+    private let maximumBytes: Int
+    private let held = ManagedAtomic(0)
+
+    init(_ server: ServerLoad, maximumBytes: Int) {
+        self.server = server
+        self.maximumBytes = maximumBytes
+    }
+
+    var bytes: Int { self.held.load(ordering: .relaxed) }
+
+    /// Whether no more bytes should be held than there are, here or by all.
+    var isFull: Bool { self.bytes > self.maximumBytes || self.server.isFull }
+
+    /// What the connection holds has grown by so much, or shrunk.
+    func held(_ change: Int) {
+        self.held.wrappingIncrement(by: change, ordering: .relaxed)
+        self.server.held(change)
+    }
+}

@@ -1,0 +1,70 @@
+import HHSocket
+import HHSocketHello
+import HHSocketMessage
+import HHSocketTesting
+import NIOCore
+import Testing
+
+@testable import HHSocketServer
+
+/// A client that says what the wire says, and no more.
+struct Greeter {
+    let client: HostileClient
+
+    init(_ server: SocketServer) async throws {
+        self.client = try await HostileClient.connect(to: server.address)
+    }
+
+    /// - Returns: The reply's status, and what it says.
+    func greet(_ hello: WireHello = .all) async throws -> (Status, WireHelloReply) {
+        await self.client.perform(
+            .frame(Frame(type: FrameType.hello, serial: FrameSerial.hello, payload: try ByteBuffer(message: hello)))
+        )
+        let frame = try await self.client.response()
+        #expect((frame.type, frame.serial) == (FrameType.hello, FrameSerial.hello))
+        return (frame.status, (try? frame.payload.message()) ?? WireHelloReply())
+    }
+
+    func call(
+        _ type: UInt32,
+        serial: UInt32 = 50,
+        _ body: ByteBuffer = ByteBuffer(),
+        _ metadata: WireMetadata? = nil,
+        compression: CompressionPolicy? = nil
+    ) async throws {
+        let sealed = try Envelope.seal(type: type, body: body, metadata: metadata, compression: compression)
+        await self.client.perform(.frame(Frame(type: sealed.type, serial: serial, payload: sealed.payload)))
+    }
+
+    /// - Returns: The answer, and what stood around its body.
+    func answer() async throws -> (frame: Frame, metadata: [String: String]) {
+        var frame = try await self.client.response()
+        let envelope = try Envelope.open(
+            type: frame.type,
+            payload: frame.payload,
+            agreedFlags: FrameType.metadataFlag | FrameType.compressionFlag,
+            maximumBodyLength: 1 << 24
+        )
+        frame.type = envelope.type
+        frame.payload = envelope.body
+        return (frame, envelope.metadata?.values ?? [:])
+    }
+}
+
+extension WireHello {
+    static var all: WireHello {
+        var hello = WireHello()
+        hello.version = 1
+        hello.features = ["metadata", "compression", "idempotency"]
+        return hello
+    }
+}
+
+extension WireMetadata {
+    init(_ values: [String: String] = [:], deadline: UInt64? = nil, key: String = "") {
+        self.init()
+        self.values = values
+        if let deadline { self.deadline = deadline }
+        self.idempotencyKey = key
+    }
+}

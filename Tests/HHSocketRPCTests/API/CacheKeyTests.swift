@@ -47,6 +47,8 @@ import Testing
         let keys = [
             key(["a": "bc"], "d"), key(["ab": "c"], "d"), key(["a": "b"], "cd"), key(["a": "b", "c": ""], "d"),
             key([:], "abcd"), key(["abcd": ""], ""), key(["": "abcd"], ""),
+            // What would be the length of a value, within a name.
+            key(["a": "\0\0\0\0x"], ""), key(["a\0\0\0\u{5}": ""], "x"),
         ]
         #expect(Set(keys).count == keys.count)
     }

@@ -11,6 +11,8 @@ final class Gate: Sendable {
 
     private let state = NIOLockedValueBox(State())
 
+    /// How many have come so far.
+    var count: Int { self.state.withLockedValue { $0.last } }
     var waitingCount: Int { self.state.withLockedValue { $0.waiting.count } }
 
     /// From now on everybody passes.

@@ -101,6 +101,39 @@ import Testing
         }
     }
 
+    @Test func aCallThatIsCancelledBeforeItCouldBeginEndsToo() async throws {
+        let gate = Gate()
+        let transport = MockTransport { request in
+            if request.type == 102 { try await gate.wait() }
+            return request.body
+        }
+        let calls = SharedCalls(store: MemoryResponseStore(), clock: .system, maximumCallers: 10)
+        let began = NIOLockedValueBox(0)
+        let key = APIRequest(SocketRequest(type: 101)).key
+        func ask(_ number: Int, _ type: UInt32, _ completion: @escaping @Sendable () -> Void) {
+            let asking = SharedCallMachine.Asking(
+                request: SocketRequest(type: type),
+                key: key,
+                transport: transport,
+                policy: .returningStale(upTo: .seconds(1_000)),
+                validity: .zero,
+                owner: "screen",
+                timeout: patience
+            )
+            calls.ask(.init(manager: 1, number: number), asking) { _ in completion() }
+        }
+        ask(1, 101) { began.withLockedValue { $0 += 1 } }
+        try await eventually("the first answer") { began.withLockedValue { $0 } == 1 }
+        // The stale answer is told of when the call for a fresh one is decided on, and has not begun.
+        ask(2, 102) {
+            calls.cancel(.init(manager: 1, number: 2))
+            began.withLockedValue { $0 += 1 }
+        }
+        try await eventually("the second answer") { began.withLockedValue { $0 } == 2 }
+        try await eventually("the call's end") { gate.waitingCount == 0 && gate.count == 1 }
+        #expect(calls.statistics.failedRefreshes == 1)
+    }
+
     @Test func anAsyncCallKeepsItsManagerUntilItReturns() async throws {
         let gate = Gate()
         let reference = WeakReference<APIManager>()

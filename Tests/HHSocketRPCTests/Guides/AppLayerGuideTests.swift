@@ -123,9 +123,8 @@ actor FolderStore: ResponseStore {
         let manager = APIManager(client: transport)
 
         let first = APIRequest(SocketRequest(type: 110, body: "0"), decoding: [Profile].self).page(.first)
-        let later = APIRequest(SocketRequest(type: 110, body: "20"), decoding: Listing.self).page(.later) {
-            $0.items.isEmpty
-        }
+        let later = APIRequest(SocketRequest(type: 110, body: "20"), decoding: Listing.self)
+            .page(.later) { $0.items.isEmpty }
 
         let empty = await #expect(throws: SocketError.self) { try await manager.value(for: first) }
         #expect(empty?.code == .noData)

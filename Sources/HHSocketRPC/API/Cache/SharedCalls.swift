@@ -118,9 +118,10 @@ final class SharedCalls: Sendable {
         }
         alarm?.cancel()
         if mustPump { self.pump() }
+        // Before calls begin, so that nobody hears of a fresh answer before the stale one.
+        for (completion, result) in completions { completion(result) }
         for start in actions.starts { self.perform(start) }
         for task in cancelled { task.cancel() }
-        for (completion, result) in completions { completion(result) }
     }
 
     private func perform(_ start: Machine.Start) {

@@ -65,7 +65,7 @@ test-outbox: dependencies ## build and test the durable outbox, which is a packa
 
 soak: dependencies ## run ten times as many random histories as the tests do, and hostile clients for ten minutes
 	HHSOCKET_HISTORIES=100000 HHSOCKET_HOSTILE_SECONDS=600 swift test --no-parallel $(SWIFTFLAGS) \
-		--filter "RandomHistoryTests|ClientModelTests|HostileCrowdTests"
+		--filter "RandomHistoryTests|ClientModelTests|CacheModelTests|HostileCrowdTests"
 
 bench: dependencies ## measure the framework's parts, each alone; with BENCH_QUICK=1 they are only run
 	swift package --package-path Benchmarks $(BENCHFLAGS) benchmark --no-progress

@@ -12,7 +12,9 @@ final class TaskGroupCore: Sendable {
         var machine = TaskGroupMachine<any SocketTaskGroupMember>()
         /// Told once, in this order; the first is the user's.
         var handlers: [Handler]
-        /// Set once all of them have returned.
+        /// Whether all of them have returned.
+        var allAreTold = false
+        /// Set once the user's has returned.
         var outcome: Outcome?
         var progress: TaskProgress?
 
@@ -155,11 +157,15 @@ final class TaskGroupCore: Sendable {
             while true {
                 let handlers: [Handler] = self.state.withLockedValue { state in
                     defer { state.handlers = [] }
-                    if state.handlers.isEmpty { state.outcome = outcome }
+                    if state.handlers.isEmpty { state.allAreTold = true }
                     return state.handlers
                 }
                 guard !handlers.isEmpty else { break }
-                for handler in handlers { handler(outcome) }
+                for handler in handlers {
+                    handler(outcome)
+                    // The first is the group's own. Who is told after it may look at the outcome.
+                    self.state.withLockedValue { $0.outcome = outcome }
+                }
             }
         }
     }
@@ -167,8 +173,8 @@ final class TaskGroupCore: Sendable {
     /// Has `handler` told of the end after those that came before it; at once if they have been told.
     func whenComplete(_ handler: @escaping Handler) {
         let outcome = self.state.withLockedValue { state in
-            if state.outcome == nil { state.handlers.append(handler) }
-            return state.outcome
+            if !state.allAreTold { state.handlers.append(handler) }
+            return state.allAreTold ? state.outcome : nil
         }
         if let outcome { handler(outcome) }
     }

@@ -28,7 +28,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages,$(wildcard Tests/*)) Plugins Examples/Chat Examples/Feed/Package.swift Examples/Feed/Sources Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Package.swift Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test build-tests test-network test-outbox soak bench bench-report allocations fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test build-tests test-network test-outbox test-feed soak bench bench-report allocations fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -62,6 +62,10 @@ test-plugins: dependencies ## build and run a package that uses the SwiftPM plug
 test-outbox: programs = sqlite3.h:libsqlite3-dev
 test-outbox: dependencies ## build and test the durable outbox, which is a package of its own and needs SQLite
 	swift test --package-path Outbox --no-parallel $(SWIFTFLAGS)
+
+test-feed: programs = sqlite3.h:libsqlite3-dev
+test-feed: dependencies ## build Examples/Feed and have it do what it should
+	sh Scripts/test-feed $(SWIFTFLAGS)
 
 soak: dependencies ## run ten times as many random histories as the tests do, and hostile clients for ten minutes
 	HHSOCKET_HISTORIES=100000 HHSOCKET_HOSTILE_SECONDS=600 swift test --no-parallel $(SWIFTFLAGS) \

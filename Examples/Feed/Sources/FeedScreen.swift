@@ -4,6 +4,7 @@ import HHSocketRPC
 /// What a screen with the feed shows, and what can be done there. Made for each visit: when it goes, its calls go with it.
 actor FeedScreen {
     private let calls: APIManager
+    private let cache: ResponseCache
     private let outbox: Outbox
     private var recorder = PageRecorder(.cursor(pageSize: 5))
     private(set) var posts: [Feed_Post] = []
@@ -16,18 +17,41 @@ actor FeedScreen {
     ///   - outbox: The app's too: what must leave, leaves also when the screen is gone.
     init(client: SocketClient, cache: ResponseCache, outbox: Outbox) {
         self.calls = APIManager(client: client, cache: cache)
+        self.cache = cache
         self.outbox = outbox
     }
 
     var hasMore: Bool { self.recorder.hasMore }
 
-    /// Loads the profile and the first page at once.
-    func open() async throws {
+    /// Has the profile and the first page in the cache, before anybody looks.
+    func warmUp() async throws -> SocketTaskGroup.Outcome {
+        let group = SocketTaskGroup()
+        group.add(try self.profileRequest(), to: self.calls)
+        group.add(try self.listRequest(cursor: nil), to: self.calls)
+        return await group.run()
+    }
+
+    private func profileRequest() throws -> APIRequest<Feed_Profile> {
         var request = try APIRequest(Feed_Feed.Methods.me, Google_Protobuf_Empty())
         request.cachePolicy = .returningCached
-        async let profile = self.calls.value(for: request)
-        // A screen is shown with what was there, if it was there within the last ten seconds.
-        try await self.load(self.recorder.beginRefresh(now: .now()), validFor: .seconds(10))
+        return request
+    }
+
+    private func listRequest(cursor: String?) throws -> APIRequest<Feed_PostPage> {
+        var message = Feed_ListRequest()
+        message.cursor = cursor ?? ""
+        message.limit = UInt32(self.recorder.pageSize)
+        var request = try APIRequest(Feed_Feed.Methods.list, message)
+            .page(cursor == nil ? .first : .later) { $0.posts.isEmpty }
+        request.cachePolicy = .returningCached
+        return request
+    }
+
+    /// Loads the profile and the first page at once.
+    func open() async throws {
+        async let profile = self.calls.value(for: self.profileRequest())
+        // A screen is shown with what was there, if that came within the last minute.
+        try await self.load(self.recorder.beginRefresh(now: .now()), validFor: .seconds(60))
         self.profile = try await profile
     }
 
@@ -36,21 +60,16 @@ actor FeedScreen {
         try await self.load(self.recorder.beginRefresh(now: .now()), validFor: .zero)
     }
 
-    /// Loads the page after the last. Throws `noMoreData` where there is none.
+    /// Loads the page after the last, if there is one.
     func loadMore() async throws {
-        try await self.load(self.recorder.beginLoadMore(now: .now()), validFor: .seconds(10))
+        try await self.load(self.recorder.beginLoadMore(now: .now()), validFor: .seconds(60))
     }
 
     private func load(_ page: PageRequest?, validFor validity: Duration) async throws {
         // Another is on its way, or there is no more.
         guard let page else { return }
         do {
-            var message = Feed_ListRequest()
-            message.cursor = page.cursor ?? ""
-            message.limit = UInt32(page.pageSize)
-            var request = try APIRequest(Feed_Feed.Methods.list, message)
-                .page(page.kind == .refresh ? .first : .later) { $0.posts.isEmpty }
-            request.cachePolicy = .returningCached
+            var request = try self.listRequest(cursor: page.cursor)
             request.validity = validity
             let response = try await self.calls.response(for: request)
             let list = response.value
@@ -72,5 +91,7 @@ actor FeedScreen {
         var like = Feed_LikeRequest()
         like.post = number
         try await self.outbox.enqueue(OutboxMessage(Feed_Feed.Methods.like, like, topic: "likes"))
+        // The profile counts them.
+        self.cache.removeAll(ofType: Feed_Feed.Methods.me.type)
     }
 }

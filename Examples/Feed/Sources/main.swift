@@ -13,6 +13,15 @@ func tell(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }
 
+/// Where a page came from.
+func text(_ source: ResponseSource) -> String {
+    switch source {
+    case .network: "from the server"
+    case .cache, .stale: "from the cache"
+    case .revalidated: "from the cache, and still right, says the server"
+    }
+}
+
 let help = "list, more, refresh, like NUMBER, offline, online, pending, sent (waits until nothing is pending), quit"
 let file =
     CommandLine.arguments.dropFirst().first
@@ -29,7 +38,7 @@ let screen = FeedScreen(client: client, cache: ResponseCache(), outbox: outbox)
 
 @MainActor func show() async {
     for post in await screen.posts { tell("\(post.number). \(post.author): \(post.text) \(post.likes) like it") }
-    tell(await screen.hasMore ? "-- from \(screen.source); there is more" : "-- from \(screen.source); that is all")
+    tell("-- \(text(await screen.source)); \(await screen.hasMore ? "there is more" : "that is all")")
 }
 
 @MainActor func perform(_ command: [Substring]) async throws {
@@ -64,11 +73,13 @@ let screen = FeedScreen(client: client, cache: ResponseCache(), outbox: outbox)
 }
 
 tell(help)
+let fetched = try await screen.warmUp()
+tell("fetched \(fetched.memberCount - fetched.failures.count) of \(fetched.memberCount) ahead")
 while let line = readLine(), line != "quit" {
     do {
         try await perform(line.split(separator: " "))
     } catch {
-        tell("(\(error))")
+        tell("(\((error as? SocketError).map { "\($0.code)" } ?? "\(error)"))")
     }
 }
 await outbox.close()

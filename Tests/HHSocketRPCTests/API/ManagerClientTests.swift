@@ -48,20 +48,28 @@ import Testing
         await client.close()
     }
 
-    @Test func onTheSocketThreadToo() async throws {
+    @Test func onTheSocketThreadTooNoHandlerRunsWithinDispatch() async throws {
         let server = try await MockServer(.echo)
+        server.on(102, .drop)
         let client = SocketClient.connecting(to: server.endpoint) { $0.socket.callbackQueue = .socketThread }
-        let manager = APIManager(client: client)
+        let manager = APIManager(client: client, cache: ResponseCache(maximumCallers: 2))
         _ = try await manager.value(for: self.request())
         let order = NIOLockedValueBox<[String]>([])
         let note: @Sendable (String) -> Void = { text in order.withLockedValue { $0.append(text) } }
+        let unanswered = APIRequest(SocketRequest(type: 102))
         manager.dispatch(self.request()) { [request = self.request()] _ in
-            // Here the socket thread itself dispatches a hit.
-            manager.dispatch(request) { result in note("hit \((try? result.get())?.isHit == true)") }
+            // On the socket thread, so that no handler can run at the same time.
+            manager.dispatch(unanswered) { _ in }
+            manager.dispatch(unanswered) { _ in }
+            // Refused at once.
+            manager.dispatch(request) { result in
+                if case .failure(let error) = result { note("\(error.code)") } else { note("answered") }
+            }
             note("dispatched")
         }
         try await eventually("both") { order.withLockedValue { $0.count } == 2 }
-        #expect(order.withLockedValue { $0 } == ["dispatched", "hit true"])
+        #expect(order.withLockedValue { $0 } == ["dispatched", "tooManyInFlight"])
+        manager.cancelAllTasks()
         await client.close()
     }
 

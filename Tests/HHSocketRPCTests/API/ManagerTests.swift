@@ -69,6 +69,25 @@ import Testing
         #expect(try await manager.response(for: self.request()).source == .cache(age: .zero))
     }
 
+    @Test func nobodyHearsOfAFreshAnswerBeforeTheStaleOne() async throws {
+        let manager = self.manager(self.counting())
+        var request = self.request("7", .returningStale(upTo: .seconds(60)))
+        request.validity = .zero
+        _ = try await manager.value(for: request)
+        // A refresh that overtakes does so now and then only.
+        for round in 1...300 {
+            let told = NIOLockedValueBox<[Bool]>([])
+            manager.dispatch(
+                request,
+                refreshHandler: { response in told.withLockedValue { $0.append(response.isHit) } },
+                completionHandler: { result in told.withLockedValue { $0.append((try? result.get())?.isHit == true) } }
+            )
+            try await eventually("both of round \(round)") { told.withLockedValue { $0.count } == 2 }
+            #expect(told.withLockedValue { $0 } == [true, false])
+            await manager.cache.flush()
+        }
+    }
+
     @Test func handlersNeverRunWithinDispatchNotEvenForHits() async throws {
         let manager = self.manager(self.counting())
         _ = try await manager.value(for: self.request())

@@ -12,7 +12,7 @@ public struct OutboxConfiguration: Sendable {
     }
 
     /// So many messages may wait; ``Outbox/enqueue(_:)`` throws `full` beyond. 10,000 by default. What is known of each is held in
-    /// memory, about 300 bytes, but not its body.
+    /// memory, but not its body.
     public var maximumCount = 10_000
     /// And so many bytes of them (``OutboxEntry/byteCount``). 64 MiB by default.
     public var maximumBytes = 64 << 20

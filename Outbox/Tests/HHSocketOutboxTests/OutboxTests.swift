@@ -314,6 +314,7 @@ import Testing
         let folder = try Folder()
         let transport = FakeTransport()
         let outbox = try await Outbox(at: folder.outbox, transport: transport)
+        let full = NIOLockedValueBox(0)
         let finals = await withTaskGroup(of: [Int].self) { group in
             for _ in 0..<3 {
                 let snapshots = outbox.snapshots
@@ -322,7 +323,10 @@ import Testing
                     var wasFull = false
                     for await snapshot in snapshots {
                         counts.append(snapshot.count)
-                        if snapshot.count == 2 { wasFull = true }
+                        if snapshot.count == 2, !wasFull {
+                            wasFull = true
+                            full.withLockedValue { $0 += 1 }
+                        }
                         if wasFull, snapshot.count == 0 { break }
                     }
                     return counts
@@ -332,8 +336,7 @@ import Testing
                 do {
                     try await outbox.enqueue(self.message("1"))
                     try await outbox.enqueue(self.message("2"))
-                    // Until each has seen both.
-                    try await Task.sleep(for: .milliseconds(50))
+                    try await eventually("each has seen both") { full.withLockedValue { $0 } == 3 }
                     try await transport.answer("1")
                     try await transport.answer("2")
                 } catch {

@@ -62,6 +62,8 @@ public final class SocketTaskGroup: Sendable {
     }
 
     let core: TaskGroupCore
+    /// More counts as so much.
+    private static let maximumWeight = 1 << 32
 
     /// - Parameters:
     ///   - callbackQueue: Where `completionHandler` runs, and ``progress`` changes: by default the main queue on Apple's
@@ -126,7 +128,8 @@ public final class SocketTaskGroup: Sendable {
         weight: Int = 1,
         _ make: (_ end: @escaping @Sendable ((any Error)?) -> Void) -> Member
     ) -> Member {
-        self.core.add(weight: max(0, weight), make)
+        // So that no sum of them overflows.
+        self.core.add(weight: min(max(0, weight), Self.maximumWeight), make)
     }
 
     /// Adds another group, which is resumed and cancelled with this one. It has ended when its own completion handler has

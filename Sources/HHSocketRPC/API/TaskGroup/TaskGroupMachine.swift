@@ -44,7 +44,7 @@ struct TaskGroupMachine<Member> {
         guard !self.isOver else { return nil }
         self.lastNumber += 1
         self.entries[self.lastNumber] = Entry(weight: weight)
-        self.totalWeight = self.totalWeight.addingReportingOverflow(weight).partialValue
+        self.totalWeight += weight
         return self.lastNumber
     }
 
@@ -79,7 +79,7 @@ struct TaskGroupMachine<Member> {
     /// - Returns: The member, whom the caller lets go of, and whether the group is complete.
     mutating func left(_ number: Int, _ error: (any Error)?) -> (member: Member?, isComplete: Bool) {
         guard let entry = self.entries.removeValue(forKey: number) else { return (nil, false) }
-        self.completedWeight = self.completedWeight.addingReportingOverflow(entry.weight).partialValue
+        self.completedWeight += entry.weight
         if let error { self.failures.append((number, error)) }
         return (entry.member, self.completeIfEmpty())
     }

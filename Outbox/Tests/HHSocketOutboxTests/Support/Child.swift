@@ -86,6 +86,11 @@ final class Child: Sendable {
         }
     }
 
+    deinit {
+        // Else one whose test has failed would go on for ever.
+        self.kill()
+    }
+
     /// The lines that have come whole.
     var lines: [Substring] {
         let output = self.state.withLockedValue { $0.output }

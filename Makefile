@@ -13,6 +13,10 @@ BENCHFLAGS ?=
 export HHSOCKET_HEADERS = $(shell for folder in /usr/include /usr/local/include /opt/homebrew/include /opt/local/include; \
 	do ls $$folder/libdeflate.h $$folder/protobuf-c/protobuf-c.h 2>/dev/null; done)
 
+# SwiftPM hands a package's traits to the compiler in the order in which a set has them, which without this is another one
+# each time that it plans: with two traits half of all plans would compile everything of ours and swift-protobuf's anew.
+export SWIFT_DETERMINISTIC_HASHING = 1
+
 # For make allocations and make bench-report: an hhsocket-cli that is built for release already. Else they build it.
 PROGRAM ?=
 # More options for Scripts/bench-report, e.g. REPORT="--rounds 1 --seconds 0.5".

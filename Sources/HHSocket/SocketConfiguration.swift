@@ -63,7 +63,8 @@ public struct SocketConfiguration: Sendable {
     public var metricsFactory: (any MetricsFactory)?
     /// Where delegate callbacks and completion handlers run.
     public var callbackQueue: CallbackQueue = .default
-    /// The event loops to take one from. By default each socket has a thread of its own, which ends with it.
+    /// The event loops to take one from, which must run until the socket has been released, and not only closed. By default
+    /// each socket has a thread of its own, which ends with it.
     public var eventLoopGroup: (any EventLoopGroup)?
 
     public init(servers: [Endpoint]) {

@@ -53,7 +53,7 @@ import Testing
         let endpoints = try servers.withLockedValue { $0 }.map { try #require($0.address) }
         let tally = NIOLockedValueBox(Tally())
         let isOver = NIOLockedValueBox(false)
-        let clients = (0..<Self.clients).map { index in
+        var clients = (0..<Self.clients).map { index in
             // Half of them begin with the one, half with the other.
             var configuration = SocketClient.Configuration(
                 servers: index.isMultiple(of: 2) ? endpoints : endpoints.reversed()
@@ -108,6 +108,8 @@ import Testing
         #expect(failures.isEmpty, "\(failures.count) of \(succeeded): \(failures.prefix(3))")
         #expect(succeeded > Self.restarts * 2 * Self.clients)
         for client in clients { await client.close() }
+        // Before the threads that they run on.
+        clients = []
         for server in servers.withLockedValue({ $0 }) { await server.shutdown(gracePeriod: .zero) }
         try await group.shutdownGracefully()
     }

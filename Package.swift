@@ -1,17 +1,15 @@
 // swift-tools-version: 6.1
 
-import Foundation
 import PackageDescription
 
-// libdeflate computes adler32 many times faster than zlib, and libprotobuf-c reads and writes messages, but neither exists
-// everywhere. Each is used by default only where its header is found, so that a plain `swift build` needs zlib alone.
-// `--disable-default-traits` turns both off.
-let includeFolders = ["/usr/include", "/usr/local/include", "/opt/homebrew/include", "/opt/local/include"]
-func isInstalled(_ header: String) -> Bool {
-    includeFolders.contains { FileManager.default.fileExists(atPath: "\($0)/\(header)") }
-}
-let libdeflateTrait = isInstalled("libdeflate.h") ? ["FastChecksum"] : []
-let libprotobufCTrait = isInstalled("protobuf-c/protobuf-c.h") ? ["ProtobufC"] : []
+// `ProtobufC` and `Outbox` need a C library, so both are off unless a user asks for them. `Development` turns on everything
+// at once. It exists because SwiftPM passes traits to the compiler in an order that changes from run to run, so that with
+// two of them every other build would recompile the package.
+let development = "Development"
+let protobufC: Set<String> = ["ProtobufC", development]
+let protobufCSettings: [SwiftSetting] = [.define("ProtobufC", .when(traits: [development]))]
+let outbox: Set<String> = ["Outbox", development]
+let outboxSettings: [SwiftSetting] = [.define("Outbox", .when(traits: [development]))]
 
 let package = Package(
     name: "hhsocket",
@@ -23,6 +21,8 @@ let package = Package(
         .library(name: "HHSocketRPC", targets: ["HHSocketRPC"]),
         .library(name: "HHSocketServer", targets: ["HHSocketServer"]),
         .library(name: "HHSocketTesting", targets: ["HHSocketTesting"]),
+        // Empty without the trait `Outbox`.
+        .library(name: "HHSocketOutbox", targets: ["HHSocketOutbox"]),
         // Not called `hhsocket`: beside the module HHSocket its build folder would clash on file systems that ignore
         // case. `make install` installs it under that name.
         .executable(name: "hhsocket-cli", targets: ["HHSocketCLI"]),
@@ -31,64 +31,62 @@ let package = Package(
         .plugin(name: "GenerateHHSocketCode", targets: ["GenerateHHSocketCode"]),
     ],
     traits: [
-        .default(enabledTraits: Set(libdeflateTrait + libprotobufCTrait)),
-        .trait(name: "FastChecksum", description: "Compute adler32 with libdeflate instead of zlib."),
         .trait(name: "ProtobufC", description: "Read and write messages with libprotobuf-c instead of in Swift."),
+        .trait(name: "Outbox", description: "Build HHSocketOutbox, which needs SQLite."),
+        .trait(
+            name: development,
+            description: "Everything above, for working on this package; the Makefile passes it."
+        ),
     ],
     dependencies: [
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/apple/swift-nio-transport-services", from: "1.28.0"),
-        // For tests alone, which make certificates.
-        .package(url: "https://github.com/apple/swift-asn1", from: "1.7.4"),
-        .package(url: "https://github.com/apple/swift-certificates", from: "1.21.1"),
         .package(url: "https://github.com/apple/swift-atomics", from: "1.3.0"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
         .package(url: "https://github.com/apple/swift-distributed-tracing", from: "1.7.3"),
         .package(url: "https://github.com/swift-server/swift-service-lifecycle", from: "2.13.0"),
-        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
+        // Without its traits, which would be passed to the compiler in an order that changes, as ours would.
+        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0", traits: []),
         .package(url: "https://github.com/apple/swift-argument-parser", from: "1.8.2"),
-        .package(url: "https://github.com/apple/swift-crypto", from: "4.5.2"),
         .package(url: "https://github.com/HdrHistogram/hdrhistogram-swift", from: "0.2.0"),
+        // Resolved for those who turn on the trait `Outbox` alone.
+        .package(url: "https://github.com/groue/GRDB.swift", from: "7.10.0"),
     ],
     targets: [
         // Ground: system libraries.
         .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
-        .systemLibrary(
-            name: "CDeflate",
-            pkgConfig: "libdeflate",
-            providers: [.apt(["libdeflate-dev"]), .brew(["libdeflate"])]
-        ),
-
         .systemLibrary(
             name: "CProtobufC",
             pkgConfig: "libprotobuf-c",
             providers: [.apt(["libprotobuf-c-dev"]), .brew(["protobuf-c"])]
         ),
 
-        // Ground too: what Linux' headers say in macros and variable lengths, which Swift cannot read.
+        // Ground too: checksums and hashes with the processor's instructions.
+        .target(name: "CHHSocket", dependencies: ["CZlib"]),
+        // What Linux' headers say in macros and variable lengths, which Swift cannot read.
         .target(name: "CNetlink"),
 
         // Floor 1: typed bodies.
         .target(
             name: "HHSocketMessage",
             dependencies: [
-                .target(name: "CProtobufC", condition: .when(platforms: [.linux, .macOS], traits: ["ProtobufC"])),
+                .target(name: "CProtobufC", condition: .when(platforms: [.linux, .macOS], traits: protobufC)),
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
-            ]
+            ],
+            swiftSettings: protobufCSettings
         ),
         // Floor 2: one long-lived connection.
         .target(
             name: "HHSocket",
             dependencies: [
+                "CHHSocket",
                 "CZlib",
                 .target(name: "CNetlink", condition: .when(platforms: [.linux, .android])),
-                .target(name: "CDeflate", condition: .when(platforms: [.linux, .macOS], traits: ["FastChecksum"])),
-                .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Metrics", package: "swift-metrics"),
@@ -167,6 +165,20 @@ let package = Package(
                 .product(name: "NIOPosix", package: "swift-nio"),
             ]
         ),
+        // Floor 4 as well: messages that survive the app's death.
+        .target(
+            name: "HHSocketOutbox",
+            dependencies: [
+                "HHSocketRPC",
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "HeapModule", package: "swift-collections"),
+                .product(name: "GRDB", package: "GRDB.swift", condition: .when(traits: outbox)),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ],
+            path: "Outbox/Sources/HHSocketOutbox",
+            swiftSettings: outboxSettings
+        ),
         // Floor 5: the terminal.
         .executableTarget(
             name: "HHSocketCLI",
@@ -180,7 +192,6 @@ let package = Package(
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "ArgumentParser", package: "swift-argument-parser"),
-                .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Histogram", package: "hdrhistogram-swift"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ]
@@ -215,6 +226,14 @@ let package = Package(
             dependencies: ["HHSocketRPC", "HHSocketServer"],
             path: "Examples/Chat"
         ),
+        // An app in the terminal on everything that there is for apps, the outbox included.
+        .executableTarget(
+            name: "feed-example",
+            dependencies: ["HHSocketOutbox", "HHSocketRPC", "HHSocketServer"],
+            path: "Examples/Feed",
+            exclude: ["expected.txt", "session.txt"],
+            swiftSettings: outboxSettings
+        ),
 
         // What several test targets need.
         .target(
@@ -222,12 +241,10 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketRPC",
-                .product(name: "Crypto", package: "swift-crypto"),
+                "HHSocketTesting",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
-                .product(name: "SwiftASN1", package: "swift-asn1"),
-                .product(name: "X509", package: "swift-certificates"),
             ],
             path: "Tests/TestSupport"
         ),
@@ -263,11 +280,13 @@ let package = Package(
                 "TestSupport",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
-            exclude: ["python_peer.py"]
+            exclude: ["python_peer.py"],
+            swiftSettings: protobufCSettings
         ),
         .testTarget(
             name: "HHSocketTests",
             dependencies: [
+                "CHHSocket",
                 "HHSocket",
                 "HHSocketTesting",
                 "TestSupport",
@@ -344,7 +363,6 @@ let package = Package(
                 "GeneratedSamples",
                 "SwiftProtobufSamples",
                 "TestSupport",
-                .product(name: "Crypto", package: "swift-crypto"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -377,6 +395,30 @@ let package = Package(
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
             ],
             exclude: ["Protos", "bad_link.py"]
+        ),
+        // The process that the outbox's tests kill: it enqueues and sends until then.
+        .executableTarget(
+            name: "outbox-crash-child",
+            dependencies: ["HHSocketOutbox", "HHSocketRPC"],
+            path: "Outbox/Tests/CrashChild",
+            swiftSettings: outboxSettings
+        ),
+        .testTarget(
+            name: "HHSocketOutboxTests",
+            dependencies: [
+                "HHSocketOutbox",
+                "HHSocketRPC",
+                "HHSocketServer",
+                "HHSocketTesting",
+                "TestSupport",
+                "outbox-crash-child",
+                .product(name: "GRDB", package: "GRDB.swift", condition: .when(traits: outbox)),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ],
+            path: "Outbox/Tests/HHSocketOutboxTests",
+            swiftSettings: outboxSettings
         ),
     ],
     swiftLanguageModes: [.v6]

@@ -8,12 +8,19 @@ let package = Package(
     platforms: [.macOS(.v13)],
     dependencies: [
         // Named, because the folder of a clone may be called anything.
-        .package(name: "hhsocket", path: ".."),
+        // With the traits of the Makefile, so that both share what either has built.
+        .package(name: "hhsocket", path: "..", traits: ["Development"]),
         .package(url: "https://github.com/ordo-one/benchmark", from: "1.38.1", traits: []),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
-        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0"),
+        .package(url: "https://github.com/apple/swift-protobuf", from: "1.39.0", traits: []),
     ],
     targets: [
+        // The bar for our own checksum.
+        .systemLibrary(
+            name: "CDeflate",
+            pkgConfig: "libdeflate",
+            providers: [.apt(["libdeflate-dev"]), .brew(["libdeflate"])]
+        ),
         // What ours are measured against, as swift-protobuf's generator makes them.
         .target(
             name: "ReferenceMessages",
@@ -23,6 +30,7 @@ let package = Package(
         .executableTarget(
             name: "HHSocketBenchmarks",
             dependencies: [
+                "CDeflate",
                 .product(name: "HHSocket", package: "hhsocket"),
                 .product(name: "HHSocketMessage", package: "hhsocket"),
                 .product(name: "HHSocketRPC", package: "hhsocket"),

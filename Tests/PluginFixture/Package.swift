@@ -6,7 +6,8 @@ import PackageDescription
 let package = Package(
     name: "plugin-fixture",
     platforms: [.macOS(.v13)],
-    dependencies: [.package(name: "hhsocket", path: "../..")],
+    // With the traits of the Makefile, so that it shares what that has built; a user asks for none.
+    dependencies: [.package(name: "hhsocket", path: "../..", traits: ["Development"])],
     targets: [
         // Its code is generated when it is built: messages alone, for the rest of HHSocket takes long to build.
         .executableTarget(

@@ -1,3 +1,4 @@
+#if Outbox
 import HHSocketRPC
 
 extension Backoff {
@@ -22,3 +23,4 @@ extension Backoff {
         return Double(seconds) + Double(attoseconds) / 1e18
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Outbox
 import Foundation
 import NIOConcurrencyHelpers
 
@@ -66,3 +67,4 @@ final class FileLock: Sendable {
         self.unlock()
     }
 }
+#endif

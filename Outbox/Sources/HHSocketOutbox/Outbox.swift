@@ -1,3 +1,4 @@
+#if Outbox
 import Dispatch
 import Foundation
 import HHSocketRPC
@@ -163,3 +164,4 @@ public struct OutboxSnapshots: AsyncSequence, Sendable {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Outbox
 import Foundation
 import NIOCore
 
@@ -11,3 +12,4 @@ struct OutboxClock: Sendable {
         sleep: { try await Task.sleep(for: $0) }
     )
 }
+#endif

@@ -1,3 +1,4 @@
+#if Outbox
 import HHSocketRPC
 
 /// How an outbox keeps and sends.
@@ -38,3 +39,4 @@ public struct OutboxConfiguration: Sendable {
 
     public init() {}
 }
+#endif

@@ -1,3 +1,4 @@
+#if Outbox
 import Foundation
 import HHSocketRPC
 import NIOConcurrencyHelpers
@@ -306,3 +307,4 @@ final class OutboxCore: Sendable {
         self.observers.finish()
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Outbox
 import Foundation
 
 /// Why an outbox cannot be opened, or does not take a message.
@@ -62,3 +63,4 @@ extension OutboxError: LocalizedError {
 extension OutboxError: CustomStringConvertible {
     public var description: String { "\(self.code): \(self.message)" }
 }
+#endif

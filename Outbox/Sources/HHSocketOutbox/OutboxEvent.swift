@@ -1,3 +1,4 @@
+#if Outbox
 import HHSocketRPC
 
 /// What happened to a message. Cases may be added; have a default when you switch over it.
@@ -60,3 +61,4 @@ public struct OutboxSnapshot: Sendable, Hashable {
     public var count: Int
     public var bytes: Int
 }
+#endif

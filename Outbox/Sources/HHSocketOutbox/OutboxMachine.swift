@@ -1,3 +1,4 @@
+#if Outbox
 import DequeModule
 import Foundation
 import HHSocketRPC
@@ -355,3 +356,4 @@ struct OutboxMachine: Sendable {
     /// What waits, in the order of their numbers.
     var pending: [OutboxEntry] { self.entries.values.sorted { $0.id < $1.id } }
 }
+#endif

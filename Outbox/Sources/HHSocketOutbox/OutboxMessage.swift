@@ -1,3 +1,4 @@
+#if Outbox
 import Foundation
 import HHSocketRPC
 import NIOCore
@@ -113,3 +114,4 @@ public struct OutboxEntry: Sendable, Hashable, Identifiable {
 extension OutboxEntry: CustomStringConvertible {
     public var description: String { "message \(self.id) of topic \(self.topic), type \(self.type), key \(self.key)" }
 }
+#endif

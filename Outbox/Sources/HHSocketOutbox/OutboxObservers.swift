@@ -1,3 +1,4 @@
+#if Outbox
 import NIOConcurrencyHelpers
 
 /// Who follows what happens in an outbox.
@@ -64,3 +65,4 @@ final class OutboxObservers: Sendable {
         for continuation in changes { continuation.finish() }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Outbox
 import Foundation
 import GRDB
 import HHSocketRPC
@@ -348,3 +349,4 @@ final class OutboxStore: Sendable {
         }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Outbox
 import HHSocketRPC
 
 /// How messages leave. A ``HHSocketRPC/SocketClient`` is one by ``Outbox/init(at:client:configuration:)``; another may be made
@@ -58,3 +59,4 @@ private final class WeakClient: Sendable {
         if case .ready = self.client?.state { true } else { false }
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Outbox
 import HHSocketRPC
 
 /// What becomes of a message whose attempt failed.
@@ -43,3 +44,4 @@ public struct OutboxVerdict: Hashable, Sendable, CustomStringConvertible {
         return unkept.contains(status) ? .retry : .discard
     }
 }
+#endif

@@ -1,3 +1,4 @@
+#if Outbox
 import Dispatch
 import Foundation
 import NIOConcurrencyHelpers
@@ -139,3 +140,4 @@ final class OutboxWriter: Sendable {
         }
     }
 }
+#endif

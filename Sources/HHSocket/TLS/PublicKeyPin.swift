@@ -1,4 +1,3 @@
-import Crypto
 import Foundation
 import NIOSSL
 
@@ -34,7 +33,7 @@ public struct PublicKeyPin: Hashable, Sendable {
     /// Nil if the certificate's key cannot be read.
     init?(_ certificate: NIOSSLCertificate) {
         guard let key = try? certificate.extractPublicKey().toSPKIBytes() else { return nil }
-        self.digest = Array(SHA256.hash(data: key))
+        self.digest = SHA256.hash(of: key)
     }
 
     /// The 32 bytes in base64.

@@ -1,20 +1,16 @@
+import CHHSocket
 import CZlib
 import NIOCore
-
-#if FastChecksum && canImport(CDeflate)
-import CDeflate
-#endif
 
 /// The checksum of the standard frame: adler32 with seed 1, as in RFC 1950.
 public enum Adler32 {
     /// The checksum of no bytes.
     public static let seed: UInt32 = 1
 
-    /// The checksum of `bytes`, by libdeflate where the package was built with the `FastChecksum` trait, else by zlib.
+    /// The checksum of `bytes`. Up to 64 bytes are summed where this is called, more by ``implementation``.
     @inlinable
     public static func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
-        guard let start = bytes.baseAddress, !bytes.isEmpty else { return self.seed }
-        return self.accelerated(start, bytes.count)
+        chhsocket_adler32(self.seed, bytes.baseAddress, bytes.count)
     }
 
     /// The checksum of the readable bytes of `buffer`.
@@ -23,25 +19,12 @@ public enum Adler32 {
         buffer.withUnsafeReadableBytes { self.checksum($0) }
     }
 
-    /// Which library computes the checksum.
+    /// What computes the checksum of more than 64 bytes on this processor: "AVX2", "SSSE3", "NEON" or, on others, "zlib".
     public static var implementation: String {
-        #if FastChecksum && canImport(CDeflate)
-        "libdeflate"
-        #else
-        "zlib"
-        #endif
+        String(cString: chhsocket_adler32_name(chhsocket_adler32_chosen()))
     }
 
-    @usableFromInline
-    static func accelerated(_ start: UnsafeRawPointer, _ count: Int) -> UInt32 {
-        #if FastChecksum && canImport(CDeflate)
-        libdeflate_adler32(self.seed, start, count)
-        #else
-        self.zlib(UnsafeRawBufferPointer(start: start, count: count))
-        #endif
-    }
-
-    /// The checksum by zlib, which every platform has: the reference for the other implementation.
+    /// The checksum by zlib, with which tests compare the other implementations.
     static func zlib(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
         // adler32_z takes a size_t, adler32 only 32 bits.
         let start = bytes.bindMemory(to: UInt8.self).baseAddress

@@ -1,25 +1,10 @@
 import CZlib
 import NIOCore
 
-#if FastChecksum && canImport(CDeflate)
-import CDeflate
-#endif
-
 /// The cyclic redundancy checks that other people's frames end with.
 public enum CRC32 {
-    /// The crc32 of zlib, gzip and Ethernet, by libdeflate where the package was built with the `FastChecksum` trait, else
-    /// by zlib. That of no bytes is 0.
+    /// The crc32 of zlib, gzip and Ethernet, by zlib. That of no bytes is 0.
     public static func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
-        guard let start = bytes.baseAddress, !bytes.isEmpty else { return 0 }
-        #if FastChecksum && canImport(CDeflate)
-        return libdeflate_crc32(0, start, bytes.count)
-        #else
-        return self.zlib(UnsafeRawBufferPointer(start: start, count: bytes.count))
-        #endif
-    }
-
-    /// The same by zlib, which every platform has.
-    static func zlib(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
         let start = bytes.bindMemory(to: UInt8.self).baseAddress
         return UInt32(truncatingIfNeeded: crc32_z(0, start, bytes.count))
     }

@@ -252,7 +252,7 @@ public struct FrameDecoder: Sendable {
             guard header.length <= UInt32(self.maximumPayloadLength) else { return nil }
             let length = Int(header.length)
             guard bytes.count >= headerLength + length + Frame.trailerLength else { return nil }
-            let computed = length > 0 ? Adler32.accelerated(start + headerLength, length) : Adler32.seed
+            let computed = Adler32.checksum(UnsafeRawBufferPointer(start: start + headerLength, count: length))
             return computed == bytes.bigEndianWord(at: headerLength + length) ? header : nil
         }
     }

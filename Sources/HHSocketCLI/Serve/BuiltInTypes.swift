@@ -1,4 +1,3 @@
-import Crypto
 import HHSocket
 import HHSocketServer
 import NIOCore
@@ -59,11 +58,10 @@ enum BuiltIn {
     }
 
     static func sha256Hex(of bytes: ByteBuffer) -> String {
-        var hash = SHA256()
-        bytes.withUnsafeReadableBytes { hash.update(bufferPointer: $0) }
+        let digest = bytes.withUnsafeReadableBytes { SHA256.hash(of: $0) }
         let digits = Array("0123456789abcdef".utf8)
         return String(
-            decoding: hash.finalize().flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] },
+            decoding: digest.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] },
             as: UTF8.self
         )
     }

@@ -1,3 +1,5 @@
+import CHHSocket
+import Foundation
 import NIOCore
 import TestSupport
 import Testing
@@ -22,41 +24,136 @@ import Testing
         #expect(Adler32.checksum(ByteBuffer()) == 1)
     }
 
-    /// The lengths at which a vectorised implementation changes its step, and 5552, after which the sums must be reduced.
-    static let lengths =
-        Array(0...300) + [511, 512, 513, 1_023, 1_024, 1_025, 4_095, 4_096, 4_097, 5_551, 5_552, 5_553]
-        + [11_104, 11_105, 65_535, 65_536, 65_537, 1_000_003]
+    @Test func theImplementationInUseIsOneThatThisProcessorHas() {
+        let chosen = chhsocket_adler32_chosen()
+        #expect(Self.implementations.contains(chosen))
+        #expect(Adler32.implementation == String(cString: chhsocket_adler32_name(chosen)))
+        #if arch(arm64)
+        #expect(Adler32.implementation == "NEON")
+        #elseif arch(x86_64)
+        #expect(["AVX2", "SSSE3", "zlib"].contains(Adler32.implementation))
+        #else
+        #expect(Adler32.implementation == "zlib")
+        #endif
+    }
 
-    @Test func theImplementationInUseAgreesWithZlib() {
+    @Test func implementationsOfOtherProcessorsAreNotSupported() {
+        #expect(chhsocket_adler32_supports(CHHSOCKET_ADLER32_ZLIB))
+        #if arch(arm64)
+        #expect(!chhsocket_adler32_supports(CHHSOCKET_ADLER32_AVX2))
+        #else
+        #expect(!chhsocket_adler32_supports(CHHSOCKET_ADLER32_NEON))
+        #endif
+    }
+
+    /// Checksums to go on from: the first one, the largest, and some between.
+    static let runningValues: [UInt32] = [1, 0xFFF0_FFF0, 0, 0xFFF0_0000, 0x0000_FFF0, 0x1234_5678]
+
+    /// Below and above 64, from which vectors are used, and every number of bytes that blocks of 64 leave.
+    @Test(arguments: Adler32Tests.runningValues) func everyLength(value: UInt32) {
         var random = SeededGenerator(seed: 1)
-        for length in Self.lengths {
-            let bytes = random.bytes(length)
-            bytes.withUnsafeBytes { #expect(Adler32.checksum($0) == Adler32.zlib($0), "\(length) bytes") }
-        }
-    }
-
-    @Test func theLargestBytesDoNotOverflow() {
-        for length in Self.lengths {
-            let bytes = [UInt8](repeating: 0xFF, count: length)
-            bytes.withUnsafeBytes { #expect(Adler32.checksum($0) == Self.byDefinition($0), "\(length) bytes") }
-        }
-    }
-
-    @Test func memoryThatIsNotAlignedHasTheSameChecksum() {
-        var random = SeededGenerator(seed: 2)
-        let bytes = random.bytes(5_000)
-        bytes.withUnsafeBytes { whole in
-            for offset in 0..<70 {
-                let part = UnsafeRawBufferPointer(rebasing: whole[offset..<offset + 4_900])
-                #expect(Adler32.checksum(part) == Self.byDefinition(part))
+        let inputs = [random.bytes(1_200), [UInt8](repeating: 0xFF, count: 1_200), [UInt8](repeating: 0, count: 1_200)]
+        for bytes in inputs {
+            bytes.withUnsafeBytes { whole in
+                var expected = value
+                for length in 0...whole.count {
+                    let part = UnsafeRawBufferPointer(rebasing: whole[..<length])
+                    Self.expect(part, value, expected)
+                    if length < whole.count { expected = Self.byDefinition(expected, whole[length...length]) }
+                }
             }
         }
     }
 
+    /// 5552, after which zlib reduces its sums, the lengths around 16 KiB, from which memory is aligned first, and around
+    /// 256 KiB, after which the vectors' sums are reduced.
+    @Test(arguments: [5_551, 5_552, 5_553, 16_383, 16_384, 16_385, 65_536, 262_143, 262_144, 262_145, 1_000_003])
+    func longPayloads(length: Int) {
+        var random = SeededGenerator(seed: 2)
+        let bytes = random.bytes(length + 3)
+        bytes.withUnsafeBytes { whole in
+            for offset in 0...3 {
+                let part = UnsafeRawBufferPointer(rebasing: whole[offset..<offset + length])
+                for value in [1, 0xFFF0_FFF0] as [UInt32] { Self.expect(part, value, Self.zlib(value, part)) }
+            }
+        }
+    }
+
+    @Test func theLargestBytesDoNotOverflow() {
+        let bytes = [UInt8](repeating: 0xFF, count: 1 << 20)
+        bytes.withUnsafeBytes { whole in
+            Self.expect(whole, 1, Self.byDefinition(1, whole[...]))
+            Self.expect(whole, 0xFFF0_FFF0, Self.byDefinition(0xFFF0_FFF0, whole[...]))
+        }
+    }
+
+    @Test func memoryThatIsNotAlignedHasTheSameChecksum() {
+        var random = SeededGenerator(seed: 3)
+        let bytes = random.bytes(20_100)
+        bytes.withUnsafeBytes { whole in
+            for offset in 0..<70 {
+                for length in [1, 7, 8, 40, 64, 65, 127, 128, 200, 4_900, 20_000] {
+                    let part = UnsafeRawBufferPointer(rebasing: whole[offset..<offset + length])
+                    Self.expect(part, 0xFFF0_FFF0, Self.zlib(0xFFF0_FFF0, part))
+                }
+            }
+        }
+    }
+
+    /// Of three pages only the middle one can be read.
+    @Test func nothingOutsideTheBufferIsRead() throws {
+        let page = Int(sysconf(Int32(_SC_PAGESIZE)))
+        let memory = try #require(mmap(nil, 3 * page, PROT_NONE, MAP_PRIVATE | MAP_ANON, -1, 0))
+        try #require(memory != MAP_FAILED)
+        defer { munmap(memory, 3 * page) }
+        try #require(mprotect(memory + page, page, PROT_READ | PROT_WRITE) == 0)
+        let readable = UnsafeRawBufferPointer(start: memory + page, count: page)
+        UnsafeMutableRawBufferPointer(mutating: readable).initializeMemory(as: UInt8.self, repeating: 0xA5)
+        for length in 0...300 {
+            for part in [readable.prefix(length), readable.suffix(length)] {
+                let part = UnsafeRawBufferPointer(rebasing: part)
+                Self.expect(part, 1, Self.zlib(1, part))
+            }
+        }
+    }
+
+    @Test func aChecksumGoesOnWhereAnotherEnded() {
+        var random = SeededGenerator(seed: 4)
+        let bytes = random.bytes(1_000)
+        bytes.withUnsafeBytes { whole in
+            for length in 0...whole.count {
+                let first = chhsocket_adler32(Adler32.seed, whole.baseAddress, length)
+                let rest = UnsafeRawBufferPointer(rebasing: whole[length...])
+                #expect(chhsocket_adler32(first, rest.baseAddress, rest.count) == Adler32.zlib(whole))
+            }
+        }
+    }
+
+    /// Those that this processor has.
+    static let implementations = (0..<UInt32(CHHSOCKET_ADLER32_IMPLEMENTATIONS))
+        .map { chhsocket_adler32_implementation(rawValue: .init($0)) }
+        .filter { chhsocket_adler32_supports($0) }
+
+    /// Expects the checksum of `bytes` behind `value` from every implementation, and from what chooses one.
+    static func expect(_ bytes: UnsafeRawBufferPointer, _ value: UInt32, _ expected: UInt32) {
+        // One comparison for each: #expect takes longer than a short checksum.
+        var wrong: [String] = []
+        if chhsocket_adler32(value, bytes.baseAddress, bytes.count) != expected { wrong.append("the chosen one") }
+        for implementation in self.implementations
+        where chhsocket_adler32_with(implementation, value, bytes.baseAddress, bytes.count) != expected {
+            wrong.append(String(cString: chhsocket_adler32_name(implementation)))
+        }
+        #expect(wrong.isEmpty, "\(bytes.count) bytes behind \(value)")
+    }
+
+    static func zlib(_ value: UInt32, _ bytes: UnsafeRawBufferPointer) -> UInt32 {
+        chhsocket_adler32_with(CHHSOCKET_ADLER32_ZLIB, value, bytes.baseAddress, bytes.count)
+    }
+
     /// RFC 1950, section 8.2, word for word.
-    static func byDefinition(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
-        var low: UInt32 = 1
-        var high: UInt32 = 0
+    static func byDefinition(_ value: UInt32, _ bytes: Slice<UnsafeRawBufferPointer>) -> UInt32 {
+        var low = value & 0xFFFF
+        var high = value >> 16
         for byte in bytes {
             low = (low + UInt32(byte)) % 65_521
             high = (high + low) % 65_521

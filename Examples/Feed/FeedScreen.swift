@@ -1,3 +1,4 @@
+#if Outbox
 import HHSocketOutbox
 import HHSocketRPC
 
@@ -95,3 +96,4 @@ actor FeedScreen {
         self.cache.removeAll(ofType: Feed_Feed.Methods.me.type)
     }
 }
+#endif

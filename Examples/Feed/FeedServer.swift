@@ -1,3 +1,4 @@
+#if Outbox
 import HHSocketServer
 
 /// The server: twelve posts, and who likes them. It has no memory beyond its life.
@@ -61,3 +62,4 @@ actor FeedServer: Feed_Feed.ServiceProtocol {
         return Google_Protobuf_Empty()
     }
 }
+#endif

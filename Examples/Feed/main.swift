@@ -1,6 +1,7 @@
+#if Outbox
 // A feed in the terminal, on everything that HHSocket has for apps: a manager of calls, a cache, pages, and an outbox.
 //
-//     swift run --package-path Examples/Feed
+//     swift run --traits Outbox feed-example
 //
 // Its server runs in the same process. Likes that were made offline leave when it is online again, also in the next run:
 // they are in the file that is named as argument, or in a new one.
@@ -85,3 +86,4 @@ while let line = readLine(), line != "quit" {
 await outbox.close()
 await client.close()
 await server.shutdown(gracePeriod: .zero)
+#endif

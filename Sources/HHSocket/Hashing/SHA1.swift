@@ -1,0 +1,53 @@
+#if canImport(CryptoKit)
+import CryptoKit
+#else
+import CHHSocket
+#endif
+
+/// SHA-1 (FIPS 180-4) of bytes that come in pieces, for protocols that ask for it, such as WebSocket's handshake (RFC
+/// 6455, section 4.2.2): it protects nothing any more. A copy goes on by itself.
+package struct SHA1: Sendable {
+    /// The length of a digest.
+    package static let byteCount = 20
+
+    #if canImport(CryptoKit)
+    private var function = CryptoKit.Insecure.SHA1()
+    #else
+    private var context = chhsocket_sha1_begin()
+    #endif
+
+    package init() {}
+
+    package mutating func update(_ bytes: UnsafeRawBufferPointer) {
+        #if canImport(CryptoKit)
+        self.function.update(bufferPointer: bytes)
+        #else
+        chhsocket_sha1_update(&self.context, bytes.baseAddress, bytes.count)
+        #endif
+    }
+
+    /// The digest, 20 bytes, of everything that has come. More may come afterwards.
+    package func finalize() -> [UInt8] {
+        #if canImport(CryptoKit)
+        return Array(self.function.finalize())
+        #else
+        var context = self.context
+        return [UInt8](unsafeUninitializedCapacity: Self.byteCount) { digest, count in
+            chhsocket_sha1_finish(&context, digest.baseAddress)
+            count = Self.byteCount
+        }
+        #endif
+    }
+
+    /// The digest of `bytes`, 20 bytes.
+    package static func hash(of bytes: UnsafeRawBufferPointer) -> [UInt8] {
+        var hash = Self()
+        hash.update(bytes)
+        return hash.finalize()
+    }
+
+    /// The digest of `bytes`, 20 bytes.
+    package static func hash(of bytes: [UInt8]) -> [UInt8] {
+        bytes.withUnsafeBytes { self.hash(of: $0) }
+    }
+}

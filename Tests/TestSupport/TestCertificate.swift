@@ -1,0 +1,75 @@
+import Foundation
+import HHSocket
+
+// The certificates of tests are committed, so that none has to be made first: `Tests/Certificates/make.sh` has made them.
+
+/// A certificate authority of the tests.
+package struct TestAuthority: Sendable {
+    package enum Name: String, Sendable {
+        /// The one that has issued what nothing else is said of.
+        case authority
+        /// One that has the name of the first and says that it has its key, but has another.
+        case impostor
+        case clients
+        case strangers
+    }
+
+    /// Its own certificate.
+    package let pem: String
+
+    package var trust: TLSTrust { .pem(self.pem) }
+
+    package init(_ name: Name = .authority) throws {
+        self.pem = try certificateFile("\(name.rawValue).pem")
+    }
+}
+
+/// A certificate and its key, as PEM.
+package struct TestCertificate: Sendable {
+    package enum Name: String, Sendable {
+        /// For `localhost` and 127.0.0.1.
+        case server
+        /// The same with another key.
+        case serverRenewed = "server-renewed"
+        /// The same with yet another key, until January 2020.
+        case serverExpired = "server-expired"
+        /// For `example.com`.
+        case serverNameOnly = "server-name-only"
+        /// For `other.example` and 127.0.0.1.
+        case serverOtherName = "server-other-name"
+        /// For `db.example`.
+        case serverDB = "server-db"
+        /// For `db.example`, 127.0.0.1 and 10.1.2.3.
+        case serverDBAddresses = "server-db-addresses"
+        /// For `other`, by the impostor, with the key of `server`.
+        case serverSameKey = "server-same-key"
+        case client
+        /// Until January 2020.
+        case clientExpired = "client-expired"
+        /// By the authority `clients`.
+        case clientOfClients = "client-of-clients"
+        /// By the authority `strangers`.
+        case clientOfStrangers = "client-of-strangers"
+    }
+
+    package let certificatePEM: String
+    package let keyPEM: String
+    /// The SHA-256 of its public key in base64, as openssl's command has computed it.
+    package let pin: String
+
+    package init(_ name: Name) throws {
+        self.certificatePEM = try certificateFile("\(name.rawValue).pem")
+        self.keyPEM = try certificateFile("\(name.rawValue).key")
+        self.pin = try certificateFile("\(name.rawValue).pin").trimmingCharacters(in: .whitespacesAndNewlines)
+    }
+
+    /// The certificate in DER, in base64.
+    package var certificateBase64: String {
+        self.certificatePEM.split(separator: "\n").filter { !$0.hasPrefix("-----") }.joined()
+    }
+    package var identity: TLSIdentity { TLSIdentity(certificatePEM: self.certificatePEM, keyPEM: self.keyPEM) }
+}
+
+private func certificateFile(_ name: String) throws -> String {
+    try String(contentsOf: packageFolder.appendingPathComponent("Tests/Certificates/\(name)"), encoding: .utf8)
+}

@@ -129,6 +129,24 @@ struct DispatchTable<Call> {
             return (keeping ? self.call : self.release(), self.connection)
         }
 
+        /// Takes in a call. Returns which of the calls that were here it is.
+        mutating func enter(_ call: Call, _ deadline: NIODeadline) -> UInt32 {
+            self.call = call
+            self.deadline = deadline
+            return self.generation
+        }
+
+        /// The same, and begins its first attempt: a single look at the table, where each asks whether it is shared.
+        mutating func enter(
+            _ call: Call,
+            _ deadline: NIODeadline,
+            _ serial: UInt32,
+            _ connection: ConnectionID
+        ) -> UInt32 {
+            self.join(serial, connection)
+            return self.enter(call, deadline)
+        }
+
         /// Begins an attempt.
         mutating func join(_ serial: UInt32, _ connection: ConnectionID) {
             self.serial = serial
@@ -213,18 +231,18 @@ struct DispatchTable<Call> {
 
     /// A new call. It has no attempt under way yet.
     mutating func enter(_ call: Call, deadline: NIODeadline) -> DispatchKey {
-        let index: UInt32
-        if let reused = self.free.popLast() {
-            index = reused
-        } else {
-            index = UInt32(self.entries.count)
-            self.entries.append(Entry())
-        }
-        self.entries[Int(index)].call = call
-        self.entries[Int(index)].deadline = deadline
-        let key = DispatchKey(index: index, generation: self.entries[Int(index)].generation)
+        let index = self.takeIndex()
+        let key = DispatchKey(index: index, generation: self.entries[Int(index)].enter(call, deadline))
         self.addAlarm(deadline, key)
         return key
+    }
+
+    /// Of an entry that has no call.
+    @inline(__always)
+    private mutating func takeIndex() -> UInt32 {
+        if let reused = self.free.popLast() { return reused }
+        self.entries.append(Entry())
+        return UInt32(self.entries.count - 1)
     }
 
     /// Whether there is a connection, and a serial for one more call.
@@ -232,9 +250,12 @@ struct DispatchTable<Call> {
 
     /// A new call that is sent at once, which ``canSend`` allows: its first attempt has begun.
     mutating func enterSent(_ call: Call, deadline: NIODeadline) -> (key: DispatchKey, serial: UInt32) {
-        let key = self.enter(call, deadline: deadline)
         let serial = self.unusedSerial()
-        self.join(key, serial)
+        let index = self.takeIndex()
+        let generation = self.entries[Int(index)].enter(call, deadline, serial, self.connection)
+        let key = DispatchKey(index: index, generation: generation)
+        self.hasJoined(index, serial)
+        self.addAlarm(deadline, key)
         return (key, serial)
     }
 
@@ -599,7 +620,12 @@ struct DispatchTable<Call> {
 
     private mutating func join(_ key: DispatchKey, _ serial: UInt32) {
         self.entries[Int(key.index)].join(serial, self.connection)
-        self.serials.set(serial, key.index)
+        self.hasJoined(key.index, serial)
+    }
+
+    @inline(__always)
+    private mutating func hasJoined(_ index: UInt32, _ serial: UInt32) {
+        self.serials.set(serial, index)
         self.inFlightCount += 1
     }
 
@@ -685,6 +711,7 @@ struct DispatchTable<Call> {
     private mutating func takeSerial() -> UInt32? { self.hasSerial ? self.unusedSerial() : nil }
 
     /// The next serial that is neither in flight nor a tombstone; there must be one.
+    @inline(__always)
     private mutating func unusedSerial() -> UInt32 {
         var serial = self.nextSerial
         while self.serials.contains(serial) { serial = self.following(serial) }

@@ -49,6 +49,9 @@ struct SessionWatch: Sendable {
         self.sent = (0, now)
     }
 
+    /// Whether a frame has begun to arrive and is not whole.
+    var hasPartialFrame: Bool { self.partial != nil }
+
     /// Bytes came.
     ///
     /// - Parameters:

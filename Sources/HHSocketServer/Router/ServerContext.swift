@@ -4,23 +4,35 @@ public import NIOCore
 
 /// Where a request came from, and what came with it.
 public struct ServerContext: Sendable {
-    /// What came beside the body. Most requests have none, and then there is no such object.
+    /// What came beside the body, and what leaves beside the answer's. Without an agreement on metadata there is no such object;
+    /// with one, requests that bring none of it share one for as long as nothing is said in it and none keeps it.
     final class Extras: Sendable {
         let metadata: [String: String]
         let deadline: NIODeadline?
         let idempotencyKey: String?
-        let answerMetadata = NIOLockedValueBox<[String: String]>([:])
+        private let lock = NIOLock()
+        /// Proof of `nonisolated(unsafe)`: touched under the lock alone; without it by who has the only reference, see
+        /// ``ServerContext/isAsNew()``.
+        nonisolated(unsafe) private var saidMetadata: [String: String] = [:]
 
         init(metadata: [String: String] = [:], deadline: NIODeadline? = nil, idempotencyKey: String? = nil) {
             self.metadata = metadata
             self.deadline = deadline
             self.idempotencyKey = idempotencyKey
         }
+
+        var answerMetadata: [String: String] {
+            get { self.lock.withLock { self.saidMetadata } }
+            set { self.lock.withLock { self.saidMetadata = newValue } }
+        }
+
+        /// Whether nothing has been said in it. For who has the only reference.
+        fileprivate var isSilent: Bool { self.saidMetadata.isEmpty }
     }
 
     /// The client's connection.
     public let session: ServerSession
-    let extras: Extras?
+    private(set) var extras: Extras?
 
     init(session: ServerSession, extras: Extras? = nil) {
         self.session = session
@@ -47,7 +59,20 @@ public struct ServerContext: Sendable {
     /// What is said to the client beside the answer's body, by lower-case name; empty at first. It reaches clients whose
     /// hello agreed on metadata; others do not get it.
     public var answerMetadata: [String: String] {
-        get { self.extras?.answerMetadata.withLockedValue { $0 } ?? [:] }
-        nonmutating set { self.extras?.answerMetadata.withLockedValue { $0 = newValue } }
+        get { self.extras?.answerMetadata ?? [:] }
+        nonmutating set { self.extras?.answerMetadata = newValue }
+    }
+
+    /// Whether a handler that was given this, and has returned, has neither said anything beside its answer nor kept the means
+    /// to: then it serves the next one too.
+    mutating func isAsNew() -> Bool {
+        self.extras == nil || (isKnownUniquelyReferenced(&self.extras) && self.extras?.isSilent == true)
+    }
+
+    /// Hands over the extras, of which there is to be one reference alone.
+    mutating func takeExtras() -> Extras? {
+        var taken: Extras?
+        swap(&taken, &self.extras)
+        return taken
     }
 }

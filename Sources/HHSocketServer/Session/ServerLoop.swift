@@ -1,3 +1,4 @@
+import Dispatch
 import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
@@ -14,7 +15,6 @@ final class ServerLoop: Sendable {
         var handshakes: [ObjectIdentifier: any Channel] = [:]
         var draining: ShutdownPolicy?
         var empty: EventLoopPromise<Void>?
-        var sweep: Scheduled<Void>?
 
         var isEmpty: Bool { self.open.isEmpty && self.refused.isEmpty }
     }
@@ -22,6 +22,8 @@ final class ServerLoop: Sendable {
     private struct Counters {
         var statistics = ServerStatistics()
         var connections = 0
+        /// Whether somebody looks after what takes too long: from the first connection on, until a look finds none.
+        var isWatched = false
     }
 
     let eventLoop: any EventLoop
@@ -101,8 +103,12 @@ final class ServerLoop: Sendable {
 
     func add(_ session: SessionHandler) {
         self.sessions.value.open[ObjectIdentifier(session)] = session
-        self.counters.withLockedValue { $0.connections += 1 }
-        if self.sessions.value.sweep == nil { self.scheduleSweep() }
+        let begins = self.counters.withLockedValue { counters in
+            counters.connections += 1
+            defer { counters.isWatched = true }
+            return !counters.isWatched
+        }
+        if begins { self.scheduleSweep() }
     }
 
     func addRefused(_ session: SessionHandler) {
@@ -122,17 +128,22 @@ final class ServerLoop: Sendable {
         }
     }
 
+    /// Not by a timer of the event loop: while one is set, each turn of the loop reads the clock three times.
     private func scheduleSweep() {
-        self.sessions.value.sweep = self.eventLoop.assumeIsolated().scheduleTask(in: self.sweepInterval) {
-            [weak self] in
-            self?.sweep()
+        let time = DispatchTime.now() + .nanoseconds(Int(self.sweepInterval.nanoseconds))
+        DispatchQueue.global(qos: .utility).asyncAfter(deadline: time) { [weak self] in self?.sweepIsDue() }
+    }
+
+    private func sweepIsDue() {
+        self.counters.withLockedValue { counters in
+            counters.isWatched = counters.connections > 0
+            // Inside the lock: as long as there is a connection the event loop has not been shut down.
+            if counters.isWatched { self.eventLoop.execute { self.sweep() } }
         }
     }
 
-    /// Looks after what takes too long. With nobody there it ends, and begins anew with the next session.
+    /// Looks after what takes too long.
     private func sweep() {
-        self.sessions.value.sweep = nil
-        guard !self.sessions.value.open.isEmpty else { return }
         let now = NIODeadline.now()
         for session in Array(self.sessions.value.open.values) { session.look(now: now) }
         self.scheduleSweep()

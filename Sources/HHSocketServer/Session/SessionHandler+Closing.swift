@@ -62,6 +62,10 @@ extension SessionHandler {
     /// Called from time to time.
     func look(now: NIODeadline) {
         guard self.phase != .closed, let context = self.context else { return }
+        if self.hasReadSinceLook {
+            self.hasReadSinceLook = false
+            self.watch.received(0, partialBytes: 0, frames: true, now: now)
+        }
         self.checkHeldBytes(context)
         guard self.phase != .closed else { return }
         let inChannel = self.channelBytes(context)

@@ -35,14 +35,15 @@ extension SessionHandler {
         } catch {
             (answer.status, answer.payload) = self.verdict(of: error, request, context)
         }
-        let isCompressible = answer.payload.readableBytes <= Self.largestBodyCompressedAtOnce
-        Self.seal(
-            &answer,
-            context.answerMetadata,
-            self.agreement,
-            isCompressible ? self.core.hello.compression : nil
-        )
+        self.seal(&answer, context)
         self.answer(answer, run)
+    }
+
+    /// Puts around the body of an answer that was made at once what was agreed on.
+    func seal(_ answer: inout Frame, _ context: ServerContext) {
+        guard let agreement = self.agreement else { return }
+        let isCompressible = answer.payload.readableBytes <= Self.largestBodyCompressedAtOnce
+        Self.seal(&answer, context.answerMetadata, agreement, isCompressible ? self.core.hello.compression : nil)
     }
 
     private func request(_ frame: Frame, body: ByteBuffer) -> ServerRequest {

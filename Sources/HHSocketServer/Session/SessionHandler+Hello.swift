@@ -48,8 +48,11 @@ extension SessionHandler {
         self.watch.firstFrameCame()
         self.decoder.agreedFlags = agreement.flags
         self.serverContext?.session.agree(agreement)
-        // Each of its requests may be answered with metadata.
-        if agreement.has(.metadata) || agreement.has(.compression) { self.isPlain = false }
+        self.isPlain = self.answersAsTheyCome
+        self.plainExtras = self.extras(nil)
+        if agreement.has(.compression), let compression = self.core.hello.compression {
+            self.largestPlainAnswer = min(Self.largestCopiedBody, max(compression.minimumLength, 0) - 1)
+        }
     }
 
     /// What stands in a request's frame around its body, which stays compressed if it is.

@@ -27,12 +27,22 @@ extension SessionHandler {
     private func noteRead() {
         guard self.phase == .open, self.bytesRead > 0 else { return }
         let partial = self.decoder.bufferedBytes
-        self.watch.received(self.bytesRead, partialBytes: partial, frames: self.hasFrames, now: .now())
+        if partial == 0, !self.watch.hasPartialFrame {
+            // Whole frames, as most reads bring: when they came need not be known any better than by the next look.
+            self.hasReadSinceLook = true
+        } else {
+            self.noteRead(partialBytes: partial, now: .now())
+        }
         if self.hasFrames, !self.core.hello.isRequired || self.agreement != nil { self.watch.firstFrameCame() }
         self.bytesRead = 0
         self.hasFrames = false
         self.account(waiting: self.outgoing.readableBytes)
         if partial >= Self.largestPartialWhenFull, self.core.load.isFull { self.evict(.memory) }
+    }
+
+    private func noteRead(partialBytes: Int, now: NIODeadline) {
+        self.watch.received(self.bytesRead, partialBytes: partialBytes, frames: self.hasFrames, now: now)
+        self.hasReadSinceLook = false
     }
 
     /// A frame that is arriving may have so many bytes though the server holds as many as it may.
@@ -70,9 +80,10 @@ extension SessionHandler {
     /// Answers requests as long as they are what most are: in the standard format, whole and sound, and of a type that has
     /// just been looked up and is answered at once. What else comes is left where it is.
     private func answerAtOnce() {
-        guard case .synchronous(let handler) = self.cachedRoute, self.isPlain,
-            let serverContext = self.serverContext
+        guard case .synchronous(let handler) = self.cachedRoute, self.isPlain, let session = self.serverContext?.session
         else { return }
+        var serverContext = ServerContext(session: session, extras: self.takePlainExtras())
+        defer { self.plainExtras = serverContext.takeExtras() }
         while self.phase == .open, self.bytesThisTurn < Self.largestTurn, let header = self.decoder.soundHeader(),
             header.type == self.cachedType, self.machine.answersAtOnce(serial: header.serial)
         {
@@ -83,17 +94,27 @@ extension SessionHandler {
                 body: self.decoder.takePayload(of: header)
             )
             do {
-                self.answer(header, .ok, try handler(request, serverContext))
+                let body = try handler(request, serverContext)
+                self.answer(header, .ok, body, &serverContext)
             } catch {
                 let (status, body) = self.verdict(of: error, request, serverContext)
-                self.answer(header, status, body)
+                self.answer(header, status, body, &serverContext)
             }
         }
     }
 
-    private func answer(_ header: FrameHeader, _ status: Status, _ body: ByteBuffer) {
-        guard body.readableBytes <= Self.largestCopiedBody else {
-            return self.emit(Frame(type: header.type, serial: header.serial, status: status, payload: body))
+    private func takePlainExtras() -> ServerContext.Extras? {
+        var taken: ServerContext.Extras?
+        swap(&taken, &self.plainExtras)
+        return taken
+    }
+
+    private func answer(_ header: FrameHeader, _ status: Status, _ body: ByteBuffer, _ context: inout ServerContext) {
+        guard body.readableBytes <= self.largestPlainAnswer, context.isAsNew() else {
+            var frame = Frame(type: header.type, serial: header.serial, status: status, payload: body)
+            self.seal(&frame, context)
+            context = ServerContext(session: context.session, extras: self.extras(nil))
+            return self.emit(frame)
         }
         self.bytesThisTurn += self.encoder.encodedLength(payloadLength: body.readableBytes)
         self.encoder.encode(type: header.type, serial: header.serial, status: status, body, into: &self.outgoing)

@@ -48,8 +48,12 @@ final class SessionHandler: ChannelDuplexHandler {
     private let refusal: GoAwayNotice?
     /// Without a status no answer but success can be given.
     let canAnswerErrors: Bool
-    /// Whether nothing but the machine has a say in whether a synchronous handler runs, and nothing stands around its answer.
+    /// Whether nothing but the machine has a say in whether a synchronous handler runs.
     var isPlain: Bool
+    /// A larger answer is not copied, or may be compressed.
+    var largestPlainAnswer = SessionHandler.largestCopiedBody
+    /// What handlers are given that may say something beside their answers, where the request brings nothing.
+    var plainExtras: ServerContext.Extras?
 
     #if !DEBUG
     @exclusivity(unchecked)
@@ -115,6 +119,8 @@ final class SessionHandler: ChannelDuplexHandler {
     /// What came in this turn.
     var bytesRead = 0
     var hasFrames = false
+    /// Whether whole frames have come, and nothing else, since the last look.
+    var hasReadSinceLook = false
     /// What is held for this connection, here and by its handlers.
     let load: ConnectionLoad
     /// Of that, what is held here, as far as it has been told.
@@ -159,9 +165,12 @@ final class SessionHandler: ChannelDuplexHandler {
         self.watch = SessionWatch(now: now)
         self.order = core.answersInOrder ? AnswerOrder() : nil
         self.bucket = limits.requestRate.map { TokenBucket($0, now: now) }
-        self.isPlain =
-            self.order == nil && self.bucket == nil && self.encoder.isStandard && !core.hello.isRequired
+        self.isPlain = !core.hello.isRequired
+        self.isPlain = self.isPlain && self.answersAsTheyCome
     }
+
+    /// Whether requests are neither counted nor kept in order, in a format whose frames are made in one go.
+    var answersAsTheyCome: Bool { self.order == nil && self.bucket == nil && self.encoder.isStandard }
 
     // MARK: The connection's life
 

@@ -1,11 +1,12 @@
 import Foundation
 import HHSocket
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocketCLI
 
-@Suite struct EchoBodyTests {
+@Suite(.tags(.io)) struct EchoBodyTests {
     @Test(arguments: [2, 3, 16, 1_000, 100_000])
     func numberIsInTheFirstByteAndTheLast(length: Int) {
         let body = EchoBody(length: length)
@@ -329,7 +330,8 @@ import Testing
     private func result(
         rate: Double? = nil,
         api: EchoParameters.API = .task,
-        server: Double? = 0.25
+        server: Double? = 0.25,
+        hello: Bool = false
     ) -> EchoResult {
         let window = MeasuredWindow(origin: 0, warmup: 1, seconds: 2)
         var tally = EchoTally(rate == nil ? .closedLoop : .schedule, window: window)
@@ -347,6 +349,7 @@ import Testing
             serverPID: nil,
             peer: "ours",
             format: .standard,
+            hello: hello,
             body: 4_096,
             inFlight: 64,
             connections: 1,
@@ -373,7 +376,7 @@ import Testing
             Set(object.keys) == [
                 "peer", "workload", "body", "inflight", "calls_per_s", "p50_us", "p99_us", "client_cpu_s",
                 "server_cpu_s", "seconds", "calls", "api", "callbacks", "connections", "rate", "not_started", "p90_us",
-                "p999_us", "max_us", "interrupted",
+                "p999_us", "max_us", "interrupted", "hello",
             ]
         )
         #expect(object["peer"] as? String == "ours")
@@ -392,6 +395,7 @@ import Testing
         #expect(object["connections"] as? Int == 1)
         #expect(object["rate"] is NSNull)
         #expect(object["interrupted"] as? Bool == false)
+        #expect(object["hello"] as? Bool == false)
     }
 
     @Test func whatIsNotKnownIsNull() throws {
@@ -422,6 +426,13 @@ import Testing
         #expect(lines.first == "ours at [::1]:7000: 4,096 B bodies, 64 in flight, 10 calls/s asked for, async API")
         #expect(lines.dropFirst(2).first == "1 call more was due, and waited to the end for one of 64 in flight")
         #expect(lines.contains("CPU time for each call: client 250 µs"))
+    }
+
+    @Test func aHelloIsTold() {
+        let result = self.result(hello: true)
+        #expect(result.json.contains(#""hello":true"#))
+        let title = result.summary.split(separator: "\n").first
+        #expect(title == "ours at [::1]:7000: 4,096 B bodies, 64 in flight, task API, inline callbacks, after hello")
     }
 
     @Test(arguments: [

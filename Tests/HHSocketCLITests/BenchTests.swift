@@ -1,5 +1,6 @@
 import Foundation
 import HHSocket
+import HHSocketHello
 import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
@@ -16,7 +17,7 @@ import Musl
 import Darwin
 #endif
 
-@Suite(.timeLimit(.minutes(5))) struct ParseBenchTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ParseBenchTests {
     @Test(arguments: [4096, 100_000])
     func jsonLines(body: Int) async throws {
         let outcome = try await Command.run(
@@ -40,7 +41,7 @@ import Darwin
     }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct EchoBenchTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct EchoBenchTests {
     private static let short = ["--warmup", "0.05", "--seconds", "0.3"]
 
     @Test(arguments: [
@@ -49,7 +50,8 @@ import Darwin
         ["--api", "typed", "--body", "131", "--rate", "300"], ["--rate", "300"],
         ["--rate", "300", "--callbacks", "default"],
         ["--rate", "300", "--api", "async", "--connections", "2"], ["--in-flight", "1", "--body", "2"],
-        ["--body", "100000", "--in-flight", "8"], ["--format", "plain"],
+        ["--body", "100000", "--in-flight", "8"], ["--format", "plain"], ["--hello"],
+        ["--hello", "--api", "async", "--connections", "2", "--body", "16"],
     ])
     func callsAreMeasured(arguments: [String]) async throws {
         let serve = arguments.contains("plain") ? ["--format", "plain"] : []
@@ -74,6 +76,7 @@ import Darwin
             let callbacks = option("--api") != nil ? nil : option("--callbacks") ?? "inline"
             #expect(object["callbacks"] as? String == callbacks)
             #expect(object["interrupted"] as? Bool == false)
+            #expect(object["hello"] as? Bool == arguments.contains("--hello"))
             #expect(object["seconds"] as? Double == 0.3)
             let calls = try #require(object["calls"] as? Int)
             #expect(calls > 0)
@@ -165,6 +168,28 @@ import Darwin
         )
     }
 
+    @Test func aHelloAgreesOnWhatTheCallsThenGoWithout() async throws {
+        let server = try await MockServer(.echo)
+        server.acceptHello(features: [.metadata, .compression])
+        let outcome = try await Command.run(
+            ["bench", "\(server.endpoint)", "--hello", "--warmup", "0", "--seconds", "0.05"]
+        )
+        #expect(outcome.exitCode == 0, "\(outcome.errors)")
+        let calls = try await server.received(3, ofType: BuiltIn.echo)
+        #expect(calls[0].metadata == ["purpose": "bench"])
+        #expect(calls.dropFirst().allSatisfy { $0.metadata.isEmpty && !$0.isCompressed })
+    }
+
+    @Test(arguments: [Set<ProtocolFeature>([.metadata]), [.compression]])
+    func aHelloThatAgreesOnLessIsAnError(features: Set<ProtocolFeature>) async throws {
+        let server = try await MockServer(.echo)
+        server.acceptHello(features: features)
+        let outcome = try await Command.run(["bench", "\(server.endpoint)", "--hello", "--seconds", "600"])
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errors.hasPrefix("error: featureNotAgreed: "), "\(outcome.errors)")
+    }
+
     @Test func nobodyListens() async throws {
         let dead = try await MockServer.closedEndpoint()
         let outcome = try await Command.run(["bench", "\(dead)"])
@@ -244,7 +269,7 @@ import Darwin
 
     /// Waits for the server that it starts.
     private func ownServer(of bench: Command) async throws -> String {
-        try await value {
+        try await eventually("the server of the bench") {
             try FileManager.default.contentsOfDirectory(atPath: "/proc").first { process in
                 Int(process) != nil && Self.status(of: process).dropFirst().first == "\(bench.process)"
             }
@@ -260,7 +285,7 @@ import Darwin
         #expect(outcome.exitCode == (signal == SIGKILL ? 128 + SIGKILL : 1))
         #expect(outcome.output.isEmpty)
         // Gone, or dead and waiting for its new parent to notice.
-        _ = try await value { ["", "Z"].contains(Self.status(of: server).first ?? "") ? true : nil }
+        try await eventually("the server's end") { ["", "Z"].contains(Self.status(of: server).first ?? "") }
     }
     #endif
 
@@ -295,6 +320,8 @@ import Darwin
         (["h:1", "--server-pid", "0"], "--server-pid is a process number, 1 or more, not 0."),
         (["h:1", "--api", "rpc"], "Please provide one of 'task', 'async' or 'typed'."),
         (["h:1", "--api", "typed", "--body", "15"], "--body is a number of bytes from 16"),
+        (["h:1", "--hello", "--format", "mars"], "The format mars cannot have hello: "),
+        (["--parse", "--hello"], "--hello: about calls, and --parse makes none; leave one or the other out."),
     ])
     func wrongUsageIsExplained(arguments: [String], message: String) async throws {
         let outcome = try await Command.run(["bench"] + arguments)

@@ -8,7 +8,7 @@ import Testing
 @testable import HHSocketCLI
 
 /// What `call` says beside the payload.
-@Suite(.timeLimit(.minutes(5))) struct CallHelloTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct CallHelloTests {
     @Test func theServerIsToldWhatTheOptionsSay() async throws {
         try await withServe { address, _ in
             let outcome = try await Command.run([

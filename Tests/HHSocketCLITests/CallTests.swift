@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocketCLI
 
-@Suite(.timeLimit(.minutes(5))) struct CallTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct CallTests {
     @Test func payloadAloneOnStdout() async throws {
         try await withServe { address, _ in
             let outcome = try await Command.run(["call", address, "--type", "1000", "--body", "hello"])

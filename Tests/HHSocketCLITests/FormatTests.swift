@@ -5,7 +5,7 @@ import Testing
 
 @testable import HHSocketCLI
 
-@Suite(.timeLimit(.minutes(5))) struct FormatTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct FormatTests {
     private func check(format: String) async throws {
         let server = try Command(
             ["serve", "--port", "0", "--format", format, "--push", "2001:news", "--push-every", "0.05"]

@@ -6,7 +6,7 @@ import Testing
 
 @testable import HHSocketCLI
 
-@Suite(.timeLimit(.minutes(5))) struct InspectTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct InspectTests {
     /// type 1000, serial 50, "hello"
     static let request: [UInt8] = [
         0, 0, 3, 0xE8, 0, 0, 0, 50, 0, 0, 0, 5, 0x68, 0x65, 0x6C, 0x6C, 0x6F, 0x06, 0x2C, 0x02, 0x15,

@@ -1,3 +1,4 @@
+import TestSupport
 import Testing
 
 @testable import HHSocketCLI
@@ -80,7 +81,7 @@ import Testing
     }
 
     @Test func daysOfFiveCenturiesComeBack() throws {
-        for day in stride(from: Int64(-100_000), through: 100_000, by: 1) {
+        for day in stride(from: Int64(-100_000), through: 100_000, by: effort < 10 ? 7 : 1) {
             let time = CivilTime(seconds: day * 86_400 + 86_399, nanos: 0)
             let text = try #require(time.timestamp)
             guard CivilTime(timestamp: text) != time else { continue }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HHSocketCLI
 
-@Suite(.timeLimit(.minutes(5))) struct MessageJSONTests {
+@Suite(.timeLimit(.minutes(30))) struct MessageJSONTests {
     @Test(arguments: [
         #"{}"#,
         #"{"aInt32":-2147483648,"aSint32":2147483647,"aSfixed32":-1}"#,

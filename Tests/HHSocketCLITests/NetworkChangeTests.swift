@@ -4,6 +4,7 @@ import Testing
 
 /// What the kernel does to a network, and what a process on it makes of that.
 @Suite(
+    .tags(.io),
     .enabled(if: TwoHosts.whyNot == nil, Comment(rawValue: TwoHosts.whyNot ?? "")),
     .timeLimit(.minutes(5))
 )
@@ -32,16 +33,16 @@ struct NetworkChangeTests {
             )
             try await self.client.connected(1)
             let hosts = self.hosts
-            _ = try await value {
+            try await eventually("the client listens for changes") {
                 let sockets = try await hosts.start(["cat", "/proc/net/netlink"], .left).outcome()
                 // The groups of links, addresses and routes, of IPv4 and IPv6.
-                return sockets.lines.contains { $0.contains(" 00000551 ") } ? true : nil
+                return sockets.lines.contains { $0.contains(" 00000551 ") }
             }
         }
 
         /// How long it took until the client said that its connection was lost.
         func lost(since start: ContinuousClock.Instant) async throws -> Duration {
-            _ = try await value { self.client.errors.contains("connectionLost") ? true : nil }
+            try await self.client.complains("connectionLost")
             return ContinuousClock.now - start
         }
 
@@ -127,9 +128,9 @@ extension Command.Outcome {
 extension Command {
     /// Waits until `hhsocket listen` has told so many connections.
     func connected(_ count: Int) async throws {
-        _ = try await value {
-            let lines = self.errors.split(separator: "\n").filter { $0.hasPrefix("connected to ") }
-            return lines.count >= count ? true : nil
+        try await self.complains("\(count) connections") { errors in
+            let lines = errors.split(separator: "\n").filter { $0.hasPrefix("connected to ") }
+            return lines.count >= count ? () : nil
         }
     }
 }

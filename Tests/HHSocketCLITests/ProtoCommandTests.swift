@@ -7,7 +7,7 @@ import Testing
 
 @testable import HHSocketCLI
 
-@Suite(.timeLimit(.minutes(5))) struct ProtoCommandTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ProtoCommandTests {
     private static let proto = ["--proto", TestProtos.descriptorSet]
     private static let everything = Self.proto + ["--method", "test.Echo/Everything"]
 

@@ -5,6 +5,7 @@ import Testing
 /// A network that swallows packets: nothing is refused, reset or answered, as behind a router that has forgotten the
 /// connection. On the loopback interface there is no such thing.
 @Suite(
+    .tags(.io),
     .enabled(if: TwoHosts.whyNot == nil, Comment(rawValue: TwoHosts.whyNot ?? "")),
     .timeLimit(.minutes(5))
 )
@@ -25,8 +26,8 @@ struct SwallowedPacketsTests {
         try await listen.connected(1)
 
         try await hosts.swallowPackets()
-        let silence = try await value {
-            listen.errors.firstMatch(of: /connectionLost: .* answered no heartbeat, silent for ([0-9.]+) seconds/)
+        let silence = try await listen.complains("the silence") { errors in
+            errors.firstMatch(of: /connectionLost: .* answered no heartbeat, silent for ([0-9.]+) seconds/)
                 .flatMap { Double($0.output.1) }
         }
         // A ping is due after 1 s, and two reply timeouts of 0.5 s follow.

@@ -62,7 +62,7 @@ import Testing
     }
 
     @Test func aBombDoesNotGoOff() throws {
-        let bomb = ByteBuffer(bytes: try Oracle.zeros(1 << 30))
+        let bomb = ByteBuffer(bytes: try Oracle.zeros(1 << 28))
         #expect(bomb.readableBytes < 2 << 20)
         var output = ByteBuffer()
         #expect(throws: Zlib.Failure.tooLarge) { try Zlib.inflate(bomb, limit: 1 << 20, into: &output) }

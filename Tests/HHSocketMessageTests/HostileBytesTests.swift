@@ -142,7 +142,7 @@ import Foundation
         let pieces: [UInt8] = [
             0x41, 0x7F, 0x80, 0xBF, 0xC2, 0xDF, 0xE0, 0xA0, 0x9F, 0xED, 0xEF, 0xF0, 0x90, 0x8F, 0xF4, 0xF5,
         ]
-        for _ in 0..<50_000 {
+        for _ in 0..<scaled(10_000) {
             let text = (0..<Int.random(in: 1...12, using: &random)).map { _ in
                 pieces.randomElement(using: &random) ?? 0
             }

@@ -6,8 +6,8 @@ import Testing
 
 /// Random messages, read and written by us and by swift-protobuf.
 @Suite struct SwiftProtobufComparisonTests {
-    /// Messages of each kind: 19 kinds, so some 21,000 together.
-    private static let messages = 1_100
+    /// Messages of each of the 19 kinds.
+    private static let messages = scaled(200)
 
     private struct Comparison: SampleVisitor {
         var seed: UInt64
@@ -21,18 +21,19 @@ import Testing
                 self.seed += 1
                 var forge = Samples.forge(seed: self.seed)
                 let bytes = forge.message(Ours.messageDescriptor)
-                let context = Comment("\(Ours.protoMessageName), seed \(self.seed), message \(number)")
+                let seed = self.seed
+                func context() -> Comment { "\(Ours.protoMessageName), seed \(seed), message \(number)" }
                 do {
                     let expected = try Theirs(serializedBytes: bytes)
                     let message = try Ours(serializedBytes: bytes)
                     // Ours there, unknown fields and all: equality compares them too.
-                    try #require(try Theirs(serializedBytes: message.serializedBytes()) == expected, context)
+                    try #require(try Theirs(serializedBytes: message.serializedBytes()) == expected, context())
                     // Theirs here.
                     let theirBytes: [UInt8] = try expected.serializedBytes()
-                    try #require(try Ours(serializedBytes: theirBytes) == message, context)
+                    try #require(try Ours(serializedBytes: theirBytes) == message, context())
                     self.compared += 1
                 } catch let error as MessageError {
-                    Issue.record(error, context)
+                    Issue.record(error, context())
                 }
             }
         }
@@ -42,6 +43,6 @@ import Testing
         var comparison = Comparison(seed: 20_261_122)
         try Samples.visit(&comparison)
         #expect(comparison.compared == Samples.count * Self.messages)
-        #expect(comparison.compared >= 20_000)
+        #expect(Samples.count >= 19)
     }
 }

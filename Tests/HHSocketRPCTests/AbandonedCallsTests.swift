@@ -2,7 +2,6 @@ import Dispatch
 import Foundation
 import HHSocket
 import HHSocketTesting
-import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing
@@ -11,7 +10,7 @@ import Testing
 
 /// Counts objects of a kind that there are. What is abandoned must be gone in the end, and not only look so.
 private final class Witness: Sendable {
-    static let alive = NIOLockedValueBox(0)
+    static let alive = Watched(0)
     init() { Self.alive.withLockedValue { $0 += 1 } }
     deinit { Self.alive.withLockedValue { $0 -= 1 } }
 }
@@ -21,10 +20,9 @@ private struct PassThrough: SocketInterceptor {
 }
 
 /// Calls from many threads at once, over real TCP, to a server that does everything wrong now and then.
-@Suite(.serialized, .timeLimit(.minutes(10))) struct AbandonedCallsTests {
-    /// How many calls: a tenth where a sanitizer makes each slow.
-    private static let calls =
-        ProcessInfo.processInfo.environment["HHSOCKET_CALLS"].flatMap { Int($0) } ?? 100_000
+@Suite(.tags(.io), .serialized, .timeLimit(.minutes(10))) struct AbandonedCallsTests {
+    /// The number of calls.
+    private static let calls = scaled(20_000)
 
     /// A place in which a call can be left alone.
     private enum Place: Int, CaseIterable {
@@ -123,7 +121,7 @@ private struct PassThrough: SocketInterceptor {
     {
         let threads = 16
         let each = Self.calls / threads / Kind.allCases.count
-        let completions = NIOLockedValueBox(0)
+        let completions = Watched(0)
         let server = try await self.faultyServer()
         var client: SocketClient? = SocketClient.connecting(to: server.endpoint) {
             $0.socket.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(5))
@@ -146,7 +144,7 @@ private struct PassThrough: SocketInterceptor {
                 }
             }
         }
-        try await eventually("every completion") { completions.withLockedValue { $0 } == threads * each }
+        try await completions.wait("every completion") { $0 == threads * each }
         try await eventually("an empty table") { [client] in
             guard let core = client?.core else { return true }
             return await withCheckedContinuation { answer in
@@ -155,13 +153,13 @@ private struct PassThrough: SocketInterceptor {
         }
         client = nil
         try await eventually("the client's end") { core == nil }
-        try await eventually("the calls' end") { Witness.alive.withLockedValue { $0 } == 0 }
-        #expect(completions.withLockedValue { $0 } == threads * each)
+        try await Witness.alive.wait("the calls' end") { $0 == 0 }
+        #expect(completions.current == threads * each)
     }
 
     @Test func clientsReleasedInMidCallLeaveNothing() async throws {
         let server = try await self.faultyServer()
-        let completions = NIOLockedValueBox(0)
+        let completions = Watched(0)
         let rounds = max(10, Self.calls / 1_000)
         for round in 0..<rounds {
             var configuration = SocketClient.Configuration(servers: [server.endpoint])
@@ -171,10 +169,8 @@ private struct PassThrough: SocketInterceptor {
             for place in Place.allCases { self.abandon(place, client, 101) { completions.withLockedValue { $0 += 1 } } }
             if round % 3 == 0 { client.disconnect() }
         }
-        try await eventually("every completion") {
-            completions.withLockedValue { $0 } == rounds * Place.allCases.count
-        }
-        try await eventually("the calls' end") { Witness.alive.withLockedValue { $0 } == 0 }
+        try await completions.wait("every completion") { $0 == rounds * Place.allCases.count }
+        try await Witness.alive.wait("the calls' end") { $0 == 0 }
     }
 }
 

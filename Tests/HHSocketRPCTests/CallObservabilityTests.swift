@@ -11,7 +11,7 @@ import Tracing
 
 @testable import HHSocketRPC
 
-@Suite(.timeLimit(.minutes(5))) struct CallObservabilityTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct CallObservabilityTests {
     private let secret = "the secret payload"
 
     @Test func callsAreCountedByTypeAndOutcome() async throws {
@@ -43,17 +43,17 @@ import Tracing
     @Test func callsInFlightAndWaitingAreMeasured() async throws {
         let metrics = TestMetrics()
         let server = try await MockServer(.drop)
-        let (opened, open) = AsyncStream.makeStream(of: Void.self)
+        let gate = Gate()
         let client = SocketClient.connecting(to: server.endpoint) {
             $0.socket.metricsFactory = metrics
-            $0.socket.gate = HandshakeGate { _ in for await _ in opened { break } }
+            $0.socket.gate = HandshakeGate { _ in try await gate.wait() }
         }
         try await server.connection(0)
         let tasks = (0..<3).map { _ in client.dataTask(with: SocketRequest(type: 101)) }
         for task in tasks { task.resume() }
         @Sendable func meter(_ label: String) -> Double? { try? metrics.expectMeter(label).lastValue }
         try await eventually("three wait") { meter("hhsocket.calls_waiting") == 3 }
-        open.finish()
+        gate.open()
         try await eventually("three in flight") { meter("hhsocket.calls_in_flight") == 3 }
         #expect(meter("hhsocket.calls_waiting") == 0)
         client.cancelAllTasks()

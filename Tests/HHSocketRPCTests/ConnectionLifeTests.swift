@@ -1,14 +1,13 @@
 import HHSocket
 import HHSocketRPC
 import HHSocketTesting
-import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 import TestSupport
 import Testing
 
 /// What `ConnectionMachine` decides, over real sockets.
-@Suite struct ConnectionLifeTests {
+@Suite(.tags(.io)) struct ConnectionLifeTests {
     private func client(
         _ servers: [Endpoint],
         _ change: (inout SocketConfiguration) -> Void = { _ in }
@@ -51,17 +50,17 @@ import Testing
     @Test func framesThatTheGateDoesNotTakeAreDeliveredOnceItHasReturned() async throws {
         let server = try await MockServer(.echo)
         server.on(17, .echo.then(.push(2001, "early")))
-        let (released, release) = AsyncStream.makeStream(of: Void.self)
+        let gate = Gate()
         let client = self.client([server.endpoint]) {
             $0.gate = HandshakeGate { handshake in
                 _ = try await handshake.exchange(type: 17)
-                for await _ in released { break }
+                try await gate.wait()
             }
         }
         let pushes = client.pushes(ofType: 2001)
         client.connect()
         try await server.received(1, ofType: 17)
-        release.finish()
+        gate.open()
         #expect(try await first(of: pushes, "the push").body == self.text("early"))
     }
 
@@ -86,7 +85,7 @@ import Testing
         let silent = try await MockServer(.drop)
         let good = try await MockServer(.echo)
         let goodEndpoint = good.endpoint
-        let ended = NIOLockedValueBox(0)
+        let ended = Watched(0)
         let client = self.client([silent.endpoint, good.endpoint]) {
             $0.gate = HandshakeGate(timeout: .milliseconds(100)) { handshake in
                 do {
@@ -102,7 +101,7 @@ import Testing
         _ = try await first(of: events, "the good server") {
             if case .connected(goodEndpoint) = $0 { true } else { false }
         }
-        try await eventually("the end of the first gate") { ended.withLockedValue { $0 > 0 } }
+        try await ended.wait("the end of the first gate") { $0 > 0 }
         #expect(client.history.entries.contains { $0.error?.code == .handshakeTimeout })
     }
 

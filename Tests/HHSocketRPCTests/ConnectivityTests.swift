@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Calls that wait for a connection, over real TCP.
-@Suite(.timeLimit(.minutes(5))) struct ConnectivityTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ConnectivityTests {
     private func client(
         _ server: Endpoint,
         _ change: (inout SocketClient.Configuration) -> Void = { _ in }

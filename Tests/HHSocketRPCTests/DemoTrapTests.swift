@@ -12,7 +12,7 @@ import Testing
 ///
 /// That a write had no time limit and the queue no bound is among the `MockServerFaultTests`; that the count of errors never
 /// rose, and was compared with `== 0.1`, among the `ErrorRateTests`.
-@Suite(.timeLimit(.minutes(5))) struct DemoTrapTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct DemoTrapTests {
     /// It parsed one frame per read, so that the second one waited for the next read, or for ever.
     @Test func everyFrameOfOneReadIsTaken() async throws {
         let server = try await MockServer(.echo)
@@ -161,7 +161,7 @@ import Testing
         let server = try await MockServer(.echo.dribbled(bytes: 20_000))
         let clients = (0..<8).map { _ in SocketClient.connecting(to: server.endpoint) }
         let wrong = NIOLockedValueBox(0)
-        let completed = NIOLockedValueBox(0)
+        let completed = Watched(0)
         for (number, client) in clients.enumerated() {
             DispatchQueue.global().async {
                 for call in 0..<20 {
@@ -173,7 +173,7 @@ import Testing
                 }
             }
         }
-        try await eventually("every answer") { completed.withLockedValue { $0 } == 160 }
+        try await completed.wait("every answer") { $0 == 160 }
         #expect(wrong.withLockedValue { $0 } == 0)
     }
 }

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Servers whose calls go wrong, over real TCP.
-@Suite(.timeLimit(.minutes(5))) struct ErrorRateTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ErrorRateTests {
     /// 15 % of the calls, three in twenty, end as `wrong` says, which is told how many did so before.
     private func call(_ client: SocketClient, _ count: Int, wrong: (Int) async throws -> Void) async throws {
         var ordinal = 0

@@ -1,6 +1,5 @@
 import HHSocket
 import HHSocketTesting
-import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 import TestSupport
@@ -9,7 +8,7 @@ import Testing
 @testable import HHSocketRPC
 
 /// Every code that a call can fail with, provoked over the wire, with the delivery that goes with it.
-@Suite(.timeLimit(.minutes(5))) struct ErrorTableTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ErrorTableTests {
     // MARK: The server's word
 
     static let statuses: [(UInt32, SocketError.Code, notExecuted: Bool)] = [
@@ -156,9 +155,9 @@ import Testing
             ClientBootstrap(group: group).connectTimeout(.seconds(600)).connect(to: address)
         }
         defer { for filler in fillers { filler.whenSuccess { $0.close(promise: nil) } } }
-        let full = NIOLockedValueBox(0)
+        let full = Watched(0)
         for filler in fillers { filler.whenSuccess { _ in full.withLockedValue { $0 += 1 } } }
-        try await eventually("the first connections") { full.withLockedValue { $0 } >= 1 }
+        try await full.wait("the first connections") { $0 >= 1 }
         let client = SocketClient.connecting(to: endpoint) { $0.socket.connectTimeout = .milliseconds(300) }
         self.expect(try await self.error(client), .connectTimeout, .notSent, names: "\(endpoint)")
     }
@@ -190,7 +189,7 @@ import Testing
         self.expect(try await self.error(refused), .handshakeRefused, .notSent, names: "\(server.endpoint)")
         let silent = SocketClient.connecting(to: server.endpoint) {
             $0.socket.gate = HandshakeGate(timeout: .milliseconds(50)) { _ in
-                try await Task.sleep(for: .seconds(100_000))
+                try await untilCancelled()
             }
         }
         self.expect(try await self.error(silent), .handshakeTimeout, .notSent, names: "\(server.endpoint)")
@@ -239,7 +238,7 @@ import Testing
         let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint) {
             $0.maximumWaiting = 1
-            $0.socket.gate = HandshakeGate { _ in try await Task.sleep(for: .seconds(100_000)) }
+            $0.socket.gate = HandshakeGate { _ in try await untilCancelled() }
         }
         try await server.connection(0)
         client.dispatch(SocketRequest(type: 101, timeout: patience))

@@ -12,7 +12,7 @@ import Testing
 @testable import HHSocketRPC
 
 /// Servers that are about to end, over real TCP: no call is lost.
-@Suite(.timeLimit(.minutes(5))) struct GoAwayTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct GoAwayTests {
     /// Calls on and on, and counts what comes of it.
     private struct Load {
         struct Tally: Sendable {
@@ -173,14 +173,14 @@ import Testing
     // MARK: While a call waits
 
     private func waiting() async throws -> (
-        MockServer, SocketClient, SocketTask, NIOLockedValueBox<[SocketError.Code?]>
+        MockServer, SocketClient, SocketTask, Watched<[SocketError.Code?]>
     ) {
         let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint)
         _ = try await client.data(for: SocketRequest(type: 101))
         try await server.refuseConnections()
         server.onAnyOther(.draining)
-        let ends = NIOLockedValueBox<[SocketError.Code?]>([])
+        let ends = Watched<[SocketError.Code?]>([])
         let task = client.dataTask(with: SocketRequest(type: 101)) { result in
             ends.withLockedValue { ends in
                 if case .failure(let error) = result { ends.append(error.code) } else { ends.append(nil) }
@@ -194,16 +194,16 @@ import Testing
     @Test func waitForTheNextConnectionCanBeCancelled() async throws {
         let (_, client, task, ends) = try await self.waiting()
         task.cancel()
-        try await eventually("the end") { ends.withLockedValue { $0 } == [.cancelled] }
+        try await ends.wait("the end") { $0 == [.cancelled] }
         #expect(task.error?.delivery == .notSent)
         client.disconnect()
-        #expect(ends.withLockedValue { $0 } == [.cancelled])
+        #expect(ends.current == [.cancelled])
     }
 
     @Test func clientThatIsReleasedEndsTheWait() async throws {
-        let ends: NIOLockedValueBox<[SocketError.Code?]>
+        let ends: Watched<[SocketError.Code?]>
         do { ends = try await self.waiting().3 }
-        try await eventually("the end") { ends.withLockedValue { $0 } == [.cancelled] }
+        try await ends.wait("the end") { $0 == [.cancelled] }
     }
 
     @Test func callThatFindsNoOtherServerInTimeSaysWhatItWaitedFor() async throws {

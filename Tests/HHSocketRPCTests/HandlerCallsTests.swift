@@ -9,7 +9,7 @@ import Testing
 
 /// Calls that handlers make on the socket thread, while answers are still being delivered: those that leave at once, and
 /// those that cannot.
-@Suite(.timeLimit(.minutes(5))) struct HandlerCallsTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct HandlerCallsTests {
     private func client(
         _ server: MockServer,
         _ configure: (inout SocketClient.Configuration) -> Void = { _ in }
@@ -112,7 +112,7 @@ import Testing
         let server = try await MockServer(.echo)
         let client = self.client(server) { $0.socket.callbackQueue = queue }
         let remembered = NIOLockedValueBox<Remembered>(Remembered())
-        let outcomes = NIOLockedValueBox<[String]>([])
+        let outcomes = Watched<[String]>([])
         // Of its own, so that the task is kept by nobody when it returns.
         func begin(_ number: Int) {
             let task = client.dataTask(with: SocketRequest(type: 101, body: "\(number)")) { result in
@@ -127,7 +127,7 @@ import Testing
         }
         for number in 0..<200 {
             begin(number)
-            try await eventually("the answer") { outcomes.withLockedValue { $0.count } == number + 1 }
+            try await outcomes.wait("the answer") { $0.count == number + 1 }
             #expect(outcomes.withLockedValue { $0[number] } == "completed \(number)")
         }
     }
@@ -140,7 +140,7 @@ import Testing
         let server = try await MockServer(.echo)
         server.on(102, .drop)
         let client = self.client(server)
-        let outcomes = NIOLockedValueBox<[String]>([])
+        let outcomes = Watched<[String]>([])
         let isCancelled = client.dataTask(with: SocketRequest(type: 102)) { result in
             outcomes.withLockedValue { $0.append((try? result.get()) == nil ? "cancelled" : "answered") }
         }
@@ -151,14 +151,14 @@ import Testing
                 outcomes.withLockedValue { $0.append((try? result.get()) == nil ? "lost" : "later") }
             }.resume()
         }.resume()
-        try await eventually("both") { outcomes.withLockedValue { $0.count } == 2 }
-        #expect(outcomes.withLockedValue { $0 } == ["cancelled", "later"])
+        try await outcomes.wait("both") { $0.count == 2 }
+        #expect(outcomes.current == ["cancelled", "later"])
     }
 
     @Test func handlerIsNotCalledBeforeResumeReturns() async throws {
         let server = try await MockServer(.echo)
         let client = self.client(server) { $0.maximumInFlight = 1 }
-        let order = NIOLockedValueBox<[String]>([])
+        let order = Watched<[String]>([])
         client.dataTask(with: SocketRequest(type: 101)) { _ in
             for (name, type) in [("sent", 101), ("too many", 101), ("reserved", 3)] as [(String, UInt32)] {
                 client.dataTask(with: SocketRequest(type: type)) { _ in
@@ -167,8 +167,8 @@ import Testing
                 order.withLockedValue { $0.append("\(name) resumed") }
             }
         }.resume()
-        try await eventually("all") { order.withLockedValue { $0.count } == 6 }
-        let seen = order.withLockedValue { $0 }
+        try await order.wait("all") { $0.count == 6 }
+        let seen = order.current
         #expect(seen.prefix(3) == ["sent resumed", "too many resumed", "reserved resumed"])
     }
 

@@ -30,11 +30,7 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
     }
 }
 
-private func never() async throws {
-    try await Task.sleep(for: .seconds(100_000))
-}
-
-@Suite(.timeLimit(.minutes(5))) struct InterceptorTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct InterceptorTests {
     @Test func firstIsTheOutermost() async throws {
         let server = try await MockServer(.echo)
         let log = NIOLockedValueBox<[String]>([])
@@ -126,7 +122,7 @@ private func never() async throws {
 
     @Test func secondCallBeforeTheFirstHasReturnedIsRefused() async throws {
         let server = try await MockServer(.drop)
-        let second = NIOLockedValueBox<SocketError?>(nil)
+        let second = Watched<SocketError?>(nil)
         let client = SocketClient.connecting(to: server.endpoint) {
             $0.interceptors = [
                 Interceptor { request, next in
@@ -143,7 +139,7 @@ private func never() async throws {
         }
         let task = client.dataTask(with: SocketRequest(type: 101))
         task.resume()
-        try await eventually("the refusal") { second.withLockedValue { $0?.code } == .invalidArgument }
+        try await second.wait("the refusal") { $0?.code == .invalidArgument }
         #expect(task.state == .running)
         task.cancel()
         try await eventually("the end") { task.state == .completed }
@@ -152,12 +148,12 @@ private func never() async throws {
 
     @Test func timeoutCoversAnInterceptorThatHangs() async throws {
         let server = try await MockServer(.echo)
-        let ended = NIOLockedValueBox(false)
+        let ended = Watched(false)
         let client = SocketClient.connecting(to: server.endpoint) {
             $0.interceptors = [
                 Interceptor { request, next in
                     defer { ended.withLockedValue { $0 = true } }
-                    try await never()
+                    try await untilCancelled()
                     return try await next(request)
                 }
             ]
@@ -168,12 +164,12 @@ private func never() async throws {
         #expect(error.code == .timeout)
         #expect(error.delivery == .notSent)
         #expect(error.message.contains("interceptor"))
-        try await eventually("the interceptor's end") { ended.withLockedValue { $0 } }
+        try await ended.wait("the interceptor's end") { $0 }
     }
 
     @Test func timeoutBehindAnInterceptorTellsOfTheServer() async throws {
         let server = try await MockServer(.drop)
-        let seen = NIOLockedValueBox<SocketError?>(nil)
+        let seen = Watched<SocketError?>(nil)
         let client = SocketClient.connecting(to: server.endpoint) {
             $0.interceptors = [
                 Interceptor { request, next in
@@ -190,13 +186,13 @@ private func never() async throws {
         }
         #expect(error.code == .timeout)
         #expect(error.delivery == .sentUnknown)
-        try await eventually("the interceptor's error") { seen.withLockedValue { $0?.code } == .timeout }
+        try await seen.wait("the interceptor's error") { $0?.code == .timeout }
         try await server.received(1, ofType: FrameType.cancel)
     }
 
     @Test func cancellationReachesTheInterceptorAndTheServer() async throws {
         let server = try await MockServer(.drop)
-        let wasCancelled = NIOLockedValueBox(false)
+        let wasCancelled = Watched(false)
         let client = SocketClient.connecting(to: server.endpoint) {
             $0.interceptors = [
                 Interceptor { request, next in
@@ -213,7 +209,7 @@ private func never() async throws {
         }
         #expect(error.code == .cancelled)
         try await server.received(1, ofType: FrameType.cancel)
-        try await eventually("the interceptor's end") { wasCancelled.withLockedValue { $0 } }
+        try await wasCancelled.wait("the interceptor's end") { $0 }
     }
 
     @Test func interceptorThatReturnsBeforeItsCallDoesHasThatCancelled() async throws {
@@ -236,25 +232,25 @@ private func never() async throws {
     }
 
     @Test func releasedClientEndsItsInterceptors() async throws {
-        let entered = NIOLockedValueBox(false)
-        let left = NIOLockedValueBox(false)
+        let entered = Watched(false)
+        let left = Watched(false)
         var configuration = SocketClient.Configuration(servers: [Endpoint(host: "127.0.0.1", port: 1)])
         configuration.interceptors = [
             Interceptor { request, next in
                 defer { left.withLockedValue { $0 = true } }
                 entered.withLockedValue { $0 = true }
-                try await never()
+                try await untilCancelled()
                 return try await next(request)
             }
         ]
         var client: SocketClient? = SocketClient(configuration: configuration)
         let task = client?.dataTask(with: SocketRequest(type: 101, timeout: patience))
         task?.resume()
-        try await eventually("the interceptor") { entered.withLockedValue { $0 } }
+        try await entered.wait("the interceptor") { $0 }
         client = nil
         try await eventually("the end") { task?.state == .completed }
         #expect(task?.error?.code == .cancelled)
-        try await eventually("the interceptor's end") { left.withLockedValue { $0 } }
+        try await left.wait("the interceptor's end") { $0 }
     }
 
     /// It was once said of these that they had not been executed: a caller who trusts that runs them twice.
@@ -324,7 +320,7 @@ private func never() async throws {
     }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct TokenInterceptorTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct TokenInterceptorTests {
     /// Answers calls that bring the token `good`, and refuses others.
     private func server(_ good: String) async throws -> MockServer {
         try await MockServer(.respond { $0.string == good ? .echo : .status(.noPermission) })

@@ -175,7 +175,7 @@ private enum Call {
     static let honest: UInt32 = 103
 }
 
-@Suite(.timeLimit(.minutes(5))) struct MockServerFaultTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct MockServerFaultTests {
     @Test(arguments: Fault.all) func faultIsToldForWhatItIsAndHarmsNothingElse(fault: Fault) async throws {
         let server = try await MockServer(.echo)
         server.on(Call.faulty, fault.reaction)

@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Which calls leave first, over real TCP.
-@Suite(.timeLimit(.minutes(5))) struct PriorityTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct PriorityTests {
     private func request(_ type: UInt32, _ priority: FramePriority) -> SocketRequest {
         var request = SocketRequest(type: type)
         request.priority = priority
@@ -38,9 +38,9 @@ import Testing
 
     @Test func urgentCallOvertakesThoseThatWaitForAConnection() async throws {
         let server = try await MockServer(.echo)
-        let (opened, open) = AsyncStream.makeStream(of: Void.self)
+        let gate = Gate()
         let client = SocketClient.connecting(to: server.endpoint) {
-            $0.socket.gate = HandshakeGate { _ in for await _ in opened { break } }
+            $0.socket.gate = HandshakeGate { _ in try await gate.wait() }
         }
         try await server.connection(0)
         let calls = ([(101, .low), (102, .default), (103, .high)] as [(UInt32, FramePriority)]).map {
@@ -50,7 +50,7 @@ import Testing
         let last = client.dataTask(with: SocketRequest(type: 1))
         last.resume()
         try await eventually("the last") { last.state == .completed }
-        open.finish()
+        gate.open()
         #expect(try await server.received(3).map(\.type) == [103, 102, 101])
     }
 }

@@ -5,7 +5,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct ProxyClientTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ProxyClientTests {
     @Test(arguments: [Proxy.Kind.http, .socks5])
     func callsAndPushesGoThrough(kind: Proxy.Kind) async throws {
         let server = try await MockServer(.echo)

@@ -94,7 +94,7 @@ import Testing
 }
 
 /// Retries over real TCP.
-@Suite(.timeLimit(.minutes(5))) struct RetryTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct RetryTests {
     private func request(
         _ type: UInt32,
         attempts: Int = 3,

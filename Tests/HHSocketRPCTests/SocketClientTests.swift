@@ -8,7 +8,7 @@ import Testing
 
 @testable import HHSocketRPC
 
-@Suite struct SocketClientTests {
+@Suite(.tags(.io)) struct SocketClientTests {
     @Test func callIsAnsweredWithItsOwnPayload() async throws {
         let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint)
@@ -119,7 +119,7 @@ import Testing
         let server = try await MockServer(.echo)
         server.on(101, .drop)
         let client = SocketClient.connecting(to: server.endpoint)
-        let outcome = NIOLockedValueBox<[Result<SocketResponse, SocketError>]>([])
+        let outcome = Watched<[Result<SocketResponse, SocketError>]>([])
         let task = client.dataTask(with: SocketRequest(type: 101)) { result in
             outcome.withLockedValue { $0.append(result) }
         }
@@ -132,7 +132,7 @@ import Testing
         task.resume()
         #expect(try await server.received(1, ofType: FrameType.cancel)[0].serial == 50)
         _ = try await client.data(for: SocketRequest(type: 102))
-        try await eventually("completion") { outcome.withLockedValue { !$0.isEmpty } }
+        try await outcome.wait("completion") { !$0.isEmpty }
         #expect(task.state == .completed)
         #expect(task.error?.code == .cancelled)
         #expect(task.error?.delivery == .sentUnknown)
@@ -161,16 +161,16 @@ import Testing
     @Test func cancelBeforeResumeCompletesOnceAndNothingIsSent() async throws {
         let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint)
-        let count = NIOLockedValueBox(0)
+        let count = Watched(0)
         let task = client.dataTask(with: SocketRequest(type: 101)) { _ in count.withLockedValue { $0 += 1 } }
         task.cancel()
         task.resume()
-        try await eventually("completion") { count.withLockedValue { $0 } == 1 }
+        try await count.wait("completion") { $0 == 1 }
         #expect(task.error?.code == .cancelled)
         #expect(task.error?.notExecuted == true)
         _ = try await client.data(for: SocketRequest(type: 102))
         #expect(server.received.map(\.type) == [102])
-        #expect(count.withLockedValue { $0 } == 1)
+        #expect(count.current == 1)
     }
 
     @Test func dispatchedTasksAreCancelledByIdentifierOrAllTogether() async throws {
@@ -533,7 +533,7 @@ import Testing
         )
         let client = SocketClient.connecting(to: server.endpoint) { $0.socket.backoff.base = .milliseconds(1) }
         let perThread = 1_000
-        let completions = NIOLockedValueBox([Int](repeating: 0, count: 8 * perThread))
+        let completions = Watched([Int](repeating: 0, count: 8 * perThread))
         let wrong = NIOLockedValueBox(0)
         for thread in 0..<8 {
             Thread.run {
@@ -572,7 +572,7 @@ import Testing
                 }
             }
         }
-        try await eventually("every completion") { completions.withLockedValue { $0.allSatisfy { $0 >= 1 } } }
+        try await completions.wait("every completion") { $0.allSatisfy { $0 >= 1 } }
         await client.close()
         #expect(completions.withLockedValue { $0.allSatisfy { $0 == 1 } })
         #expect(wrong.withLockedValue { $0 } == 0)

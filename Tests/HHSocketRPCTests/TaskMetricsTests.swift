@@ -9,7 +9,7 @@ import TestSupport
 import Testing
 
 /// What a task shows of itself: metrics, progress, and where its handler runs.
-@Suite(.timeLimit(.minutes(5))) struct TaskMetricsTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct TaskMetricsTests {
     @Test func metricsOfACallTellItsStoryInOrder() async throws {
         let server = try await MockServer(.echo)
         let client = SocketClient.connecting(to: server.endpoint)
@@ -90,7 +90,7 @@ import Testing
 
     @Test func progressFollowsTheAnswerAndIsFinishedWhenTheHandlerRuns() async throws {
         let server = try await MockServer(.echo)
-        let (opened, open) = AsyncStream.makeStream(of: Void.self)
+        let gate = Gate()
         // The second half comes when the test has seen the first.
         let body = ByteBuffer(repeating: 7, count: 1_000)
         server.on(101, .answer(body).dribbled(bytes: 500, every: .milliseconds(20)))
@@ -101,7 +101,7 @@ import Testing
         let task = client.dataTask(with: SocketRequest(type: 101, body: "hello")) { _ in
             let progress = box.withLockedValue { $0?.progress }
             atTheEnd.withLockedValue { $0 = progress.map { ($0.isFinished, $0.fractionCompleted) } }
-            open.finish()
+            gate.open()
         }
         box.withLockedValue { $0 = task }
         _ = task.progress
@@ -114,7 +114,7 @@ import Testing
             half.withLockedValue { $0 = max($0, received < 1_000 ? received : 0) }
             return units >= 500 || task.state == .completed
         }
-        for await _ in opened {}
+        try await gate.wait("the handler")
         #expect(task.countOfBytesReceived == 1_000)
         #expect(task.countOfBytesExpectedToReceive == 1_000)
         #expect(atTheEnd.withLockedValue { $0?.0 } == true)
@@ -182,14 +182,14 @@ import Testing
         let key = DispatchSpecificKey<Int>()
         let queue = DispatchQueue(label: "own")
         queue.setSpecific(key: key, value: 7)
-        let found = NIOLockedValueBox<Int?>(nil)
+        let found = Watched<Int?>(nil)
         var client: SocketClient? = SocketClient(configuration: .init(servers: [Endpoint(host: "127.0.0.1", port: 1)]))
         let task = client?.dataTask(with: SocketRequest(type: 101), on: .queue(queue)) { _ in
             found.withLockedValue { $0 = DispatchQueue.getSpecific(key: key) }
         }
         client = nil
         task?.resume()
-        try await eventually("the handler") { found.withLockedValue { $0 } == 7 }
+        try await found.wait("the handler") { $0 == 7 }
         #expect(task?.error?.code == .cancelled)
     }
 
@@ -197,9 +197,9 @@ import Testing
 
     @Test func priorityOfATaskThatWaitsCanBeRaised() async throws {
         let server = try await MockServer(.echo)
-        let (opened, open) = AsyncStream.makeStream(of: Void.self)
+        let gate = Gate()
         let client = SocketClient.connecting(to: server.endpoint) {
-            $0.socket.gate = HandshakeGate { _ in for await _ in opened { break } }
+            $0.socket.gate = HandshakeGate { _ in try await gate.wait() }
         }
         try await server.connection(0)
         let tasks = (UInt32(101)...103).map { client.dataTask(with: SocketRequest(type: $0)) }
@@ -210,7 +210,7 @@ import Testing
         let last = client.dataTask(with: SocketRequest(type: 1))
         last.resume()
         try await eventually("the last") { last.state == .completed }
-        open.finish()
+        gate.open()
         #expect(try await server.received(3).map(\.type) == [103, 102, 101])
     }
 

@@ -8,7 +8,7 @@ import Testing
 @testable import HHSocketServer
 
 /// Each attack against a server in a process of its own, whose memory nobody else uses. (The attackers are in it too.)
-@Suite(.serialized, .timeLimit(.minutes(5))) struct AttackTests {
+@Suite(.tags(.exclusive), .serialized, .timeLimit(.minutes(5))) struct AttackTests {
     /// What a server may have gained when the attack is at its height. The least an unbounded one would: `neverReads`
     /// offers it 256 MiB.
     private static let allowedGrowth = 120 << 20
@@ -23,7 +23,7 @@ import Testing
         router.handleSynchronously(101) { request, _ in request.body }
         router.handle(102) { request, _ in request.body }
         router.handle(103) { request, _ in
-            try await Task.sleep(for: .seconds(3_600))
+            try await untilCancelled()
             return request.body
         }
         var configuration = SocketServer.Configuration(wireFormat: format)
@@ -56,7 +56,7 @@ import Testing
                 #expect(growth < Self.allowedGrowth, "\(attack), type \(type): \(growth >> 20) MiB")
                 for serial in 200..<210 as Range<UInt32> { try await call(serial) }
                 for attacker in standing { await attacker.perform(.reset) }
-                try await until { server.connectionCount == 1 }
+                try await eventually("one connection") { server.connectionCount == 1 }
             }
             // And it serves newcomers.
             let newcomer = try await HostileClient(to: address, format: format)

@@ -1,3 +1,4 @@
+import Dispatch
 import HHSocket
 import HHSocketTesting
 import InMemoryLogging
@@ -5,6 +6,7 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 import ServiceLifecycle
+import TestSupport
 import Testing
 
 @testable import HHSocketServer
@@ -26,7 +28,7 @@ private enum Room: ServerSessionKey {
 }
 
 /// Handlers that do what they should not, and what stands around them.
-@Suite(.timeLimit(.minutes(5))) struct HandlerTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct HandlerTests {
     @Test func whatAHandlerThrowsIsInTheLogAndNotOnTheWire() async throws {
         let log = InMemoryLogHandler()
         var configuration = SocketServer.Configuration()
@@ -53,15 +55,15 @@ private enum Room: ServerSessionKey {
     }
 
     @Test func anAnswerAfterTheConnectionIsGoneHurtsNobody() async throws {
-        let started = Signal()
-        let release = Signal()
-        let returned = Signal()
+        let started = Gate()
+        let release = Gate()
+        let returned = Gate()
         var router = Router()
         router.handle(100) { request, _ in
-            started.fire()
+            started.open()
             // It does not hear that it is cancelled.
             await Task.detached { try? await release.wait() }.value
-            returned.fire()
+            returned.open()
             return request.body
         }
         try await withServer(.init(), router) { server in
@@ -69,22 +71,24 @@ private enum Room: ServerSessionKey {
             await client.perform(.request(100, serial: 50))
             try await started.wait()
             await client.perform(.reset)
-            try await until { server.connectionCount == 0 }
-            release.fire()
+            try await eventually("the end of every connection") { server.connectionCount == 0 }
+            release.open()
             try await returned.wait()
-            try await until { server.requestsInFlight == 0 }
+            try await eventually("the end of every request") { server.requestsInFlight == 0 }
         }
     }
 
     @Test func handlersThatBlockDoNotHoldUpTheOthers() async throws {
         var configuration = SocketServer.Configuration()
         configuration.blockingThreads = 2
-        let release = NIOLockedValueBox(false)
-        let counter = Counter()
+        let release = DispatchSemaphore(value: 0)
+        let counter = Watched(0)
         var router = Router()
         router.handleBlocking(100) { request, _ in
             counter.increment()
-            while !release.withLockedValue({ $0 }) { usleep(1_000) }
+            // Each lets the next one pass.
+            release.wait()
+            release.signal()
             return request.body
         }
         router.handle(101) { request, _ in request.body }
@@ -92,30 +96,30 @@ private enum Room: ServerSessionKey {
         try await withServer(configuration, router) { server in
             let client = try await HostileClient.connect(to: server.address)
             for serial in 50..<60 as Range<UInt32> { await client.perform(.request(100, serial: serial)) }
-            try await until { server.requestsInFlight == 10 }
+            try await eventually("ten requests in flight") { server.requestsInFlight == 10 }
             for serial in 60..<70 as Range<UInt32> {
                 await client.perform(.request(serial % 2 == 0 ? 101 : 102, serial: serial))
                 #expect(try await client.response().serial == serial)
             }
             // One that waits for a thread is given up, and never runs.
             await client.perform(.cancel(59))
-            try await until { server.statistics.cancelledRequests == 1 }
-            release.withLockedValue { $0 = true }
+            try await eventually("the cancel") { server.statistics.cancelledRequests == 1 }
+            release.signal()
             let answers = try await client.responses(9)
             #expect(Set(answers.map(\.serial)) == Set(50..<59))
-            try await until { server.requestsInFlight == 0 }
-            #expect(counter.value == 9)
+            try await eventually("the end of every request") { server.requestsInFlight == 0 }
+            #expect(counter.current == 9)
         }
     }
 
     @Test func aHandlerThatBlocksForEverDoesNotKeepTheServerFromItsEnd() async throws {
-        let started = Signal()
-        let release = NIOLockedValueBox(false)
-        defer { release.withLockedValue { $0 = true } }
+        let started = Gate()
+        let release = DispatchSemaphore(value: 0)
+        defer { release.signal() }
         var router = Router()
         router.handleBlocking(100) { request, _ in
-            started.fire()
-            while !release.withLockedValue({ $0 }) { usleep(1_000) }
+            started.open()
+            release.wait()
             return request.body
         }
         try await withServer(.init(), router) { server in
@@ -130,7 +134,7 @@ private enum Room: ServerSessionKey {
     @Test func answersMayBeKeptInOrder() async throws {
         var configuration = SocketServer.Configuration()
         configuration.answersInOrder = true
-        let release = Signal()
+        let release = Gate()
         var router = Router()
         router.handle(100) { request, _ in
             try await release.wait()
@@ -146,10 +150,10 @@ private enum Room: ServerSessionKey {
             ] as [(UInt32, UInt32)] {
                 await client.perform(.request(type, serial: serial))
             }
-            try await until { server.statistics.requests == 10 }
+            try await eventually("ten requests") { server.statistics.requests == 10 }
             await client.perform(.cancel(55))
-            try await until { server.statistics.cancelledRequests == 1 }
-            release.fire()
+            try await eventually("the cancel") { server.statistics.cancelledRequests == 1 }
+            release.open()
             let answers = try await client.responses(9)
             #expect(answers.map(\.serial) == [50, 51, 52, 53, 54, 54, 56, 57, 58])
             #expect(
@@ -227,7 +231,7 @@ private enum Room: ServerSessionKey {
             #expect(try await clients[0].response().type == FrameType.goAway)
             try await clients[0].ended()
             await clients[0].perform(.close)
-            try await until { server.sessions(of: "ann").isEmpty }
+            try await eventually("the end of ann's session") { server.sessions(of: "ann").isEmpty }
             #expect(!sessions[0].isOpen)
             #expect(await sessions[0].push(type: 2_001, body: ByteBuffer()) == false)
         }
@@ -309,11 +313,11 @@ private enum Room: ServerSessionKey {
     }
 
     @Test func aServiceGroupRunsItAndShutsItDownGracefully() async throws {
-        let started = Signal()
-        let release = Signal()
+        let started = Gate()
+        let release = Gate()
         var router = Router()
         router.handle(100) { request, _ in
-            started.fire()
+            started.open()
             try await release.wait()
             return request.body
         }
@@ -322,13 +326,13 @@ private enum Room: ServerSessionKey {
             configuration: .init(services: [.init(service: server)], logger: Logger(label: "group"))
         )
         async let running: Void = group.run()
-        try await until { server.address != nil }
+        try await eventually("the address") { server.address != nil }
         let client = try await HostileClient.connect(to: server.address)
         await client.perform(.request(100, serial: 50, "x"))
         try await started.wait()
         await group.triggerGracefulShutdown()
         #expect(try await client.response().type == FrameType.goAway)
-        release.fire()
+        release.open()
         #expect(try await client.response().payload == ByteBuffer(string: "x"))
         await client.perform(.close)
         try await running
@@ -338,9 +342,9 @@ private enum Room: ServerSessionKey {
     @Test func aServiceThatIsCancelledClosesEverythingAtOnce() async throws {
         let server = SocketServer(router: Router())
         let running = Task { try await server.run() }
-        try await until { server.address != nil }
+        try await eventually("the address") { server.address != nil }
         let client = try await HostileClient.connect(to: server.address)
-        try await until { server.connectionCount == 1 }
+        try await eventually("one connection") { server.connectionCount == 1 }
         running.cancel()
         try await running.value
         try await client.ended()

@@ -5,6 +5,7 @@ import HHSocketMessage
 import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocketServer
@@ -19,7 +20,7 @@ private enum Call {
     static let hold: UInt32 = 106
 }
 
-private func makeRouter(_ counter: Counter = Counter()) -> Router {
+private func makeRouter(_ counter: Watched<Int> = Watched(0)) -> Router {
     var router = Router()
     let metadata: @Sendable (ServerRequest, ServerContext) -> ByteBuffer = { request, context in
         context.answerMetadata = ["seen": context.metadata["asked"] ?? "nothing"]
@@ -29,7 +30,7 @@ private func makeRouter(_ counter: Counter = Counter()) -> Router {
     router.handle(Call.metadata) { metadata($0, $1) }
     router.handleSynchronously(Call.metadataAtOnce) { metadata($0, $1) }
     router.handle(Call.hang) { _, _ in
-        try await Task.sleep(for: .seconds(3_600))
+        try await untilCancelled()
         return ByteBuffer()
     }
     router.handle(Call.count) { _, context in
@@ -52,7 +53,7 @@ private func withGreeter(
     }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct HelloServerTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct HelloServerTests {
     @Test func whatBothKnowIsAgreedOn() async throws {
         try await withGreeter { greeter, server in
             var hello = WireHello.all
@@ -63,6 +64,52 @@ private func withGreeter(
             #expect(reply.version == 1)
             #expect(reply.features == ["metadata", "compression", "idempotency"])
             #expect(server.statistics.hellos == 1)
+        }
+    }
+
+    @Test func whatAHandlerSaysBesideAnAnswerOrKeepsOfItsContextTheNextAnswerIsFreeOf() async throws {
+        let kept = NIOLockedValueBox<ServerContext?>(nil)
+        var router = Router()
+        router.handleSynchronously(Call.echo) { request, context in
+            switch String(buffer: request.body) {
+            case "say": context.answerMetadata = ["said": "this"]
+            case "keep": kept.withLockedValue { $0 = context }
+            case "say late": kept.withLockedValue { $0?.answerMetadata = ["said": "late"] }
+            default: break
+            }
+            return request.body
+        }
+        try await withGreeter(.init(), router) { greeter, _ in
+            _ = try await greeter.greet()
+            let bodies = ["first", "second", "say", "third", "keep", "say late", "fourth", "say", "fifth"]
+            for (serial, body) in zip((50 as UInt32)..., bodies) {
+                try await greeter.call(Call.echo, serial: serial, ByteBuffer(string: body))
+                let answer = try await greeter.answer()
+                #expect(answer.frame.serial == serial)
+                #expect(answer.frame.payload == ByteBuffer(string: body))
+                #expect(answer.metadata == (body == "say" ? ["said": "this"] : [:]), "\(body)")
+            }
+            let large = ByteBuffer(repeating: 7, count: 4_000)
+            for (length, isCompressed) in [(4_000, true), (1_024, true), (1_023, false), (4_000, true)] {
+                let body = large.getSlice(at: 0, length: length) ?? ByteBuffer()
+                try await greeter.call(Call.echo, body)
+                let frame = try await greeter.client.response()
+                #expect((frame.type & FrameType.compressionFlag != 0) == isCompressed)
+                #expect((frame.payload == body) != isCompressed)
+            }
+        }
+    }
+
+    @Test func whereHelloIsRequiredWhatFollowsItIsServed() async throws {
+        var configuration = SocketServer.Configuration()
+        configuration.hello.isRequired = true
+        try await withGreeter(configuration) { greeter, server in
+            _ = try await greeter.greet()
+            for serial in 50..<60 as Range<UInt32> {
+                try await greeter.call(Call.echo, serial: serial, ByteBuffer(string: "served"))
+                #expect(try await greeter.answer().frame.status == .ok)
+            }
+            #expect(server.statistics.illegalRequests == 0)
         }
     }
 
@@ -143,10 +190,10 @@ private func withGreeter(
     }
 
     @Test func whatIsDecompressedCountsAsHeld() async throws {
-        let release = NIOLockedValueBox(false)
+        let release = Gate()
         var router = makeRouter()
         router.handle(Call.hold) { _, _ in
-            try await until { release.withLockedValue { $0 } }
+            try await release.wait()
             return ByteBuffer()
         }
         let limits = SocketServer.Configuration.limited {
@@ -157,16 +204,16 @@ private func withGreeter(
             _ = try await greeter.greet()
             let body = ByteBuffer(repeating: 0, count: 600_000)
             try await greeter.call(Call.hold, body, compression: CompressionPolicy())
-            try await until { server.bufferedBytes >= 600_000 }
+            try await eventually("the body") { server.bufferedBytes >= 600_000 }
             #expect(server.bufferedBytes < 700_000)
             // The first is there still, and both are more than may be.
             try await greeter.call(Call.echo, serial: 51, body, compression: CompressionPolicy())
             let refused = try await greeter.answer().frame
             #expect((refused.serial, refused.status) == (51, .overloaded))
             #expect(server.statistics.overloadsOfMemory == 1)
-            release.withLockedValue { $0 = true }
+            release.open()
             #expect(try await greeter.answer().frame.serial == 50)
-            try await until { server.bufferedBytes == 0 }
+            try await eventually("the release of every body") { server.bufferedBytes == 0 }
             try await greeter.call(Call.echo, serial: 52, body, compression: CompressionPolicy())
             #expect(try await greeter.answer().frame.payload == body)
         }
@@ -202,27 +249,27 @@ private func withGreeter(
     // MARK: Deadlines
 
     @Test func workThatIsStaleWhenItComesIsNotBegun() async throws {
-        let counter = Counter()
+        let counter = Watched(0)
         try await withGreeter(.init(), makeRouter(counter)) { greeter, server in
             _ = try await greeter.greet()
             for (serial, type) in [(50, Call.count), (51, Call.countAtOnce)] as [(UInt32, UInt32)] {
                 try await greeter.call(type, serial: serial, ByteBuffer(), WireMetadata(deadline: 0))
                 #expect(try await greeter.answer().frame.status == .deadlineExceeded)
             }
-            #expect(counter.value == 0)
+            #expect(counter.current == 0)
             #expect(server.statistics.deadlinesExceeded == 2)
         }
     }
 
     @Test func aHandlerIsCancelledAtItsDeadlineAndTheRequestAnswered() async throws {
-        let cancelled = Signal()
+        let cancelled = Gate()
         var router = makeRouter()
         router.handle(200) { _, context in
             #expect(context.deadline != nil)
             do {
-                try await Task.sleep(for: .seconds(3_600))
+                try await untilCancelled()
             } catch {
-                cancelled.fire()
+                cancelled.open()
                 throw error
             }
             return ByteBuffer()
@@ -232,7 +279,7 @@ private func withGreeter(
             try await greeter.call(200, ByteBuffer(), WireMetadata(deadline: 20))
             #expect(try await greeter.answer().frame.status == .deadlineExceeded)
             try await cancelled.wait()
-            try await until { server.requestsInFlight == 0 }
+            try await eventually("the end of every request") { server.requestsInFlight == 0 }
             #expect(server.statistics.deadlinesExceeded == 1)
             #expect(server.statistics.handlerErrors == 0)
         }
@@ -253,7 +300,7 @@ private func withGreeter(
 
     @Test(arguments: [Call.count, Call.countAtOnce])
     func aRepeatGetsTheFirstAnswerAlsoOnAnotherConnection(type: UInt32) async throws {
-        let counter = Counter()
+        let counter = Watched(0)
         try await withGreeter(.init(), makeRouter(counter)) { greeter, server in
             _ = try await greeter.greet()
             for serial in 50..<53 as Range<UInt32> {
@@ -271,8 +318,8 @@ private func withGreeter(
     }
 
     @Test func repeatsThatComeWhileTheFirstIsAtWorkWaitForIt() async throws {
-        let counter = Counter()
-        let release = Signal()
+        let counter = Watched(0)
+        let release = Gate()
         var router = Router()
         router.handle(200) { _, _ in
             counter.increment()
@@ -286,21 +333,23 @@ private func withGreeter(
             }
             // One of those that wait is given up.
             await greeter.client.perform(.cancel(59))
-            try await until { server.statistics.cancelledRequests == 1 && server.requestsInFlight == 9 }
-            release.fire()
+            try await eventually("the cancel") {
+                server.statistics.cancelledRequests == 1 && server.requestsInFlight == 9
+            }
+            release.open()
             for _ in 50..<59 { #expect(try await greeter.answer().frame.payload == ByteBuffer(string: "done")) }
-            #expect(counter.value == 1)
+            #expect(counter.current == 1)
         }
     }
 
     @Test func aFirstThatWasCancelledLeavesItsPlaceToTheNext() async throws {
-        let counter = Counter()
-        let started = Signal()
+        let counter = Watched(0)
+        let started = Gate()
         var router = Router()
         router.handle(200) { _, _ in
             if counter.increment() == 1 {
-                started.fire()
-                try await Task.sleep(for: .seconds(3_600))
+                started.open()
+                try await untilCancelled()
             }
             return ByteBuffer(string: "second")
         }
@@ -309,22 +358,22 @@ private func withGreeter(
             try await greeter.call(200, serial: 50, ByteBuffer(), WireMetadata(key: "k"))
             try await started.wait()
             try await greeter.call(200, serial: 51, ByteBuffer(), WireMetadata(key: "k"))
-            try await until { server.requestsInFlight == 2 }
+            try await eventually("two requests in flight") { server.requestsInFlight == 2 }
             await greeter.client.perform(.cancel(50))
             #expect(try await greeter.answer().frame.payload == ByteBuffer(string: "second"))
         }
     }
 
     @Test func aHandlerThatReturnsAlthoughItsConnectionHasEndedHasRunOnce() async throws {
-        let counter = Counter()
-        let (started, cancelled) = (Signal(), Signal())
+        let counter = Watched(0)
+        let (started, cancelled) = (Gate(), Gate())
         var router = Router()
         router.handle(200) { _, _ in
             guard counter.increment() == 1 else { return ByteBuffer(string: "again") }
-            started.fire()
+            started.open()
             // Does its work to the end, whether somebody waits or not.
-            try? await Task.sleep(for: .seconds(3_600))
-            cancelled.fire()
+            try? await untilCancelled()
+            cancelled.open()
             return ByteBuffer(string: "first")
         }
         try await withGreeter(.init(), router) { greeter, server in
@@ -337,7 +386,7 @@ private func withGreeter(
             _ = try await other.greet()
             try await other.call(200, ByteBuffer(), WireMetadata(key: "k"))
             #expect(try await other.answer().frame.payload == ByteBuffer(string: "first"))
-            #expect(counter.value == 1)
+            #expect(counter.current == 1)
         }
     }
 
@@ -369,7 +418,7 @@ private func withGreeter(
             #expect(try await stranger.answer().frame.status == .noPermission)
 
             await greeter.client.perform(.close)
-            try await until { server.sessions(of: "ann").isEmpty }
+            try await eventually("the end of ann's session") { server.sessions(of: "ann").isEmpty }
         }
     }
 
@@ -425,15 +474,15 @@ private func withGreeter(
     }
 
     @Test func whoIsBeingAuthenticatedWhenTheServerEndsIsLetGo() async throws {
-        let started = Signal()
-        let cancelled = Signal()
+        let started = Gate()
+        let cancelled = Gate()
         var configuration = SocketServer.Configuration()
         configuration.hello.authenticate = { _, _ in
-            started.fire()
+            started.open()
             do {
-                try await Task.sleep(for: .seconds(3_600))
+                try await untilCancelled()
             } catch {
-                cancelled.fire()
+                cancelled.open()
                 // It answers when the event loops are gone.
                 try? await Task.detached { try await Task.sleep(for: .milliseconds(100)) }.value
             }

@@ -11,7 +11,7 @@ import Testing
 @testable import HHSocketServer
 
 /// Every attack at once, again and again, beside clients that do nothing wrong. For `HHSOCKET_HOSTILE_SECONDS`, 10 by default.
-@Suite(.serialized, .timeLimit(.minutes(15))) struct HostileCrowdTests {
+@Suite(.tags(.exclusive), .serialized, .timeLimit(.minutes(15))) struct HostileCrowdTests {
     private static let honestClients = 10
     private static let bufferedBytes = 96 << 20
     /// The attackers are in this process too, with what they send and have not read.
@@ -60,7 +60,7 @@ import Testing
             times.append((ContinuousClock.now - begun) / .seconds(1))
             guard answer.serial == serial, answer.status == .ok,
                 answer.payload == ByteBuffer(string: "honest \(serial)")
-            else { throw TimedOut(description: "\(answer) is not the answer to \(serial)") }
+            else { throw Unexpected(description: "\(answer) is not the answer to \(serial)") }
             try await Task.sleep(for: .milliseconds(1))
         }
         return times
@@ -136,7 +136,7 @@ import Testing
                     """
                 )
                 // And when they have gone everything is given back.
-                try? await HHSocketServerTests.until(within: .seconds(30)) {
+                try? await eventually("the end of everything", within: .seconds(30)) {
                     server.connectionCount == 0 && server.requestsInFlight == 0 && server.bufferedBytes == 0
                 }
                 let left = (server.connectionCount, server.requestsInFlight, server.bufferedBytes)

@@ -6,6 +6,7 @@ import InMemoryTracing
 import Logging
 import MetricsTestKit
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocketServer
@@ -13,7 +14,7 @@ import Testing
 private struct Failure: Error {}
 
 /// What stands around handlers and says what they did.
-@Suite(.timeLimit(.minutes(5))) struct MiddlewareTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct MiddlewareTests {
     /// One handler for each way a request may end, and the status it then has.
     private static let endings: [(type: UInt32, status: Status)] = [
         (100, .ok), (101, .noPermission), (102, .unknown), (103, .ok),
@@ -121,7 +122,7 @@ private struct Failure: Error {}
         var configuration = SocketServer.Configuration()
         configuration.metricsFactory = metrics
         configuration.limits.concurrency = AdaptiveConcurrency()
-        let release = Signal()
+        let release = Gate()
         var router = Router()
         router.handleSynchronously(100) { request, _ in request.body }
         router.handle(101) { _, _ in
@@ -138,13 +139,13 @@ private struct Failure: Error {}
             _ = try await greeter.answer()
             try await greeter.call(101, serial: 54, ByteBuffer(repeating: 0, count: 10_000))
             // Gauges say what there is now, within a second or so.
-            try await until {
+            try await eventually("the gauges") {
                 (try? metrics.expectGauge("hhsocket.server.requests_in_flight").lastValue) == 1
                     && (try? metrics.expectGauge("hhsocket.server.buffered_bytes").lastValue) == 10_000
             }
             #expect(try metrics.expectGauge("hhsocket.server.connections").lastValue == 1)
             #expect(try metrics.expectGauge("hhsocket.server.concurrency_limit").lastValue == 100)
-            release.fire()
+            release.open()
             _ = try await greeter.answer()
             return server.statistics
         }

@@ -3,6 +3,7 @@ import HHSocketHello
 import HHSocketMessage
 import HHSocketTesting
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocketServer
@@ -20,7 +21,7 @@ private func makeRouter() -> Router {
     var router = Router()
     router.handleSynchronously(echo) { request, _ in request.body }
     router.handle(hang) { _, _ in
-        try await Task.sleep(for: .seconds(3_600))
+        try await untilCancelled()
         return ByteBuffer()
     }
     return router
@@ -42,7 +43,7 @@ extension HostileClient {
     }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct ServerLimitTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServerLimitTests {
     @Test func oneConnectionTooManyIsToldSoAndAnotherMayComeLater() async throws {
         try await withServer(.limited { $0.maximumConnections = 2 }, makeRouter()) { server in
             let first = try await HostileClient.connect(to: server.address)
@@ -55,7 +56,7 @@ extension HostileClient {
             #expect(told.retryAfter > 0)
             try await third.ended()
             await first.perform(.reset)
-            try await until { server.connectionCount == 1 }
+            try await eventually("one connection") { server.connectionCount == 1 }
             let fourth = try await HostileClient.connect(to: server.address)
             #expect(try await fourth.echoes())
             #expect(server.statistics.connectionsRefused == 1)
@@ -79,7 +80,7 @@ extension HostileClient {
         try await withServer(configuration, makeRouter()) { server in
             let address = try #require(server.address)
             let first = try await HostileClient(to: address, format: .mars)
-            try await until { server.connectionCount == 1 }
+            try await eventually("one connection") { server.connectionCount == 1 }
             let second = try await HostileClient(to: address, format: .mars)
             try await second.ended()
             await first.perform(.request(echo, serial: 50, "x"))
@@ -92,18 +93,18 @@ extension HostileClient {
             let first = try await HostileClient.connect(to: server.address)
             let second = try await HostileClient.connect(to: server.address)
             for serial in 50..<53 as Range<UInt32> { await first.perform(.request(hang, serial: serial)) }
-            try await until { server.requestsInFlight == 3 }
+            try await eventually("three requests in flight") { server.requestsInFlight == 3 }
             await second.perform(.request(hang, serial: 50))
             #expect(try await second.response().status == .overloaded)
             // What is answered at once is never in flight.
             #expect(try await second.echoes(serial: 51))
             await first.perform(.cancel(50))
-            try await until { server.requestsInFlight == 2 }
+            try await eventually("two requests in flight") { server.requestsInFlight == 2 }
             await second.perform(.request(hang, serial: 52))
-            try await until { server.requestsInFlight == 3 }
+            try await eventually("three requests in flight") { server.requestsInFlight == 3 }
             await first.perform(.reset)
             await second.perform(.reset)
-            try await until { server.requestsInFlight == 0 }
+            try await eventually("the end of every request") { server.requestsInFlight == 0 }
             #expect(server.statistics.overloads == 1)
         }
     }
@@ -141,9 +142,9 @@ extension HostileClient {
             #expect(server.statistics.overloadsOfConcurrency == 1)
             #expect(server.requestsInFlight == 2)
             await client.perform(.cancel(50))
-            try await until { server.requestsInFlight == 1 }
+            try await eventually("one request in flight") { server.requestsInFlight == 1 }
             await client.perform(.request(hang, serial: 53))
-            try await until { server.requestsInFlight == 2 }
+            try await eventually("two requests in flight") { server.requestsInFlight == 2 }
         }
     }
 
@@ -157,16 +158,18 @@ extension HostileClient {
             let body = ByteBuffer(repeating: 1, count: 100_000)
             for serial in 50..<53 as Range<UInt32> {
                 await client.perform(.frame(Frame(type: hang, serial: serial, payload: body)))
-                try await until { server.statistics.requests == Int(serial) - 49 }
+                try await eventually("request \(serial)") { server.statistics.requests == Int(serial) - 49 }
             }
             #expect(try await client.response().status == .overloaded)
             #expect(server.statistics.overloadsOfMemory == 1)
             await client.perform(.cancel(50))
-            try await until { server.bufferedBytes == 100_000 }
+            try await eventually("the release of one body") { server.bufferedBytes == 100_000 }
             await client.perform(.frame(Frame(type: hang, serial: 60, payload: body)))
-            try await until { server.requestsInFlight == 2 && server.bufferedBytes == 200_000 }
+            try await eventually("two requests with their bodies") {
+                server.requestsInFlight == 2 && server.bufferedBytes == 200_000
+            }
             await client.perform(.reset)
-            try await until { server.bufferedBytes == 0 }
+            try await eventually("the release of every body") { server.bufferedBytes == 0 }
         }
     }
 
@@ -188,10 +191,10 @@ extension HostileClient {
                 await client.perform(.raw(bytes))
                 greedy.append(client)
             }
-            try await until { server.statistics.memoryEvictions >= 2 }
+            try await eventually("the second eviction") { server.statistics.memoryEvictions >= 2 }
             #expect(try await honest.echoes(serial: 51))
             for client in greedy { await client.perform(.reset) }
-            try await until { server.connectionCount == 1 }
+            try await eventually("one connection") { server.connectionCount == 1 }
             #expect(try await honest.echoes(serial: 53))
         }
     }
@@ -205,7 +208,7 @@ extension HostileClient {
             #expect(try await client.response().goAway?.reason.contains("nothing has happened") == true)
             try await client.ended()
             await client.perform(.close)
-            try await until { server.connectionCount == 0 }
+            try await eventually("the end of every connection") { server.connectionCount == 0 }
             #expect(server.statistics.idleEvictions == 1)
             // One that waits for its answer is not idle.
             let busy = try await HostileClient.connect(to: server.address)
@@ -248,10 +251,10 @@ extension HostileClient {
         let configuration = SocketServer.Configuration.limited { $0.writeStallTimeout = .milliseconds(300) }
         try await withServer(configuration, makeRouter()) { server in
             let client = try await HostileClient.connect(to: server.address, reads: false)
-            try await until { server.connectionCount == 1 }
+            try await eventually("one connection") { server.connectionCount == 1 }
             let body = ByteBuffer(repeating: 1, count: 1 << 20)
             while await server.push(type: 2_001, body: body) == 1 {}
-            try await until { server.connectionCount == 0 }
+            try await eventually("the end of every connection") { server.connectionCount == 0 }
             #expect(server.statistics.writeStalls == 1)
             await client.perform(.reset)
         }
@@ -265,12 +268,12 @@ extension HostileClient {
         try await withServer(configuration, makeRouter()) { server in
             let slow = try await HostileClient.connect(to: server.address, reads: false)
             let quick = try await HostileClient.connect(to: server.address)
-            try await until { server.connectionCount == 2 }
+            try await eventually("two connections") { server.connectionCount == 2 }
             let body = ByteBuffer(repeating: 1, count: 1 << 20)
             while await server.push(type: 2_001, body: body) == 2 {
                 #expect(try await quick.response().payload == body)
             }
-            try await until { server.connectionCount == 1 }
+            try await eventually("one connection") { server.connectionCount == 1 }
             #expect(server.statistics.slowClientsClosed == 1)
             await slow.perform(.reset)
         }
@@ -294,7 +297,7 @@ extension HostileClient {
             }
             close(taken.removeLast())
             let second = try await HostileClient.connect(to: server.address)
-            try await until { server.statistics.acceptFailures > 0 }
+            try await eventually("a failure to accept") { server.statistics.acceptFailures > 0 }
             // Those who are there are served all the same.
             #expect(try await first.echoes(serial: 51))
             for descriptor in taken { close(descriptor) }

@@ -5,7 +5,7 @@ import Testing
 
 @testable import HHSocketTesting
 
-@Suite(.timeLimit(.minutes(5))) struct HostileClientTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct HostileClientTests {
     @Test func sendsWhatItIsTold() async throws {
         let server = try await MockServer(.drop)
         let client = try await HostileClient(to: server.endpoint)

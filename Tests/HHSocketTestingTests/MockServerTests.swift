@@ -13,7 +13,7 @@ private func response(_ type: UInt32, _ serial: UInt32, _ body: String = "", sta
 }
 
 /// The server met by a client that knows no rules either.
-@Suite(.timeLimit(.minutes(5))) struct MockServerTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct MockServerTests {
     // MARK: Answers
 
     @Test func answersByType() async throws {

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 /// The examples of `Docs/Testing.md`, word for word.
-@Suite(.timeLimit(.minutes(5))) struct TestingGuideTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct TestingGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
         let page = try DocumentationPage("Docs/Testing.md")
         let source = try String(contentsOfFile: #filePath, encoding: .utf8)
@@ -168,7 +168,7 @@ import Testing
 }
 
 /// Those of them that test a server.
-@Suite(.timeLimit(.minutes(5))) struct ServerTestingGuideTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServerTestingGuideTests {
     private let server: SocketServer
     private let endpoint: Endpoint
 

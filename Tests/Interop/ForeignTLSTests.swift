@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Our TLS with that of OpenSSL: Python's `ssl`, and `openssl s_server`.
-@Suite(.timeLimit(.minutes(5))) struct ForeignTLSTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ForeignTLSTests {
     private static let openssl: URL? = ["/usr/bin/openssl", "/opt/homebrew/bin/openssl", "/usr/local/bin/openssl"]
         .first { FileManager.default.isExecutableFile(atPath: $0) }
         .map { URL(fileURLWithPath: $0) }
@@ -64,7 +64,7 @@ import Testing
 
     @Test(.enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)))
     func pythonsServerThatWantsACertificateGetsOneOrSaysWhyNot() async throws {
-        let client = try self.files.authority.client()
+        let client = try TestCertificate(.client)
         try await EchoServer.with(tls: nil) { server, _ in
             let relay = try Python.tlsRelay([
                 "in", "\(server.port)", self.files.certificate, self.files.key, self.files.ca,
@@ -96,8 +96,8 @@ import Testing
         let arguments = ["s_server", "-accept", "127.0.0.1:0", "-cert", self.files.certificate, "-key", self.files.key]
         let server = try Command(arguments + options, of: executable, keepsInputOpen: true)
         // "ACCEPT 127.0.0.1:12345"
-        let endpoint = try await value {
-            server.output.split(separator: "\n").first { $0.hasPrefix("ACCEPT ") }
+        let endpoint = try await server.prints("its address") { output in
+            output.split(separator: "\n").first { $0.hasPrefix("ACCEPT ") }
                 .flatMap { Endpoint(String($0.dropFirst(7))) }
         }
         var configuration = SocketConfiguration(servers: [endpoint])
@@ -109,7 +109,7 @@ import Testing
         let error = try await withThrowingTaskGroup(of: SocketError?.self) { group in
             group.addTask {
                 try await socket.send(Frame(type: 0x4142_4344, serial: 50))
-                _ = try await value { server.output.contains("ABCD") ? true : nil }
+                try await server.prints("ABCD")
                 return nil
             }
             group.addTask {
@@ -168,9 +168,9 @@ import Testing
         let missing = try await self.failure(options, self.tls)
         #expect(missing == (version == "-tls1_3" ? .clientCertificateRequired : .noCommonProtocol))
         var tls = self.tls
-        tls.identity = try TestAuthority("strangers").client().identity
+        tls.identity = try TestCertificate(.clientOfStrangers).identity
         #expect(try await self.failure(options, tls) == .clientCertificateRejected)
-        tls.identity = try self.files.authority.client().identity
+        tls.identity = try TestCertificate(.client).identity
         #expect(try await self.attempt(options, tls).error == nil)
     }
 }

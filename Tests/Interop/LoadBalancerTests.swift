@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Servers behind the balancers that others wrote, where they are installed, one of which is killed.
-@Suite(.timeLimit(.minutes(5))) struct LoadBalancerTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct LoadBalancerTests {
     /// Which of two servers answers, and which connection.
     private static func start(_ name: String) async throws -> SocketServer {
         var router = Router()
@@ -75,6 +75,7 @@ import Testing
     // MARK: HAProxy
 
     @Suite(
+        .tags(.io),
         .enabled(
             if: RealProxy.haproxy != nil,
             "There is no haproxy: servers behind it are NOT TESTED here. Install the package haproxy."
@@ -113,6 +114,7 @@ import Testing
     // MARK: nginx
 
     @Suite(
+        .tags(.io),
         .enabled(
             if: RealProxy.nginx != nil,
             "There is no nginx: servers behind it are NOT TESTED here. Install nginx and libnginx-mod-stream."

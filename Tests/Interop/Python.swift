@@ -4,12 +4,7 @@ import TestSupport
 /// The Python on this machine, and what it runs.
 enum Python {
     /// The first `python3` in PATH.
-    static let executable: URL? = {
-        let folders = ProcessInfo.processInfo.environment["PATH"]?.split(separator: ":") ?? []
-        return folders.lazy
-            .map { URL(fileURLWithPath: String($0)).appendingPathComponent("python3") }
-            .first { FileManager.default.isExecutableFile(atPath: $0.path) }
-    }()
+    static let executable = Command.installed("python3")
 
     static var isInstalled: Bool { self.executable != nil }
 

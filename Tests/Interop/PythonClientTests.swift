@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// The client in Python with `hhsocket serve`, and with a server that does what a test tells it.
-@Suite(.enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)), .timeLimit(.minutes(5)))
+@Suite(.tags(.io), .enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)), .timeLimit(.minutes(5)))
 struct PythonClientTests {
     @Test(arguments: [
         ("1000", "hello", "hello"), ("1000", "", ""), ("1001", "5", "5"), ("1002", "200", ""),

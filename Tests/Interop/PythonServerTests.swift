@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// `hhsocket call` and `listen` with the server in Python.
-@Suite(.enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)), .timeLimit(.minutes(5)))
+@Suite(.tags(.io), .enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)), .timeLimit(.minutes(5)))
 struct PythonServerTests {
     /// Runs `body` with a server, which must end in good order when it is told to.
     private func withPythonServer(

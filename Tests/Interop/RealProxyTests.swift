@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 /// The client through proxies that others wrote, where they are installed.
-@Suite(.timeLimit(.minutes(5))) struct RealProxyTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct RealProxyTests {
     private static let credentials = Proxy.Credentials(user: "me", password: "opensesame")
 
     /// Calls a server through the proxy, also by name, and with a body larger than one read.
@@ -39,6 +39,7 @@ import Testing
     // MARK: tinyproxy
 
     @Suite(
+        .tags(.io),
         .enabled(
             if: RealProxy.tinyproxy != nil,
             "There is no tinyproxy: HTTP CONNECT is NOT TESTED against it here. Install the package tinyproxy."
@@ -97,6 +98,7 @@ import Testing
     // MARK: Dante
 
     @Suite(
+        .tags(.io),
         .enabled(
             if: RealProxy.danted != nil,
             "There is no danted: SOCKS5 is NOT TESTED against it here. Install the package dante-server."
@@ -177,13 +179,8 @@ enum RealProxy {
     static let haproxy = Self.find("haproxy")
     static let nginx = Self.find("nginx")
 
-    /// Where a service is, which may not be in PATH.
-    private static func find(_ name: String) -> URL? {
-        let path = ProcessInfo.processInfo.environment["PATH"]?.split(separator: ":").map(String.init) ?? []
-        return (path + ["/usr/sbin", "/usr/local/sbin"]).lazy
-            .map { URL(fileURLWithPath: $0).appendingPathComponent(name) }
-            .first { FileManager.default.isExecutableFile(atPath: $0.path) }
-    }
+    /// Services may not be in PATH.
+    private static func find(_ name: String) -> URL? { Command.installed(name, or: ["/usr/sbin", "/usr/local/sbin"]) }
 
     /// Runs `body` with the port of a proxy that has this configuration, given the port and the name of our user.
     static func with(

@@ -8,9 +8,9 @@ import TestSupport
 import Testing
 
 /// Servers that are restarted in turn while their clients go on calling.
-@Suite(.serialized, .timeLimit(.minutes(10))) struct RollingRestartTests {
+@Suite(.tags(.io), .serialized, .timeLimit(.minutes(10))) struct RollingRestartTests {
     private static let clients = 200
-    private static let restarts = 20
+    private static let restarts = effort < 10 ? 6 : 40
 
     /// What became of the calls of all clients.
     private struct Tally {

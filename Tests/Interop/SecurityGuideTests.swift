@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// The examples of `Docs/Security.md`, word for word.
-@Suite(.timeLimit(.minutes(5))) struct SecurityGuideTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct SecurityGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
         let source = try String(contentsOfFile: #filePath, encoding: .utf8)
         #expect(try DocumentationPage("Docs/Security.md").examples(missingFrom: source) == [])

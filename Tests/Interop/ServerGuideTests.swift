@@ -39,7 +39,7 @@ private actor Store {
 }
 
 /// The examples of `Docs/Server.md`, word for word.
-@Suite(.timeLimit(.minutes(5))) struct ServerGuideTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServerGuideTests {
     private let store = Store()
     private let logger = Logger(label: "guide", factory: { _ in SwiftLogNoOpLogHandler() })
 

@@ -8,22 +8,22 @@ import TestSupport
 import Testing
 
 /// Managers and the real server.
-@Suite(.timeLimit(.minutes(5))) struct SharedCallInteropTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct SharedCallInteropTests {
     @Test func aThousandIdenticalTypedRequestsAtOnceReachTheServerOnce() async throws {
         let method = MethodDescriptor<Every_Thing_Maps, Every_Thing_Maps>("test.Maps/Echo", type: 140, kind: .unary)
         let runs = NIOLockedValueBox(0)
-        let asked = NIOLockedValueBox(0)
+        let asked = Gate()
         var router = Router()
         router.handle(method) { message, _ in
             runs.withLockedValue { $0 += 1 }
             // Nobody asks too late to share the call.
-            while asked.withLockedValue({ $0 }) < 1_000 { await Task.yield() }
+            try await asked.wait()
             return message
         }
         try await Pair.with(.standard, router: router) { client, _ in
             let cache = ResponseCache()
             let manager = APIManager(client: client, cache: cache)
-            let values = NIOLockedValueBox<[Int]>([])
+            let values = Watched<[Int]>([])
             for number in 0..<1_000 {
                 // Equal maps, which lie otherwise each time.
                 var message = Every_Thing_Maps()
@@ -34,9 +34,9 @@ import Testing
                 manager.dispatch(request) { result in
                     values.withLockedValue { $0.append((try? result.get())?.value.stringString.count ?? -1) }
                 }
-                asked.withLockedValue { $0 += 1 }
             }
-            try await eventually("a thousand answers") { values.withLockedValue { $0.count } == 1_000 }
+            asked.open()
+            try await values.wait("a thousand answers") { $0.count == 1_000 }
             #expect(values.withLockedValue { Set($0) } == [20])
             #expect(runs.withLockedValue { $0 } == 1)
             #expect(cache.statistics.calls == 1)
@@ -44,12 +44,12 @@ import Testing
     }
 
     @Test func cancellingTheLastCallerCancelsTheHandler() async throws {
-        let events = NIOLockedValueBox<[String]>([])
+        let events = Watched<[String]>([])
         var router = Router()
         router.handle(101) { request, _ in
             events.withLockedValue { $0.append("runs") }
             do {
-                try await Task.sleep(for: patience)
+                try await untilCancelled()
             } catch {
                 events.withLockedValue { $0.append("cancelled") }
                 throw error
@@ -62,12 +62,12 @@ import Testing
             let cache = ResponseCache()
             var managers = (0..<3).map { _ in APIManager(client: client, cache: cache) }
             for manager in managers { manager.dispatch(request) { _ in } }
-            try await eventually("the handler") { events.withLockedValue { $0 } == ["runs"] }
+            try await events.wait("the handler") { $0 == ["runs"] }
             managers.removeLast(2)
             #expect(cache.statistics.misses == 3)
-            #expect(events.withLockedValue { $0 } == ["runs"])
+            #expect(events.current == ["runs"])
             managers = []
-            try await eventually("the cancel") { events.withLockedValue { $0 } == ["runs", "cancelled"] }
+            try await events.wait("the cancel") { $0 == ["runs", "cancelled"] }
         }
     }
 }

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// TLS with the server, through a proxy that sees nothing of it.
-@Suite(.timeLimit(.minutes(5))) struct TLSProxyTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct TLSProxyTests {
     static let kinds: [Proxy.Kind] = [.http, .socks5]
     private let authority: TestAuthority
 
@@ -16,7 +16,7 @@ import Testing
     /// Runs `body` with a server of TLS and a proxy that knows it as `db.example`.
     private func with(
         _ kind: Proxy.Kind,
-        _ issued: TestAuthority.Issued,
+        _ issued: TestCertificate,
         _ body: (TestProxy, Endpoint) async throws -> Void
     ) async throws {
         try await EchoServer.with(tls: ServerTLS(identity: issued.identity)) { address, _ in
@@ -45,7 +45,7 @@ import Testing
     }
 
     @Test(arguments: kinds) func callsGoThroughToTheServerOfThatName(kind: Proxy.Kind) async throws {
-        try await self.with(kind, self.authority.server(names: ["db.example"], addresses: [])) { proxy, address in
+        try await self.with(kind, TestCertificate(.serverDB)) { proxy, address in
             let client = self.client(proxy, "db.example", address.port)
             let body = String(repeating: "secret ", count: 100_000)
             let answer = try await client.data(for: SocketRequest(type: 101, body: body))
@@ -57,7 +57,7 @@ import Testing
 
     /// The proxy is at 127.0.0.1, for which these certificates are good.
     @Test(arguments: kinds) func certificateOfTheProxysNameOrAddressIsNotTheServers(kind: Proxy.Kind) async throws {
-        let issued = try self.authority.server(names: ["localhost"], addresses: [[127, 0, 0, 1]])
+        let issued = try TestCertificate(.server)
         try await self.with(kind, issued) { proxy, address in
             let error = try await self.failure(self.client(proxy, "db.example", address.port))
             #expect(error.code == .tlsFailed)
@@ -67,7 +67,7 @@ import Testing
     }
 
     @Test(arguments: kinds) func addressNeedsAName(kind: Proxy.Kind) async throws {
-        let issued = try self.authority.server(names: ["db.example"], addresses: [[127, 0, 0, 1], [10, 1, 2, 3]])
+        let issued = try TestCertificate(.serverDBAddresses)
         try await self.with(kind, issued) { proxy, address in
             let error = try await self.failure(self.client(proxy, "10.1.2.3", address.port))
             #expect(error.code == .invalidArgument)

@@ -1,4 +1,3 @@
-import Crypto
 import Foundation
 import HHSocket
 import HHSocketRPC
@@ -9,11 +8,11 @@ import NIOPosix
 import TestSupport
 import Testing
 
-/// TLS between our client and our server, with certificates made here.
-@Suite(.timeLimit(.minutes(5))) struct TLSTests {
+/// TLS between our client and our server, with certificates of our own.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct TLSTests {
     /// Runs `body` with a server of this certificate, and what a client should say to it.
     private func withServer(
-        _ certificate: TestAuthority.Issued,
+        _ certificate: TestCertificate,
         _ change: (inout ServerTLS) -> Void = { _ in },
         _ body: (Endpoint, SocketServer) async throws -> Void
     ) async throws {
@@ -62,7 +61,7 @@ import Testing
 
     @Test func rightCertificateIsAcceptedByNameAndByAddress() async throws {
         let authority = try TestAuthority()
-        try await self.withServer(try authority.server()) { server, _ in
+        try await self.withServer(try TestCertificate(.server)) { server, _ in
             for endpoint in [server, self.localhost(server)] {
                 let client = self.client(endpoint, trusting: authority)
                 try await self.echo(client)
@@ -74,7 +73,7 @@ import Testing
 
     @Test func manyCallsInFlightAndPushesAreAnsweredOverTLS() async throws {
         let authority = try TestAuthority()
-        try await self.withServer(try authority.server()) { endpoint, server in
+        try await self.withServer(try TestCertificate(.server)) { endpoint, server in
             let client = self.client(endpoint, trusting: authority)
             let pushes = client.pushes(ofType: 2001)
             try await withThrowingTaskGroup { group in
@@ -88,7 +87,7 @@ import Testing
 
     @Test func subscriberHoldsUpReadingOverTLSAndLosesNothing() async throws {
         let authority = try TestAuthority()
-        try await self.withServer(try authority.server()) { endpoint, server in
+        try await self.withServer(try TestCertificate(.server)) { endpoint, server in
             let client = self.client(endpoint, trusting: authority)
             let pushes = client.pushes(ofType: 2001, buffering: .suspendReading(4))
             try await self.echo(client)
@@ -119,7 +118,7 @@ import Testing
 
     @Test func expiredCertificateIsRejected() async throws {
         let authority = try TestAuthority()
-        try await self.withServer(try authority.server(validFor: TestAuthority.lastWeek)) { server, instance in
+        try await self.withServer(try TestCertificate(.serverExpired)) { server, instance in
             let failure = try await self.failure(self.client(server, trusting: authority))
             #expect(failure.reason == .outOfDate)
             #expect(failure.description.contains("expired on 20"))
@@ -129,7 +128,7 @@ import Testing
 
     @Test func certificateOfAnotherHostIsRejected() async throws {
         let authority = try TestAuthority()
-        try await self.withServer(try authority.server(names: ["example.com"], addresses: [])) { server, _ in
+        try await self.withServer(try TestCertificate(.serverNameOnly)) { server, _ in
             for endpoint in [server, self.localhost(server)] {
                 #expect(try await self.failure(self.client(endpoint, trusting: authority)).reason == .wrongHost)
             }
@@ -142,7 +141,7 @@ import Testing
     /// NIOSSL alone would accept it: whoever forges the DNS can have a certificate for an address of their own.
     @Test func certificateForTheAddressDoesNotStandInForTheName() async throws {
         let authority = try TestAuthority()
-        try await self.withServer(try authority.server(names: ["other.example"])) { server, instance in
+        try await self.withServer(try TestCertificate(.serverOtherName)) { server, instance in
             // The address alone is what this one asks for.
             try await self.echo(self.client(server, trusting: authority))
             let requests = instance.statistics.requests
@@ -155,9 +154,8 @@ import Testing
     }
 
     @Test func authorityThatNobodyKnowsIsNotBelieved() async throws {
-        let authority = try TestAuthority()
-        let other = try TestAuthority()
-        try await self.withServer(try authority.server()) { server, instance in
+        let other = try TestAuthority(.impostor)
+        try await self.withServer(try TestCertificate(.server)) { server, instance in
             #expect(try await self.failure(self.client(server, trusting: other)).reason == .notTrusted)
             let system = SocketClient.connecting(to: server) { $0.socket.tls = ClientTLS() }
             #expect(try await self.failure(system).reason == .notTrusted)
@@ -172,8 +170,8 @@ import Testing
 
     @Test func pinsAreCheckedOnTopOfVerification() async throws {
         let authority = try TestAuthority()
-        let certificate = try authority.server()
-        let other = try authority.server()
+        let certificate = try TestCertificate(.server)
+        let other = try TestCertificate(.serverRenewed)
         let pin = try PublicKeyPin(certificatePEM: certificate.certificatePEM)
         let wrong = try PublicKeyPin(certificatePEM: other.certificatePEM)
         try await self.withServer(certificate) { server, instance in
@@ -193,7 +191,7 @@ import Testing
             #expect(instance.statistics.requests == requests)
 
             // A pin does not stand in for what verification is for.
-            let unknown = self.client(server, trusting: try TestAuthority()) { $0.pins = [pin] }
+            let unknown = self.client(server, trusting: try TestAuthority(.impostor)) { $0.pins = [pin] }
             #expect(try await self.failure(unknown).reason == .notTrusted)
             let unverified = self.client(server, trusting: authority) {
                 $0.insecurelySkipsVerification = true
@@ -204,15 +202,12 @@ import Testing
     }
 
     @Test func pinStaysWhenACertificateIsRenewedWithItsKey() throws {
-        let key = P256.Signing.PrivateKey()
-        let authority = try TestAuthority()
-        let old = try PublicKeyPin(certificatePEM: try authority.server(key: key).certificatePEM)
-        let new = try PublicKeyPin(
-            certificatePEM: try TestAuthority().server(names: ["other"], key: key).certificatePEM
-        )
+        let server = try TestCertificate(.server)
+        let old = try PublicKeyPin(certificatePEM: server.certificatePEM)
+        let new = try PublicKeyPin(certificatePEM: try TestCertificate(.serverSameKey).certificatePEM)
         #expect(old == new)
-        // By hand: the SHA-256 of the key's SubjectPublicKeyInfo.
-        #expect(old.base64 == Data(SHA256.hash(data: key.publicKey.derRepresentation)).base64EncodedString())
+        // By openssl: the SHA-256 of the key's SubjectPublicKeyInfo.
+        #expect(old.base64 == server.pin)
         #expect(try PublicKeyPin(base64: old.base64) == old)
         #expect(try PublicKeyPin(base64: old.description) == old)
         for text in ["", "sha256/", "no base64!", Data([1, 2, 3]).base64EncodedString()] {
@@ -225,10 +220,10 @@ import Testing
     @Test(arguments: [true, false])
     func certificateOfTheRightAuthorityLetsAClientIn(isRequired: Bool) async throws {
         let authority = try TestAuthority()
-        let clients = try TestAuthority("clients")
-        let certificate = try clients.client()
+        let clients = try TestAuthority(.clients)
+        let certificate = try TestCertificate(.clientOfClients)
         try await self.withServer(
-            try authority.server(),
+            try TestCertificate(.server),
             { $0.clientCertificates = isRequired ? .required(clients.trust) : .wanted(clients.trust) }
         ) { server, instance in
             try await self.echo(self.client(server, trusting: authority) { $0.identity = certificate.identity })
@@ -239,8 +234,8 @@ import Testing
 
     @Test func handlersSeeTheClientsCertificate() async throws {
         let authority = try TestAuthority()
-        let certificate = try authority.client()
-        var tls = ServerTLS(identity: try authority.server().identity)
+        let certificate = try TestCertificate(.client)
+        var tls = ServerTLS(identity: try TestCertificate(.server).identity)
         tls.clientCertificates = .wanted(authority.trust)
         var configuration = SocketServer.Configuration()
         configuration.listeners = [ServerListener(tls: tls)]
@@ -264,7 +259,7 @@ import Testing
     @Test func clientWithoutACertificateIsToldSoAndNoTaskIsLost() async throws {
         let authority = try TestAuthority()
         try await self.withServer(
-            try authority.server(),
+            try TestCertificate(.server),
             { $0.clientCertificates = .required(authority.trust) }
         ) { server, instance in
             let client = self.client(server, trusting: authority)
@@ -279,11 +274,11 @@ import Testing
 
     @Test func clientWhoseCertificateIsExpiredOrUnknownIsToldSo() async throws {
         let authority = try TestAuthority()
-        let expired = try authority.client(validFor: TestAuthority.lastWeek)
-        let stranger = try TestAuthority("strangers").client()
+        let expired = try TestCertificate(.clientExpired)
+        let stranger = try TestCertificate(.clientOfStrangers)
         for isRequired in [true, false] {
             try await self.withServer(
-                try authority.server(),
+                try TestCertificate(.server),
                 { $0.clientCertificates = isRequired ? .required(authority.trust) : .wanted(authority.trust) }
             ) { server, _ in
                 for certificate in [expired, stranger] {
@@ -299,7 +294,7 @@ import Testing
 
     @Test func serverThatReloadsServesOnAndShowsTheNewCertificate() async throws {
         let authority = try TestAuthority()
-        let (old, new) = (try authority.server(), try authority.server())
+        let (old, new) = (try TestCertificate(.server), try TestCertificate(.serverRenewed))
         let newPin = try PublicKeyPin(certificatePEM: new.certificatePEM)
         try await self.withServer(old) { endpoint, server in
             let before = self.client(endpoint, trusting: authority)
@@ -336,8 +331,7 @@ import Testing
     // MARK: One end without TLS
 
     @Test func plainClientOfATLSPortHearsOfItInTime() async throws {
-        let authority = try TestAuthority()
-        try await self.withServer(try authority.server(), { $0.handshakeTimeout = .milliseconds(200) }) {
+        try await self.withServer(try TestCertificate(.server), { $0.handshakeTimeout = .milliseconds(200) }) {
             server,
             instance in
             let client = SocketClient.connecting(to: server) { $0.timeout = .seconds(60) }
@@ -400,8 +394,7 @@ import Testing
     }
 
     @Test func shutdownDoesNotWaitForHandshakes() async throws {
-        let authority = try TestAuthority()
-        try await self.withServer(try authority.server()) { endpoint, server in
+        try await self.withServer(try TestCertificate(.server)) { endpoint, server in
             let silent = SocketClient.connecting(to: endpoint)
             _ = try await first(of: silent.events, "the connection") { if case .connected = $0 { true } else { false } }
             await server.shutdown(gracePeriod: .seconds(60))

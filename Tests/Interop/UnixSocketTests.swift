@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Client and server over Unix domain sockets.
-@Suite(.timeLimit(.minutes(5))) struct UnixSocketTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct UnixSocketTests {
     private func server(at path: String, tls: ServerTLS? = nil) async throws -> SocketServer {
         let server = SocketServer(configuration: .init(unixPath: path, tls: tls), router: .echo)
         try await server.start()
@@ -103,7 +103,7 @@ import Testing
         let folder = try TemporaryFolder()
         let path = folder.file("s")
         let authority = try TestAuthority()
-        let server = try await self.server(at: path, tls: ServerTLS(identity: try authority.server().identity))
+        let server = try await self.server(at: path, tls: ServerTLS(identity: try TestCertificate(.server).identity))
         var tls = ClientTLS()
         tls.trust = authority.trust
         let nameless = SocketClient.connecting(to: Endpoint(unixPath: path)) { [tls] in $0.socket.tls = tls }

@@ -1,5 +1,4 @@
 import Foundation
-import NIOConcurrencyHelpers
 
 #if canImport(Glibc)
 import Glibc
@@ -26,6 +25,8 @@ package final class Command: Sendable {
 
         package var text: String { String(decoding: self.output, as: UTF8.self) }
         package var lines: [String] { self.text.split(separator: "\n").map(String.init) }
+        /// Without one that a signal may have cut off.
+        package var wholeLines: [String] { Command.wholeLines(self.output) }
         package var errorLines: [String] { self.errors.split(separator: "\n").map(String.init) }
 
         /// Each line of the output as a JSON object.
@@ -43,13 +44,23 @@ package final class Command: Sendable {
         var errors = Data()
         var openPipes = 2
         var exitCode: Int32?
+
+        /// Nil while it runs, and while something that it has written may be missing.
+        var outcome: Outcome? {
+            guard self.openPipes == 0, let exitCode = self.exitCode else { return nil }
+            return Outcome(
+                exitCode: exitCode,
+                output: self.output,
+                errors: String(decoding: self.errors, as: UTF8.self)
+            )
+        }
     }
 
     /// Its number.
     package let process: pid_t
     /// Its standard input, while it is kept open.
     private let stdin: CInt?
-    private let state: NIOLockedValueBox<State>
+    private let state: Watched<State>
 
     /// The command line tool.
     package static var hhsocket: URL { self.executable("hhsocket-cli") }
@@ -65,6 +76,14 @@ package final class Command: Sendable {
         return executables.first { FileManager.default.isExecutableFile(atPath: $0.path) } ?? executables[1]
     }
 
+    /// The first program of this name in PATH, or in folders that may not be in it.
+    package static func installed(_ name: String, or folders: [String] = []) -> URL? {
+        let path = ProcessInfo.processInfo.environment["PATH"]?.split(separator: ":").map(String.init) ?? []
+        return (path + folders).lazy
+            .map { URL(fileURLWithPath: $0).appendingPathComponent(name) }
+            .first { FileManager.default.isExecutableFile(atPath: $0.path) }
+    }
+
     /// Starts it.
     ///
     /// - Parameter keepsInputOpen: Whether its standard input ends with the process alone, and not after `input`.
@@ -74,18 +93,20 @@ package final class Command: Sendable {
         input: Data = Data(),
         keepsInputOpen: Bool = false
     ) throws {
-        let state = NIOLockedValueBox(State())
-        let (process, stdin, stdout, stderr) = try Self.spawn([executable.path] + arguments)
-        self.process = process
+        let state = Watched(State())
+        ignoreBrokenPipes()
+        let process = try SpawnedProcess([executable.path] + arguments, errors: .piped)
+        let stdin = process.stdin
+        self.process = process.pid
         self.state = state
         self.stdin = keepsInputOpen ? stdin : nil
         // Threads of their own: the tests' few may all be waiting for what is read here.
-        Self.drain(stdout) { data in
+        Self.drain(process.stdout) { data in
             state.withLockedValue { $0.output += data }
         } end: {
             state.withLockedValue { $0.openPipes -= 1 }
         }
-        Self.drain(stderr) { data in
+        Self.drain(process.stderr) { data in
             state.withLockedValue { $0.errors += data }
         } end: {
             state.withLockedValue { $0.openPipes -= 1 }
@@ -102,74 +123,10 @@ package final class Command: Sendable {
             if !keepsInputOpen { close(stdin) }
         }
         Thread.detachNewThread {
-            var status: CInt = 0
-            while waitpid(process, &status, 0) == -1, errno == EINTR {}
-            // As a shell has it: of a signal it is the number and 128.
-            let exitCode = status & 0x7F == 0 ? status >> 8 & 0xFF : 128 + status & 0x7F
+            let exitCode = process.waitForEnd() ?? -1
             if keepsInputOpen { close(stdin) }
             state.withLockedValue { $0.exitCode = exitCode }
         }
-    }
-
-    /// Not Foundation's `Process`: its child inherits the blocked signals of the thread that starts it, which may be all of
-    /// them, so that it would never hear that it is to end; and with more than a thousand descriptors open, as tests may
-    /// have, it reads beyond a buffer.
-    private static func spawn(
-        _ arguments: [String]
-    ) throws -> (process: pid_t, stdin: CInt, stdout: CInt, stderr: CInt) {
-        ignoreBrokenPipes()
-        var pipes: [[CInt]] = []
-        for _ in 0..<3 {
-            var ends: [CInt] = [-1, -1]
-            guard pipe(&ends) == 0 else { throw Unexpected(description: "no pipe: \(errno)") }
-            pipes.append(ends)
-        }
-        #if canImport(Darwin)
-        var actions: posix_spawn_file_actions_t?
-        var attributes: posix_spawnattr_t?
-        #else
-        var actions = posix_spawn_file_actions_t()
-        var attributes = posix_spawnattr_t()
-        #endif
-        posix_spawn_file_actions_init(&actions)
-        defer { posix_spawn_file_actions_destroy(&actions) }
-        posix_spawn_file_actions_adddup2(&actions, pipes[0][0], STDIN_FILENO)
-        posix_spawn_file_actions_adddup2(&actions, pipes[1][1], STDOUT_FILENO)
-        posix_spawn_file_actions_adddup2(&actions, pipes[2][1], STDERR_FILENO)
-        // The sockets of other tests are not for it: a port that is closed here would still be open there.
-        #if !canImport(Darwin)
-        let descriptors = STDERR_FILENO + 1..<min(getdtablesize(), 1 << 16)
-        let highest = descriptors.last { fcntl($0, F_GETFD) != -1 } ?? STDERR_FILENO
-        // Some more, for those that are opened in this moment.
-        for descriptor in descriptors.prefix(while: { $0 < highest + 64 }) {
-            posix_spawn_file_actions_addclose(&actions, descriptor)
-        }
-        #endif
-        posix_spawnattr_init(&attributes)
-        defer { posix_spawnattr_destroy(&attributes) }
-        var signals = sigset_t()
-        sigemptyset(&signals)
-        posix_spawnattr_setsigmask(&attributes, &signals)
-        for number in [SIGPIPE, SIGINT, SIGTERM] { sigaddset(&signals, number) }
-        posix_spawnattr_setsigdefault(&attributes, &signals)
-        #if canImport(Darwin)
-        let flags = CInt(POSIX_SPAWN_SETSIGMASK) | CInt(POSIX_SPAWN_SETSIGDEF) | CInt(POSIX_SPAWN_CLOEXEC_DEFAULT)
-        #else
-        let flags = CInt(POSIX_SPAWN_SETSIGMASK) | CInt(POSIX_SPAWN_SETSIGDEF)
-        #endif
-        posix_spawnattr_setflags(&attributes, Int16(flags))
-
-        var process = pid_t()
-        var argv = arguments.map { strdup($0) } + [nil]
-        var environment = ProcessInfo.processInfo.environment.map { strdup("\($0.key)=\($0.value)") } + [nil]
-        defer { for text in argv + environment { free(text) } }
-        let result = posix_spawn(&process, arguments[0], &actions, &attributes, &argv, &environment)
-        for end in [pipes[0][0], pipes[1][1], pipes[2][1]] { close(end) }
-        guard result == 0 else {
-            for end in [pipes[0][1], pipes[1][0], pipes[2][0]] { close(end) }
-            throw Unexpected(description: "\(arguments[0]) cannot be run: error \(result)")
-        }
-        return (process, pipes[0][1], pipes[1][0], pipes[2][0])
     }
 
     private static func drain(
@@ -210,22 +167,19 @@ package final class Command: Sendable {
         self.state.withLockedValue { if $0.exitCode == nil { kill(self.process, number) } }
     }
 
-    /// Returns when it has ended.
-    package func outcome(within time: Duration = patience) async throws -> Outcome {
+    /// Returns when it has ended; one that does not end in time is killed.
+    package func outcome(
+        within time: Duration = patience,
+        fileID: String = #fileID,
+        line: Int = #line
+    ) async throws -> Outcome {
         do {
-            return try await value(within: time) {
-                self.state.withLockedValue { state in
-                    guard state.openPipes == 0, let exitCode = state.exitCode else { return nil }
-                    return Outcome(
-                        exitCode: exitCode,
-                        output: state.output,
-                        errors: String(decoding: state.errors, as: UTF8.self)
-                    )
-                }
+            return try await self.state.value("the end of the process", within: time, fileID: fileID, line: line) {
+                $0.outcome
             }
         } catch {
             self.signal(SIGKILL)
-            throw Unexpected(description: "still running; it printed \"\(self.output)\" and \"\(self.errors)\"")
+            throw Unexpected(description: "\(error); it printed \"\(self.output)\" and \"\(self.errors)\"")
         }
     }
 
@@ -234,36 +188,88 @@ package final class Command: Sendable {
         _ arguments: [String],
         of executable: URL = Command.hhsocket,
         input: Data = Data(),
-        within time: Duration = patience
+        within time: Duration = patience,
+        fileID: String = #fileID,
+        line: Int = #line
     ) async throws -> Outcome {
-        try await Command(arguments, of: executable, input: input).outcome(within: time)
+        try await Command(arguments, of: executable, input: input).outcome(within: time, fileID: fileID, line: line)
     }
 
     /// The first `count` lines of its output, once they are there.
-    package func lines(_ count: Int = 1) async throws -> [String] {
-        try await value {
-            let output = self.output
-            let lines = output.split(separator: "\n", omittingEmptySubsequences: false).dropLast()
-            return lines.count >= count ? lines.prefix(count).map(String.init) : nil
+    ///
+    /// - Throws: ``Unexpected`` if it ends before.
+    package func lines(_ count: Int = 1, fileID: String = #fileID, line: Int = #line) async throws -> [String] {
+        try await self.found("\(count) lines of its output", fileID, line) { state in
+            let lines = Self.wholeLines(state.output)
+            return lines.count >= count ? Array(lines.prefix(count)) : nil
         }
+    }
+
+    private static func wholeLines(_ output: Data) -> [String] {
+        String(decoding: output, as: UTF8.self).split(separator: "\n", omittingEmptySubsequences: false)
+            .dropLast().map(String.init)
+    }
+
+    /// Waits until `text` stands in its output.
+    ///
+    /// - Throws: ``Unexpected`` if it ends before.
+    package func prints(_ text: String, fileID: String = #fileID, line: Int = #line) async throws {
+        try await self.prints("\"\(text)\"", fileID: fileID, line: line) { $0.contains(text) ? () : nil }
+    }
+
+    /// Waits until `find` finds something in its output, and returns that.
+    ///
+    /// - Throws: ``Unexpected`` if it ends before.
+    package func prints<Found: Sendable>(
+        _ what: String,
+        fileID: String = #fileID,
+        line: Int = #line,
+        find: @escaping @Sendable (String) -> Found?
+    ) async throws -> Found {
+        try await self.found("\(what) in its output", fileID, line) { state in
+            find(String(decoding: state.output, as: UTF8.self))
+        }
+    }
+
+    /// As ``prints(_:fileID:line:)``, in its standard error.
+    package func complains(_ text: String, fileID: String = #fileID, line: Int = #line) async throws {
+        try await self.complains("\"\(text)\"", fileID: fileID, line: line) { $0.contains(text) ? () : nil }
+    }
+
+    /// As ``prints(_:fileID:line:find:)``, in its standard error.
+    package func complains<Found: Sendable>(
+        _ what: String,
+        fileID: String = #fileID,
+        line: Int = #line,
+        find: @escaping @Sendable (String) -> Found?
+    ) async throws -> Found {
+        try await self.found("\(what) among its errors", fileID, line) { state in
+            find(String(decoding: state.errors, as: UTF8.self))
+        }
+    }
+
+    private func found<Found: Sendable>(
+        _ what: String,
+        _ fileID: String,
+        _ line: Int,
+        _ find: @escaping @Sendable (State) -> Found?
+    ) async throws -> Found {
+        let found: Found? = try await self.state.value(what, fileID: fileID, line: line) { state -> Found?? in
+            if let found = find(state) { return .some(found) }
+            return state.outcome == nil ? nil : .some(nil)
+        }
+        guard let found else {
+            throw Unexpected(
+                description: "it ended without \(what) (\(fileID):\(line)); "
+                    + "it printed \"\(self.output)\" and \"\(self.errors)\""
+            )
+        }
+        return found
     }
 }
 
 private func ignoreBrokenPipes() {
     signal(SIGPIPE, SIG_IGN)
-}
-
-/// Asks until there is a value.
-package func value<Value: Sendable>(
-    within time: Duration = patience,
-    _ body: @Sendable () async throws -> Value?
-) async throws -> Value {
-    let deadline = ContinuousClock.now + time
-    while true {
-        if let value = try await body() { return value }
-        guard ContinuousClock.now < deadline else { throw TimedOut(description: "nothing within \(time)") }
-        try await Task.sleep(for: .milliseconds(2))
-    }
 }
 
 /// Runs `hhsocket serve` around `body`, which is given its address and the process.

@@ -1,19 +1,9 @@
-/// A small generator with a seed, so that a failure can be repeated (SplitMix64).
-package struct SeededGenerator: RandomNumberGenerator, Sendable {
-    private var state: UInt64
+import HHSocketTesting
 
-    package init(seed: UInt64) {
-        self.state = seed
-    }
+/// What tests draw from, so that a failure can be repeated.
+package typealias SeededGenerator = SplitMix
 
-    package mutating func next() -> UInt64 {
-        self.state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = self.state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
-
+extension SplitMix {
     package mutating func bytes(_ count: Int) -> [UInt8] {
         var result: [UInt8] = []
         result.reserveCapacity(count + 8)

@@ -1,6 +1,6 @@
 import HHSocket
 
-/// A server's certificate and key, and its authority's certificate, as files in PEM.
+/// A server's certificate and key, and its authority's certificate, as files in PEM that a test may overwrite.
 package struct TestServerFiles: Sendable {
     package let folder: TemporaryFolder
     package let authority: TestAuthority
@@ -13,10 +13,10 @@ package struct TestServerFiles: Sendable {
     package init() throws {
         self.folder = try TemporaryFolder()
         self.authority = try TestAuthority()
-        let issued = try self.authority.server()
+        let server = try TestCertificate(.server)
         self.ca = try self.folder.write(self.authority.pem, to: "ca.pem")
-        self.certificate = try self.folder.write(issued.certificatePEM, to: "server.pem")
-        self.key = try self.folder.write(issued.keyPEM, to: "server.key")
-        self.pin = try PublicKeyPin(certificatePEM: issued.certificatePEM).base64
+        self.certificate = try self.folder.write(server.certificatePEM, to: "server.pem")
+        self.key = try self.folder.write(server.keyPEM, to: "server.key")
+        self.pin = server.pin
     }
 }

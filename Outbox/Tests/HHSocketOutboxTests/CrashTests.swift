@@ -1,8 +1,10 @@
+#if Outbox
 import Foundation
 import HHSocketRPC
 import HHSocketServer
 import NIOConcurrencyHelpers
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocketOutbox
@@ -28,9 +30,13 @@ private final class Ledger: Sendable {
 }
 
 /// An app that dies again and again, at any moment, and a network that loses answers.
-@Suite(.timeLimit(.minutes(10))) struct CrashTests {
+@Suite(.tags(.io), .timeLimit(.minutes(10))) struct CrashTests {
     private static let topics = 4
     private static let messagesPerRound = 200
+
+    private static func child(_ arguments: [String]) throws -> Command {
+        try Command(arguments, of: Command.executable("outbox-crash-child"))
+    }
 
     /// Runs `rounds` of it, and then one to its end.
     ///
@@ -51,13 +57,13 @@ private final class Ledger: Sendable {
         configuration.hello.idempotency.maximumCount = 1_000_000
         let server = SocketServer(configuration: configuration, router: router)
         try await server.start()
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let cutter = try await Cutter(before: #require(server.address), seed: seed &+ 1)
         defer { cutter.close() }
         let port = "\(cutter.port)"
         // What was promised: "topic number", and the key.
         var promised: [String: String] = [:]
-        func take(_ lines: [Substring]) {
+        func take(_ lines: [String]) {
             for line in lines {
                 let words = line.split(separator: " ")
                 guard words.count == 4, words[0] == "promised" else {
@@ -69,28 +75,21 @@ private final class Ledger: Sendable {
         }
         var sizes: [Int] = []
         for round in 0..<rounds {
-            let child = try Child([
+            let child = try Self.child([
                 folder.outbox, port, "\(round * Self.messagesPerRound)", "\(Self.messagesPerRound)", "\(Self.topics)",
             ])
             // Some die while they open the file, most while they work.
             if Int.random(in: 0..<5, using: &generator) > 0 {
-                try await eventually("the child is up") { !child.lines.isEmpty || child.hasEnded }
+                _ = try await child.lines()
             }
             try await Task.sleep(for: .microseconds(Int.random(in: 0...60_000, using: &generator)))
-            child.kill()
-            try await eventually("the child is dead") { child.hasEnded }
-            take(child.lines)
-            if let up = child.lines.first, up.hasPrefix("up"), let size = Int(up.dropFirst(3)) { sizes.append(size) }
+            child.signal(SIGKILL)
+            let lines = try await child.outcome().wholeLines
+            take(lines)
+            if let up = lines.first, up.hasPrefix("up"), let size = Int(up.dropFirst(3)) { sizes.append(size) }
         }
         // Nobody kills the last one.
-        let last = try Child([folder.outbox, port, "0", "0", "\(Self.topics)"])
-        do {
-            try await eventually("the last one ends") { last.hasEnded }
-        } catch {
-            Issue.record("seed \(seed): the last one does not end; it wrote \(last.lines.suffix(5))")
-            last.kill()
-            throw error
-        }
+        let last = try await Self.child([folder.outbox, port, "0", "0", "\(Self.topics)"]).outcome()
         #expect(last.lines.last == "drained", "seed \(seed)")
         print(
             """
@@ -106,7 +105,10 @@ private final class Ledger: Sendable {
 
     @Test func nothingIsLostNothingRunsTwiceAndTheOrderIsKept() async throws {
         let seed = UInt64(number("HHSOCKET_SEED", or: Int.random(in: 1...1_000_000)))
-        let (promised, lines, repeats) = try await self.crash(rounds: number("HHSOCKET_CRASHES", or: 200), seed: seed)
+        let (promised, lines, repeats) = try await self.crash(
+            rounds: number("HHSOCKET_CRASHES", or: scaled(50)),
+            seed: seed
+        )
         // Nothing lost.
         let run = Dictionary(lines.map { ("\($0.topic) \($0.number)", $0.key) }) { first, _ in first }
         let lost = promised.filter { run[$0.key] != $0.value }
@@ -129,3 +131,4 @@ private final class Ledger: Sendable {
         #expect(repeats > 0, "seed \(seed): no answer was lost")
     }
 }
+#endif

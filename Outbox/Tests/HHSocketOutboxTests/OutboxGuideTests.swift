@@ -1,25 +1,19 @@
+#if Outbox
 import Foundation
 import HHSocketOutbox
 import HHSocketRPC
 import HHSocketServer
 import NIOCore
+import TestSupport
 import Testing
 
 /// The examples of the last section of `Docs/AppLayer.md`, word for word.
-@Suite(.timeLimit(.minutes(5))) struct OutboxGuideTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct OutboxGuideTests {
     @Test func everyExampleOfTheSectionIsInThisFile() throws {
         let source = try String(contentsOfFile: #filePath, encoding: .utf8)
-        let repository = (0..<4).reduce(URL(fileURLWithPath: #filePath)) { url, _ in url.deletingLastPathComponent() }
-        let page = try String(contentsOf: repository.appendingPathComponent("Docs/AppLayer.md"), encoding: .utf8)
-        let sections = page.components(separatedBy: "\n## ")
-        let section = try #require(sections.first { $0.hasPrefix("Messages that must leave\n") })
-        let blocks = section.components(separatedBy: "```swift\n").dropFirst()
-            .compactMap { $0.components(separatedBy: "\n```").first }
-        #expect(blocks.count == 3)
-        for block in blocks {
-            let lines = block.components(separatedBy: "\n").map { $0.isEmpty ? "" : "        " + $0 }
-            #expect(source.contains("\n" + lines.joined(separator: "\n") + "\n"), "\(block)")
-        }
+        let section = try DocumentationPage("Docs/AppLayer.md", section: "Messages that must leave")
+        #expect(section.blocks().count == 3)
+        #expect(try section.examples(missingFrom: source) == [])
     }
 
     @Test func sendingOne() async throws {
@@ -33,7 +27,7 @@ import Testing
         let server = SocketServer(configuration: serverConfiguration, router: router)
         try await server.start()
         let servers = server.addresses
-        let scratch = try Folder()
+        let scratch = try TemporaryFolder()
         let folder = scratch.path
 
         var configuration = SocketClient.Configuration(servers: servers)
@@ -57,3 +51,4 @@ import Testing
         await server.shutdown(gracePeriod: .zero)
     }
 }
+#endif

@@ -1,12 +1,13 @@
+#if Outbox
 import Foundation
 import GRDB
-import NIOConcurrencyHelpers
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocketOutbox
 
-@Suite(.timeLimit(.minutes(5))) struct OutboxStoreTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct OutboxStoreTests {
     private func fill(_ path: String, count: Int = 50) async throws {
         let outbox = try await Outbox(at: path, transport: FakeTransport(isConnected: false))
         for number in 0..<count {
@@ -47,7 +48,7 @@ import Testing
     }
 
     @Test func whatIsWrittenHasReachedTheDisk() throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let (store, _) = try OutboxStore.open(folder.outbox, whenCorrupted: .refuse)
         // FULL.
         #expect(try store.pragma("synchronous") == 2)
@@ -58,7 +59,7 @@ import Testing
     }
 
     @Test func aSecondOutboxIsRefusedUntilTheFirstIsClosed() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let outbox = try await self.open(folder.outbox)
         #expect(await self.code { try await self.open(folder.outbox) } == .inUse)
         #expect(await self.code { try await self.open(folder.outbox, .setAside) } == .inUse)
@@ -67,7 +68,7 @@ import Testing
     }
 
     @Test func aDamagedFileIsRefusedAndLeftAsItIs() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         try await self.fill(folder.outbox)
         try self.damage(folder.outbox, from: 4_096, count: 20_000)
         let before = try Data(contentsOf: URL(fileURLWithPath: folder.outbox))
@@ -77,7 +78,7 @@ import Testing
     }
 
     @Test(arguments: [0, 4_096]) func aDamagedFileIsSetAsideIfTheAppSaysSo(from: Int) async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         for number in 1...2 {
             try await self.fill(folder.outbox)
             try self.damage(folder.outbox, from: from, count: 20_000)
@@ -97,7 +98,7 @@ import Testing
     }
 
     @Test func whatIsNoDatabaseOrAnothersIsNotTouched() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let text = folder.path + "/text"
         try String(repeating: "not a database\n", count: 1_000).write(toFile: text, atomically: true, encoding: .utf8)
         #expect(await self.code { try await self.open(text) } == .corrupted)
@@ -112,7 +113,7 @@ import Testing
     }
 
     @Test func whatALaterVersionWroteIsRefused() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         try await self.fill(folder.outbox, count: 1)
         let database = try DatabaseQueue(path: folder.outbox)
         try await database.write { try $0.execute(sql: "INSERT INTO grdb_migrations VALUES ('99')") }
@@ -122,7 +123,7 @@ import Testing
     }
 
     @Test func aRowThatMakesNoSenseIsNoTrap() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         try await self.fill(folder.outbox, count: 2)
         let database = try DatabaseQueue(path: folder.outbox)
         try await database.write { try $0.execute(sql: "UPDATE message SET type = 'seven' WHERE id = 1") }
@@ -134,7 +135,7 @@ import Testing
     }
 
     @Test func aFolderThatIsNotThereIsSaid() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         #expect(await self.code { try await self.open(folder.path + "/none/outbox.sqlite") } == .storageFailed)
     }
 
@@ -146,12 +147,12 @@ import Testing
     #endif
 
     @Test func aFullDiskRefusesTheMessageThatDoesNotFitAndNoOther() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let (store, _) = try OutboxStore.open(folder.outbox, whenCorrupted: .refuse)
         // A disk of half a megabyte.
         _ = try store.pragma("max_page_count = 128")
         let writer = OutboxWriter(store, on: DispatchQueue(label: "test"))
-        let results = NIOLockedValueBox<[String]>([])
+        let results = Watched<[String]>([])
         func insert(_ bytes: Int) {
             let message = OutboxMessage(type: 130, body: ByteBuffer(repeating: 1, count: bytes), topic: "a")
             writer.submit(
@@ -170,13 +171,13 @@ import Testing
         insert(1_000)
         insert(1_000_000)
         insert(1_000)
-        try await eventually("three results") { results.withLockedValue { $0.count } == 3 }
-        #expect(results.withLockedValue { $0 } == ["added 1", "diskFull", "added 2"])
+        try await results.wait("three results") { $0.count == 3 }
+        #expect(results.current == ["added 1", "diskFull", "added 2"])
         await withCheckedContinuation { continuation in writer.submit(.close { continuation.resume() }) }
     }
 
     @Test func spaceIsGivenBackWhenNothingWaits() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let transport = FakeTransport(isConnected: false, FakeTransport.ok)
         let outbox = try await Outbox(at: folder.outbox, transport: transport)
         for number in 0..<40 {
@@ -193,7 +194,7 @@ import Testing
     }
 
     @Test func numbersAreNeverGivenAgain() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         for round in 1...3 as ClosedRange<Int64> {
             let outbox = try await Outbox(at: folder.outbox, transport: FakeTransport(FakeTransport.ok))
             let id = try await outbox.enqueue(OutboxMessage(type: 130, topic: "a"))
@@ -203,3 +204,4 @@ import Testing
         }
     }
 }
+#endif

@@ -1,14 +1,16 @@
+#if Outbox
 import Foundation
 import HHSocketRPC
 import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocketOutbox
 
 /// What an outbox does with a disk, without a socket.
-@Suite(.timeLimit(.minutes(5))) struct OutboxTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct OutboxTests {
     private func message(_ body: String, _ topic: String = "a", timeToLive: Duration? = nil) -> OutboxMessage {
         OutboxMessage(type: 130, body: body, topic: topic, timeToLive: timeToLive)
     }
@@ -18,7 +20,7 @@ import Testing
     }
 
     @Test func whatIsEnqueuedLeavesWithItsKeyAndIsRemoved() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let transport = FakeTransport(FakeTransport.ok)
         let outbox = try await Outbox(at: folder.outbox, transport: transport)
         let record = EventRecord(outbox)
@@ -42,7 +44,7 @@ import Testing
     }
 
     @Test func whatWasNotAnsweredLeavesByTheNextProcessWithTheSameKey() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let first = FakeTransport()
         let outbox = try await Outbox(at: folder.outbox, transport: first)
         var keys: [String: String] = [:]
@@ -67,7 +69,7 @@ import Testing
     }
 
     @Test func messagesOfOneTopicLeaveInTheOrderInWhichTheyWereEnqueued() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let transport = FakeTransport(FakeTransport.ok)
         let outbox = try await Outbox(at: folder.outbox, transport: transport)
         try await withThrowingTaskGroup { group in
@@ -89,7 +91,7 @@ import Testing
     }
 
     @Test func nothingIsSentBeforeThereIsAConnection() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let transport = FakeTransport(isConnected: false, FakeTransport.ok)
         let outbox = try await Outbox(at: folder.outbox, transport: transport)
         for number in 0..<10 { try await outbox.enqueue(self.message("\(number)")) }
@@ -102,7 +104,7 @@ import Testing
     }
 
     @Test func aFailureIsTriedAgainAfterABackOffInVirtualTime() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let clock = VirtualClock()
         let start = Date(timeIntervalSince1970: 1_000_000)
         let answers = NIOLockedValueBox(3)
@@ -136,7 +138,7 @@ import Testing
     }
 
     @Test func messagesExpireAlsoWhileTheyWaitAndOverARestart() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let clock = VirtualClock()
         let start = Date(timeIntervalSince1970: 1_000_000)
         let transport = FakeTransport(isConnected: false, FakeTransport.ok)
@@ -174,7 +176,7 @@ import Testing
     }
 
     @Test func aClockThatWasSetBackMakesNobodyLiveLonger() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let clock = VirtualClock()
         let transport = FakeTransport(isConnected: false)
         let start = Date(timeIntervalSince1970: 1_000_000)
@@ -197,7 +199,7 @@ import Testing
     }
 
     @Test func moreThanMayWaitIsRefusedAndNothingOfItIsKept() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let transport = FakeTransport()
         var configuration = OutboxConfiguration()
         configuration.maximumCount = 3
@@ -222,7 +224,7 @@ import Testing
     }
 
     @Test func theSameMessageEnqueuedTwiceIsOne() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let transport = FakeTransport(isConnected: false, FakeTransport.ok)
         let outbox = try await Outbox(at: folder.outbox, transport: transport)
         var message = self.message("x")
@@ -241,7 +243,7 @@ import Testing
     }
 
     @Test func messagesThatCannotBeKeptAreRefused() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let outbox = try await Outbox(at: folder.outbox, transport: FakeTransport())
         var nameless = self.message("x")
         nameless.key = ""
@@ -260,7 +262,7 @@ import Testing
     }
 
     @Test func aMessageCanBeWithdrawnUnlessItIsInFlight() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let transport = FakeTransport()
         let outbox = try await Outbox(at: folder.outbox, transport: transport)
         let record = EventRecord(outbox)
@@ -276,7 +278,7 @@ import Testing
     }
 
     @Test func whatTheServerRefusesForGoodIsTold() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let transport = FakeTransport { request in
             String(buffer: request.body) == "bad" ? FakeTransport.refusal(.noPermission) : FakeTransport.ok(request)
         }
@@ -289,7 +291,7 @@ import Testing
     }
 
     @Test func theAppMayDecideOtherwise() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let mends = NIOLockedValueBox(false)
         let transport = FakeTransport { request in
             mends.withLockedValue { $0 } ? FakeTransport.ok(request) : FakeTransport.refusal(.noPermission)
@@ -311,10 +313,10 @@ import Testing
     // MARK: Observers
 
     @Test func severalMayFollowWhatWaits() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let transport = FakeTransport()
         let outbox = try await Outbox(at: folder.outbox, transport: transport)
-        let full = NIOLockedValueBox(0)
+        let full = Watched(0)
         let finals = await withTaskGroup(of: [Int].self) { group in
             for _ in 0..<3 {
                 let snapshots = outbox.snapshots
@@ -336,7 +338,7 @@ import Testing
                 do {
                     try await outbox.enqueue(self.message("1"))
                     try await outbox.enqueue(self.message("2"))
-                    try await eventually("each has seen both") { full.withLockedValue { $0 } == 3 }
+                    try await full.wait("each has seen both") { $0 == 3 }
                     try await transport.answer("1")
                     try await transport.answer("2")
                 } catch {
@@ -350,7 +352,7 @@ import Testing
     }
 
     @Test func streamsEndWithTheOutbox() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let outbox = try await Outbox(at: folder.outbox, transport: FakeTransport())
         let (events, snapshots) = (outbox.events, outbox.snapshots)
         await outbox.close()
@@ -362,7 +364,7 @@ import Testing
     }
 
     @Test func anOutboxThatIsLetGoOfGivesItsFileUp() async throws {
-        let folder = try Folder()
+        let folder = try TemporaryFolder()
         let transport = FakeTransport()
         do {
             let outbox = try await Outbox(at: folder.outbox, transport: transport)
@@ -396,3 +398,4 @@ extension OutboxClock {
         )
     }
 }
+#endif

@@ -1,6 +1,5 @@
 import Foundation
 import HHSocket
-import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing
@@ -52,7 +51,7 @@ private actor FileStore: ResponseStore {
 /// A store that does one thing at a time, as slowly as the test wants.
 private final class SlowStore: ResponseStore {
     let gate = Gate()
-    let log = NIOLockedValueBox<[String]>([])
+    let log = Watched<[String]>([])
     private let memory = MemoryResponseStore()
 
     func response(for key: ResponseKey) async -> StoredResponse? {
@@ -111,18 +110,18 @@ private final class SlowStore: ResponseStore {
         let cache = ResponseCache(store: store)
         let manager = APIManager(client: MockTransport { $0.body }, cache: cache)
         async let first = manager.value(for: self.request("1"))
-        try await eventually("the first look") { store.log.withLockedValue { $0 } == ["read"] }
+        try await store.log.wait("the first look") { $0 == ["read"] }
         // Callers do not wait for the store to be free.
-        let told = NIOLockedValueBox(0)
+        let told = Watched(0)
         manager.dispatch(self.request("1")) { _ in told.withLockedValue { $0 += 1 } }
         cache.removeAll()
         manager.dispatch(self.request("1")) { _ in told.withLockedValue { $0 += 1 } }
         store.gate.open()
         #expect(try await first == "1")
-        try await eventually("all") { told.withLockedValue { $0 } == 2 }
+        try await told.wait("all") { $0 == 2 }
         await cache.flush()
         // The clearing stands before the second look, and only what was asked for after it is kept.
-        #expect(store.log.withLockedValue { $0 } == ["read", "remove", "read", "store"])
+        #expect(store.log.current == ["read", "remove", "read", "store"])
         #expect(store.count == 1)
     }
 }

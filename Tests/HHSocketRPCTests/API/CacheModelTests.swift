@@ -8,7 +8,7 @@ import Testing
 
 /// Random histories of asking, cancelling, answering, failing, clearing and waiting. Each must keep the promises that
 /// ``broken(_:)`` checks at each step.
-@Suite(.timeLimit(.minutes(5))) struct CacheModelTests {
+@Suite(.timeLimit(.minutes(30))) struct CacheModelTests {
     private enum Step: CustomStringConvertible {
         case ask(key: Int, CachePolicy, manager: UInt64, timeout: Int)
         case stepStore

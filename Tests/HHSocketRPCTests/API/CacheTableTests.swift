@@ -7,7 +7,7 @@ import Testing
 @testable import HHSocketRPC
 
 /// Answers in memory, within their bound.
-@Suite(.timeLimit(.minutes(5))) struct CacheTableTests {
+@Suite(.timeLimit(.minutes(30))) struct CacheTableTests {
     private func key(_ number: Int, type: UInt32 = 101) -> ResponseKey {
         ResponseKey(type: type, body: ByteBuffer(string: "\(number)"))
     }

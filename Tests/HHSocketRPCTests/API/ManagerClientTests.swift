@@ -11,7 +11,7 @@ import Testing
 @testable import HHSocketRPC
 
 /// Managers on a client of a scripted server.
-@Suite(.timeLimit(.minutes(5))) struct ManagerClientTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ManagerClientTests {
     private func request(_ body: String = "7", validity: Duration = .seconds(60)) -> APIRequest<String> {
         var request = APIRequest(SocketRequest(type: 101, body: body)) { $0.string }
         request.cachePolicy = .returningCached
@@ -27,7 +27,7 @@ import Testing
         let client = SocketClient.connecting(to: server.endpoint) { $0.socket.callbackQueue = queue }
         let cache = ResponseCache()
         let managers = (0..<10).map { _ in APIManager(client: client, cache: cache) }
-        let values = NIOLockedValueBox<[String]>([])
+        let values = Watched<[String]>([])
         await withTaskGroup(of: Void.self) { group in
             for manager in managers {
                 group.addTask {
@@ -39,7 +39,7 @@ import Testing
                 }
             }
         }
-        try await eventually("a thousand answers") { values.withLockedValue { $0.count } == 1_000 }
+        try await values.wait("a thousand answers") { $0.count == 1_000 }
         #expect(values.withLockedValue { Set($0) } == ["7"])
         #expect(server.received.count { $0.type == 101 } == 1)
         let statistics = cache.statistics
@@ -54,7 +54,7 @@ import Testing
         let client = SocketClient.connecting(to: server.endpoint) { $0.socket.callbackQueue = .socketThread }
         let manager = APIManager(client: client, cache: ResponseCache(maximumCallers: 2))
         _ = try await manager.value(for: self.request())
-        let order = NIOLockedValueBox<[String]>([])
+        let order = Watched<[String]>([])
         let note: @Sendable (String) -> Void = { text in order.withLockedValue { $0.append(text) } }
         let unanswered = APIRequest(SocketRequest(type: 102))
         manager.dispatch(self.request()) { [request = self.request()] _ in
@@ -67,8 +67,8 @@ import Testing
             }
             note("dispatched")
         }
-        try await eventually("both") { order.withLockedValue { $0.count } == 2 }
-        #expect(order.withLockedValue { $0 } == ["dispatched", "tooManyInFlight"])
+        try await order.wait("both") { $0.count == 2 }
+        #expect(order.current == ["dispatched", "tooManyInFlight"])
         manager.cancelAllTasks()
         await client.close()
     }
@@ -123,7 +123,7 @@ import Testing
         let server = try await MockServer(.drop)
         let client = SocketClient.connecting(to: server.endpoint)
         let manager = APIManager(client: client)
-        let codes = NIOLockedValueBox<[SocketError.Code]>([])
+        let codes = Watched<[SocketError.Code]>([])
         let identifiers = (0..<2).map { _ in
             manager.dispatch(self.request()) { result in
                 if case .failure(let error) = result { codes.withLockedValue { $0.append(error.code) } }
@@ -133,7 +133,7 @@ import Testing
         for identifier in identifiers { manager.cancelTask(withIdentifier: identifier) }
         let cancel = try await server.received(1, ofType: FrameType.cancel)
         #expect(cancel.first?.serial == sent.first?.serial)
-        try await eventually("both") { codes.withLockedValue { $0 } == [.cancelled, .cancelled] }
+        try await codes.wait("both") { $0 == [.cancelled, .cancelled] }
         await client.close()
     }
 

@@ -8,7 +8,7 @@ import Testing
 @testable import HHSocketRPC
 
 /// Releases and cancellations in every order. Nobody is told twice or never, and nothing stays behind.
-@Suite(.timeLimit(.minutes(5))) struct ManagerReleaseTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ManagerReleaseTests {
     enum Event: CaseIterable { case dispatch, cancel, release, answer, clear }
 
     private static let orders: [[Event]] = {
@@ -108,7 +108,7 @@ import Testing
             return request.body
         }
         let calls = SharedCalls(store: MemoryResponseStore(), clock: .system, maximumCallers: 10)
-        let began = NIOLockedValueBox(0)
+        let began = Watched(0)
         let key = APIRequest(SocketRequest(type: 101)).key
         func ask(_ number: Int, _ type: UInt32, _ completion: @escaping @Sendable () -> Void) {
             let asking = SharedCallMachine.Asking(
@@ -123,13 +123,13 @@ import Testing
             calls.ask(.init(manager: 1, number: number), asking) { _ in completion() }
         }
         ask(1, 101) { began.withLockedValue { $0 += 1 } }
-        try await eventually("the first answer") { began.withLockedValue { $0 } == 1 }
+        try await began.wait("the first answer") { $0 == 1 }
         // The stale answer is told of when the call for a fresh one is decided on, and has not begun.
         ask(2, 102) {
             calls.cancel(.init(manager: 1, number: 2))
             began.withLockedValue { $0 += 1 }
         }
-        try await eventually("the second answer") { began.withLockedValue { $0 } == 2 }
+        try await began.wait("the second answer") { $0 == 2 }
         try await eventually("the call's end") { gate.waitingCount == 0 && gate.count == 1 }
         #expect(calls.statistics.failedRefreshes == 1)
     }

@@ -10,7 +10,7 @@ import Testing
 @testable import HHSocketRPC
 
 /// What screens see of their manager, without a server and in virtual time.
-@Suite(.timeLimit(.minutes(5))) struct ManagerTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ManagerTests {
     private let clock = VirtualClock()
     private let calls = NIOLockedValueBox(0)
 
@@ -55,7 +55,7 @@ import Testing
         let manager = self.manager(self.counting())
         _ = try await manager.value(for: self.request())
         self.clock.advance(by: .seconds(90))
-        let told = NIOLockedValueBox<[String]>([])
+        let told = Watched<[String]>([])
         manager.dispatch(
             self.request("7", .returningStale(upTo: .seconds(60))),
             refreshHandler: { response in told.withLockedValue { $0.append("fresh \(response.value)") } },
@@ -64,8 +64,8 @@ import Testing
                 told.withLockedValue { $0.append(text) }
             }
         )
-        try await eventually("both") { told.withLockedValue { $0.count } == 2 }
-        #expect(told.withLockedValue { $0 } == ["stale(age: 90.0 seconds) 1", "fresh 2"])
+        try await told.wait("both") { $0.count == 2 }
+        #expect(told.current == ["stale(age: 90.0 seconds) 1", "fresh 2"])
         #expect(try await manager.response(for: self.request()).source == .cache(age: .zero))
     }
 
@@ -76,14 +76,14 @@ import Testing
         _ = try await manager.value(for: request)
         // A refresh that overtakes does so now and then only.
         for round in 1...300 {
-            let told = NIOLockedValueBox<[Bool]>([])
+            let told = Watched<[Bool]>([])
             manager.dispatch(
                 request,
                 refreshHandler: { response in told.withLockedValue { $0.append(response.isHit) } },
                 completionHandler: { result in told.withLockedValue { $0.append((try? result.get())?.isHit == true) } }
             )
-            try await eventually("both of round \(round)") { told.withLockedValue { $0.count } == 2 }
-            #expect(told.withLockedValue { $0 } == [true, false])
+            try await told.wait("both of round \(round)") { $0.count == 2 }
+            #expect(told.current == [true, false])
             await manager.cache.flush()
         }
     }
@@ -91,7 +91,7 @@ import Testing
     @Test func handlersNeverRunWithinDispatchNotEvenForHits() async throws {
         let manager = self.manager(self.counting())
         _ = try await manager.value(for: self.request())
-        let order = NIOLockedValueBox<[String]>([])
+        let order = Watched<[String]>([])
         let gate = DispatchSemaphore(value: 0)
         manager.dispatch(self.request()) { result in
             // A handler that ran within `dispatch` would wait for what follows it.
@@ -100,8 +100,8 @@ import Testing
         }
         order.withLockedValue { $0.append("dispatched") }
         gate.signal()
-        try await eventually("the handler") { order.withLockedValue { $0.count } == 2 }
-        #expect(order.withLockedValue { $0 } == ["dispatched", "handler true"])
+        try await order.wait("the handler") { $0.count == 2 }
+        #expect(order.current == ["dispatched", "handler true"])
     }
 
     @Test func identifiersAreUniqueWithinAManager() async throws {
@@ -184,7 +184,7 @@ import Testing
                 try await gate.wait(); return request.body
             }
         )
-        let results = NIOLockedValueBox<[Int: String]>([:])
+        let results = Watched<[Int: String]>([:])
         func dispatch(_ number: Int) -> Int {
             manager.dispatch(self.request()) { result in
                 let text =
@@ -201,9 +201,9 @@ import Testing
         manager.cancelTask(withIdentifier: first)
         manager.cancelTask(withIdentifier: first)
         manager.cancelTask(withIdentifier: 1_000)
-        try await eventually("the cancel") { results.withLockedValue { $0 } == [1: "cancelled"] }
+        try await results.wait("the cancel") { $0 == [1: "cancelled"] }
         gate.open()
-        try await eventually("the answer") { results.withLockedValue { $0 } == [1: "cancelled", 2: "7"] }
+        try await results.wait("the answer") { $0 == [1: "cancelled", 2: "7"] }
     }
 
     @Test func cancellingTheSwiftTaskCancelsItsRequest() async throws {
@@ -240,7 +240,7 @@ import Testing
         let cache = ResponseCache(clock: APIClock(self.clock))
         var manager: APIManager? = APIManager(client: transport, cache: cache)
         let other = APIManager(client: transport, cache: cache)
-        let codes = NIOLockedValueBox<[SocketError.Code?]>([])
+        let codes = Watched<[SocketError.Code?]>([])
         let note: @Sendable (Result<APIResponse<String>, SocketError>) -> Void = { result in
             codes.withLockedValue { codes in
                 if case .failure(let error) = result { codes.append(error.code) } else { codes.append(nil) }
@@ -252,10 +252,10 @@ import Testing
         other.dispatch(self.request("shared")) { _ in codes.withLockedValue { $0.append(.noData) } }
         try await eventually("three calls") { gate.waitingCount == 3 }
         manager = nil
-        try await eventually("cancels") { codes.withLockedValue { $0 } == [.cancelled, .cancelled, .cancelled] }
+        try await codes.wait("cancels") { $0 == [.cancelled, .cancelled, .cancelled] }
         try await eventually("the other's call") { gate.waitingCount == 1 }
         gate.open()
-        try await eventually("the other") { codes.withLockedValue { $0.last } == .noData }
+        try await codes.wait("the other") { $0.last == .noData }
     }
 
     // MARK: Clearing
@@ -308,7 +308,7 @@ import Testing
         try await eventually("the call") { gate.waitingCount == 1 }
         var hurried = self.request()
         hurried.request.timeout = .seconds(2)
-        let codes = NIOLockedValueBox<[SocketError.Code]>([])
+        let codes = Watched<[SocketError.Code]>([])
         manager.dispatch(hurried) { result in
             if case .failure(let error) = result { codes.withLockedValue { $0.append(error.code) } }
         }
@@ -317,7 +317,7 @@ import Testing
         try await self.clock.waitForSleepers()
         try await eventually("the alarm") { self.clock.nextWakeUp == .init(offset: .seconds(2)) }
         self.clock.advance(by: .seconds(2))
-        try await eventually("the timeout") { codes.withLockedValue { $0 } == [.timeout] }
+        try await codes.wait("the timeout") { $0 == [.timeout] }
         gate.open()
         #expect(try await patient == "7")
     }

@@ -17,7 +17,7 @@ extension PageRecorder {
     }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct PageRecorderTests {
+@Suite(.timeLimit(.minutes(30))) struct PageRecorderTests {
     private let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
 
     @Test func pagesByNumber() throws {

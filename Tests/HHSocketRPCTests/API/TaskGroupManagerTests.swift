@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// Requests of a manager's in a group.
-@Suite(.timeLimit(.minutes(5))) struct TaskGroupManagerTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct TaskGroupManagerTests {
     private let request = APIRequest(SocketRequest(type: 101, body: "7"))
     private let results = NIOLockedValueBox<[SocketError.Code?]>([])
 

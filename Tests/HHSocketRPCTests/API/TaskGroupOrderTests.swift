@@ -95,7 +95,7 @@ private final class FakeMember: SocketTaskGroupMember {
     func cancel() { self.log.withLockedValue { $0[self.number, default: []].append("cancel") } }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct TaskGroupOrderTests {
+@Suite(.timeLimit(.minutes(30))) struct TaskGroupOrderTests {
     private func forEveryHistory(ofLength length: Int, _ body: ([Step]) throws -> Void) rethrows {
         let steps = Step.allCases
         var indices = [Int](repeating: 0, count: length)

@@ -33,7 +33,7 @@ private final class ManualMember: SocketTaskGroupMember {
     func come(to fraction: Double) { self.fraction.withLockedValue { $0 = fraction } }
 }
 
-@Suite(.timeLimit(.minutes(5))) struct TaskGroupTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct TaskGroupTests {
     private func request(_ body: String, type: UInt32 = 101) -> SocketRequest {
         SocketRequest(type: type, body: body)
     }

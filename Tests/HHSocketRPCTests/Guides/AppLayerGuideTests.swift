@@ -39,7 +39,7 @@ actor FolderStore: ResponseStore {
 }
 
 /// The examples of `Docs/AppLayer.md` about managers and their cache, word for word.
-@Suite(.timeLimit(.minutes(5))) struct AppLayerGuideTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct AppLayerGuideTests {
     @Test func everyExampleOfTheseSectionsIsInThisFile() throws {
         let source = try String(contentsOfFile: #filePath, encoding: .utf8)
         for section in ["A screen's calls", "The cache"] {

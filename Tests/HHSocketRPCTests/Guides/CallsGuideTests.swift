@@ -17,7 +17,7 @@ struct Stopwatch: SocketInterceptor {
 }
 
 /// The examples of `Docs/Calls.md`, word for word.
-@Suite(.timeLimit(.minutes(5))) struct CallsGuideTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct CallsGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
         let source = try String(contentsOfFile: #filePath, encoding: .utf8)
         #expect(try DocumentationPage("Docs/Calls.md").examples(missingFrom: source) == [])

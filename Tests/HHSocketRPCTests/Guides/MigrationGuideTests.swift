@@ -6,7 +6,7 @@ import TestSupport
 import Testing
 
 /// The example of `Docs/MigratingFromURLSession.md`, word for word, and what its table says.
-@Suite(.timeLimit(.minutes(5))) struct MigrationGuideTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct MigrationGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
         let source = try String(contentsOfFile: #filePath, encoding: .utf8)
         #expect(try DocumentationPage("Docs/MigratingFromURLSession.md").examples(missingFrom: source) == [])

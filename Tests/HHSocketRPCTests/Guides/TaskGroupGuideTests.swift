@@ -21,7 +21,7 @@ final class Download: SocketTaskGroupMember {
 }
 
 /// The examples of two sections of `Docs/AppLayer.md`, word for word.
-@Suite(.timeLimit(.minutes(5))) struct TaskGroupGuideTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct TaskGroupGuideTests {
     @Test(arguments: ["Several calls at once", "Pages"])
     func everyExampleOfTheSectionIsInThisFile(section: String) throws {
         let source = try String(contentsOfFile: #filePath, encoding: .utf8)

@@ -1,7 +1,6 @@
 import HHSocketHello
 import HHSocketTesting
 import InMemoryTracing
-import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing
@@ -9,7 +8,7 @@ import Testing
 @testable import HHSocketRPC
 
 /// Calls on connections that have agreed on something, or have not.
-@Suite(.timeLimit(.minutes(5))) struct AgreedCallsTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct AgreedCallsTests {
     private static let all: Set<ProtocolFeature> = [.metadata, .compression, .idempotency]
     private static let tenant = ["tenant": "acme"]
 
@@ -284,11 +283,11 @@ import Testing
         let (server, client) = try await self.connect(.echo.withMetadata(["region": "eu"])) {
             $0.socket.callbackQueue = .socketThread
         }
-        let metadata = NIOLockedValueBox<[String: String]?>(nil)
+        let metadata = Watched<[String: String]?>(nil)
         client.dispatch(SocketRequest(type: 101)) { result in
             metadata.withLockedValue { $0 = (try? result.get())?.metadata }
         }
-        try await eventually("the answer") { metadata.withLockedValue { $0 } == ["region": "eu"] }
+        try await metadata.wait("the answer") { $0 == ["region": "eu"] }
         #expect(server.acceptedCount == 1)
     }
 

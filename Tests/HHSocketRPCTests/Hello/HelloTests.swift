@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// What is said before anything else leaves, and what becomes of the connection by it.
-@Suite(.timeLimit(.minutes(5))) struct HelloTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct HelloTests {
     private static let tenant = ["tenant": "acme"]
 
     private func request(_ type: UInt32 = 101, metadata: [String: String] = HelloTests.tenant) -> SocketRequest {
@@ -30,7 +30,7 @@ import Testing
         let failed = try await first(of: events, "a failed attempt") {
             if case .connectFailed = $0 { true } else { false }
         }
-        guard case .connectFailed(let error) = failed else { throw TimedOut(description: "\(failed)") }
+        guard case .connectFailed(let error) = failed else { throw Unexpected(description: "\(failed)") }
         return error
     }
 

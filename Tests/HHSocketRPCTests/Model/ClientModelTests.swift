@@ -5,8 +5,8 @@ import Testing
 /// moment, with the right error; what leaves is right, and in the right order; interceptors are told what happens, and pushes
 /// reach those who want them; every bound is kept.
 ///
-/// `HHSOCKET_HISTORIES` says how many; `make soak` takes 100,000.
-@Suite struct ClientModelTests {
+/// 2,000 times `HHSOCKET_EFFORT`; `make soak` runs 100,000.
+@Suite(.tags(.io)) struct ClientModelTests {
     @Test func clientDoesWhatTheModelDoes() async {
         let broken = await onItsOwnThread { () -> String? in
             for seed in 0..<UInt64(historyCount) {

@@ -7,7 +7,7 @@ import Testing
 @testable import HHSocketRPC
 
 /// Where pushes wait for their reader, without sockets.
-@Suite(.timeLimit(.minutes(5))) struct PushMailboxTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct PushMailboxTests {
     private let changes = NIOLockedValueBox(0)
 
     private func mailbox(_ policy: PushBufferingPolicy) -> PushMailbox {

@@ -10,7 +10,7 @@ import TestSupport
 import Testing
 
 /// Handlers and sequences over real sockets, and what a bad subscriber does to the others: nothing.
-@Suite(.timeLimit(.minutes(5))) struct PushTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct PushTests {
     /// What a handler was given.
     private final class Notes: Sendable {
         private let box = NIOLockedValueBox<[String]>([])
@@ -77,10 +77,10 @@ import Testing
         server.on(103, self.pushes(1..<11).then(.echo))
         let client = SocketClient.connecting(to: server.endpoint)
         let (stalled, good) = (Notes(), Notes())
-        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        let gate = Gate()
         client.onPush(ofType: 2_001, buffering: policy) { push in
             stalled.append(push)
-            for await _ in gate {}
+            try? await gate.wait()
         }
         client.onPush(ofType: 2_001) { good.append($0) }
         let sequence = client.pushes(ofType: 2_001)
@@ -93,7 +93,7 @@ import Testing
         #expect(stalled.texts == ["0"])
         // And calls are answered.
         #expect(try await client.data(for: SocketRequest(type: 101, body: "x")).string == "x")
-        open.finish()
+        gate.open()
         let rest = policy == .dropOldest(3) ? ["8", "9", "10"] : ["1", "2", "3"]
         try await eventually("what was kept") { stalled.texts == ["0"] + rest }
         #expect(client.statistics.droppedPushes == 7)
@@ -123,12 +123,12 @@ import Testing
         let delegate = Delegate()
         client.delegate = delegate
         let notes = Notes()
-        let stopped = NIOLockedValueBox(false)
-        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        let stopped = Watched(false)
+        let gate = Gate()
         let subscription = client.onPush(ofType: 2_001) { push in
             notes.append(push)
             // Ends because the task that runs it is cancelled.
-            for await _ in gate {}
+            try? await gate.wait()
             stopped.withLockedValue { $0 = true }
             throw Failure()
         }
@@ -136,14 +136,14 @@ import Testing
         try await eventually("the first push") { notes.texts == ["0"] }
         subscription.cancel()
         subscription.cancel()
-        try await eventually("the end of the handler") { stopped.withLockedValue { $0 } }
+        try await stopped.wait("the end of the handler") { $0 }
         _ = try await client.data(for: SocketRequest(type: 102))
         try await eventually("the unclaimed ones") { delegate.notes.texts == ["0", "1"] }
         subscription.cancel()
         #expect(notes.texts == ["0"])
         // It was told to stop; that is no failure.
         #expect(client.statistics.failedPushHandlers == 0)
-        open.finish()
+        gate.open()
     }
 
     @Test func handlerStaysWhenItsSubscriptionIsLetGoOfAndGoesWithTheClient() async throws {
@@ -212,7 +212,7 @@ import Testing
             return numbers
         }
         _ = try await client.data(for: SocketRequest(type: FloodServer.floodType))
-        let finished = NIOLockedValueBox(0)
+        let finished = Watched(0)
         for thread in 0..<threads {
             DispatchQueue.global().async {
                 var generator = SeededGenerator(seed: UInt64(thread))
@@ -244,7 +244,7 @@ import Testing
                 finished.withLockedValue { $0 += 1 }
             }
         }
-        try await eventually("the threads") { finished.withLockedValue { $0 } == threads }
+        try await finished.wait("the threads") { $0 == threads }
         let received = try await withDeadline("the witness") { await numbers.value }
         #expect(received == Array(0..<count))
         #expect(client.statistics.pushes == count)

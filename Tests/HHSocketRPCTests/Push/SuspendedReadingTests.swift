@@ -9,7 +9,7 @@ import Testing
 
 /// A subscriber that has its client read no more, over real sockets. That nothing is read is seen by a call whose answer does
 /// not come within its timeout.
-@Suite(.timeLimit(.minutes(5))) struct SuspendedReadingTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct SuspendedReadingTests {
     private func pushes(_ range: Range<Int>) -> MockServer.Reaction {
         .glued(range.map { .push(2_001, "\($0)") })
     }
@@ -116,10 +116,10 @@ import Testing
     @Test func readerThatKeepsUpHoldsNothingUp() async throws {
         let server = try await self.server()
         let client = SocketClient.connecting(to: server.endpoint)
-        let count = NIOLockedValueBox(0)
+        let count = Watched(0)
         client.onPush(buffering: .suspendReading(1)) { _ in count.withLockedValue { $0 += 1 } }
         for _ in 0..<100 { try await self.suspend(client) }
-        try await eventually("the pushes") { count.withLockedValue { $0 } == 1_000 }
+        try await count.wait("the pushes") { $0 == 1_000 }
         try await self.expectAnswered(client)
     }
 
@@ -128,26 +128,26 @@ import Testing
     @Test func cancelledHandlerLetsReadingGoOn() async throws {
         let server = try await self.server()
         let client = SocketClient.connecting(to: server.endpoint)
-        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        let gate = Gate()
         let subscription = client.onPush(ofType: 2_001, buffering: .suspendReading(4)) { _ in
             // It does not care for cancellation.
-            await Task { for await _ in gate {} }.value
+            await Task { try? await gate.wait() }.value
         }
         try await self.suspend(client)
         try await self.expectHeldUp(client)
         subscription.cancel()
         try await self.expectAnswered(client)
-        open.finish()
+        gate.open()
     }
 
     @Test func cancelledReaderLetsReadingGoOn() async throws {
         let server = try await self.server()
         let client = SocketClient.connecting(to: server.endpoint)
-        let (gate, open) = AsyncStream.makeStream(of: Void.self)
+        let gate = Gate()
         let pushes = client.pushes(buffering: .suspendReading(4))
         let reading = Task {
             for await _ in pushes {
-                for await _ in gate {}
+                try? await gate.wait()
             }
         }
         try await self.suspend(client)
@@ -155,7 +155,7 @@ import Testing
         reading.cancel()
         await reading.value
         try await self.expectAnswered(client)
-        open.finish()
+        gate.open()
     }
 
     @Test func droppedSequenceLetsReadingGoOn() async throws {

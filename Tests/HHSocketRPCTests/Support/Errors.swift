@@ -9,5 +9,5 @@ func socketError(_ body: () async throws(SocketError) -> Void) async throws -> S
     } catch {
         return error
     }
-    throw TimedOut(description: "nothing was thrown")
+    throw Unexpected(description: "nothing was thrown")
 }

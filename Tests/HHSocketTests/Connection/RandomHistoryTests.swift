@@ -8,7 +8,7 @@ import Testing
 /// The whole machine in virtual time, through histories that chance writes: connects, losses, path changes, the user's
 /// calls, timers, lists that change.
 ///
-/// `HHSOCKET_HISTORIES` says how many; `make soak` takes 100,000.
+/// 2,000 times `HHSOCKET_EFFORT`; `make soak` runs 100,000.
 @Suite struct RandomHistoryTests {
     @Test func everyHistoryKeepsThePromises() {
         for seed in 0..<UInt64(historyCount) {

@@ -9,7 +9,7 @@ import Testing
 @testable import HHSocket
 
 /// The examples of `Docs/Connection.md`, word for word.
-@Suite(.timeLimit(.minutes(5))) struct ConnectionGuideTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ConnectionGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
         let source = try String(contentsOfFile: #filePath, encoding: .utf8)
         #expect(try DocumentationPage("Docs/Connection.md").examples(missingFrom: source) == [])

@@ -7,7 +7,7 @@ import Testing
 @testable import HHSocket
 
 /// The examples of `Docs/Heartbeats.md`, word for word.
-@Suite(.timeLimit(.minutes(5))) struct HeartbeatGuideTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct HeartbeatGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
         let source = try String(contentsOfFile: #filePath, encoding: .utf8)
         #expect(try DocumentationPage("Docs/Heartbeats.md").examples(missingFrom: source) == [])

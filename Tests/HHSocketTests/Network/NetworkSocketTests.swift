@@ -7,7 +7,7 @@ import Testing
 @testable import HHSocket
 
 /// What a monitor's paths do to a connection, over real sockets.
-@Suite(.timeLimit(.minutes(5))) struct NetworkSocketTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct NetworkSocketTests {
     /// Writes down which networks it is asked for.
     private final class Storage: HeartbeatStorage {
         private let labels = NIOLockedValueBox<[String]>([])

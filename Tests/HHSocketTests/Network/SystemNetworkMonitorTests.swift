@@ -49,7 +49,7 @@ private final class System: Sendable {
     }
 }
 
-@Suite struct SystemNetworkMonitorTests {
+@Suite(.tags(.io)) struct SystemNetworkMonitorTests {
     @Test func manyObserversShareOneWatcherWhichEndsWithTheLast() async throws {
         let system = System()
         let monitor = system.makeMonitor()

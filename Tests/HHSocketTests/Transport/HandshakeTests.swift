@@ -5,7 +5,7 @@ import NIOCore
 import TestSupport
 import Testing
 
-@Suite(.timeLimit(.minutes(5))) struct HandshakeTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct HandshakeTests {
     /// How a gate that gives up waiting after a while goes on.
     private func codes(
         of wait: @escaping @Sendable (Handshake) async throws(SocketError) -> Void
@@ -48,7 +48,7 @@ import Testing
     @Test func waitingForTheAnswerToHelloEndsWithTheConnection() async throws {
         let server = try await MockServer(.drop)
         server.on(FrameType.hello, .close)
-        let codes = NIOLockedValueBox<[SocketError.Code]>([])
+        let codes = Watched<[SocketError.Code]>([])
         var configuration = SocketConfiguration(servers: [server.endpoint])
         configuration.gate = HandshakeGate { handshake in
             do throws(SocketError) {
@@ -60,9 +60,9 @@ import Testing
         }
         let socket = Socket(configuration: configuration)
         socket.connect()
-        try await eventually("the end") { !codes.withLockedValue { $0.isEmpty } }
+        try await codes.wait("the end") { !$0.isEmpty }
         socket.disconnect()
-        #expect(codes.withLockedValue { $0 }.first == .connectionLost)
+        #expect(codes.current.first == .connectionLost)
     }
 
     @Test func waitingForAnAnswerEndsWithItsTask() async throws {

@@ -5,7 +5,7 @@ import TestSupport
 import Testing
 
 /// The heartbeat over real connections; its rules are tested in virtual time.
-@Suite struct HeartbeatSocketTests {
+@Suite(.tags(.io)) struct HeartbeatSocketTests {
     private func socket(_ server: MockServer, _ heartbeat: HeartbeatPolicy, _ format: WireFormat = .standard) -> Socket
     {
         var configuration = SocketConfiguration(servers: [server.endpoint])

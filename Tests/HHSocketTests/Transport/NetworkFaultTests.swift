@@ -1,6 +1,5 @@
 import HHSocket
 import HHSocketTesting
-import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing
@@ -14,7 +13,7 @@ import Darwin
 #endif
 
 /// What networks and servers do to a connection, over real sockets.
-@Suite(.timeLimit(.minutes(5))) struct NetworkFaultTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct NetworkFaultTests {
     private func configuration(_ servers: [Endpoint]) -> SocketConfiguration {
         var configuration = SocketConfiguration(servers: servers)
         configuration.backoff = Backoff(base: .milliseconds(10), cap: .milliseconds(200))
@@ -23,7 +22,7 @@ import Darwin
 
     /// What came and what happened, in one order.
     private final class Recorder: SocketDelegate {
-        let lines = NIOLockedValueBox<[String]>([])
+        let lines = Watched<[String]>([])
 
         private func record(_ line: String) { self.lines.withLockedValue { $0.append(line) } }
 
@@ -34,7 +33,7 @@ import Darwin
     /// Waits for the loss of a connection, which must name the server.
     private func loss(_ events: AsyncStream<SocketEvent>, of endpoint: Endpoint) async throws -> SocketError {
         let event = try await first(of: events, "the loss") { if case .disconnected = $0 { true } else { false } }
-        guard case .disconnected(let error) = event else { throw TimedOut(description: "\(event)") }
+        guard case .disconnected(let error) = event else { throw Unexpected(description: "\(event)") }
         #expect(error.code == .connectionLost)
         #expect(error.endpoint == endpoint)
         #expect(error.message.contains("\(endpoint.host):\(endpoint.port)"))
@@ -114,9 +113,9 @@ import Darwin
         let recorder = Recorder()
         socket.delegate = recorder
         socket.connect()
-        try await eventually("the loss") { recorder.lines.withLockedValue { $0.last == "lost connectionLost" } }
+        try await recorder.lines.wait("the loss") { $0.last == "lost connectionLost" }
         let expected = (50..<550).map { "frame \($0)" } + ["lost connectionLost"]
-        #expect(recorder.lines.withLockedValue { $0 } == expected)
+        #expect(recorder.lines.current == expected)
         try await server.connection(1)
     }
 

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 /// What a log and metrics show of a socket over real TCP.
-@Suite(.timeLimit(.minutes(5))) struct ObservabilityTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ObservabilityTests {
     @Test func logAndMetricsTellTheStoryOfALoss() async throws {
         let server = try await MockServer(.echo)
         server.on(17, .close)

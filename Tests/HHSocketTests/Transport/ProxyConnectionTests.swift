@@ -1,14 +1,13 @@
 import Foundation
 import HHSocket
 import HHSocketTesting
-import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 import TestSupport
 import Testing
 
 /// Connections through a proxy, over real sockets.
-@Suite(.timeLimit(.minutes(5))) struct ProxyConnectionTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ProxyConnectionTests {
     static let kinds: [Proxy.Kind] = [.http, .socks5]
     private static let credentials = Proxy.Credentials(user: "me", password: "open:sesame")
 
@@ -20,7 +19,7 @@ import Testing
     }
 
     private final class Recorder: SocketDelegate {
-        let frames = NIOLockedValueBox<[Frame]>([])
+        let frames = Watched<[Frame]>([])
 
         func socket(_ socket: Socket, didReceive frame: Frame) { self.frames.withLockedValue { $0.append(frame) } }
     }
@@ -39,7 +38,7 @@ import Testing
         let events = socket.events
         socket.connect()
         let event = try await first(of: events, "a failure") { if case .connectFailed = $0 { true } else { false } }
-        guard case .connectFailed(let error) = event else { throw TimedOut(description: "\(event)") }
+        guard case .connectFailed(let error) = event else { throw Unexpected(description: "\(event)") }
         let server = try #require(configuration.servers.first)
         let proxy = try #require(configuration.proxy)
         #expect(error.endpoint == server)
@@ -84,7 +83,7 @@ import Testing
         try await self.connection(events, to: name)
         let frame = Frame(type: 101, serial: 50, payload: ByteBuffer(repeating: 7, count: 300_000))
         try await socket.send(frame)
-        try await eventually("the echo") { recorder.frames.withLockedValue { $0 } == [frame] }
+        try await recorder.frames.wait("the echo") { $0 == [frame] }
         #expect(proxy.asked == ["db.invalid:7000"])
         #expect(socket.state.description == "ready, db.invalid:7000")
     }
@@ -113,7 +112,7 @@ import Testing
         let recorder = Recorder()
         socket.delegate = recorder
         socket.connect()
-        try await eventually("the push") { recorder.frames.withLockedValue { $0 } == [push] }
+        try await recorder.frames.wait("the push") { $0 == [push] }
         let answer = try await server.received(1)[0].frame
         #expect(answer == Frame(type: FrameType.heartbeat, serial: 5))
     }

@@ -1,12 +1,11 @@
 import HHSocket
 import HHSocketTesting
-import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 import TestSupport
 import Testing
 
-@Suite struct SocketTests {
+@Suite(.tags(.io)) struct SocketTests {
     private func configuration(_ servers: Endpoint...) -> SocketConfiguration {
         var configuration = SocketConfiguration(servers: servers)
         configuration.backoff.base = .milliseconds(10)
@@ -15,8 +14,8 @@ import Testing
 
     /// Writes down what it is told.
     private final class Recorder: SocketDelegate {
-        let lines = NIOLockedValueBox<[String]>([])
-        let frames = NIOLockedValueBox<[Frame]>([])
+        let lines = Watched<[String]>([])
+        let frames = Watched<[Frame]>([])
 
         private func record(_ line: String) { self.lines.withLockedValue { $0.append(line) } }
 
@@ -40,12 +39,10 @@ import Testing
         #expect(socket.state.description == "ready, \(server.endpoint)")
         let frame = Frame(type: 16, serial: 77, payload: ByteBuffer(string: "raw"))
         try await socket.send(frame)
-        try await eventually("the echo") { recorder.frames.withLockedValue { $0 } == [frame] }
-        try await eventually("the corrupt one") { recorder.lines.withLockedValue { $0.contains("corrupt 77") } }
+        try await recorder.frames.wait("the echo") { $0 == [frame] }
+        try await recorder.lines.wait("the corrupt one") { $0.contains("corrupt 77") }
         socket.disconnect()
-        try await eventually("the end") {
-            recorder.lines.withLockedValue { $0 } == ["connected", "corrupt 77", "closed"]
-        }
+        try await recorder.lines.wait("the end") { $0 == ["connected", "corrupt 77", "closed"] }
         #expect(socket.state.description == "closed")
     }
 
@@ -64,9 +61,7 @@ import Testing
         let recorder = Recorder()
         socket.delegate = recorder
         socket.connect()
-        try await eventually("giving up") {
-            recorder.lines.withLockedValue { $0.last == "gave up noServerReachable" }
-        }
+        try await recorder.lines.wait("giving up") { $0.last == "gave up noServerReachable" }
         #expect(recorder.lines.withLockedValue { $0.filter { $0 == "failed connectionRefused" }.count } == 3)
         #expect(socket.state.description == "closed")
     }

@@ -8,7 +8,7 @@ import TestSupport
 import Testing
 
 /// What a writer costs whose peer does not read, in a process of its own, whose memory nobody else uses.
-@Suite(.serialized, .timeLimit(.minutes(5))) struct WriterMemoryTests {
+@Suite(.tags(.io), .serialized, .timeLimit(.minutes(5))) struct WriterMemoryTests {
     private static let frameLength = 64 << 10
     private static let offered = 192 << 20
 

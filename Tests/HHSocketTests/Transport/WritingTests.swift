@@ -7,7 +7,7 @@ import TestSupport
 import Testing
 
 /// What becomes of frames for which there is no room or no connection, over real sockets.
-@Suite(.timeLimit(.minutes(5))) struct WritingTests {
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct WritingTests {
     /// More than the kernels of both ends take from a sender whose peer does not read, and as much as a frame may have.
     private static let tooMuch = 16 << 20
 
@@ -208,11 +208,11 @@ import Testing
 
     @Test func whatIsWrittenBeforeTheConnectionIsReadyLeavesInOrderAfterTheGate() async throws {
         let server = try await MockServer(.echo)
-        let (opened, open) = AsyncStream.makeStream(of: Void.self)
+        let gate = Gate()
         let socket = self.socket(server, WritePolicy(whenNotReady: .wait)) {
             $0.gate = HandshakeGate { handshake in
                 _ = try await handshake.exchange(type: 17)
-                for await _ in opened { break }
+                try await gate.wait()
             }
         }
         let writers = Writers()
@@ -227,7 +227,7 @@ import Testing
         // Refused for its size when the others wait already: what is submitted runs in order.
         _ = await #expect(throws: SocketError.self) { try await socket.send(self.frame(99, Self.tooMuch + 1)) }
         #expect(writers.count() == 0)
-        open.finish()
+        gate.open()
         for task in tasks { await task.value }
         let serials = try await server.received(4, ofType: 16).map(\.serial)
         #expect(serials.prefix(2) == [52, 51])

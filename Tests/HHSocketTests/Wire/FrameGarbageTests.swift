@@ -56,7 +56,7 @@ import Testing
         var random = SeededGenerator(seed: seed)
         var sawFrames = false
         var sawError = false
-        for _ in 0..<40 {
+        for _ in 0..<scaled(12) {
             // Small words, so that some frames and then an error are likely.
             var garbage = random.bytes(1_000)
             for index in garbage.indices where index % 4 < 2 && Int.random(in: 0..<50, using: &random) > 0 {

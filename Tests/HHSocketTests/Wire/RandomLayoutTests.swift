@@ -42,7 +42,8 @@ import Testing
 
     @Test(arguments: 0..<20)
     func whatIsEncodedIsDecodedAtEverySplit(part: Int) throws {
-        for seed in UInt64(part * 10)..<UInt64(part * 10 + 10) {
+        let count = scaled(10)
+        for seed in UInt64(part * count)..<UInt64(part * count + count) {
             var random = SeededGenerator(seed: 1_000 + seed)
             let layout = Self.randomLayout(&random)
             let format = try WireFormat(layout)

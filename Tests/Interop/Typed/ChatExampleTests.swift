@@ -3,7 +3,7 @@ import TestSupport
 import Testing
 
 /// `Examples/Chat`, as two people would use it.
-@Suite struct ChatExampleTests {
+@Suite(.tags(.io)) struct ChatExampleTests {
     private func start(_ arguments: [String]) throws -> Command {
         try Command(arguments, of: Command.executable("chat-example"), keepsInputOpen: true)
     }
@@ -17,19 +17,19 @@ import Testing
         let alice = try self.start(["127.0.0.1", port, "alice"])
         defer { alice.signal(SIGKILL) }
         try alice.type("is anybody there?")
-        try await eventually("what Alice said is sent") { alice.output.contains("(sent as 1)") }
+        try await alice.prints("(sent as 1)")
 
         // Bob comes later, and hears what was said before.
         let bob = try self.start(["127.0.0.1", port, "bob"])
         defer { bob.signal(SIGKILL) }
-        try await eventually("Bob hears Alice") { bob.output.contains("1 alice: is anybody there?") }
+        try await bob.prints("1 alice: is anybody there?")
         try bob.type("I am")
-        try await eventually("Alice hears Bob") { alice.output.contains("2 bob: I am") }
+        try await alice.prints("2 bob: I am")
 
         // What the server refuses is told, and nothing else is lost.
         try bob.type("")
-        try await eventually("an empty line is refused") { bob.output.contains("(not sent: illegalLength") }
+        try await bob.prints("(not sent: illegalLength")
         try bob.type("really")
-        try await eventually("Alice hears Bob again") { alice.output.contains("3 bob: really") }
+        try await alice.prints("3 bob: really")
     }
 }

@@ -66,7 +66,7 @@ private struct TheirTransfer: SwiftProtobufSamples.Files_Transfer.ServiceProtoco
 }
 
 /// Services whose messages are swift-protobuf's, from the same `.proto` as those whose messages are ours.
-@Suite struct SwiftProtobufBodyTests {
+@Suite(.tags(.io)) struct SwiftProtobufBodyTests {
     @Test func theirClientCallsOurServer() async throws {
         var router = Router()
         router.register(OurTransfer())

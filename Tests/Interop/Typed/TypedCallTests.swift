@@ -1,7 +1,6 @@
 import GeneratedSamples
 import HHSocketRPC
 import HHSocketServer
-import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing
@@ -46,7 +45,7 @@ private actor Store: Kv_Store.ServiceProtocol {
 }
 
 /// Generated clients and services over real connections.
-@Suite struct TypedCallTests {
+@Suite(.tags(.io)) struct TypedCallTests {
     private func withStore(
         change: (inout Router) -> Void = { _ in },
         _ body: (Kv_Store.Client, SocketServer) async throws -> Void
@@ -171,7 +170,7 @@ private actor Store: Kv_Store.ServiceProtocol {
 
     @Test func handlerOfPushesIsGivenMessages() async throws {
         try await self.withStore { store, server in
-            let heard = NIOLockedValueBox<[String]>([])
+            let heard = Watched<[String]>([])
             store.client.onPush(Kv_Changed.self) { change in
                 heard.withLockedValue { $0.append(change.deleted) }
             }
@@ -179,7 +178,7 @@ private actor Store: Kv_Store.ServiceProtocol {
             var change = Kv_Changed()
             change.deleted = "a"
             try await server.push(change)
-            try await eventually("the handler was called") { heard.withLockedValue { $0 == ["a"] } }
+            try await heard.wait("the handler was called") { $0 == ["a"] }
         }
     }
 

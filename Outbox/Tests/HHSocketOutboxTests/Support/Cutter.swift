@@ -1,7 +1,9 @@
+#if Outbox
 import HHSocketRPC
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import TestSupport
 
 /// Stands between clients and a server, and cuts connections at random: with what was on its way, most of it answers.
 final class Cutter: Sendable {
@@ -78,3 +80,4 @@ final class Cutter: Sendable {
         }
     }
 }
+#endif

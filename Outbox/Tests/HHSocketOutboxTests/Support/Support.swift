@@ -1,58 +1,16 @@
+#if Outbox
 import Foundation
 import HHSocketRPC
 import NIOConcurrencyHelpers
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocketOutbox
 
-struct TimedOut: Error, CustomStringConvertible {
-    var description: String
-}
-
-/// How long a test waits for what must come. Nothing waits that long when it works.
-let patience = Duration.seconds(120)
-
-/// Polls, for what sends no event.
-func eventually(_ what: String, _ condition: @Sendable () async throws -> Bool) async throws {
-    let deadline = ContinuousClock.now + patience
-    while try await !condition() {
-        guard ContinuousClock.now < deadline else { throw TimedOut(description: "\(what): not within \(patience)") }
-        try await Task.sleep(for: .milliseconds(2))
-    }
-}
-
-/// A folder that goes with the last reference to it.
-final class Folder: Sendable {
-    let path = "/tmp/hh-outbox-\(UUID().uuidString.prefix(8))"
-
-    init() throws {
-        try FileManager.default.createDirectory(atPath: self.path, withIntermediateDirectories: false)
-    }
-
-    deinit {
-        try? FileManager.default.removeItem(atPath: self.path)
-    }
-
-    var outbox: String { self.path + "/outbox.sqlite" }
+extension TemporaryFolder {
+    var outbox: String { self.file("outbox.sqlite") }
     var files: [String] { ((try? FileManager.default.contentsOfDirectory(atPath: self.path)) ?? []).sorted() }
-}
-
-/// A small generator with a seed, so that a failure can be repeated (SplitMix64).
-struct SeededGenerator: RandomNumberGenerator, Sendable {
-    private var state: UInt64
-
-    init(seed: UInt64) {
-        self.state = seed
-    }
-
-    mutating func next() -> UInt64 {
-        self.state &+= 0x9E37_79B9_7F4A_7C15
-        var mixed = self.state
-        mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9
-        mixed = (mixed ^ (mixed >> 27)) &* 0x94D0_49BB_1331_11EB
-        return mixed ^ (mixed >> 31)
-    }
 }
 
 func number(_ variable: String, or standard: Int) -> Int {
@@ -99,12 +57,12 @@ final class FakeTransport: OutboxTransport {
         var isConnected: Bool
     }
 
-    private let state: NIOLockedValueBox<State>
+    private let state: Watched<State>
     /// What a request is answered; nil: nothing, until ``answer(_:_:)``.
     private let react: @Sendable (SocketRequest) -> Answer?
 
     init(isConnected: Bool = true, _ react: @escaping @Sendable (SocketRequest) -> Answer? = { _ in nil }) {
-        self.state = NIOLockedValueBox(State(isConnected: isConnected))
+        self.state = Watched(State(isConnected: isConnected))
         self.react = react
     }
 
@@ -146,7 +104,7 @@ final class FakeTransport: OutboxTransport {
 
     /// Answers the request with this body, once it has been sent.
     func answer(_ body: String, _ answer: Answer? = nil) async throws {
-        try await eventually("\(body) is sent") { self.state.withLockedValue { $0.held[body] != nil } }
+        try await self.state.wait("\(body) is sent") { $0.held[body] != nil }
         let continuation = self.state.withLockedValue { $0.held.removeValue(forKey: body) }
         continuation?.resume(returning: answer ?? Self.ok(SocketRequest(type: 130, body: body)))
     }
@@ -167,3 +125,4 @@ final class FakeTransport: OutboxTransport {
         }
     }
 }
+#endif

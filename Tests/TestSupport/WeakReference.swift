@@ -1,16 +1,18 @@
 import NIOConcurrencyHelpers
 
 /// Says whether an object is still there.
-final class WeakReference<Object: AnyObject & Sendable>: Sendable {
+package final class WeakReference<Object: AnyObject & Sendable>: Sendable {
     private struct Reference: Sendable {
         weak var object: Object?
     }
 
     private let reference = NIOLockedValueBox(Reference())
 
-    var object: Object? { self.reference.withLockedValue { $0.object } }
+    package var object: Object? { self.reference.withLockedValue { $0.object } }
 
-    func set(_ object: Object) {
+    package init() {}
+
+    package func set(_ object: Object) {
         self.reference.withLockedValue { $0.object = object }
     }
 }

@@ -1,0 +1,1 @@
+../../Sources/HHSocketCLI/Terminal/SpawnedProcess.swift

@@ -1,5 +1,6 @@
 import ArgumentParser
 import HHSocket
+import HHSocketHello
 
 /// What `bench` is told about calls.
 struct EchoOptions: ParsableArguments {
@@ -72,6 +73,14 @@ struct EchoOptions: ParsableArguments {
     )
     var serverPid: Int32?
 
+    @Flag(
+        help: """
+            Say hello first, and agree on metadata and compression; a server that does not is an error. The calls that are \
+            measured use neither.
+            """
+    )
+    var hello = false
+
     @Option(help: ArgumentHelp("What to call the server in the report. (default: hhsocket)", valueName: "name"))
     var peer: String?
 
@@ -81,7 +90,7 @@ struct EchoOptions: ParsableArguments {
             (self.server != nil, "HOST:PORT"), (self.startsServer, "--self"), (self.inFlight != nil, "--in-flight"),
             (self.connections != nil, "--connections"), (self.rate != nil, "--rate"), (self.warmup != nil, "--warmup"),
             (self.api != nil, "--api"), (self.callbacks != nil, "--callbacks"), (self.serverPid != nil, "--server-pid"),
-            (self.peer != nil, "--peer"),
+            (self.hello, "--hello"), (self.peer != nil, "--peer"),
         ]
         return options.filter(\.isGiven).map(\.name)
     }
@@ -92,6 +101,9 @@ struct EchoOptions: ParsableArguments {
             throw ValidationError("HOST:PORT names a server and --self starts one: leave one of them out.")
         }
         try FormatArgument.validate(type: BuiltIn.echo, in: format)
+        guard !self.hello || format.supportsHello else {
+            throw ValidationError("The format \(format) cannot have hello: \(WireFormat.helloNeeds).")
+        }
         if self.api == .typed, !MessageCaller.lengths.contains(body) {
             throw ValidationError(
                 """
@@ -157,6 +169,7 @@ struct EchoOptions: ParsableArguments {
             serverPID: serverPID,
             peer: self.peer ?? "hhsocket",
             format: format,
+            hello: self.hello,
             body: body,
             inFlight: self.inFlight ?? Self.defaultInFlight,
             connections: self.connections ?? 1,

@@ -44,6 +44,9 @@ struct EchoBench: Sendable {
         let callbacks = (self.parameters.callbacks ?? .inline).queue
         var configuration = SocketClient.Configuration(servers: [self.parameters.server])
         configuration.socket.wireFormat = self.parameters.format
+        if self.parameters.hello {
+            configuration.hello = HelloPolicy(features: [.metadata, .compression], isRequired: true)
+        }
         configuration.socket.eventLoopGroup = eventLoop
         configuration.socket.callbackQueue = callbacks
         // What is asked for to be in flight may be more than an app is allowed by default.
@@ -94,9 +97,15 @@ struct EchoBench: Sendable {
     private func connect(_ client: SocketClient) async throws {
         client.connect(attempts: 1)
         var requests = RequestPair(self.body)
+        var request = requests.next(0)
+        if self.parameters.hello {
+            // It fails if this was not agreed on. The calls that are measured ask for none of it.
+            request.metadata = ["purpose": "bench"]
+            request.compresses = true
+        }
         let response: SocketResponse
         do throws(SocketError) {
-            response = try await client.data(for: requests.next(0))
+            response = try await client.data(for: request)
         } catch {
             throw EchoFailure(error)
         }

@@ -34,6 +34,8 @@ struct EchoParameters: Sendable {
     /// Who is measured, for the report.
     var peer: String
     var format: WireFormat
+    /// Whether connections begin with a hello that agrees on metadata and compression.
+    var hello = false
     /// In bytes.
     var body: Int
     /// Calls in flight on each connection.

@@ -37,6 +37,7 @@ struct EchoResult: Sendable {
         object.add("p999_us", microseconds(latencies.nanoseconds(atPercentile: 99.9)), digits: 2)
         object.add("max_us", microseconds(latencies.longest), digits: 2)
         object.add("interrupted", self.isInterrupted)
+        object.add("hello", self.parameters.hello)
         return object.line
     }
 
@@ -72,6 +73,7 @@ struct EchoResult: Sendable {
         if let rate = parameters.rate { parts.append("\(String(format: "%g", rate)) calls/s asked for") }
         parts.append("\(parameters.api.rawValue) API")
         if let callbacks = parameters.callbacks { parts.append("\(callbacks.rawValue) callbacks") }
+        if parameters.hello { parts.append("after hello") }
         return "\(parameters.peer) at \(parameters.server): \(parts.joined(separator: ", "))"
     }
 

@@ -1,0 +1,143 @@
+"""What Scripts/bench-compare and Scripts/counts share: the cells that they measure, and runs of `hhsocket bench` against
+`hhsocket serve`, both processes on one core."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+HELLO = "--hello"
+TASK = ["--api", "task", "--callbacks", "inline"]
+CELLS = {
+    "16 B, 1 in flight": ["--body", "16", "--in-flight", "1", *TASK],
+    "16 B, 64 in flight": ["--body", "16", "--in-flight", "64", *TASK],
+    "16 B, 1,024 in flight": ["--body", "16", "--in-flight", "1024", *TASK],
+    "4 KiB, 64 in flight": ["--body", "4096", "--in-flight", "64", *TASK],
+    "64 KiB, 64 in flight": ["--body", "65536", "--in-flight", "64", *TASK],
+    "16 B, 64, async": ["--body", "16", "--in-flight", "64", "--api", "async"],
+    "16 B, 64, default queue": ["--body", "16", "--in-flight", "64", "--api", "task", "--callbacks", "default"],
+    "16 B, 64, after hello": ["--body", "16", "--in-flight", "64", *TASK, HELLO],
+}
+# With it a program ends by whom an argument is not understood (EX_USAGE).
+USAGE = 64
+# How much longer than it should take a process may take, in seconds.
+PATIENCE = 60
+
+
+class Failure(Exception):
+    """What the user is told, and nothing else."""
+
+
+class NotUnderstood(Failure):
+    """The program does not know an option."""
+
+
+def is_linux():
+    return sys.platform.startswith("linux")
+
+
+def available_core():
+    """The last one: what is not pinned, and interrupts, are more often on the first."""
+    return max(os.sched_getaffinity(0))
+
+
+def build(folder, environment=None):
+    """
+    The program that the package in `folder` builds for release.
+    """
+    command = ["swift", "build", "-c", "release", "--package-path", folder]
+    subprocess.run([*command, "--product", "hhsocket-cli"], stdout=sys.stderr, check=True, env=environment)
+    shown = subprocess.run(
+        [*command, "--show-bin-path"], stdout=subprocess.PIPE, text=True, check=True, env=environment
+    )
+    return os.path.join(shown.stdout.strip(), "hhsocket-cli")
+
+
+def cells_named(text):
+    """
+    The cells whose names contain one of the parts that are separated by semicolons.
+
+    >>> list(cells_named("async; 1 in")), len(cells_named("")) == len(CELLS)
+    (['16 B, 1 in flight', '16 B, 64, async'], True)
+    """
+    parts = [part.strip() for part in text.split(";")]
+    found = {name: options for name, options in CELLS.items() if any(part in name for part in parts)}
+    if not found:
+        raise Failure(f"no cell is called like \"{text}\"; there are: {'; '.join(CELLS)}")
+    return found
+
+
+class Server:
+    """`hhsocket serve`, which ends when this program does, and the clients of it."""
+
+    def __init__(self, program, core, environment=None):
+        self.program, self.core = program, core
+        command = ["serve", "--port", "0", "--announce", "%p", "--until-eof"]
+        self.process = self.start(command, environment, stdin=subprocess.PIPE)
+        self.port = self.process.stdout.readline().strip()
+        if not self.port.isdigit():
+            self.end()
+            raise Failure(f"{program}: the server ended before it listened")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        self.process.kill()
+        self.process.communicate()
+
+    def start(self, arguments, environment, **options):
+        return subprocess.Popen(
+            [self.program, *arguments],
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: os.sched_setaffinity(0, {self.core}),
+            **options,
+        )
+
+    def cpu_time(self):
+        """
+        What the server has used so far, in seconds.
+        """
+        # The clock of another process, as clock_getcpuclockid(3) makes it: the system's own precise count, of all threads,
+        # also of those that ended.
+        return time.clock_gettime((~self.process.pid << 3) | 2)
+
+    def run(self, cell, seconds, environment=None):
+        """
+        Makes calls, and returns what is known of them: what `bench` tells, and in addition `all_calls`, those before and
+        after the measured time included, and `cpu_s`, the CPU time of client and server from the client's start to its end.
+        """
+        # Without a warm-up nearly all calls are in the measured time. Those that are not are one at the beginning, and as
+        # many at the end as are in flight.
+        arguments = ["bench", f"127.0.0.1:{self.port}", "--json", "--warmup", "0", "--seconds", str(seconds), *cell]
+        servers_before = self.cpu_time()
+        clients_before = children_cpu_time()
+        client = self.start(arguments, environment, stderr=subprocess.PIPE)
+        try:
+            output, errors = client.communicate(timeout=seconds + PATIENCE)
+        except subprocess.TimeoutExpired:
+            client.kill()
+            client.communicate()
+            raise Failure(f"{self.program} {' '.join(arguments)} has not ended") from None
+        if client.returncode == USAGE:
+            raise NotUnderstood(f"{self.program} {' '.join(arguments)}: {errors.strip()}")
+        if client.returncode != 0:
+            raise Failure(f"{self.program} {' '.join(arguments)} failed: {errors.strip()}")
+        cpu = self.cpu_time() - servers_before + children_cpu_time() - clients_before
+        result = json.loads(output)
+        return result | {"all_calls": result["calls"] + result["inflight"] + 1, "cpu_s": cpu}
+
+
+def children_cpu_time():
+    """What the processes that have ended used, in seconds; microseconds count."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime

@@ -3,28 +3,64 @@
 import PackageDescription
 
 // A package of its own, because it needs flags that a dependency may not have. Built and run by `make fuzz`.
+//
+// It compiles the sources of HHSocket once more, through a symbolic link, as a module with counters at every edge and with
+// optimisation. Everything below them is taken as the address sanitizer's tests have it: this package shares their build
+// folder, .build-asan.
+let instrumented = ["-sanitize-coverage=edge,inline-8bit-counters,pc-table"]
+
 let package = Package(
     name: "hhsocket-fuzz",
     platforms: [.macOS(.v13)],
     dependencies: [
-        // Named, because the folder of a clone may be called anything.
-        .package(name: "hhsocket", path: ".."),
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
+        .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
+        .package(url: "https://github.com/apple/swift-nio-transport-services", from: "1.28.0"),
+        .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
+        .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
+        .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
     ],
     targets: [
+        .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
+        .target(name: "CHHSocket", dependencies: ["CZlib"], cSettings: [.unsafeFlags(["-O2"])]),
+        .target(name: "CNetlink"),
+        .target(
+            name: "InstrumentedHHSocket",
+            dependencies: [
+                "CHHSocket",
+                "CZlib",
+                .target(name: "CNetlink", condition: .when(platforms: [.linux, .android])),
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "Logging", package: "swift-log"),
+                .product(name: "Metrics", package: "swift-metrics"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
+                .product(name: "NIOTLS", package: "swift-nio"),
+                .product(
+                    name: "NIOTransportServices",
+                    package: "swift-nio-transport-services",
+                    condition: .when(platforms: [.macOS])
+                ),
+            ],
+            // Assertions stay.
+            swiftSettings: [.unsafeFlags(["-O", "-assert-config", "Debug"] + instrumented)]
+        ),
         .executableTarget(
             name: "Fuzz",
-            dependencies: [
-                .product(name: "HHSocket", package: "hhsocket"),
-                .product(name: "NIOCore", package: "swift-nio"),
-            ],
-            swiftSettings: [.unsafeFlags(["-sanitize=fuzzer,address", "-parse-as-library"])],
+            dependencies: ["InstrumentedHHSocket", .product(name: "NIOCore", package: "swift-nio")],
+            swiftSettings: [.unsafeFlags(["-O", "-sanitize=fuzzer,address", "-parse-as-library"])],
             linkerSettings: [
                 .unsafeFlags(["-sanitize=fuzzer,address"]),
                 // The usual linker, gold, gives up on the debug information of optimised code.
-                .unsafeFlags(["-use-ld=lld"], .when(platforms: [.linux])),
+                // Without the collection of sections libFuzzer's own main, which is not used, would be missing its test.
+                .unsafeFlags(
+                    ["-use-ld=lld", "-Xlinker", "--defsym=main=Fuzz_main", "-Xlinker", "--gc-sections"],
+                    .when(platforms: [.linux])
+                ),
             ]
-        )
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

@@ -1,6 +1,6 @@
 import NIOCore
 
-@testable import HHSocket
+@testable import InstrumentedHHSocket
 
 /// One way to feed a decoder.
 enum Use {

@@ -1,4 +1,4 @@
-import HHSocket
+import InstrumentedHHSocket
 import NIOCore
 
 /// Any bytes as the JSON description of a layout.

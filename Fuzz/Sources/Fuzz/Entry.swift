@@ -1,4 +1,4 @@
-import HHSocket
+import InstrumentedHHSocket
 
 /// The first argument says what is fuzzed; libFuzzer has the rest.
 enum Target: String, CaseIterable {

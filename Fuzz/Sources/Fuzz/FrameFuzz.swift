@@ -1,6 +1,6 @@
 import NIOCore
 
-@testable import HHSocket
+@testable import InstrumentedHHSocket
 
 /// Frames that the input describes: what is encoded is decoded.
 enum FrameFuzz {

@@ -1,4 +1,4 @@
-import HHSocket
+import InstrumentedHHSocket
 
 /// What the input decides. Decisions are taken from its end, so that a recorded stream is good input as it is.
 struct Input {

@@ -1,6 +1,6 @@
 import NIOCore
 
-@testable import HHSocket
+@testable import InstrumentedHHSocket
 
 /// Any bytes as a stream.
 enum StreamFuzz {

@@ -142,6 +142,7 @@ let package = Package(
                 "HHSocketMessage",
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "HeapModule", package: "swift-collections"),
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "Metrics", package: "swift-metrics"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
@@ -183,6 +184,7 @@ let package = Package(
         .executableTarget(
             name: "HHSocketCLI",
             dependencies: [
+                "HHSocket",
                 "HHSocketHello",
                 "HHSocketMessage",
                 "HHSocketRPC",
@@ -223,13 +225,13 @@ let package = Package(
         // What it is all for, in two small files.
         .executableTarget(
             name: "chat-example",
-            dependencies: ["HHSocketRPC", "HHSocketServer"],
+            dependencies: ["HHSocketMessage", "HHSocketRPC", "HHSocketServer"],
             path: "Examples/Chat"
         ),
         // An app in the terminal on everything that there is for apps, the outbox included.
         .executableTarget(
             name: "feed-example",
-            dependencies: ["HHSocketOutbox", "HHSocketRPC", "HHSocketServer"],
+            dependencies: ["HHSocketMessage", "HHSocketOutbox", "HHSocketRPC", "HHSocketServer"],
             path: "Examples/Feed",
             exclude: ["expected.txt", "session.txt"],
             swiftSettings: outboxSettings
@@ -291,6 +293,7 @@ let package = Package(
                 "HHSocketTesting",
                 "TestSupport",
                 .product(name: "InMemoryLogging", package: "swift-log"),
+                .product(name: "Logging", package: "swift-log"),
                 .product(name: "MetricsTestKit", package: "swift-metrics"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -310,6 +313,7 @@ let package = Package(
         .testTarget(
             name: "HHSocketTestingTests",
             dependencies: [
+                "HHSocket",
                 "HHSocketRPC",
                 "HHSocketServer",
                 "HHSocketTesting",
@@ -321,6 +325,7 @@ let package = Package(
         .testTarget(
             name: "HHSocketRPCTests",
             dependencies: [
+                "HHSocket",
                 "HHSocketHello",
                 "HHSocketMessage",
                 "HHSocketRPC",
@@ -328,6 +333,7 @@ let package = Package(
                 "TestSupport",
                 .product(name: "InMemoryLogging", package: "swift-log"),
                 .product(name: "InMemoryTracing", package: "swift-distributed-tracing"),
+                .product(name: "Logging", package: "swift-log"),
                 .product(name: "MetricsTestKit", package: "swift-metrics"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -337,6 +343,7 @@ let package = Package(
         .testTarget(
             name: "HHSocketServerTests",
             dependencies: [
+                "HHSocket",
                 "HHSocketHello",
                 "HHSocketMessage",
                 "HHSocketServer",
@@ -357,6 +364,7 @@ let package = Package(
             name: "InteropTests",
             dependencies: [
                 "chat-example",
+                "HHSocket",
                 "HHSocketCLI",
                 "HHSocketRPC",
                 "HHSocketServer",
@@ -388,6 +396,8 @@ let package = Package(
                 "HHSocket",
                 "HHSocketCLI",
                 "HHSocketHello",
+                "HHSocketMessage",
+                "HHSocketServer",
                 "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),

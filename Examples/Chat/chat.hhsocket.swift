@@ -321,7 +321,12 @@ extension Chat_Chat {
 
 extension HHSocketServer.Router {
     /// Answers every method of `chat.Chat` with `service`.
-    mutating func register(_ service: some Chat_Chat.ServiceProtocol) {
+    ///
+    /// - Parameter as: Needed only where one type implements several services: `Chat_Chat.self`.
+    mutating func register(
+        _ service: some Chat_Chat.ServiceProtocol,
+        as _: Chat_Chat.Type = Chat_Chat.self
+    ) {
         self.handle(Chat_Chat.Methods.send) { request, context in
             try await service.send(request, context: context)
         }

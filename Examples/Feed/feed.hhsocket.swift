@@ -326,7 +326,12 @@ extension Feed_Feed {
 
 extension HHSocketServer.Router {
     /// Answers every method of `feed.Feed` with `service`.
-    mutating func register(_ service: some Feed_Feed.ServiceProtocol) {
+    ///
+    /// - Parameter as: Needed only where one type implements several services: `Feed_Feed.self`.
+    mutating func register(
+        _ service: some Feed_Feed.ServiceProtocol,
+        as _: Feed_Feed.Type = Feed_Feed.self
+    ) {
         self.handle(Feed_Feed.Methods.list) { request, context in
             try await service.list(request, context: context)
         }

@@ -5,10 +5,22 @@ import PackagePlugin
 @main
 struct HHSocketGenerator: BuildToolPlugin {
     func createBuildCommands(context: PluginContext, target: any Target) throws -> [Command] {
-        let generator = try context.tool(named: "protoc-gen-hhsocket").url
-        let batches = try ProtoFinder.batches(in: target.directoryURL, package: context.package.directoryURL)
+        try self.commands(
+            for: ProtoFinder.batches(in: target.directoryURL, package: context.package.directoryURL),
+            of: target.name,
+            generator: context.tool(named: "protoc-gen-hhsocket").url,
+            output: context.pluginWorkDirectoryURL
+        )
+    }
+
+    private func commands(
+        for batches: [ProtoBatch],
+        of target: String,
+        generator: URL,
+        output folder: URL
+    ) throws -> [Command] {
         guard !batches.isEmpty else {
-            throw PluginError("The target \(target.name) uses HHSocketGenerator, but there is no .proto for it.")
+            throw PluginError("The target \(target) uses HHSocketGenerator, but there is no .proto for it.")
         }
         var commands: [Command] = []
         var outputs: [String: URL] = [:]
@@ -16,8 +28,7 @@ struct HHSocketGenerator: BuildToolPlugin {
             let protoc = try Protoc.find(batch.settings)
             for proto in batch.protos {
                 let name = try batch.settings.name(of: proto)
-                let output = context.pluginWorkDirectoryURL
-                    .appendingPathComponent(batch.settings.configuration.fileNaming.outputName(of: name))
+                let output = folder.appendingPathComponent(batch.settings.configuration.fileNaming.outputName(of: name))
                 // The compiler has no two files of the same name in a module, wherever they are.
                 if let other = outputs.updateValue(proto, forKey: output.lastPathComponent) {
                     throw PluginError(
@@ -30,11 +41,7 @@ struct HHSocketGenerator: BuildToolPlugin {
                     .buildCommand(
                         displayName: "Generating \(output.lastPathComponent)",
                         executable: protoc,
-                        arguments: try batch.settings.arguments(
-                            for: [name],
-                            generator: generator,
-                            output: context.pluginWorkDirectoryURL
-                        ),
+                        arguments: try batch.settings.arguments(for: [name], generator: generator, output: folder),
                         inputFiles: [proto, generator] + (batch.settings.file.map { [$0] } ?? [])
                             + ProtoFinder.imports(of: proto, in: folders),
                         outputFiles: [output]
@@ -45,3 +52,22 @@ struct HHSocketGenerator: BuildToolPlugin {
         return commands
     }
 }
+
+#if canImport(XcodeProjectPlugin)
+import XcodeProjectPlugin
+
+// Targets of Xcode projects: the `.proto` files among their sources. An Xcode target has no folder of its own, so imports are
+// looked for from the project's folder unless a configuration says otherwise.
+extension HHSocketGenerator: XcodeBuildToolPlugin {
+    func createBuildCommands(context: XcodePluginContext, target: XcodeTarget) throws -> [Command] {
+        let project = context.xcodeProject.directoryURL
+        let files = target.inputFiles.map(\.url.standardizedFileURL).sorted { $0.path < $1.path }
+        return try self.commands(
+            for: ProtoFinder.batches(of: files, in: project, package: project),
+            of: target.displayName,
+            generator: context.tool(named: "protoc-gen-hhsocket").url,
+            output: context.pluginWorkDirectoryURL
+        )
+    }
+}
+#endif

@@ -11,9 +11,15 @@ enum ProtoFinder {
     /// Each file goes by the nearest configuration beside or above it within the package, and without any by the defaults,
     /// with `folder` as its import path. A configuration inside the folder may list files that are elsewhere.
     static func batches(in folder: URL, package: URL) throws -> [ProtoBatch] {
+        try self.batches(of: self.files(in: folder), in: folder, package: package)
+    }
+
+    /// - Parameter files: Those that belong to the target, which are within `folder`; what is no `.proto` and no configuration is
+    ///   passed over.
+    static func batches(of files: [URL], in folder: URL, package: URL) throws -> [ProtoBatch] {
         var batches: [ProtoBatch] = []
         var found: [URL] = []
-        for file in self.files(in: folder) {
+        for file in files {
             if file.lastPathComponent == GeneratorConfiguration.fileName {
                 batches.append(ProtoBatch(settings: try GeneratorSettings(contentsOf: file), protos: []))
             } else if file.pathExtension == "proto" {
@@ -58,8 +64,9 @@ enum ProtoFinder {
         var open = [proto]
         while let file = open.popLast() {
             guard let text = try? String(contentsOf: file, encoding: .utf8) else { continue }
-            for line in text.split(whereSeparator: \.isNewline) {
-                guard let name = self.importedName(line) else { continue }
+            // Statements may share a line. What looks like one in a comment names a file too many at most.
+            for statement in text.split(whereSeparator: { $0 == ";" || $0.isNewline }) {
+                guard let name = self.importedName(statement) else { continue }
                 let candidates = folders.map { $0.appendingPathComponent(name) }
                 guard let url = candidates.first(where: { FileManager.default.fileExists(atPath: $0.path) }),
                     url.path != proto.path, !found.contains(where: { $0.path == url.path })
@@ -71,11 +78,11 @@ enum ProtoFinder {
         return found
     }
 
-    /// `a/b.proto` of `import public "a/b.proto";`.
-    private static func importedName(_ line: Substring) -> String? {
-        let line = line.trimmingCharacters(in: .whitespaces)
-        guard line.hasPrefix("import") else { return nil }
-        let parts = line.split(omittingEmptySubsequences: false) { $0 == "\"" || $0 == "'" }
+    /// `a/b.proto` of `import public "a/b.proto"`.
+    private static func importedName(_ statement: Substring) -> String? {
+        let statement = statement.trimmingCharacters(in: .whitespaces)
+        guard statement.hasPrefix("import") else { return nil }
+        let parts = statement.split(omittingEmptySubsequences: false) { $0 == "\"" || $0 == "'" }
         return parts.count >= 3 ? String(parts[1]) : nil
     }
 }

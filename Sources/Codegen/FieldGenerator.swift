@@ -58,7 +58,9 @@ struct FieldGenerator {
         let presence: String
         switch self.shape {
         case .map(let key, let value):
-            return ".map(\(head), key: \(key.kind), value: \(value.kind)\(Self.inner(value))),"
+            // What an enum of a map's values does not know is found by whoever reads the map, with the key beside it.
+            let inner = value.isMessage ? Self.inner(value) : ""
+            return ".map(\(head), key: \(key.kind), value: \(value.kind)\(inner)),"
         case .implicit: presence = ""
         case .optional: presence = self.field.isRequired ? ", .required" : ", .explicit"
         case .array: presence = self.field.isPacked ? ", .packed" : ", .repeated"
@@ -68,7 +70,8 @@ struct FieldGenerator {
     }
 
     private static func inner(_ type: FieldType) -> String {
-        type.isMessage ? ", message: { \(type.name).messageDescriptor }" : ""
+        if type.isMessage { return ", message: { \(type.name).messageDescriptor }" }
+        return type.isClosedEnum ? ", closed: \(type.name).self" : ""
     }
 
     // MARK: - Properties

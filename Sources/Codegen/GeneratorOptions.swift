@@ -44,15 +44,15 @@ struct GeneratorOptions {
             case "FileNaming": self.fileNaming = try Self.choice(key, value)
             // What two commas leave between them.
             case "" where value.isEmpty: continue
-            default: throw OptionError(text: "there is no option \(key); there are \(listed(Self.names))")
+            default: throw OptionError(text: "there is no option \(key); expected \(listed(Self.names))")
             }
         }
         self.mocks = mocks ?? self.client
     }
 
     private static func flag(_ key: String, _ value: String) throws(OptionError) -> Bool {
-        guard let flag = Bool(value) else {
-            throw OptionError(text: "\(key)=\(value): there are true and false")
+        guard let flag = Bool(value.lowercased()) else {
+            throw OptionError(text: "\(key)=\(value): expected true or false")
         }
         return flag
     }
@@ -61,8 +61,9 @@ struct GeneratorOptions {
         _ key: String,
         _ value: String
     ) throws(OptionError) -> Choice {
-        guard let choice = Choice(rawValue: value) else {
-            throw OptionError(text: "\(key)=\(value): there are \(listed(Choice.allCases.map(\.rawValue)))")
+        // In any case of letters, as in the plugin's configuration.
+        guard let choice = Choice.allCases.first(where: { $0.rawValue.lowercased() == value.lowercased() }) else {
+            throw OptionError(text: "\(key)=\(value): expected \(listed(Choice.allCases.map(\.rawValue)))")
         }
         return choice
     }
@@ -87,8 +88,8 @@ struct OptionError: Error, CustomStringConvertible {
     var description: String { "--hhsocket_opt: \(self.text)" }
 }
 
-/// `a, b and c`.
+/// `a, b or c`.
 private func listed(_ names: [String]) -> String {
     guard let last = names.last, names.count > 1 else { return names.first ?? "" }
-    return "\(names.dropLast().joined(separator: ", ")) and \(last)"
+    return "\(names.dropLast().joined(separator: ", ")) or \(last)"
 }

@@ -88,12 +88,12 @@ import Testing
                     static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("shapes.Shapes", oneofs: 1, [
                         .init("text", 1, .string, .explicit),
                         .init("must", 2, .int32, .required),
-                        .init("size", 3, .enum, .explicit),
+                        .init("size", 3, .enum, .explicit, closed: Shapes_Size.self),
                         .init("pieces", 4, .bytes, .repeated),
                         .init("numbers", 5, .sint64, .packed),
                         .map("named", 6, key: .string, value: .message, message: { Shapes_Shapes.messageDescriptor }),
                         .init("inner", 7, .message, .oneof(0), message: { Shapes_Shapes.messageDescriptor }),
-                        .init("chosen", 8, .enum, .oneof(0)),
+                        .init("chosen", 8, .enum, .oneof(0), closed: Shapes_Size.self),
                         .init("number", 9, .double, .oneof(0)),
                         .init("next", 10, .message, .explicit, message: { Shapes_Shapes.messageDescriptor }),
                         .init("leaf", 11, .message, .required, message: { Shapes_Shapes.Leaf.messageDescriptor }),
@@ -178,7 +178,7 @@ import Testing
 
                     struct Leaf: HHSocketMessage.ProtobufMessage {
                         static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("shapes.Shapes.Leaf", [
-                            .init("sizes", 1, .enum, .repeated),
+                            .init("sizes", 1, .enum, .repeated, closed: Shapes_Size.self),
                         ])
 
                         var sizes: [Shapes_Size]

@@ -60,13 +60,13 @@ import Testing
     @Test(arguments: [
         (
             "Visible=Public",
-            "--hhsocket_opt: there is no option Visible; there are Visibility, Messages, Client, Server, Mocks and FileNaming"
+            "--hhsocket_opt: there is no option Visible; expected Visibility, Messages, Client, Server, Mocks or FileNaming"
         ),
-        ("Visibility=public", "--hhsocket_opt: Visibility=public: there are Public, Package and Internal"),
-        ("Messages=JSON", "--hhsocket_opt: Messages=JSON: there are ProtobufC and SwiftProtobuf"),
-        ("Client=yes", "--hhsocket_opt: Client=yes: there are true and false"),
-        ("Server", "--hhsocket_opt: Server=: there are true and false"),
-        ("FileNaming=Flat", "--hhsocket_opt: FileNaming=Flat: there are FullPath, PathToUnderscores and DropPath"),
+        ("Visibility=Open", "--hhsocket_opt: Visibility=Open: expected Public, Package or Internal"),
+        ("Messages=JSON", "--hhsocket_opt: Messages=JSON: expected ProtobufC or SwiftProtobuf"),
+        ("Client=yes", "--hhsocket_opt: Client=yes: expected true or false"),
+        ("Server", "--hhsocket_opt: Server=: expected true or false"),
+        ("FileNaming=Flat", "--hhsocket_opt: FileNaming=Flat: expected FullPath, PathToUnderscores or DropPath"),
     ])
     func `An option that is not there is an error`(options: String, error: String) throws {
         #expect(try Generating.complaints("hello.proto", options: options) == [error])

@@ -3502,7 +3502,12 @@ extension Every_Thing_Everything {
 
 extension HHSocketServer.Router {
     /// Answers every method of `every.thing.Everything` with `service`.
-    public mutating func register(_ service: some Every_Thing_Everything.ServiceProtocol) {
+    ///
+    /// - Parameter as: Needed only where one type implements several services: `Every_Thing_Everything.self`.
+    public mutating func register(
+        _ service: some Every_Thing_Everything.ServiceProtocol,
+        as _: Every_Thing_Everything.Type = Every_Thing_Everything.self
+    ) {
         self.handle(Every_Thing_Everything.Methods.ask) { request, context in
             try await service.ask(request, context: context)
         }
@@ -4037,7 +4042,12 @@ extension Every_Thing_Taken {
 
 extension HHSocketServer.Router {
     /// Answers every method of `every.thing.Taken` with `service`.
-    public mutating func register(_ service: some Every_Thing_Taken.ServiceProtocol) {
+    ///
+    /// - Parameter as: Needed only where one type implements several services: `Every_Thing_Taken.self`.
+    public mutating func register(
+        _ service: some Every_Thing_Taken.ServiceProtocol,
+        as _: Every_Thing_Taken.Type = Every_Thing_Taken.self
+    ) {
         self.handle(Every_Thing_Taken.Methods.default) { request, context in
             try await service.default(request, context: context)
         }
@@ -4140,6 +4150,11 @@ extension Every_Thing_Idle {
 
 extension HHSocketServer.Router {
     /// Answers every method of `every.thing.Idle` with `service`.
-    public mutating func register(_ service: some Every_Thing_Idle.ServiceProtocol) {
+    ///
+    /// - Parameter as: Needed only where one type implements several services: `Every_Thing_Idle.self`.
+    public mutating func register(
+        _ service: some Every_Thing_Idle.ServiceProtocol,
+        as _: Every_Thing_Idle.Type = Every_Thing_Idle.self
+    ) {
     }
 }

@@ -103,7 +103,7 @@ public struct Every_Thing2_Required: HHSocketMessage.ProtobufMessage {
         .init("a_bool", 13, .bool, .required),
         .init("a_string", 14, .string, .required),
         .init("some_bytes", 15, .bytes, .required),
-        .init("size", 16, .enum, .required),
+        .init("size", 16, .enum, .required, closed: Every_Thing2_Size.self),
         .init("optionals", 17, .message, .required, message: { Every_Thing2_Optionals.messageDescriptor }),
         .init("colour", 18, .enum, .required),
     ])
@@ -359,7 +359,7 @@ public struct Every_Thing2_Optionals: HHSocketMessage.ProtobufMessage {
         .init("a_bool", 13, .bool, .explicit),
         .init("a_string", 14, .string, .explicit),
         .init("some_bytes", 15, .bytes, .explicit),
-        .init("size", 16, .enum, .explicit),
+        .init("size", 16, .enum, .explicit, closed: Every_Thing2_Size.self),
         .init("required", 17, .message, .explicit, message: { Every_Thing2_Required.messageDescriptor }),
         .init("colour", 18, .enum, .explicit),
     ])
@@ -628,13 +628,13 @@ public struct Every_Thing2_Defaults: HHSocketMessage.ProtobufMessage {
         .init("empty", 25, .string, .explicit),
         .init("some_bytes", 26, .bytes, .explicit),
         .init("no_bytes", 27, .bytes, .explicit),
-        .init("size", 28, .enum, .explicit),
-        .init("first_size", 29, .enum, .explicit),
+        .init("size", 28, .enum, .explicit, closed: Every_Thing2_Size.self),
+        .init("first_size", 29, .enum, .explicit, closed: Every_Thing2_Size.self),
         .init("words", 30, .enum, .explicit),
         .init("must", 31, .int32, .required),
         .init("left", 32, .int32, .oneof(0)),
         .init("right", 33, .string, .oneof(0)),
-        .init("middle", 34, .enum, .oneof(0)),
+        .init("middle", 34, .enum, .oneof(0), closed: Every_Thing2_Size.self),
         .init("float_tiny", 35, .float, .explicit),
     ])
 
@@ -1080,8 +1080,8 @@ public struct Every_Thing2_Repeated: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Repeated", [
         .init("int32s", 1, .int32, .repeated),
         .init("packed_int32s", 2, .int32, .packed),
-        .init("sizes", 3, .enum, .repeated),
-        .init("packed_sizes", 4, .enum, .packed),
+        .init("sizes", 3, .enum, .repeated, closed: Every_Thing2_Size.self),
+        .init("packed_sizes", 4, .enum, .packed, closed: Every_Thing2_Size.self),
         .init("strings", 5, .string, .repeated),
         .init("required", 6, .message, .repeated, message: { Every_Thing2_Required.messageDescriptor }),
         .map("flavours_by_name", 7, key: .string, value: .enum),
@@ -1160,11 +1160,11 @@ public struct Every_Thing2_Repeated: HHSocketMessage.ProtobufMessage {
 /// Closed enums and messages in a oneof.
 public struct Every_Thing2_Choices: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Choices", oneofs: 1, [
-        .init("size", 1, .enum, .oneof(0)),
-        .init("twice", 2, .enum, .oneof(0)),
+        .init("size", 1, .enum, .oneof(0), closed: Every_Thing2_Size.self),
+        .init("twice", 2, .enum, .oneof(0), closed: Every_Thing2_Twice.self),
         .init("required", 3, .message, .oneof(0), message: { Every_Thing2_Required.messageDescriptor }),
         .init("text", 4, .string, .oneof(0)),
-        .init("none", 5, .enum, .oneof(0)),
+        .init("none", 5, .enum, .oneof(0), closed: Every_Thing2_Size.self),
     ])
 
     public var choice: OneOf_Choice? = nil
@@ -1239,7 +1239,7 @@ public struct Every_Thing2_Recursive: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("every.thing2.Recursive", [
         .init("must", 1, .message, .required, message: { Every_Thing2_Recursive.messageDescriptor }),
         .init("may", 2, .message, .explicit, message: { Every_Thing2_Recursive.messageDescriptor }),
-        .init("size", 3, .enum, .explicit),
+        .init("size", 3, .enum, .explicit, closed: Every_Thing2_Size.self),
     ])
 
     public var must: Every_Thing2_Recursive {

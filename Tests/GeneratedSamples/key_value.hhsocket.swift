@@ -498,7 +498,12 @@ extension Kv_Store {
 
 extension HHSocketServer.Router {
     /// Answers every method of `kv.Store` with `service`.
-    public mutating func register(_ service: some Kv_Store.ServiceProtocol) {
+    ///
+    /// - Parameter as: Needed only where one type implements several services: `Kv_Store.self`.
+    public mutating func register(
+        _ service: some Kv_Store.ServiceProtocol,
+        as _: Kv_Store.Type = Kv_Store.self
+    ) {
         self.handle(Kv_Store.Methods.get) { request, context in
             try await service.get(request, context: context)
         }

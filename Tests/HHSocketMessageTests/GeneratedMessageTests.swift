@@ -94,6 +94,41 @@ import Foundation
         #expect(try Every_Thing2_Repeated(serializedBytes: map.serializedBytes()) == map)
     }
 
+    @Test func unknownNumberOfAClosedEnumerationTakesNothingAway() throws {
+        for engine in Engines.all {
+            // size = 16: small, then 99.
+            let one = try engine.read([0x80, 0x01, 0x03, 0x80, 0x01, 0x63], as: Every_Thing2_Optionals.self)
+            #expect(one.size == .small, "\(engine)")
+            #expect(one.unknownFields.data == Data([0x80, 0x01, 0x63]))
+            // text = 4, then size = 1 of the same oneof.
+            let choice = try engine.read([0x22, 0x01, 0x61, 0x08, 0x63], as: Every_Thing2_Choices.self)
+            #expect(choice.choice == .text("a"), "\(engine)")
+            #expect(choice.unknownFields.data == Data([0x08, 0x63]))
+        }
+    }
+
+    @Test func requiredClosedEnumerationMustBeOneThatIsKnown() throws {
+        var known = Samples.forge(seed: 3)
+        known.closedEnums["size"] = [3]
+        known.addsUnknownFields = false
+        let bytes = known.message(Every_Thing2_Required.messageDescriptor)
+        let whole = try Every_Thing2_Required(serializedBytes: bytes).serializedBytes()
+        for engine in Engines.all {
+            // size = 16.
+            let message = try engine.read(whole + [0x80, 0x01, 0x63], as: Every_Thing2_Required.self)
+            #expect(message.size == .small, "\(engine)")
+            #expect(try message.serializedBytes() == whole + [0x80, 0x01, 0x63])
+        }
+        var forge = Samples.forge(seed: 3)
+        forge.closedEnums["size"] = [99]
+        forge.addsUnknownFields = false
+        let unknown = forge.message(Every_Thing2_Required.messageDescriptor)
+        for engine in Engines.all {
+            let error = #expect(throws: MessageError.self) { try engine.read(unknown, as: Every_Thing2_Required.self) }
+            #expect(error?.reason == .missingRequiredField(field: "size"))
+        }
+    }
+
     @Test func unknownFieldsAreKept() throws {
         let unknown: [UInt8] = [0xA0, 0x9C, 0x01, 0x07, 0xA2, 0x9C, 0x01, 0x02, 0x08, 0x09]
         var message = try Every_Thing_Nothing(serializedBytes: unknown)

@@ -4,6 +4,10 @@ import Testing
 
 @testable import HHSocketMessage
 
+#if ProtobufC && canImport(CProtobufC)
+import CProtobufC
+#endif
+
 #if canImport(FoundationEssentials)
 import FoundationEssentials
 #else
@@ -176,6 +180,101 @@ import Foundation
         }
         for depth in [101, 10_000] {
             self.expect(.tooDeep(limit: 100), from: self.nodes(depth), as: Every_Thing_Node.self)
+        }
+    }
+
+    /// A message that lies within itself, and has a map of texts.
+    private final class Chain: Sendable {
+        static let descriptor: MessageDescriptor = .init(
+            "chain",
+            [
+                .init("next", 1, .message, .explicit, message: { Chain.descriptor }),
+                .map("texts", 2, key: .string, value: .string),
+                .map("chains", 3, key: .string, value: .message, message: { Chain.descriptor }),
+            ]
+        )
+    }
+
+    @Test(arguments: [(100, 2, true), (101, 2, false), (100, 3, false), (99, 3, false), (98, 3, true)])
+    func entryOfAMapToNoMessageIsNoLevel(depth: Int, map: UInt8, isRead: Bool) {
+        // The entry of a map to messages is one, and its message is another.
+        let entry: [UInt8] = map == 2 ? [0x12, 0x00] : [0x1A, 0x02, 0x12, 0x00]
+        let bytes = (1..<depth).reduce(entry) { inner, _ in [0x0A] + MessageForge.delimited(inner) }
+        for engine in Engines.all {
+            let error = bytes.withUnsafeBytes { bytes -> MessageError? in
+                RecordArena.with { arena in
+                    do throws(MessageError) {
+                        _ = try engine.read(bytes, Chain.descriptor.plan, arena)
+                        return nil
+                    } catch {
+                        return error
+                    }
+                }
+            }
+            #expect((error == nil) == isRead, "\(engine): \(String(describing: error))")
+        }
+    }
+
+    /// One of its fields is unknown to it, and another block's remains, which say otherwise, must not be believed.
+    @Test func messageWithoutFieldsKnowsNoField() throws {
+        for number in 1...64 as ClosedRange<UInt32> {
+            let bytes = MessageForge.tag(number, .fixed32) + [1, 2, 3, 4]
+            for engine in Engines.all {
+                let message = try engine.read(bytes, as: Every_Thing_Nothing.self)
+                #expect(try message.serializedBytes() == bytes)
+            }
+        }
+        #if ProtobufC && canImport(CProtobufC)
+        // As protoc-gen-c writes it. It is memory that nobody has initialised otherwise, and compared with bytes from the wire.
+        let plan = Every_Thing_Nothing.messageDescriptor.plan
+        let descriptor = plan.pointee.protobufC?.assumingMemoryBound(to: ProtobufCMessageDescriptor.self)
+        #expect(try #require(descriptor).pointee.fields == nil)
+        #endif
+    }
+
+    /// protobuf-c takes 32 bytes for each field while it reads, in blocks that double: more than the limit, where the values
+    /// themselves are a fraction of it.
+    @Test func manyValuesThatTakeLittleMemoryAreReadByEveryEngine() throws {
+        let count = 1_048_600
+        let number = try #require(
+            Every_Thing_Repeated.messageDescriptor.fields.first { $0.name == "unpacked_int32s" }?.number
+        )
+        let one = MessageForge.tag(number, .varint) + [7]
+        var bytes: [UInt8] = []
+        bytes.reserveCapacity(one.count * count)
+        for _ in 0..<count { bytes += one }
+        for engine in Engines.all {
+            let message = try engine.read(bytes, as: Every_Thing_Repeated.self)
+            #expect(message.unpackedInt32S.count == count, "\(engine)")
+        }
+    }
+
+    @Test func descriptorThatManyThreadsUseFirstIsLinkedOnce() async throws {
+        for _ in 0..<scaled(200) {
+            let inner = MessageDescriptor("inner", [.init("number", 1, .int32, .explicit)])
+            let outer = MessageDescriptor(
+                "outer",
+                (1...20).map { .init("field \($0)", $0, .message, .explicit, message: { inner }) }
+            )
+            try await withThrowingTaskGroup(of: Void.self) { group in
+                for _ in 0..<4 {
+                    group.addTask {
+                        let bytes: [UInt8] = [0x0A, 0x02, 0x08, 0x01]
+                        let failure = bytes.withUnsafeBytes { bytes -> MessageError? in
+                            RecordArena.with { arena in
+                                do throws(MessageError) {
+                                    _ = try PortableEngine.read(bytes, outer.plan, arena)
+                                    return nil
+                                } catch {
+                                    return error
+                                }
+                            }
+                        }
+                        #expect(failure == nil)
+                    }
+                }
+                try await group.waitForAll()
+            }
         }
     }
 

@@ -43,7 +43,7 @@ struct MessageForge {
         }
         if self.addsUnknownFields {
             for _ in 0..<(self.chance(3) ? Int.random(in: 1...3, using: &self.random) : 0) {
-                pieces.append(self.unknownField())
+                pieces.append(self.unknownField(of: descriptor))
             }
         }
         return pieces.shuffled(using: &self.random).flatMap { $0 }
@@ -52,7 +52,11 @@ struct MessageForge {
     private mutating func chance(_ oneIn: Int) -> Bool { Int.random(in: 0..<oneIn, using: &self.random) == 0 }
 
     private mutating func field(_ field: FieldDescriptor, of descriptor: MessageDescriptor, _ depth: Int) -> [UInt8] {
-        Self.tag(field.number, field.kind.wireType) + self.value(field, of: descriptor, depth)
+        let tag = Self.tag(field.number, field.kind.wireType)
+        // Unless it must be there. An entry of a map, whose name has no point, is another matter.
+        let mayBeUnknown = field.presence != .required && descriptor.name.contains(".")
+        if mayBeUnknown, field.kind == .enum, self.closedEnums[field.name] != nil, self.chance(6) { return tag + Self.varint(99) }
+        return tag + self.value(field, of: descriptor, depth)
     }
 
     private mutating func repeatedField(
@@ -116,8 +120,14 @@ struct MessageForge {
         return Array((self.chance(8) ? String(repeating: text, count: 40) : text).utf8)
     }
 
-    private mutating func unknownField() -> [UInt8] {
-        let number = UInt32.random(in: 20_000...536_870_911, using: &self.random)
+    /// With a number of any size that can be: a message may lack the lowest ones too.
+    private mutating func unknownField(of descriptor: MessageDescriptor) -> [UInt8] {
+        let known = Set(descriptor.fields.map(\.number))
+        var number: UInt32
+        repeat {
+            let largest: UInt32 = self.chance(2) ? 40 : 536_870_911
+            number = UInt32.random(in: 1...largest, using: &self.random)
+        } while known.contains(number)
         switch Int.random(in: 0...3, using: &self.random) {
         case 0: return Self.tag(number, .varint) + Self.varint(self.number())
         case 1: return Self.tag(number, .fixed32) + Self.little(UInt32(truncatingIfNeeded: self.number()))

@@ -229,7 +229,12 @@ extension Files_Transfer {
 
 extension HHSocketServer.Router {
     /// Answers every method of `files.Transfer` with `service`.
-    public mutating func register(_ service: some Files_Transfer.ServiceProtocol) {
+    ///
+    /// - Parameter as: Needed only where one type implements several services: `Files_Transfer.self`.
+    public mutating func register(
+        _ service: some Files_Transfer.ServiceProtocol,
+        as _: Files_Transfer.Type = Files_Transfer.self
+    ) {
         self.handle(Files_Transfer.Methods.begin) { request, context in
             try await service.begin(request, context: context)
         }

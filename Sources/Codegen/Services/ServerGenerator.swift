@@ -44,8 +44,15 @@ struct ServerGenerator {
     private func printRegistration(_ printer: inout CodePrinter) {
         printer.print(
             "/// Answers every method of `\(self.descriptor.fullName)` with `service`.",
-            "\(self.context.access)mutating func register(_ service: some \(self.name).ServiceProtocol) {"
+            "///",
+            "/// - Parameter as: Needed only where one type implements several services: `\(self.name).self`.",
+            "\(self.context.access)mutating func register("
         )
+        printer.printIndented(
+            "_ service: some \(self.name).ServiceProtocol,",
+            "as _: \(self.name).Type = \(self.name).self"
+        )
+        printer.print(") {")
         printer.withIndentation { printer in
             for method in self.methods {
                 printer.print(

@@ -18,10 +18,13 @@ public protocol MessageBody: Sendable {
     ///   required field, lies too deep within itself, or is too large.
     func withMessageBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result
 
-    /// The same, with the same bytes for every message that is equal to this one: maps, which have no order, are written in
-    /// that of their keys. So the bytes can stand for the message, as in the key of a cache.
+    /// The same, with bytes that do not change from one time to the next: maps, which have no order, are written in that of
+    /// their keys. So the bytes can stand for the message, as in the key of a cache.
     ///
-    /// By default ``withMessageBytes(_:)``, which does for codings that write equal messages equally anyway.
+    /// Messages that differ may still be equal for Swift, and their bytes are not: 0.0 and -0.0 are, and strings that are
+    /// canonically equivalent, such as "é" in one scalar and in two.
+    ///
+    /// By default ``withMessageBytes(_:)``, which does for codings without maps.
     func withCanonicalMessageBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result
 }
 

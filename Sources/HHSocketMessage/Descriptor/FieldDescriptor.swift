@@ -24,17 +24,22 @@ public struct FieldDescriptor: Sendable {
     public let presence: Presence
     /// What a field of the kind `message` holds. A function, because messages may lie within themselves.
     let message: (@Sendable () -> MessageDescriptor)?
+    /// Whether a closed enumeration knows a number. Nil for what is none.
+    let knows: (@Sendable (Int32) -> Bool)?
     /// Whether it is a map, whose entries have no order of their own.
     private(set) var isMap = false
 
-    /// - Parameter message: Of fields of the kind `message`, and of no others: their messages' descriptor, the same at each
-    ///   call.
+    /// - Parameters:
+    ///   - message: Of fields of the kind `message`, and of no others: their messages' descriptor, the same at each call.
+    ///   - closed: The enumeration of a field of the kind `enum`, if it is closed, as those of proto2 are: numbers that it does
+    ///     not know are unknown fields. Nil, the default, for open ones.
     public init(
         _ name: String,
         _ number: UInt32,
         _ kind: FieldKind,
         _ presence: Presence = .implicit,
-        message: (@Sendable () -> MessageDescriptor)? = nil
+        message: (@Sendable () -> MessageDescriptor)? = nil,
+        closed: (any ProtobufEnum.Type)? = nil
     ) {
         precondition((kind == .message) == (message != nil), "\(name): fields of messages, and no others, say of which")
         precondition((1...536_870_911).contains(number), "\(name) cannot have the number \(number)")
@@ -43,6 +48,11 @@ public struct FieldDescriptor: Sendable {
         self.kind = kind
         self.presence = presence
         self.message = message
+        self.knows = closed.map { Self.judge(of: $0) }
+    }
+
+    private static func judge<Enum: ProtobufEnum>(of type: Enum.Type) -> @Sendable (Int32) -> Bool {
+        { Enum(rawValue: Int($0)) != nil }
     }
 
     /// A map: on the wire, a repeated message of a key and a value.
@@ -55,7 +65,8 @@ public struct FieldDescriptor: Sendable {
     ) -> Self {
         let entry = MessageDescriptor(
             name,
-            [.init("key", 1, key, .explicit), .init("value", 2, value, .explicit, message: message)]
+            [.init("key", 1, key, .explicit), .init("value", 2, value, .explicit, message: message)],
+            isEntry: true
         )
         var field = Self(name, number, .message, .repeated, message: { entry })
         field.isMap = true

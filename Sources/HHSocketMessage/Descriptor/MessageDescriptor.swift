@@ -26,7 +26,12 @@ public final class MessageDescriptor: @unchecked Sendable {
     ///   - name: The full name, such as `chat.Note`.
     ///   - oneofs: How many oneofs there are; none by default.
     ///   - fields: In any order; no two with the same number.
-    public init(_ name: String, oneofs: Int = 0, _ fields: [FieldDescriptor]) {
+    public convenience init(_ name: String, oneofs: Int = 0, _ fields: [FieldDescriptor]) {
+        self.init(name, oneofs: oneofs, fields, isEntry: false)
+    }
+
+    /// - Parameter isEntry: Whether it is an entry of a map.
+    init(_ name: String, oneofs: Int = 0, _ fields: [FieldDescriptor], isEntry: Bool) {
         self.name = name
         self.fields = fields.sorted { $0.number < $1.number }
         precondition(
@@ -50,6 +55,7 @@ public final class MessageDescriptor: @unchecked Sendable {
                 count: self.fields.count,
                 dense: UInt32(dense),
                 recordLength: layout.length,
+                isEntryOfValues: isEntry && !fields.contains { $0.kind == .message },
                 mayLackRequired: self.fields.contains { $0.presence == .required },
                 protobufC: nil,
                 descriptor: self
@@ -78,6 +84,8 @@ public final class MessageDescriptor: @unchecked Sendable {
     /// Joins this descriptor and all that can be reached from it with those of the messages in them.
     private func link() {
         Self.linking.withLock {
+            // Another thread may have linked it meanwhile, and others read it by now.
+            guard !self.isLinked.load(ordering: .relaxed) else { return }
             var found = [ObjectIdentifier(self): self]
             var pending = [self]
             while let descriptor = pending.popLast() {
@@ -121,6 +129,7 @@ extension FieldPlan {
         self.number = field.number
         self.kind = field.kind
         self.isMap = field.isMap
+        self.isClosed = field.knows != nil
         switch field.presence {
         case .implicit, .explicit: self.shape = .singular
         case .required: self.shape = .required

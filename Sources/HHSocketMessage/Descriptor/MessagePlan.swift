@@ -8,6 +8,8 @@ struct MessagePlan {
     /// The first fields, as many as this, are numbered from 1 without a gap, so that a number is an index.
     let dense: UInt32
     @usableFromInline let recordLength: Int
+    /// Whether it is an entry of a map to what is no message, so that nothing can lie deeper.
+    let isEntryOfValues: Bool
     /// Whether it has required fields, or a message in it does. Set when the descriptors are linked.
     var mayLackRequired: Bool
     /// protobuf-c's `ProtobufCMessageDescriptor`, where there is protobuf-c.
@@ -32,6 +34,11 @@ struct MessagePlan {
     }
 
     func name(of field: Int) -> String { self.descriptor.fields[field].name }
+
+    /// Whether a closed enumeration, that of this field, knows the number.
+    func knows(_ number: UInt32, field: Int) -> Bool {
+        self.descriptor.fields[field].knows?(Int32(bitPattern: number)) ?? true
+    }
 }
 
 /// One field of a ``MessagePlan``.
@@ -59,6 +66,8 @@ struct FieldPlan {
     let ordinal: UInt8
     /// Whether the values are the entries of a map.
     let isMap: Bool
+    /// Whether the values are those of a closed enumeration, which may not know what comes.
+    let isClosed: Bool
     /// Of the messages in it. Set when the descriptors are linked.
     @usableFromInline var message: UnsafePointer<MessagePlan>?
 

@@ -44,7 +44,7 @@ struct PortableReader {
                         throw reader.failure(.wireTypeMismatch(field: plan.pointee.name(of: index)))
                     }
                     var packed = try reader.delimited()
-                    try self.readPacked(&packed, field, into: record)
+                    try self.readPacked(&packed, index, plan, into: record)
                     continue
                 }
                 switch field.pointee.kind {
@@ -60,6 +60,8 @@ struct PortableReader {
                         start: UnsafeMutableRawPointer(mutating: bytes.rest.baseAddress)
                     )
                     self.place(field, in: record).storeBytes(of: value, as: RecordBytes.self)
+                case .enum where field.pointee.isClosed:
+                    try self.readClosedEnum(&reader, index, plan, into: record)
                 default:
                     try self.readNumber(&reader, field.pointee.kind, into: self.place(field, in: record))
                 }
@@ -67,7 +69,7 @@ struct PortableReader {
                 throw MessageError(error.reason, in: plan.pointee.descriptor.name, at: error.offset)
             }
             if var inner {
-                guard depth < MessageLimits.depth else {
+                guard depth < MessageLimits.depth || inner.plan.pointee.isEntryOfValues else {
                     throw MessageError(.tooDeep(limit: MessageLimits.depth), in: plan.pointee.descriptor.name)
                 }
                 let message = self.message(inner.field, inner.plan, in: record)
@@ -79,10 +81,16 @@ struct PortableReader {
     /// Reads values that stand together. All at once where they are the first, so that no array is outgrown.
     private func readPacked(
         _ packed: inout WireReader,
-        _ field: UnsafePointer<FieldPlan>,
+        _ index: Int,
+        _ plan: UnsafePointer<MessagePlan>,
         into record: UnsafeMutableRawPointer
     ) throws(WireFailure) {
+        let field = UnsafePointer(plan.pointee.fields + index)
         let kind = field.pointee.kind
+        if field.pointee.isClosed {
+            while !packed.isAtEnd { try self.readClosedEnum(&packed, index, plan, into: record) }
+            return
+        }
         guard RecordArray.isEmpty(field, in: record) else {
             while !packed.isAtEnd {
                 try self.readNumber(&packed, kind, into: RecordArray.next(field, in: record, self.arena))
@@ -96,6 +104,25 @@ struct PortableReader {
             try self.readNumber(&packed, kind, into: value)
             value += kind.size
         }
+    }
+
+    /// Reads a number of a closed enumeration. One that it does not know is an unknown field, which takes nothing away from what
+    /// the field holds already.
+    private func readClosedEnum(
+        _ reader: inout WireReader,
+        _ index: Int,
+        _ plan: UnsafePointer<MessagePlan>,
+        into record: UnsafeMutableRawPointer
+    ) throws(WireFailure) {
+        let field = UnsafePointer(plan.pointee.fields + index)
+        var behind = reader
+        let number = UInt32(truncatingIfNeeded: try behind.varint())
+        guard plan.pointee.knows(number, field: index) else {
+            RecordUnknown.append(try reader.unknownValue(field.pointee.number, .varint), to: record, self.arena)
+            return
+        }
+        reader = behind
+        self.place(field, in: record).storeBytes(of: number, as: UInt32.self)
     }
 
     /// Where the next value of a field goes.

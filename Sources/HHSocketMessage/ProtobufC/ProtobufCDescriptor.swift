@@ -44,7 +44,9 @@ struct ProtobufCDescriptor: @unchecked Sendable {
                 package_name: Self.noName,
                 sizeof_message: recordLength,
                 n_fields: UInt32(count),
-                fields: self.fields,
+                // Nil where there are none, as protoc-gen-c has it: protobuf-c compares the first tag with the first field unless
+                // that is NULL, whatever their number says.
+                fields: count == 0 ? nil : self.fields,
                 fields_sorted_by_name: nil,
                 n_field_ranges: UInt32(runs),
                 field_ranges: memory,

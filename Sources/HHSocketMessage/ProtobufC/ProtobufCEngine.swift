@@ -10,8 +10,11 @@ enum ProtobufCEngine: MessageEngine {
     ) throws(MessageError) -> UnsafeRawPointer {
         var scan = MessageScan()
         try scan.check(bytes, plan)
-        if !scan.mustMerge, let record = Self.unpack(bytes, plan, arena) { return record }
-        // protobuf-c replaces a message in a oneof that it should merge, and does not say why it refuses what it refuses.
+        let mark = arena.mark
+        if !scan.needsPortableEngine, let record = Self.unpack(bytes, plan, arena) { return record }
+        // protobuf-c does not say why it refuses what it refuses. It may have run out of memory, of which it takes more for each
+        // field than the portable engine.
+        arena.release(to: mark)
         return try PortableEngine.read(bytes, plan, arena)
     }
 

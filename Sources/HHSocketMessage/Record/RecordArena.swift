@@ -91,9 +91,18 @@ struct RecordArena {
         return block + header
     }
 
+    /// How much has been taken so far, for ``release(to:)``.
+    var mark: State { self.state.pointee }
+
+    /// Gives back what was taken since `mark`.
+    func release(to mark: State) {
+        self.freeBlocks(downTo: mark.newest)
+        self.state.pointee = mark
+    }
+
     @usableFromInline
-    func freeBlocks() {
-        while let block = self.state.pointee.newest {
+    func freeBlocks(downTo last: UnsafeMutableRawPointer? = nil) {
+        while let block = self.state.pointee.newest, block != last {
             self.state.pointee.newest = block.load(as: UnsafeMutableRawPointer?.self)
             block.deallocate()
         }

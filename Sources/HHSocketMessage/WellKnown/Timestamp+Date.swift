@@ -6,12 +6,19 @@ public import Foundation
 
 extension Google_Protobuf_Timestamp {
     /// A moment, to the nanosecond that is not after it.
+    ///
+    /// Of dates that are infinitely far away, or none (NaN), it is the nearest moment that numbers can say, or 1970.
     public init(date: Date) {
         self.init()
-        let seconds = date.timeIntervalSince1970.rounded(.down)
-        // Beyond what a date can mean, the nearest moment that a number can say.
-        self.seconds = Int64(exactly: seconds) ?? (seconds < 0 ? .min : .max)
-        self.nanos = Int32((date.timeIntervalSince1970 - seconds) * 1e9)
+        let interval = date.timeIntervalSince1970
+        guard !interval.isNaN else { return }
+        let seconds = interval.rounded(.down)
+        guard let whole = Int64(exactly: seconds) else {
+            self.seconds = seconds < 0 ? .min : .max
+            return
+        }
+        self.seconds = whole
+        self.nanos = Int32((interval - seconds) * 1e9)
     }
 
     /// The moment; dates are less exact than a nanosecond.

@@ -1,7 +1,8 @@
 /// What bounds messages.
 @usableFromInline
 enum MessageLimits {
-    /// How deep messages may lie within messages, the outermost counted. The source is protobuf's own limit for C++ and Java.
+    /// How deep messages may lie within messages, the outermost counted; entries of maps to what is no message are not. The
+    /// source is swift-protobuf's limit. That of C++ and Java is one more: they do not count the outermost.
     @usableFromInline static let depth = 100
     /// How long a message may be in bytes, exclusively: protobuf's own limit.
     static let length = 1 << 31

@@ -1,8 +1,9 @@
 /// Looks through bytes before protobuf-c does: nothing that it lets pass can lead that library astray, which recurses without a
 /// limit and does not look at text.
 struct MessageScan {
-    /// Whether a field that holds one message came more than once, somewhere. Such messages are to be merged into one.
-    private(set) var mustMerge = false
+    /// Whether protobuf-c would read it otherwise than it should: a field that holds one message came more than once, and they
+    /// are to be merged into one; or a closed enumeration does not know a number, which is then an unknown field.
+    private(set) var needsPortableEngine = false
 
     mutating func check(_ bytes: UnsafeRawBufferPointer, _ plan: UnsafePointer<MessagePlan>) throws(MessageError) {
         guard bytes.count < MessageLimits.length else {
@@ -31,7 +32,7 @@ struct MessageScan {
                 throw MessageError(error.reason, in: plan.pointee.descriptor.name, at: error.offset)
             }
             if var inner {
-                guard depth < MessageLimits.depth else {
+                guard depth < MessageLimits.depth || inner.plan.pointee.isEntryOfValues else {
                     throw MessageError(.tooDeep(limit: MessageLimits.depth), in: plan.pointee.descriptor.name)
                 }
                 try self.check(&inner.reader, inner.plan, depth: depth + 1)
@@ -55,11 +56,11 @@ struct MessageScan {
                 throw reader.failure(.wireTypeMismatch(field: plan.pointee.name(of: index)))
             }
             var packed = try reader.delimited()
-            while !packed.isAtEnd { try packed.skip(kind.wireType) }
+            while !packed.isAtEnd { try self.checkNumber(&packed, kind.wireType, plan, index) }
             return nil
         }
         guard type == .lengthDelimited else {
-            try reader.skip(type)
+            try self.checkNumber(&reader, type, plan, index)
             return nil
         }
         let inner = try reader.delimited()
@@ -73,12 +74,24 @@ struct MessageScan {
             if !field.pointee.isRepeated {
                 // More than 64 such fields cannot all be remembered.
                 let bit: UInt64 = field.pointee.ordinal < 64 ? 1 << UInt64(field.pointee.ordinal) : 0
-                if seen & bit != 0 || bit == 0 { self.mustMerge = true }
+                if seen & bit != 0 || bit == 0 { self.needsPortableEngine = true }
                 seen |= bit
             }
             return field.pointee.message.map { (inner, $0) }
         default:
             return nil
         }
+    }
+
+    @inline(__always)
+    private mutating func checkNumber(
+        _ reader: inout WireReader,
+        _ type: WireType,
+        _ plan: UnsafePointer<MessagePlan>,
+        _ index: Int
+    ) throws(WireFailure) {
+        guard plan.pointee.fields[index].isClosed else { return try reader.skip(type) }
+        let number = UInt32(truncatingIfNeeded: try reader.varint())
+        if !plan.pointee.knows(number, field: index) { self.needsPortableEngine = true }
     }
 }

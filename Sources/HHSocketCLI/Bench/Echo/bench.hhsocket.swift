@@ -140,7 +140,12 @@ extension Hhsocket_Bench {
 
 extension HHSocketServer.Router {
     /// Answers every method of `hhsocket.Bench` with `service`.
-    mutating func register(_ service: some Hhsocket_Bench.ServiceProtocol) {
+    ///
+    /// - Parameter as: Needed only where one type implements several services: `Hhsocket_Bench.self`.
+    mutating func register(
+        _ service: some Hhsocket_Bench.ServiceProtocol,
+        as _: Hhsocket_Bench.Type = Hhsocket_Bench.self
+    ) {
         self.handle(Hhsocket_Bench.Methods.echo) { request, context in
             try await service.echo(request, context: context)
         }

@@ -46,6 +46,11 @@ package struct HelloAnswer: Sendable {
         return HelloAnswer(status: .ok, payload: Self.payload(reply), agreement: agreement, hello: hello)
     }
 
+    /// Makes it one that agrees on nothing.
+    package mutating func refuse(_ status: Status) {
+        (self.status, self.payload, self.agreement) = (status, ByteBuffer(), nil)
+    }
+
     /// It has no required fields and is small, so it can always be written.
     private static func payload(_ reply: WireHelloReply) -> ByteBuffer {
         (try? ByteBuffer(message: reply)) ?? ByteBuffer()

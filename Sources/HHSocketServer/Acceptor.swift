@@ -16,11 +16,28 @@ import Darwin
 struct BoundListener: Sendable {
     var channel: any Channel
     var address: Endpoint
+    /// Which file the path of a Unix socket named when it was bound; nil for others.
+    var file: FileIdentity?
 
     /// No more connections are accepted once this returns.
     func close() async {
+        // Before the socket is closed: from then on somebody else may listen there, and the path is theirs.
+        if let path = self.address.unixPath, self.file == FileIdentity(path: path) { unlink(path) }
         try? await self.channel.close()
-        if let path = self.address.unixPath { unlink(path) }
+    }
+}
+
+/// Tells a file from another that has its path later.
+struct FileIdentity: Hashable, Sendable {
+    private var device: UInt64
+    private var number: UInt64
+
+    /// Nil where there is no such file.
+    init?(path: String) {
+        var information = stat()
+        guard lstat(path, &information) == 0 else { return nil }
+        self.device = UInt64(truncatingIfNeeded: information.st_dev)
+        self.number = UInt64(information.st_ino)
     }
 }
 
@@ -57,7 +74,11 @@ struct Acceptor: Sendable {
                 channel.localAddress.flatMap { address in
                     address.port.map { Endpoint(host: address.ipAddress ?? listener.host, port: $0) }
                 } ?? listener.endpoint
-            return BoundListener(channel: channel, address: listener.unixPath == nil ? address : listener.endpoint)
+            return BoundListener(
+                channel: channel,
+                address: listener.unixPath == nil ? address : listener.endpoint,
+                file: listener.unixPath.flatMap { FileIdentity(path: $0) }
+            )
         } catch {
             throw Self.describe(error, listener.endpoint)
         }
@@ -103,7 +124,7 @@ struct Acceptor: Sendable {
     }
 
     private func bootstrap(on group: any EventLoopGroup) -> ServerBootstrap {
-        let loops = self.loops
+        let (loops, core) = (self.loops, self.core)
         return ServerBootstrap(group: group)
             .serverChannelOption(.backlog, value: 4096)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
@@ -111,7 +132,7 @@ struct Acceptor: Sendable {
                 // NIO waits for a second after such an error, and goes on.
                 channel.eventLoop.makeCompletedFuture {
                     let loop = loops[ObjectIdentifier(channel.eventLoop)]
-                    try channel.pipeline.syncOperations.addHandler(AcceptFailureCounter(loop: loop))
+                    try channel.pipeline.syncOperations.addHandler(AcceptFailureCounter(loop: loop, core: core))
                 }
             }
             .childChannelOption(.allowRemoteHalfClosure, value: true)
@@ -209,18 +230,24 @@ struct Acceptor: Sendable {
     }
 }
 
-/// Counts the times that the system has no means for one more connection.
+/// Counts, and logs, the times that the system has no means for one more connection.
 private final class AcceptFailureCounter: ChannelInboundHandler {
     typealias InboundIn = any Channel
 
     private let loop: ServerLoop?
+    private let core: ServerCore
 
-    init(loop: ServerLoop?) {
+    init(loop: ServerLoop?, core: ServerCore) {
         self.loop = loop
+        self.core = core
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if error is IOError { self.loop?.count(\.acceptFailures) }
+        if let error = error as? IOError {
+            self.loop?.count(\.acceptFailures)
+            let log = self.core.peerLog
+            log.write(.error, "a connection cannot be accepted", ["error": "\(error)"], by: self.core.logger)
+        }
         context.fireErrorCaught(error)
     }
 }

@@ -13,6 +13,7 @@ final class ServerCore: Sendable {
     let hello: ServerHello
     let idempotentAnswers: IdempotentAnswers
     let logger: Logger
+    let peerLog = PeerLog()
     let threads: BlockingThreads
     let registry = SessionRegistry()
     let load: ServerLoad
@@ -53,6 +54,19 @@ final class ServerCore: Sendable {
         self.limiter?.finished(after: tellsOfTime ? .now() - begun : nil)
     }
 
+    /// Whether a client takes an answer of this length. The log says that it does not.
+    func takes(answerOf length: Int, type: UInt32, _ session: ServerSession) -> Bool {
+        let limit = self.limits.maximumAnswerLength
+        guard length > limit else { return true }
+        self.peerLog.write(
+            .error,
+            "an answer is too large",
+            ["type": "\(type)", "bytes": "\(length)", "maximumAnswerLength": "\(limit)"],
+            by: session.logger
+        )
+        return false
+    }
+
     func nextConnectionID() -> UInt64 {
         self.connectionIDs.withLockedValue {
             $0 += 1
@@ -75,6 +89,7 @@ final class ListenerSettings: Sendable {
     /// Whether clients may take frames of type 4 for what they are, though no hello was said.
     let isStandard: Bool
     let supportsHello: Bool
+    private let maximumPushLength: Int
 
     /// - Throws: If the header has a field that the format does not have, or a value of another width.
     init(
@@ -98,11 +113,14 @@ final class ListenerSettings: Sendable {
         self.encoder = FrameEncoder(direction: .response, format: self.format, customFields: self.customFields)
         self.isStandard = self.encoder.isStandard
         self.supportsHello = self.format.supportsHello
+        self.maximumPushLength = limits.maximumAnswerLength
     }
 
-    /// The bytes of a push; nil in a format that has none.
+    /// The bytes of a push; nil in a format that has none, where the type is the protocol's, and of one that clients do not take.
     func push(type: UInt32, body: ByteBuffer) -> ByteBuffer? {
-        guard let push = self.format.layout.push else { return nil }
+        guard let push = self.format.layout.push, self.format.isApplicationType(type),
+            body.readableBytes <= self.maximumPushLength
+        else { return nil }
         var bytes = ByteBuffer()
         self.encoder.encode(Frame(type: type, serial: push.serial, payload: body), into: &bytes)
         return bytes

@@ -37,23 +37,27 @@ public struct ServerLimits: Sendable {
     /// The largest payload accepted, in bytes; 16 MiB by default. A client that announces a larger one is answered
     /// ``HHSocket/Status/illegalLength`` (301) and its connection closes.
     public var maximumPayloadLength = Frame.defaultMaximumPayloadLength
+    /// The largest payload of an answer or a push, before compression, in bytes; 16 MiB by default, which is what clients accept
+    /// unless they say otherwise: a client that gets a larger one closes the connection, with all its other calls. An answer
+    /// that is larger is replaced by ``HHSocket/Status/illegalLength`` (301) and logged; a push is not taken.
+    public var maximumAnswerLength = Frame.defaultMaximumPayloadLength
     /// So many frames with a wrong checksum one after the other close a connection. 3 by default, 1 at least.
     public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
     /// How many bytes may be held for one connection: of a frame that is arriving, of requests in flight (as they came, and
-    /// decompressed), of answers and pushes that are not taken. 64 MiB by default. Further requests are answered 503; a client that does not take its answers is
-    /// closed.
+    /// decompressed), of answers and pushes that are not taken. 64 MiB by default. Further requests are answered 503; a client
+    /// that does not take its answers is closed.
     public var maximumBufferedBytesPerConnection = 64 << 20
     /// How many bytes may be held for all of them. 1 GiB by default. Further requests are answered 503, further pushes to
     /// clients that are behind are dropped, and connections whose frames go on arriving are told to go away, and closed.
     public var maximumBufferedBytes = 1 << 30
     /// How long the rest of a frame may take that has begun to arrive: no byte for so long, or fewer than
-    /// ``minimumReadRate`` on average after that time, and the client is told to go away, and closed. 30 s by default; nil: as
+    /// ``minimumReadRate`` within a window of that length, and the client is told to go away, and closed. 30 s by default; nil: as
     /// long as it likes.
     public var readStallTimeout: Duration? = .seconds(30)
     /// In bytes a second; 128 by default. See ``readStallTimeout``.
     public var minimumReadRate = 128
-    /// How long bytes may wait for a client of which it takes none; then its connection is closed. 30 s by default; nil: as
-    /// long as it likes.
+    /// A client for which bytes wait is closed when fewer than 128 a second reach it within a window of this length: one to two
+    /// windows after it stops taking them. 30 s by default; nil: they may wait as long as it likes.
     public var writeStallTimeout: Duration? = .seconds(30)
     /// How many bytes that were not sent yet the system may hold for one connection, where it can be told (`TCP_NOTSENT_LOWAT`).
     /// 256 KiB by default; nil: as many as the system likes. For Unix domain sockets the system has a bound of its own.

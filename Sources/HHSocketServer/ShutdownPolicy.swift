@@ -1,4 +1,5 @@
 public import HHSocket
+import NIOCore
 
 /// What becomes of clients when a server shuts down.
 public struct ShutdownPolicy: Sendable {
@@ -6,7 +7,7 @@ public struct ShutdownPolicy: Sendable {
     /// whatever is left is cancelled and closed.
     public var gracePeriod = Duration.seconds(10)
     /// Each client is told to leave this server alone for a random time in this range, so that not all come back at once.
-    /// From 0 to 2 s by default. Other servers they may use at once.
+    /// From 0 to 2 s by default, and no more than ``gracePeriod``. Other servers they may use at once.
     public var retryAfter = Duration.zero...Duration.seconds(2)
     /// Servers that may be used instead, best first. None by default: those that clients know themselves.
     public var otherEndpoints: [Endpoint] = []
@@ -14,6 +15,9 @@ public struct ShutdownPolicy: Sendable {
     public var reason = "the server shuts down"
 
     public init() {}
+
+    /// Over what time clients are told, so that not all of them reach the next server at once: a quarter of the grace.
+    var tellingTime: TimeAmount { .nanoseconds(TimeAmount(self.gracePeriod).nanoseconds / 4) }
 
     /// What one client is told.
     ///

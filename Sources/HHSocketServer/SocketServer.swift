@@ -33,6 +33,7 @@ public final class SocketServer: Service {
         var loops: [ServerLoop]
         var ownGroup: MultiThreadedEventLoopGroup?
         var metrics: ServerMetrics?
+        var sweepClock: SweepClock
 
         func kill() {
             for loop in self.loops { loop.kill() }
@@ -57,6 +58,8 @@ public final class SocketServer: Service {
     public let configuration: Configuration
     private let router: Router
     private let state = NIOLockedValueBox(State.idle)
+    /// The first listener's that the system has closed.
+    private let listenerLoss = FirstValue<SocketError?>()
     /// What connections are accepted with from now on, for each listener; nil without TLS.
     private let tlsContexts: [NIOLockedValueBox<NIOSSLContext?>]
 
@@ -75,6 +78,8 @@ public final class SocketServer: Service {
         for listener in running.listeners { listener.channel.close(promise: nil) }
         running.kill()
         running.metrics?.end()
+        running.sweepClock.end()
+        running.core.peerLog.end()
         running.ownGroup?.shutdownGracefully { _ in }
     }
 
@@ -83,12 +88,48 @@ public final class SocketServer: Service {
     /// Serves until the task's graceful shutdown, such as by SIGTERM in a `ServiceGroup`, and then shuts down as
     /// ``Configuration/shutdown`` says. When the task is cancelled everything is closed at once.
     ///
-    /// - Throws: As ``start()``.
+    /// - Throws: As ``start()``. Also, after it has shut down, ``HHSocket/SocketError`` with code `bindFailed` when the system
+    ///   has closed a listener: then it is time to start anew.
     public func run() async throws {
         try await self.start()
-        // Returns at cancellation too.
-        try? await gracefulShutdown()
+        let lost = await withTaskGroup(of: SocketError?.self) { group in
+            group.addTask {
+                // Returns at cancellation too.
+                try? await gracefulShutdown()
+                return nil
+            }
+            group.addTask { await self.lostListener() }
+            defer { group.cancelAll() }
+            return await group.next() ?? nil
+        }
         await self.shutdown(gracePeriod: Task.isCancelled ? .zero : nil)
+        if let lost { throw lost }
+    }
+
+    /// Returns when the system has closed a listener, or when the task is cancelled: then nil.
+    private func lostListener() async -> SocketError? {
+        await withTaskCancellationHandler {
+            await self.listenerLoss.value
+        } onCancel: {
+            self.listenerLoss.fulfil(nil)
+        }
+    }
+
+    /// Logs that a listener was lost, unless we have closed it.
+    private func watch(_ listener: BoundListener) {
+        listener.channel.closeFuture.whenComplete { [weak self, configuration] _ in
+            guard let self, case .running = self.state.withLockedValue({ $0 }) else { return }
+            let error = SocketError(
+                .bindFailed,
+                message: "the system has closed the listener at \(listener.address); start the server anew",
+                endpoint: listener.address
+            )
+            configuration.logger.critical(
+                "a listener was lost",
+                metadata: ["listener": "\(listener.address)", "error": "\(error.message)"]
+            )
+            self.listenerLoss.fulfil(error)
+        }
     }
 
     /// Listens; returns once connections are accepted.
@@ -113,6 +154,7 @@ public final class SocketServer: Service {
         do throws(SocketError) {
             let running = try await self.begin()
             self.endStarting(.running(running))
+            for listener in running.listeners { self.watch(listener) }
         } catch {
             self.endStarting(.idle)
             throw error
@@ -165,7 +207,7 @@ public final class SocketServer: Service {
             (ownGroup, group) = (made, made)
         }
         let core = ServerCore(self.configuration, self.router)
-        let loops = group.makeIterator().map { ServerLoop(eventLoop: $0, sweepInterval: self.sweepInterval) }
+        let loops = group.makeIterator().map { ServerLoop(eventLoop: $0) }
         var bound: [BoundListener] = []
         var settings: [ListenerSettings] = []
         do throws(SocketError) {
@@ -197,7 +239,8 @@ public final class SocketServer: Service {
             settings: settings,
             loops: loops,
             ownGroup: ownGroup,
-            metrics: metrics
+            metrics: metrics,
+            sweepClock: SweepClock(loops, every: Double(self.sweepInterval.nanoseconds) / 1e9)
         )
     }
 
@@ -264,6 +307,8 @@ public final class SocketServer: Service {
         let statistics = Self.total(running.loops)
         self.state.withLockedValue { $0 = .stopped(statistics) }
         running.metrics?.end()
+        running.sweepClock.end()
+        running.core.peerLog.end()
         running.core.threads.shutdown()
         try? await running.ownGroup?.shutdownGracefully()
     }
@@ -280,8 +325,8 @@ public final class SocketServer: Service {
             guard let configured = listener.tls else { continue }
             made.append((context, try (tls ?? configured).makeContext()))
         }
-        guard !made.isEmpty || tls == nil else {
-            throw SocketError(.invalidArgument, message: "a server that was made without TLS cannot begin with it")
+        guard !made.isEmpty else {
+            throw SocketError(.invalidArgument, message: "no listener of this server has TLS")
         }
         for (context, new) in made { context.withLockedValue { $0 = new } }
     }
@@ -365,13 +410,9 @@ public final class SocketServer: Service {
     /// - Parameters:
     ///   - type: One that the wire formats leave to applications, in the standard format 16 to 0x1FFFFFFF.
     ///   - body: The payload.
-    /// - Returns: How many connections took it; those of a wire format without pushes do not.
-    /// - Precondition: `type` is such a type.
+    /// - Returns: How many connections took it; those of a wire format without pushes, or that keeps `type` for itself, do not.
     @discardableResult
     public func push(type: UInt32, body: ByteBuffer) async -> Int {
-        for listener in self.configuration.listeners {
-            precondition(listener.wireFormat.isApplicationType(type), "type \(type) belongs to the protocol")
-        }
         // Submitted under the lock: once it stops, the event loops may be gone.
         let counts = self.state.withLockedValue { state -> [EventLoopFuture<Int>] in
             guard case .running(let running) = state else { return [] }
@@ -409,6 +450,17 @@ public final class SocketServer: Service {
             throw SocketError(
                 .invalidArgument,
                 message: "\(name) must be above 0; nil is for ever",
+                endpoint: self.firstEndpoint
+            )
+        }
+        let shutdown = self.configuration.shutdown
+        guard shutdown.retryAfter.upperBound <= max(shutdown.gracePeriod, .seconds(2)) else {
+            throw SocketError(
+                .invalidArgument,
+                message: """
+                    shutdown.retryAfter (to \(shutdown.retryAfter.upperBound)) must not be above shutdown.gracePeriod \
+                    (\(shutdown.gracePeriod)): clients would be closed before they leave
+                    """,
                 endpoint: self.firstEndpoint
             )
         }

@@ -8,22 +8,30 @@ struct KeptAnswer: Sendable {
     var status: Status
     var body: ByteBuffer
     var metadata: [String: String]
-
-    /// What it takes to keep, in bytes.
-    var cost: Int { self.body.readableBytes + WireMetadata.length(of: self.metadata) }
 }
 
 /// Names a request among all that the server gets.
 struct IdempotencyKey: Hashable, Sendable {
     /// Whose key it is; nil: nobody's who is known.
     var identity: String?
-    var type: UInt32
     var key: String
+}
+
+/// Tells a request from another that has the same key.
+struct RequestFingerprint: Hashable, Sendable {
+    var type: UInt32
+    /// SHA-256 of the body, decompressed.
+    var body: [UInt8]
+
+    init(type: UInt32, body: ByteBuffer) {
+        self.type = type
+        self.body = body.withUnsafeReadableBytes { SHA256.hash(of: $0) }
+    }
 }
 
 /// The first answers to requests with keys. Told the time; keeps none itself.
 ///
-/// `Waiter` is whatever waits for the first answer.
+/// `Waiter` is whatever waits for the first answer. Nothing here takes longer when many wait for one key.
 struct IdempotencyWindow<Waiter> {
     enum Beginning {
         /// It is the first: run it, and tell ``finish(_:_:now:)``.
@@ -31,13 +39,30 @@ struct IdempotencyWindow<Waiter> {
         /// The first is at work.
         case wait
         case answered(KeptAnswer)
+        /// The first is at work, and ``maximumWaiters`` wait for it already.
+        case full
+        /// Another request has this key.
+        case contradiction
     }
 
-    enum Entry {
-        case running(waiters: [UInt64: Waiter])
-        /// The number tells it from another of the same key.
-        case kept(KeptAnswer, UInt64)
+    struct Entry {
+        let request: RequestFingerprint
+        var waiters: [UInt64: Waiter] = [:]
+        var kept: Kept?
     }
+
+    struct Kept {
+        var answer: KeptAnswer
+        /// Tells it from another of the same key.
+        var number: UInt64
+        /// What it takes to keep, in bytes.
+        var cost: Int
+    }
+
+    /// How many repeats may wait for the answer to one key.
+    static var maximumWaiters: Int { 1_024 }
+    /// What an answer costs beside its body, its metadata and its key, in bytes: the entries in two tables and a fingerprint.
+    static var overhead: Int { 256 }
 
     private let policy: IdempotencyPolicy
     private var entries: [IdempotencyKey: Entry] = [:]
@@ -55,21 +80,27 @@ struct IdempotencyWindow<Waiter> {
     /// A request has come.
     ///
     /// - Parameters:
+    ///   - request: What it asks for. A key is bound to that.
     ///   - number: Names the waiter, for ``abandon(_:_:)``.
     ///   - waiter: Kept if it is to wait.
-    mutating func begin(_ key: IdempotencyKey, number: UInt64, _ waiter: Waiter, now: NIODeadline) -> Beginning {
+    mutating func begin(
+        _ key: IdempotencyKey,
+        _ request: RequestFingerprint,
+        number: UInt64,
+        _ waiter: Waiter,
+        now: NIODeadline
+    ) -> Beginning {
         self.forget(now: now)
-        switch self.entries[key] {
-        case nil:
-            self.entries[key] = .running(waiters: [:])
+        // Nothing of an entry is copied out before it is changed: with it all that wait would be copied, each time.
+        guard let first = self.entries[key]?.request else {
+            self.entries[key] = Entry(request: request)
             return .run
-        case .running(var waiters):
-            waiters[number] = waiter
-            self.entries[key] = .running(waiters: waiters)
-            return .wait
-        case .kept(let answer, _):
-            return .answered(answer)
         }
+        guard first == request else { return .contradiction }
+        if let kept = self.entries[key]?.kept { return .answered(kept.answer) }
+        guard self.entries[key].map({ $0.waiters.count < Self.maximumWaiters }) ?? true else { return .full }
+        self.entries[key]?.waiters[number] = waiter
+        return .wait
     }
 
     /// The first is answered.
@@ -77,25 +108,29 @@ struct IdempotencyWindow<Waiter> {
     /// - Parameter answer: Nil if there is none, or it is not to be kept: the next repeat is a first.
     /// - Returns: Who has waited for it.
     mutating func finish(_ key: IdempotencyKey, _ answer: KeptAnswer?, now: NIODeadline) -> [Waiter] {
-        guard case .running(let waiters) = self.entries[key] else { return [] }
+        guard let entry = self.entries[key], entry.kept == nil else { return [] }
         self.entries[key] = nil
         if let answer {
             self.lastNumber += 1
-            self.entries[key] = .kept(answer, self.lastNumber)
+            let cost = Self.cost(of: answer, key)
+            let kept = Kept(answer: answer, number: self.lastNumber, cost: cost)
+            self.entries[key] = Entry(request: entry.request, kept: kept)
             self.ages.append((key, self.lastNumber, now.advanced(clamping: TimeAmount(self.policy.lifetime))))
-            self.keptBytes += answer.cost
+            self.keptBytes += cost
         }
         self.forget(now: now)
-        return Array(waiters.values)
+        return Array(entry.waiters.values)
     }
 
     /// A repeat waits no longer. Nil if it did not.
     mutating func abandon(_ key: IdempotencyKey, _ number: UInt64) -> Waiter? {
-        guard case .running(var waiters) = self.entries[key], let waiter = waiters.removeValue(forKey: number) else {
-            return nil
-        }
-        self.entries[key] = .running(waiters: waiters)
-        return waiter
+        self.entries[key]?.waiters.removeValue(forKey: number)
+    }
+
+    /// What it takes to keep an answer, in bytes.
+    static func cost(of answer: KeptAnswer, _ key: IdempotencyKey) -> Int {
+        answer.body.readableBytes + WireMetadata.length(of: answer.metadata) + key.key.utf8.count
+            + (key.identity?.utf8.count ?? 0) + Self.overhead
     }
 
     private mutating func forget(now: NIODeadline) {
@@ -104,9 +139,9 @@ struct IdempotencyWindow<Waiter> {
                 || self.keptBytes > self.policy.maximumBytes
         {
             self.ages.removeFirst()
-            guard case .kept(let answer, oldest.number) = self.entries[oldest.key] else { continue }
+            guard let kept = self.entries[oldest.key]?.kept, kept.number == oldest.number else { continue }
             self.entries[oldest.key] = nil
-            self.keptBytes -= answer.cost
+            self.keptBytes -= kept.cost
         }
     }
 }

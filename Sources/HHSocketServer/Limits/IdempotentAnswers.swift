@@ -20,50 +20,74 @@ final class IdempotentAnswers: Sendable {
     private enum Turn: Sendable {
         case run
         case over(KeptAnswer?)
+        case refused(Source)
+    }
+
+    /// Where an answer comes from.
+    enum Source: Sendable {
+        case handler
+        /// It was there before, or another request's handler has found it.
+        case `repeat`
+        /// Too many wait for that handler.
+        case overload
+        /// The key is that of another request.
+        case contradiction
     }
 
     /// The first answer to a request.
     ///
     /// - Parameters:
+    ///   - request: What is asked for.
     ///   - run: Finds it, if this is the first.
     ///   - isKept: Whether it is an answer that repeats are to get.
-    /// - Returns: It, and whether it was there before.
     func answer(
         _ key: IdempotencyKey,
+        _ request: RequestFingerprint,
         _ run: () async -> KeptAnswer,
         isKept: (KeptAnswer) -> Bool
-    ) async -> (KeptAnswer, isRepeat: Bool) {
+    ) async -> (KeptAnswer, Source) {
         while true {
-            switch await self.turn(key) {
+            switch await self.turn(key, request) {
             case .run:
                 let answer = await run()
                 let kept = isKept(answer) ? answer : nil
                 let waiters = self.state.withLockedValue { $0.window.finish(key, kept, now: .now()) }
                 for waiter in waiters { waiter.resume(returning: kept) }
-                return (answer, false)
+                return (answer, .handler)
             case .over(let answer?):
-                return (answer, true)
+                return (answer, .repeat)
             case .over(nil) where Task.isCancelled:
-                return (KeptAnswer(status: .cancelledByServer, body: ByteBuffer(), metadata: [:]), false)
+                return (KeptAnswer(status: .cancelledByServer, body: ByteBuffer(), metadata: [:]), .handler)
             case .over(nil):
                 // The first has come to nothing: perhaps it is for us to be the next.
                 continue
+            case .refused(let source):
+                let status: Status = source == .overload ? .overloaded : .illegalFormat
+                let reason = source == .overload ? "too many repeats wait" : "this key is that of another request"
+                return (KeptAnswer(status: status, body: ByteBuffer(string: reason), metadata: [:]), source)
             }
         }
     }
 
-    private func turn(_ key: IdempotencyKey) async -> Turn {
+    private func turn(_ key: IdempotencyKey, _ request: RequestFingerprint) async -> Turn {
         let number = self.state.withLockedValue { state in
             state.lastNumber += 1
             return state.lastNumber
         }
-        let isFirst = NIOLockedValueBox(false)
+        // Where the window says what to do instead of waiting.
+        let instead = NIOLockedValueBox<Turn?>(nil)
         let answer = await withTaskCancellationHandler {
             await withCheckedContinuation { (waiter: Waiter) in
                 let answer: KeptAnswer?? = self.state.withLockedValue { state in
-                    switch state.window.begin(key, number: number, waiter, now: .now()) {
+                    switch state.window.begin(key, request, number: number, waiter, now: .now()) {
                     case .run:
-                        isFirst.withLockedValue { $0 = true }
+                        instead.withLockedValue { $0 = .run }
+                        return .some(nil)
+                    case .full:
+                        instead.withLockedValue { $0 = .refused(.overload) }
+                        return .some(nil)
+                    case .contradiction:
+                        instead.withLockedValue { $0 = .refused(.contradiction) }
                         return .some(nil)
                     case .answered(let answer):
                         return answer
@@ -79,6 +103,6 @@ final class IdempotentAnswers: Sendable {
         } onCancel: {
             self.state.withLockedValue { $0.window.abandon(key, number) }?.resume(returning: nil)
         }
-        return isFirst.withLockedValue { $0 } ? .run : .over(answer)
+        return instead.withLockedValue { $0 } ?? .over(answer)
     }
 }

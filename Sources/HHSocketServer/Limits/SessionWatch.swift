@@ -20,8 +20,8 @@ struct SessionWatch: Sendable {
         var partialBytes = 0
         /// Of all that was given to the channel, so much it holds still.
         var waitingBytes = 0
-        /// Of all that was given to the channel, so much has left.
-        var bytesSent = 0
+        /// Of all that was sent, so much has reached the client, as far as the system tells.
+        var bytesTaken = 0
         /// Whether requests are in flight.
         var isBusy = false
         /// Whether we do not read, so that it is not to blame for what does not come.
@@ -38,15 +38,14 @@ struct SessionWatch: Sendable {
 
     private var begun: NIODeadline
     private var lastRead: NIODeadline
-    /// When the frame that is arriving began to, and what of it had come then.
+    /// Since when the rate is measured at which a frame is arriving, and what of it had come then.
     private var partial: (since: NIODeadline, bytes: Int)?
-    private var sent: (bytes: Int, at: NIODeadline)
+    private var writing = StallWatch()
     private var hasFirstFrame = false
 
     init(now: NIODeadline) {
         self.begun = now
         self.lastRead = now
-        self.sent = (0, now)
     }
 
     /// Whether a frame has begun to arrive and is not whole.
@@ -72,11 +71,22 @@ struct SessionWatch: Sendable {
         self.hasFirstFrame = true
     }
 
+    /// What was waited for at first has come and was of no use: it is waited for once more, for as long as before.
+    mutating func awaitFirstFrame(now: NIODeadline) {
+        self.begun = now
+        self.hasFirstFrame = false
+    }
+
     /// Called from time to time.
     mutating func verdict(_ observation: Observation, _ times: Times, now: NIODeadline) -> Verdict? {
-        if observation.waitingBytes == 0 || observation.bytesSent != self.sent.bytes {
-            self.sent = (observation.bytesSent, now)
-        } else if let limit = times.writeStall, now - self.sent.at >= limit {
+        if let window = times.writeStall,
+            self.writing.isStalled(
+                isWaiting: observation.waitingBytes > 0,
+                passed: observation.bytesTaken,
+                within: window,
+                now: now
+            )
+        {
             return .stalledWriting
         }
         if observation.isReadingHeld {
@@ -92,6 +102,8 @@ struct SessionWatch: Sendable {
             if time >= limit {
                 let rate = Double(observation.partialBytes - partial.bytes) / (Double(time.nanoseconds) / 1e9)
                 if rate < Double(times.minimumReadRate) { return .stalledReading }
+                // What came at once at the beginning does not make up for a trickle later.
+                self.partial = (now, observation.partialBytes)
             }
         }
         if let limit = times.idle, now - self.lastRead >= limit, !observation.isBusy, observation.waitingBytes == 0 {

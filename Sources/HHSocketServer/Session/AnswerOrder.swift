@@ -13,6 +13,9 @@ struct AnswerOrder<Answer> {
     /// The number of the first place.
     private var first: UInt64 = 1
 
+    /// How many requests stand in line, whatever has become of them.
+    var count: Int { self.places.count }
+
     /// How many answers are held.
     private(set) var heldCount = 0
 

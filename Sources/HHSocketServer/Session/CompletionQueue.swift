@@ -13,8 +13,10 @@ final class CompletionQueue: Sendable {
         case late
         /// The answer was there before.
         case repeated
-        /// The body could not be decompressed.
+        /// The body could not be decompressed, or its key is another request's.
         case illegal
+        /// Too many requests with the same key wait for an answer.
+        case waiting
         /// Too many bytes are held for the body to be decompressed.
         case overload
     }

@@ -83,12 +83,18 @@ struct HandlerRun: Sendable {
         // that throws after it was cancelled may not have.
         var hasReturned = false
         guard let key = self.context.idempotencyKey else { return await self.handle(request, &kind, &hasReturned) }
-        let (answer, isRepeat) = await self.core.idempotentAnswers.answer(
-            IdempotencyKey(identity: self.context.session.identity, type: request.type, key: key),
+        let (answer, source) = await self.core.idempotentAnswers.answer(
+            IdempotencyKey(identity: self.context.session.identity, key: key),
+            RequestFingerprint(type: request.type, body: request.body),
             { await self.handle(request, &kind, &hasReturned) },
             isKept: { !Self.isRepeatable($0.status) && (hasReturned || !Task.isCancelled) }
         )
-        if isRepeat { kind = .repeated }
+        switch source {
+        case .handler: break
+        case .repeat: kind = .repeated
+        case .overload: kind = .waiting
+        case .contradiction: kind = .illegal
+        }
         return answer
     }
 
@@ -102,6 +108,9 @@ struct HandlerRun: Sendable {
         do {
             body = try await self.handler(request, self.context)
             hasReturned = true
+            if !self.core.takes(answerOf: body.readableBytes, type: request.type, self.context.session) {
+                (status, body, kind) = (.illegalLength, ByteBuffer(), .failed)
+            }
         } catch let error as StatusError {
             (status, body) = (error.status, error.body)
         } catch {
@@ -109,7 +118,7 @@ struct HandlerRun: Sendable {
             // What a cancelled handler throws is no failure.
             if !Task.isCancelled {
                 kind = .failed
-                Self.log(error, request, self.context)
+                Self.log(error, request, self.context, self.core)
             }
         }
         return KeptAnswer(status: status, body: body, metadata: self.context.answerMetadata)
@@ -120,10 +129,12 @@ struct HandlerRun: Sendable {
         [.undefinedType, .overloaded, .draining].contains(status)
     }
 
-    static func log(_ error: any Error, _ request: ServerRequest, _ context: ServerContext) {
-        context.logger.error(
+    static func log(_ error: any Error, _ request: ServerRequest, _ context: ServerContext, _ core: ServerCore) {
+        core.peerLog.write(
+            .error,
             "a handler failed",
-            metadata: ["type": "\(request.type)", "serial": "\(request.serial)", "error": "\(error)"]
+            ["type": "\(request.type)", "serial": "\(request.serial)", "error": "\(error)"],
+            by: context.logger
         )
     }
 }

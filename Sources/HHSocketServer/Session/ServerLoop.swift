@@ -1,4 +1,3 @@
-import Dispatch
 import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
@@ -15,27 +14,36 @@ final class ServerLoop: Sendable {
         var handshakes: [ObjectIdentifier: any Channel] = [:]
         var draining: ShutdownPolicy?
         var empty: EventLoopPromise<Void>?
+        /// Whether the last one has gone: nobody looks after what comes now.
+        var isOver = false
 
         var isEmpty: Bool { self.open.isEmpty && self.refused.isEmpty }
+    }
+
+    private typealias Timers = TimerTable<() -> Void>
+
+    private struct Alarm {
+        var timers = Timers()
+        /// The event loop's own timer, and when it is due.
+        var set: (deadline: NIODeadline, timer: Scheduled<Void>)?
     }
 
     private struct Counters {
         var statistics = ServerStatistics()
         var connections = 0
-        /// Whether somebody looks after what takes too long: from the first connection on, until a look finds none.
-        var isWatched = false
+        /// Whether a look after what takes too long has been asked for and has not ended.
+        var isSweeping = false
     }
 
     let eventLoop: any EventLoop
-    private let sweepInterval: TimeAmount
     private let sessions: NIOLoopBoundBox<Sessions>
+    private let alarm: NIOLoopBoundBox<Alarm>
     private let counters = NIOLockedValueBox(Counters())
 
-    /// - Parameter sweepInterval: How often to look after what takes too long.
-    init(eventLoop: any EventLoop, sweepInterval: TimeAmount) {
+    init(eventLoop: any EventLoop) {
         self.eventLoop = eventLoop
-        self.sweepInterval = sweepInterval
         self.sessions = .makeBoxSendingValue(Sessions(), eventLoop: eventLoop)
+        self.alarm = .makeBoxSendingValue(Alarm(), eventLoop: eventLoop)
     }
 
     // MARK: From any thread
@@ -65,12 +73,29 @@ final class ServerLoop: Sendable {
         self.eventLoop.flatSubmit {
             self.sessions.value.draining = policy
             self.closeHandshakes()
-            for session in Array(self.sessions.value.open.values) { session.drain(policy) }
-            guard !self.sessions.value.isEmpty else { return self.eventLoop.makeSucceededVoidFuture() }
+            self.drain(Array(self.sessions.value.open.values)[...], policy)
+            guard !self.sessions.value.isEmpty else {
+                self.sessions.value.isOver = true
+                return self.eventLoop.makeSucceededVoidFuture()
+            }
             let empty = self.sessions.value.empty ?? self.eventLoop.makePromise(of: Void.self)
             self.sessions.value.empty = empty
             return empty.futureResult
         }
+    }
+
+    /// So many are told in one turn of the event loop, at least.
+    static let drainStep = 64
+    private static let drainInterval = TimeAmount.milliseconds(20)
+
+    /// Tells sessions to finish, in steps that take ``ShutdownPolicy/tellingTime`` together. Few are told at once.
+    private func drain(_ sessions: ArraySlice<SessionHandler>, _ policy: ShutdownPolicy, step: Int? = nil) {
+        let steps = max(1, policy.tellingTime.nanoseconds / Self.drainInterval.nanoseconds)
+        let step = step ?? max(Self.drainStep, sessions.count / Int(clamping: steps))
+        for session in sessions.prefix(step) { session.drain(policy) }
+        let rest = sessions.dropFirst(step)
+        guard !rest.isEmpty else { return }
+        _ = self.setTimer(.now() + Self.drainInterval) { self.drain(rest, policy, step: step) }
     }
 
     /// Closes every session at once.
@@ -84,6 +109,9 @@ final class ServerLoop: Sendable {
     }
 
     // MARK: On the event loop
+
+    /// Whether the server has shut down, so that no session may begin.
+    var isOver: Bool { self.sessions.value.isOver }
 
     /// How the server shuts down, once it does.
     var draining: ShutdownPolicy? { self.sessions.value.draining }
@@ -103,12 +131,7 @@ final class ServerLoop: Sendable {
 
     func add(_ session: SessionHandler) {
         self.sessions.value.open[ObjectIdentifier(session)] = session
-        let begins = self.counters.withLockedValue { counters in
-            counters.connections += 1
-            defer { counters.isWatched = true }
-            return !counters.isWatched
-        }
-        if begins { self.scheduleSweep() }
+        self.counters.withLockedValue { $0.connections += 1 }
     }
 
     func addRefused(_ session: SessionHandler) {
@@ -122,30 +145,63 @@ final class ServerLoop: Sendable {
         } else if self.sessions.value.refused.removeValue(forKey: id) == nil {
             return
         }
-        if self.sessions.value.isEmpty {
-            self.sessions.value.empty?.succeed()
+        if self.sessions.value.isEmpty, let empty = self.sessions.value.empty {
+            self.sessions.value.isOver = true
             self.sessions.value.empty = nil
+            empty.succeed()
         }
     }
 
-    /// Not by a timer of the event loop: while one is set, each turn of the loop reads the clock three times.
-    private func scheduleSweep() {
-        let time = DispatchTime.now() + .nanoseconds(Int(self.sweepInterval.nanoseconds))
-        DispatchQueue.global(qos: .utility).asyncAfter(deadline: time) { [weak self] in self?.sweepIsDue() }
+    // MARK: Timers
+
+    typealias TimerID = TimerTable<() -> Void>.ID
+
+    /// Calls `action` at `deadline`, on the event loop. All sessions share one timer of it.
+    func setTimer(_ deadline: NIODeadline, _ action: @escaping () -> Void) -> TimerID {
+        defer { self.setAlarm() }
+        return self.alarm.value.timers.set(deadline, action)
     }
 
-    private func sweepIsDue() {
+    func removeTimer(_ id: TimerID) {
+        self.alarm.value.timers.remove(id)
+        guard self.alarm.value.timers.count == 0 else { return }
+        // While one is set, each turn of the event loop reads the clock.
+        self.alarm.value.set?.timer.cancel()
+        self.alarm.value.set = nil
+    }
+
+    /// Sees to it that the event loop wakes for the next timer.
+    private func setAlarm() {
+        guard let deadline = self.alarm.value.timers.nextDeadline else { return }
+        // One that is due before is set again when it is.
+        if let set = self.alarm.value.set, set.deadline <= deadline { return }
+        self.alarm.value.set?.timer.cancel()
+        let timer = self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { self.alarmRings() }
+        self.alarm.value.set = (deadline, timer)
+    }
+
+    private func alarmRings() {
+        self.alarm.value.set = nil
+        let now = NIODeadline.now()
+        while let action = self.alarm.value.timers.popDue(now: now) { action() }
+        self.setAlarm()
+    }
+
+    // MARK: What takes too long
+
+    /// Any thread: has the sessions looked after, unless that is under way.
+    func sweepIsDue() {
         self.counters.withLockedValue { counters in
-            counters.isWatched = counters.connections > 0
+            guard counters.connections > 0, !counters.isSweeping else { return }
+            counters.isSweeping = true
             // Inside the lock: as long as there is a connection the event loop has not been shut down.
-            if counters.isWatched { self.eventLoop.execute { self.sweep() } }
+            self.eventLoop.execute { self.sweep() }
         }
     }
 
-    /// Looks after what takes too long.
     private func sweep() {
         let now = NIODeadline.now()
         for session in Array(self.sessions.value.open.values) { session.look(now: now) }
-        self.scheduleSweep()
+        self.counters.withLockedValue { $0.isSweeping = false }
     }
 }

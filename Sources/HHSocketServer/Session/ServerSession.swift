@@ -92,9 +92,14 @@ public final class ServerSession: Sendable {
     public subscript<Key: ServerSessionKey>(_ key: Key.Type) -> Key.Value? {
         get { self.state.withLockedValue { $0.storage[ObjectIdentifier(key)] as? Key.Value } }
         set {
-            self.state.withLockedValue { state in
-                if state.isOpen { state.storage[ObjectIdentifier(key)] = newValue }
+            // The old value may be the last reference to something of the application's, which may then ask this session.
+            let old: (any Sendable)? = self.state.withLockedValue { state in
+                guard state.isOpen else { return nil }
+                let old = state.storage[ObjectIdentifier(key)]
+                state.storage[ObjectIdentifier(key)] = newValue
+                return old
             }
+            withExtendedLifetime(old) {}
         }
     }
 
@@ -144,11 +149,14 @@ public final class ServerSession: Sendable {
     // MARK: On the event loop
 
     func end() {
-        self.state.withLockedValue { state in
+        let storage = self.state.withLockedValue { state in
             if let identity = state.identity { self.registry.remove(self, identity) }
             state.isOpen = false
-            state.storage = [:]
+            defer { state.storage = [:] }
+            return state.storage
         }
+        // Outside the lock, as what the application has kept may ask this session when it goes.
+        withExtendedLifetime(storage) {}
         self.handler.value = nil
     }
 }

@@ -34,12 +34,12 @@ extension SessionHandler {
 
     /// Tells the client to go away, where it can be told, and ends the connection.
     func dismiss(_ notice: GoAwayNotice) {
-        guard self.phase == .open, let context = self.context else { return }
+        guard self.phase == .open, self.context != nil else { return }
         self.stopHandlers()
         self.sendGoAway(notice)
         self.publishStatistics()
         // It need not read it.
-        self.scheduleClose(on: context.eventLoop, in: Self.protocolErrorTime)
+        self.scheduleClose(in: Self.protocolErrorTime)
         self.finish()
     }
 
@@ -72,7 +72,8 @@ extension SessionHandler {
         let observation = SessionWatch.Observation(
             partialBytes: self.decoder.bufferedBytes,
             waitingBytes: inChannel,
-            bytesSent: self.bytesWritten - inChannel,
+            bytesTaken: inChannel == 0
+                ? 0 : AcknowledgedBytes.count(of: context.channel) ?? self.bytesWritten - inChannel,
             isBusy: self.machine.inFlight > 0,
             isReadingHeld: self.isPaused || self.readIsHeld
         )
@@ -102,7 +103,8 @@ extension SessionHandler {
             reason = "a frame has not got on for \(limits.readStallTimeout ?? .zero), or too slowly"
             self.machine.statistics.readStalls += 1
         case .watch(.stalledWriting):
-            reason = "nothing was read for \(limits.writeStallTimeout ?? .zero)"
+            let time = limits.writeStallTimeout ?? .zero
+            reason = "less than \(StallWatch.minimumRate) bytes a second were read for \(time)"
             self.machine.statistics.writeStalls += 1
         case .memory:
             reason = "too many bytes are held"
@@ -125,27 +127,29 @@ extension SessionHandler {
     }
 
     func log(_ what: String, _ reason: String) {
-        self.core.logger.info(
+        self.core.peerLog.write(
+            .info,
             "\(what)",
-            metadata: [
+            [
                 "connection": "\(self.serverContext?.session.id ?? 0)", "remote": "\(self.remoteName)",
                 "reason": "\(reason)",
-            ]
+            ],
+            by: self.core.logger
         )
     }
 
     // MARK: The last word
 
     func finishIfDone() {
-        guard self.phase == .open, !self.isPaused, self.machine.isFinished else { return }
+        guard self.phase == .open, !self.isPaused, self.greeting == nil, self.machine.isFinished else { return }
         self.finish()
     }
 
     func finishAfterProtocolError() {
-        guard self.phase == .open, let context = self.context else { return }
+        guard self.phase == .open, self.context != nil else { return }
         self.stopHandlers()
         self.publishStatistics()
-        self.scheduleClose(on: context.eventLoop, in: Self.protocolErrorTime)
+        self.scheduleClose(in: Self.protocolErrorTime)
         self.finish()
     }
 
@@ -171,28 +175,26 @@ extension SessionHandler {
         if self.machine.inputIsClosed {
             context.close(promise: nil)
         } else {
-            self.scheduleClose(on: context.eventLoop, in: Self.lingerTime)
+            self.scheduleClose(in: Self.lingerTime)
         }
     }
 
-    private func scheduleClose(on eventLoop: any EventLoop, in time: TimeAmount) {
-        self.closeTimer?.cancel()
-        self.closeTimer = eventLoop.assumeIsolated().scheduleTask(in: time) { self.kill() }
+    private func scheduleClose(in time: TimeAmount) {
+        self.replace(&self.closeTimer, with: self.loop.setTimer(.now() + time) { self.kill() })
     }
 
     // MARK: Heartbeat
 
-    func noteBytesReceived(_ context: ChannelHandlerContext) {
+    func noteBytesReceived() {
         let awaitedReply = self.heartbeat?.awaitsReply == true
         self.heartbeat?.bytesReceived(now: .now())
         // The timer waits for the reply's timeout; the next ping may be due before.
-        if awaitedReply { self.scheduleHeartbeat(on: context.eventLoop) }
+        if awaitedReply { self.scheduleHeartbeat() }
     }
 
-    func scheduleHeartbeat(on eventLoop: any EventLoop) {
+    func scheduleHeartbeat() {
         guard let deadline = self.heartbeat?.nextDeadline else { return }
-        self.heartbeatTimer?.cancel()
-        self.heartbeatTimer = eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { self.heartbeatIsDue() }
+        self.replace(&self.heartbeatTimer, with: self.loop.setTimer(deadline) { self.heartbeatIsDue() })
     }
 
     private func heartbeatIsDue() {
@@ -218,6 +220,6 @@ extension SessionHandler {
         case nil:
             break
         }
-        self.scheduleHeartbeat(on: context.eventLoop)
+        self.scheduleHeartbeat()
     }
 }

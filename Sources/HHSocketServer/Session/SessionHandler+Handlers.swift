@@ -32,6 +32,10 @@ extension SessionHandler {
         var answer = self.emptyAnswer(to: frame)
         do {
             answer.payload = try handler(request, context)
+            if !self.core.takes(answerOf: answer.payload.readableBytes, type: frame.type, session) {
+                self.machine.statistics.handlerErrors += 1
+                (answer.status, answer.payload) = (.illegalLength, ByteBuffer())
+            }
         } catch {
             (answer.status, answer.payload) = self.verdict(of: error, request, context)
         }
@@ -90,7 +94,7 @@ extension SessionHandler {
         self.machine.started(task, serial: frame.serial, run: run)
         guard let deadline = extras?.deadline else { return }
         let serial = frame.serial
-        self.deadlineTimers[run] = self.loop.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) {
+        self.deadlineTimers[run] = self.loop.setTimer(deadline) {
             self.expire(serial: serial, run: run, answer: work.emptyAnswer)
         }
     }
@@ -120,7 +124,7 @@ extension SessionHandler {
     ) -> (Status, ByteBuffer) {
         if let error = error as? StatusError { return (error.status, error.body) }
         self.machine.statistics.handlerErrors += 1
-        HandlerRun.log(error, request, serverContext)
+        HandlerRun.log(error, request, serverContext, self.core)
         return (.unknown, ByteBuffer())
     }
 
@@ -132,7 +136,7 @@ extension SessionHandler {
                 run: completion.run,
                 bytes: completion.requestLength
             )
-            if !self.deadlineTimers.isEmpty { self.deadlineTimers.removeValue(forKey: completion.run)?.cancel() }
+            self.removeDeadline(of: completion.run)
             guard action == .send else { continue }
             switch completion.kind {
             case .ordinary: break
@@ -140,6 +144,7 @@ extension SessionHandler {
             case .late: self.machine.statistics.deadlinesExceeded += 1
             case .repeated: self.machine.statistics.idempotentRepeats += 1
             case .illegal: self.machine.statistics.illegalRequests += 1
+            case .waiting: self.machine.statistics.overloads += 1
             case .overload:
                 self.machine.statistics.overloads += 1
                 self.machine.statistics.overloadsOfMemory += 1
@@ -150,10 +155,16 @@ extension SessionHandler {
         self.scheduleFlush()
     }
 
+    private func removeDeadline(of run: UInt64) {
+        guard !self.deadlineTimers.isEmpty, let timer = self.deadlineTimers.removeValue(forKey: run) else { return }
+        self.loop.removeTimer(timer)
+    }
+
     /// The request is not answered any more.
     func stopped(_ run: UInt64) {
-        if !self.deadlineTimers.isEmpty { self.deadlineTimers.removeValue(forKey: run)?.cancel() }
+        self.removeDeadline(of: run)
         guard let ready = self.order?.abandon(run) else { return }
         self.emit(ready)
+        self.checkOrder()
     }
 }

@@ -11,41 +11,62 @@ extension SessionHandler {
             return
         }
         self.hasGreeted = true
+        // It has come in time, however long we take to find out who it is.
+        self.watch.firstFrameCame()
         let settings = self.core.hello
         let answer = HelloAnswer.answer(to: frame.payload, features: settings.features)
         guard answer.agreement != nil, let authenticate = settings.authenticate else { return self.greet(answer) }
         let token = [UInt8](answer.hello?.sessionToken ?? .init())
+        let core = self.core
         // Bounded, as there is one for each connection, which it does not outlive.
         self.greeting = Task {
             var answer = answer
+            var isOurFault = false
             do {
                 session.authenticate(as: try await authenticate(token, session))
+            } catch let error as StatusError {
+                answer.refuse(error.status == .ok ? .unknown : error.status)
             } catch {
-                let status = Status(answering: error)
-                if !(error is StatusError), !Task.isCancelled {
-                    session.logger.error("a client cannot be authenticated", metadata: ["error": "\(error)"])
+                isOurFault = true
+                answer.refuse(.overloaded)
+                if !Task.isCancelled {
+                    core.peerLog.write(
+                        .error,
+                        "a client cannot be authenticated",
+                        ["error": "\(error)"],
+                        by: session.logger
+                    )
                 }
-                (answer.status, answer.payload, answer.agreement) = (
-                    status == .ok ? .unknown : status, ByteBuffer(), nil
-                )
             }
-            session.onLoop { [answer] handler in
+            session.onLoop { [answer, isOurFault] handler in
                 handler.greet(answer)
                 handler.scheduleFlush()
+                // Left connected it would be nobody for as long as the connection lasts.
+                if isOurFault { handler.dismissUnauthenticated() }
             }
         }
     }
 
+    /// Sends a client away of which we could not find out who it is. Not all come back at the same moment.
+    private func dismissUnauthenticated() {
+        let wait = Duration.milliseconds(Int64.random(in: 1_000...5_000))
+        self.dismiss(GoAwayNotice(reason: "authentication is not available", retryAfter: wait))
+    }
+
     private func greet(_ answer: HelloAnswer) {
+        self.greeting = nil
         guard self.phase == .open else { return }
         self.machine.statistics.hellos += 1
         self.send(
             Frame(type: FrameType.hello, serial: FrameSerial.hello, status: answer.status, payload: answer.payload)
         )
-        guard let agreement = answer.agreement else { return }
+        guard let agreement = answer.agreement else {
+            // It may say hello again, and where it must, it is waited for as at the beginning.
+            self.hasGreeted = false
+            if self.core.hello.isRequired { self.watch.awaitFirstFrame(now: .now()) }
+            return
+        }
         self.agreement = agreement
-        // Where hello is required it is what was waited for; no other frame may come for long.
-        self.watch.firstFrameCame()
         self.decoder.agreedFlags = agreement.flags
         self.serverContext?.session.agree(agreement)
         self.isPlain = self.answersAsTheyCome

@@ -7,7 +7,7 @@ extension SessionHandler {
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         guard self.phase == .open else { return }
         self.isReading = true
-        if self.heartbeat != nil { self.noteBytesReceived(context) }
+        if self.heartbeat != nil { self.noteBytesReceived() }
         let bytes = self.unwrapInboundIn(data)
         self.bytesRead += bytes.readableBytes
         self.decoder.append(bytes)
@@ -112,6 +112,10 @@ extension SessionHandler {
     private func answer(_ header: FrameHeader, _ status: Status, _ body: ByteBuffer, _ context: inout ServerContext) {
         guard body.readableBytes <= self.largestPlainAnswer, context.isAsNew() else {
             var frame = Frame(type: header.type, serial: header.serial, status: status, payload: body)
+            if !self.core.takes(answerOf: body.readableBytes, type: header.type, context.session) {
+                self.machine.statistics.handlerErrors += 1
+                (frame.status, frame.payload) = (.illegalLength, ByteBuffer())
+            }
             self.seal(&frame, context)
             context = ServerContext(session: context.session, extras: self.extras(nil))
             return self.emit(frame)

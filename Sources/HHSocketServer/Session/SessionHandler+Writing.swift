@@ -8,17 +8,22 @@ extension SessionHandler {
     /// - Parameter run: The request's number; nil: the frame answers none.
     func answer(_ frame: Frame, _ run: UInt64?) {
         guard let run, self.order != nil else { return self.emit(frame) }
-        self.heldAnswerBytes += Self.heldBytes(of: frame)
+        self.heldPayloadBytes += frame.payload.readableBytes
         self.emit(self.order?.answer(run, frame) ?? [])
+        self.checkOrder()
+    }
+
+    /// What stands in line takes, in bytes. Places without a payload count too, those of cancelled requests among them, or they
+    /// would have no bound.
+    var heldAnswerBytes: Int { self.heldPayloadBytes + (self.order?.count ?? 0) * Self.placeCost }
+
+    func checkOrder() {
         if self.heldAnswerBytes > self.core.limits.maximumBufferedBytesPerConnection { self.evict(.memory) }
     }
 
-    /// What an answer takes while it is held: many have no payload, and would have no bound.
-    private static func heldBytes(of frame: Frame) -> Int { frame.payload.readableBytes + Self.heldAnswerCost }
-
     func emit(_ held: [Frame]) {
         for frame in held {
-            self.heldAnswerBytes -= Self.heldBytes(of: frame)
+            self.heldPayloadBytes -= frame.payload.readableBytes
             self.emit(frame)
         }
     }
@@ -50,9 +55,7 @@ extension SessionHandler {
     // MARK: Pushes
 
     func push(type: UInt32, body: ByteBuffer) -> Bool {
-        guard self.format.isApplicationType(type), let frame = self.listener.push(type: type, body: body) else {
-            return false
-        }
+        guard let frame = self.listener.push(type: type, body: body) else { return false }
         return self.push(frame)
     }
 

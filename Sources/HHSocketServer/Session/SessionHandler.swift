@@ -21,8 +21,8 @@ final class SessionHandler: ChannelDuplexHandler {
     static let largestTurn = 1 << 20
     /// A buffer larger than this is not kept for the next turn.
     static let largestKeptBuffer = 256 << 10
-    /// What an answer that waits for its turn takes beside its payload, in bytes: its frame, and its place in line.
-    static let heldAnswerCost = 128
+    /// What a place in line takes, in bytes: that of an answer with its frame, but without its payload.
+    static let placeCost = 128
     /// A larger answer that is made on the event loop is not compressed: the loop's other connections would wait for it. It is
     /// about a millisecond's work.
     static let largestBodyCompressedAtOnce = 64 << 10
@@ -77,11 +77,11 @@ final class SessionHandler: ChannelDuplexHandler {
     let completions: CompletionQueue
     /// Nil where answers leave as they come.
     var order: AnswerOrder<Frame>?
-    /// What is held by it, in bytes.
-    var heldAnswerBytes = 0
+    /// The payloads of the answers that it holds, in bytes.
+    var heldPayloadBytes = 0
     var bucket: TokenBucket?
     /// What ends requests at their deadlines, by run.
-    var deadlineTimers: [UInt64: Scheduled<Void>] = [:]
+    var deadlineTimers: [UInt64: ServerLoop.TimerID] = [:]
 
     // The last route that was looked up: most clients call the same thing many times in a row.
     #if !DEBUG
@@ -127,8 +127,8 @@ final class SessionHandler: ChannelDuplexHandler {
     var accountedBytes = 0
 
     var heartbeat: HeartbeatMonitor?
-    var heartbeatTimer: Scheduled<Void>?
-    var closeTimer: Scheduled<Void>?
+    var heartbeatTimer: ServerLoop.TimerID?
+    var closeTimer: ServerLoop.TimerID?
 
     /// - Parameter refusal: What the client is told, if it is not served.
     init(loop: ServerLoop, core: ServerCore, listener: ListenerSettings, refusal: GoAwayNotice? = nil) {
@@ -166,6 +166,8 @@ final class SessionHandler: ChannelDuplexHandler {
         self.order = core.answersInOrder ? AnswerOrder() : nil
         self.bucket = limits.requestRate.map { TokenBucket($0, now: now) }
         self.isPlain = !core.hello.isRequired
+        // Applications may have that type, in some formats.
+        self.cachedRoute = core.routes[self.cachedType]
         self.isPlain = self.isPlain && self.answersAsTheyCome
     }
 
@@ -196,6 +198,8 @@ final class SessionHandler: ChannelDuplexHandler {
 
     private func begin(_ context: ChannelHandlerContext) {
         guard self.serverContext == nil, self.phase == .open else { return }
+        // Accepted while the server shut down, by a loop that had no other connection.
+        guard !self.loop.isOver else { return context.close(promise: nil) }
         if let refusal = self.refusal {
             self.loop.addRefused(self)
             return self.dismiss(refusal)
@@ -223,7 +227,7 @@ final class SessionHandler: ChannelDuplexHandler {
                 canPing: true,
                 now: .now()
             )
-            self.scheduleHeartbeat(on: context.eventLoop)
+            self.scheduleHeartbeat()
         }
         self.core.logger.debug(
             "a client has connected",
@@ -245,10 +249,8 @@ final class SessionHandler: ChannelDuplexHandler {
         guard self.phase != .closed else { return }
         self.phase = .closed
         self.stopHandlers()
-        self.heartbeatTimer?.cancel()
-        self.heartbeatTimer = nil
-        self.closeTimer?.cancel()
-        self.closeTimer = nil
+        self.replace(&self.heartbeatTimer, with: nil)
+        self.replace(&self.closeTimer, with: nil)
         self.outgoing = ByteBuffer()
         self.pushes.removeAll()
         self.order = nil
@@ -267,9 +269,15 @@ final class SessionHandler: ChannelDuplexHandler {
     func stopHandlers() {
         for task in self.machine.close() { task.cancel() }
         self.greeting?.cancel()
-        for timer in self.deadlineTimers.values { timer.cancel() }
+        for timer in self.deadlineTimers.values { self.loop.removeTimer(timer) }
         self.deadlineTimers = [:]
         self.completions.close()
+    }
+
+    /// Takes a timer back, and remembers another.
+    func replace(_ timer: inout ServerLoop.TimerID?, with next: ServerLoop.TimerID?) {
+        if let timer { self.loop.removeTimer(timer) }
+        timer = next
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {

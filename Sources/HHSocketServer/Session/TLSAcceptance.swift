@@ -9,7 +9,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private let loop: ServerLoop
     private let timeout: TimeAmount
     private let session: () -> SessionHandler
-    private var timer: Scheduled<Void>?
+    private var timer: ServerLoop.TimerID?
     private var isOver = false
 
     /// - Parameter session: Makes the session.
@@ -23,7 +23,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         let channel = context.channel
         guard self.loop.draining == nil else { return channel.close(promise: nil) }
         self.loop.addHandshake(on: channel)
-        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: self.timeout) { () -> Void in
+        self.timer = self.loop.setTimer(.now() + self.timeout) {
             self.end(failed: true)
             channel.close(promise: nil)
         }
@@ -37,7 +37,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private func end(failed: Bool) {
         guard !self.isOver else { return }
         self.isOver = true
-        self.timer?.cancel()
+        if let timer = self.timer { self.loop.removeTimer(timer) }
         guard failed else { return }
         var statistics = ServerStatistics()
         statistics.tlsFailures = 1

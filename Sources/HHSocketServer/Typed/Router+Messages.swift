@@ -5,7 +5,8 @@ extension Router {
     /// Answers calls of `method` in a task each. Generated code calls it for each method of a service.
     ///
     /// A request that is no such message is answered ``HHSocket/Status/protobufFailed`` (402), an empty one that is none
-    /// ``HHSocket/Status/emptyProtobuf`` (456), and `handler` does not hear of it. What `handler` throws is answered as with
+    /// ``HHSocket/Status/emptyProtobuf`` (456), and `handler` does not hear of it: the answer's body says in English which field
+    /// is wrong and at which byte, and so does the log at level `debug`. What `handler` throws is answered as with
     /// ``handle(_:_:)-swift.method``.
     @inlinable  // So that the compiler can make code for the messages at hand, which is several times as fast.
     public mutating func handle<Request, Response>(
@@ -13,7 +14,7 @@ extension Router {
         _ handler: @escaping @Sendable (Request, ServerContext) async throws -> Response
     ) {
         self.handle(method.type) { request, context in
-            try await ByteBuffer(message: handler(request.message(), context))
+            try await ByteBuffer(message: handler(context.message(of: request), context))
         }
     }
 
@@ -25,7 +26,7 @@ extension Router {
         _ handler: @escaping @Sendable (Request, ServerContext) throws -> Response
     ) {
         self.handleSynchronously(method.type) { request, context in
-            try ByteBuffer(message: handler(request.message(), context))
+            try ByteBuffer(message: handler(context.message(of: request), context))
         }
     }
 }
@@ -33,14 +34,42 @@ extension Router {
 extension ServerRequest {
     /// The payload as a message.
     ///
-    /// - Throws: ``StatusError`` with the status 402, or 456 where the payload is empty: it is no such message.
+    /// - Throws: ``StatusError`` with the status 402, or 456 where the payload is empty: it is no such message. Its body says
+    ///   why, in English.
     @inlinable
     public func message<Message: MessageBody>(as type: Message.Type = Message.self) throws(StatusError) -> Message {
         do {
             return try self.body.message()
         } catch {
-            throw StatusError(self.body.readableBytes == 0 ? .emptyProtobuf : .protobufFailed)
+            throw StatusError(
+                self.body.readableBytes == 0 ? .emptyProtobuf : .protobufFailed,
+                body: ByteBuffer(string: "\(error)")
+            )
         }
+    }
+}
+
+extension ServerContext {
+    /// The payload as a message; where it is none, the log says why.
+    @inlinable
+    func message<Message: MessageBody>(of request: ServerRequest) throws(StatusError) -> Message {
+        do {
+            return try request.message()
+        } catch {
+            self.logRefusal(of: request, error)
+            throw error
+        }
+    }
+
+    @usableFromInline
+    func logRefusal(of request: ServerRequest, _ error: StatusError) {
+        self.logger.debug(
+            "a request is not the message that its type asks for",
+            metadata: [
+                "type": "\(request.type)", "serial": "\(request.serial)", "status": "\(error.status.rawValue)",
+                "error": "\(String(buffer: error.body))",
+            ]
+        )
     }
 }
 

@@ -62,10 +62,12 @@ import Testing
         var messages: Set<String> = []
         for case let file as URL in files where file.pathExtension == "swift" {
             let source = try String(contentsOf: file, encoding: .utf8)
-            let calls = source.matches(of: /(?:logger\.[a-z]+|self\.log)\(\s*(?:level: self\.level,\s*)?"([^"\\]+)"/)
+            let calls = source.matches(
+                of: /(?:logger\.[a-z]+|self\.log|[lL]og\.write)\(\s*(?:level: self\.level,\s*|\.[a-z]+,\s*)?"([^"\\]+)"/
+            )
             messages.formUnion(calls.map { String($0.output.1) })
         }
-        #expect(messages.count >= 7)
+        #expect(messages.count >= 11)
         for message in messages { #expect(self.page.text.contains("| \(message) |"), "\"\(message)\" is missing") }
     }
 }

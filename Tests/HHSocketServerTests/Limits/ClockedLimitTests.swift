@@ -65,7 +65,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     @Test mutating func aClientThatWaitsForItsAnswerIsNotIdle() {
         watch.firstFrameCame()
         #expect(watch.verdict(.init(isBusy: true), times, now: start + .seconds(7_000)) == nil)
-        #expect(watch.verdict(.init(waitingBytes: 1, bytesSent: 1), times, now: start + .seconds(7_001)) == nil)
+        #expect(watch.verdict(.init(waitingBytes: 1, bytesTaken: 1), times, now: start + .seconds(7_001)) == nil)
     }
 
     @Test mutating func aFrameThatStopsArrivingIsAStall() {
@@ -111,12 +111,49 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 
     @Test mutating func aClientThatTakesNothingIsAStall() {
         watch.firstFrameCame()
-        #expect(watch.verdict(.init(waitingBytes: 9, bytesSent: 1), times, now: start) == nil)
-        #expect(watch.verdict(.init(waitingBytes: 8, bytesSent: 2), times, now: start + .seconds(29)) == nil)
-        #expect(watch.verdict(.init(waitingBytes: 8, bytesSent: 2), times, now: start + .seconds(58)) == nil)
-        #expect(
-            watch.verdict(.init(waitingBytes: 8, bytesSent: 2), times, now: start + .seconds(59)) == .stalledWriting
-        )
+        #expect(watch.verdict(.init(waitingBytes: 9, bytesTaken: 1), times, now: start) == nil)
+        let observation = SessionWatch.Observation(waitingBytes: 8, bytesTaken: 2)
+        #expect(watch.verdict(observation, times, now: start + .seconds(29)) == nil)
+        #expect(watch.verdict(observation, times, now: start + .seconds(30)) == .stalledWriting)
+    }
+
+    @Test mutating func aClientThatTakesALittleIsSlowAndNotStalled() {
+        watch.firstFrameCame()
+        for second in 0..<600 as Range<Int64> {
+            let observation = SessionWatch.Observation(waitingBytes: 100_000, bytesTaken: Int(second) * 200)
+            #expect(watch.verdict(observation, times, now: start + .seconds(second)) == nil)
+        }
+        // It stops: that is found out one to two windows later.
+        for second in 600..<630 as Range<Int64> {
+            let observation = SessionWatch.Observation(waitingBytes: 100_000, bytesTaken: 600 * 200)
+            #expect(watch.verdict(observation, times, now: start + .seconds(second)) == nil)
+        }
+        let observation = SessionWatch.Observation(waitingBytes: 100_000, bytesTaken: 600 * 200)
+        #expect(watch.verdict(observation, times, now: start + .seconds(660)) == .stalledWriting)
+    }
+
+    @Test mutating func whatCameAtOnceDoesNotMakeUpForATrickle() {
+        watch.firstFrameCame()
+        watch.received(16 << 20, partialBytes: 16 << 20, frames: false, now: start)
+        var bytes = 16 << 20
+        var verdict: SessionWatch.Verdict?
+        var second: Int64 = 0
+        while verdict == nil, second < 1_000 {
+            second += 1
+            bytes += 1
+            watch.received(1, partialBytes: bytes, frames: false, now: start + .seconds(second))
+            verdict = watch.verdict(.init(partialBytes: bytes), times, now: start + .seconds(second))
+        }
+        #expect(verdict == .stalledReading)
+        #expect(second <= 60)
+    }
+
+    @Test mutating func firstFrameThatWasOfNoUseIsWaitedForAgain() {
+        watch.firstFrameCame()
+        #expect(watch.verdict(.init(), times, now: start + .seconds(100)) == nil)
+        watch.awaitFirstFrame(now: start + .seconds(100))
+        #expect(watch.verdict(.init(), times, now: start + .seconds(109)) == nil)
+        #expect(watch.verdict(.init(), times, now: start + .seconds(110)) == .noFirstFrame)
     }
 
     @Test mutating func withoutLimitsNothingIsTooLong() {
@@ -296,12 +333,13 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
             var policy = IdempotencyPolicy()
             policy.lifetime = .seconds(60)
             policy.maximumCount = 3
-            policy.maximumBytes = 100
+            policy.maximumBytes = 800
             return policy
         }()
     )
 
-    private func key(_ name: String) -> IdempotencyKey { IdempotencyKey(identity: nil, type: 100, key: name) }
+    private func key(_ name: String) -> IdempotencyKey { IdempotencyKey(identity: nil, key: name) }
+    private let request = RequestFingerprint(type: 100, body: ByteBuffer(string: "a request"))
     private func answer(_ length: Int = 1) -> KeptAnswer {
         KeptAnswer(status: .ok, body: ByteBuffer(repeating: 0, count: length), metadata: [:])
     }
@@ -315,10 +353,12 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         _ location: SourceLocation = #_sourceLocation
     ) {
         let begun =
-            switch window.begin(key(name), number: number, "waiter \(number)", now: now) {
+            switch window.begin(key(name), request, number: number, "waiter \(number)", now: now) {
             case .run: "run"
             case .wait: "wait"
             case .answered(let answer): "\(answer.body.readableBytes)"
+            case .full: "full"
+            case .contradiction: "contradiction"
             }
         #expect(begun == expected, sourceLocation: location)
     }
@@ -359,22 +399,58 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     }
 
     @Test mutating func bytesAreBounded() {
+        // Of answers, keys and what keeping them takes.
+        let cost = 160 + 1 + IdempotencyWindow<String>.overhead
+        #expect(IdempotencyWindow<String>.cost(of: answer(160), key("a")) == cost)
         for name in ["a", "b"] {
             begin(name, is: "run")
-            _ = window.finish(key(name), answer(60), now: start)
+            _ = window.finish(key(name), answer(160), now: start)
         }
-        #expect(window.keptBytes == 60)
+        #expect(window.keptBytes == cost)
         begin("a", is: "run")
-        _ = window.finish(key("a"), answer(101), now: start)
+        _ = window.finish(key("a"), answer(801), now: start)
         #expect(window.keptBytes == 0)
     }
 
+    @Test mutating func ownersNameAndKeyCountToo() {
+        let owned = IdempotencyKey(identity: String(repeating: "n", count: 40), key: String(repeating: "k", count: 2))
+        #expect(IdempotencyWindow<String>.cost(of: answer(0), owned) == 42 + IdempotencyWindow<String>.overhead)
+    }
+
+    @Test mutating func noMoreThan1024WaitForOneKey() {
+        begin("a", is: "run")
+        for number in 2...1_025 as ClosedRange<UInt64> { begin("a", number, is: "wait") }
+        begin("a", 2_000, is: "full")
+        begin("b", 2_000, is: "run")
+        #expect(window.abandon(key("a"), 7) == "waiter 7")
+        begin("a", 2_000, is: "wait")
+        let expected = ((2...1_025).filter { $0 != 7 } + [2_000]).map { "waiter \($0)" }
+        #expect(window.finish(key("a"), answer(), now: start).sorted() == expected.sorted())
+    }
+
+    @Test(arguments: [
+        RequestFingerprint(type: 101, body: ByteBuffer(string: "a request")),
+        RequestFingerprint(type: 100, body: ByteBuffer(string: "another")),
+    ])
+    mutating func keyIsBoundToTypeAndBody(other: RequestFingerprint) {
+        begin("a", is: "run")
+        for _ in 0..<2 {
+            guard case .contradiction = window.begin(key("a"), other, number: 9, "", now: start) else {
+                Issue.record("another request may have the key")
+                return
+            }
+            // While the first is at work, and when it is answered.
+            _ = window.finish(key("a"), answer(), now: start)
+        }
+        begin("a", is: "1")
+    }
+
     @Test mutating func keysAreTheirOwners() {
-        let one = IdempotencyKey(identity: "ann", type: 100, key: "k")
-        let other = IdempotencyKey(identity: "bob", type: 100, key: "k")
-        let otherType = IdempotencyKey(identity: "ann", type: 101, key: "k")
-        for key in [one, other, otherType] {
-            guard case .run = window.begin(key, number: 1, "", now: start) else {
+        let one = IdempotencyKey(identity: "ann", key: "k")
+        let other = IdempotencyKey(identity: "bob", key: "k")
+        let nobodys = IdempotencyKey(identity: nil, key: "k")
+        for key in [one, other, nobodys] {
+            guard case .run = window.begin(key, request, number: 1, "", now: start) else {
                 Issue.record("\(key) is not the first")
                 continue
             }

@@ -1,0 +1,35 @@
+import HHSocket
+import NIOCore
+
+/// How many lines peers may cause in the log. Told the time; keeps none itself.
+struct LogBudget: Sendable {
+    /// Lines a second, and as many at once.
+    static let linesPerSecond = 10
+    /// Lines that wait for a log that is slow, at most.
+    static let maximumWaiting = 64
+
+    private var bucket: TokenBucket
+    private var waiting = 0
+    private var suppressed = 0
+
+    init(now: NIODeadline) {
+        let rate = RequestRate(perSecond: Double(Self.linesPerSecond), burst: Self.linesPerSecond)
+        self.bucket = TokenBucket(rate, now: now)
+    }
+
+    /// There is something to say. Nil if it is too much; else how many lines were left out since the last, and
+    /// ``written()`` is to be called.
+    mutating func begin(now: NIODeadline) -> Int? {
+        guard self.waiting < Self.maximumWaiting, self.bucket.take(now: now) else {
+            self.suppressed += 1
+            return nil
+        }
+        self.waiting += 1
+        defer { self.suppressed = 0 }
+        return self.suppressed
+    }
+
+    mutating func written() {
+        self.waiting -= 1
+    }
+}

@@ -1,0 +1,56 @@
+import Logging
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+
+/// The log of what peers cause: at most ten lines a second for the whole server, which are written by a thread of their own, so
+/// that a log that nobody reads holds up no event loop. What is left out is counted in the next line.
+final class PeerLog: Sendable {
+    /// A longer value is cut: it is the peer's to choose.
+    static let longestValue = 500
+
+    private let budget = NIOLockedValueBox(LogBudget(now: .now()))
+    /// Begins with the first line.
+    private let thread = NIOThreadPool(numberOfThreads: 1)
+    private let hasBegun = NIOLockedValueBox(false)
+
+    /// No line comes any more. Those that wait are written.
+    func end() {
+        guard self.hasBegun.withLockedValue({ $0 }) else { return }
+        self.thread.shutdownGracefully { _ in }
+    }
+
+    func write(
+        _ level: Logger.Level,
+        _ message: Logger.Message,
+        _ metadata: Logger.Metadata,
+        by logger: Logger
+    ) {
+        guard logger.logLevel <= level else { return }
+        guard let suppressed = self.budget.withLockedValue({ $0.begin(now: .now()) }) else { return }
+        var metadata = metadata.mapValues { Logger.MetadataValue.string(Self.printable("\($0)")) }
+        if suppressed > 0 { metadata["suppressed"] = "\(suppressed)" }
+        self.hasBegun.withLockedValue {
+            if !$0 { self.thread.start() }
+            $0 = true
+        }
+        self.thread.submit { [budget, metadata] _ in
+            logger.log(level: level, message, metadata: metadata)
+            budget.withLockedValue { $0.written() }
+        }
+    }
+
+    /// On one line, and not too long.
+    static func printable(_ text: String) -> String {
+        var printable = ""
+        for scalar in text.unicodeScalars.prefix(self.longestValue) {
+            let isShown =
+                switch scalar.properties.generalCategory {
+                case .control, .lineSeparator, .paragraphSeparator: false
+                default: true
+                }
+            printable += isShown ? String(scalar) : scalar.escaped(asASCII: true)
+        }
+        return text.unicodeScalars.count > self.longestValue ? printable + "…" : printable
+    }
+}

@@ -1,0 +1,28 @@
+import NIOConcurrencyHelpers
+import NIOPosix
+
+/// Has event loops look after their connections from time to time, from a thread of its own.
+///
+/// Not by timers of the event loops: while one is set, each turn of a loop reads the clock three times. And not by Dispatch, whose
+/// threads on Linux need a file descriptor each second, and end the process where there is none.
+final class SweepClock: Sendable {
+    private let threads = NIOThreadPool(numberOfThreads: 1)
+    private let isOver = ConditionLock(value: false)
+
+    /// - Parameter loops: They are told until ``end()``.
+    init(_ loops: [ServerLoop], every interval: Double) {
+        self.threads.start()
+        self.threads.submit { [isOver] _ in
+            while !isOver.lock(whenValue: true, timeoutSeconds: interval) {
+                for loop in loops { loop.sweepIsDue() }
+            }
+            isOver.unlock()
+        }
+    }
+
+    func end() {
+        self.isOver.lock()
+        self.isOver.unlock(withValue: true)
+        self.threads.shutdownGracefully { _ in }
+    }
+}

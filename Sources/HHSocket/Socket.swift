@@ -174,6 +174,16 @@ private final class DelegateBridge: FrameConsumer, Sendable {
         case .disconnected(let error): self.tell { $0.socket($1, didDisconnectWith: error) }
         case .gaveUp(let error): self.tell { $0.socket($1, didGiveUpWith: error) }
         case .closed: self.tell { $0.socketDidClose($1) }
+        case .switched(let old, let new):
+            let error = SocketError(
+                .connectionLost,
+                message: "the connection to \(old) was left for one to \(new)",
+                endpoint: old
+            )
+            self.tell {
+                $0.socket($1, didDisconnectWith: error)
+                $0.socket($1, didConnectTo: new)
+            }
         default: break
         }
     }

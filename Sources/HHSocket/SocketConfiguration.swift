@@ -53,7 +53,8 @@ public struct SocketConfiguration: Sendable {
     public var maximumQueuedBytes = 64 << 20
     /// When ``Socket/send(_:priority:)`` waits, and when it fails.
     public var writePolicy = WritePolicy()
-    /// The connection is lost when bytes wait and none of them leaves for this long. 30 s by default.
+    /// The connection is lost when bytes wait and fewer than 128 a second reach the server within a window of this length; one
+    /// to two windows after they stop, therefore, and never on a link that is just slow. 30 s by default.
     public var writeStallTimeout: Duration = .seconds(30)
     /// Told what happens to the connection, with the metadata `server`, `attempt`, `cause` and `error`, never with payloads;
     /// at `debug` and `trace`, and at `warning` when attempts stop. Nil by default: nothing is logged.

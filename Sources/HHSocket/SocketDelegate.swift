@@ -4,7 +4,8 @@ public protocol SocketDelegate: AnyObject, Sendable {
     func socket(_ socket: Socket, didConnectTo endpoint: Endpoint)
     /// An attempt failed; the next server is tried, or a wait begins.
     func socket(_ socket: Socket, didFailToConnectWith error: SocketError)
-    /// A ready connection was lost or left for another server; the next attempt comes by itself.
+    /// A ready connection was lost, and the next attempt comes by itself; or it was left for another server, to which the
+    /// connection is ready already: then ``socket(_:didConnectTo:)`` is called next.
     func socket(_ socket: Socket, didDisconnectWith error: SocketError)
     /// No server could be reached within the allowed rounds, and attempts have stopped. The error is the last one.
     func socket(_ socket: Socket, didGiveUpWith error: SocketError)

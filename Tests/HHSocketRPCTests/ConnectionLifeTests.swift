@@ -130,6 +130,36 @@ import Testing
         #expect((error.underlying as? UnreachableServers)?.errors.first?.code == .hostNotFound)
     }
 
+    /// Errors name the server that a call left for, though there is another by now.
+    @Test func errorsOfCallsByAConnectionThatDrainsNameItsServer() async throws {
+        let (old, new) = (try await MockServer(.echo), try await MockServer(.echo))
+        old.on(102, .drop)
+        let client = self.client([old.endpoint, new.endpoint])
+        let events = client.events
+        client.connect()
+        let outcomes = Watched<[SocketError?]>([])
+        func begin(_ timeout: Duration) -> SocketTask {
+            let task = client.dataTask(with: SocketRequest(type: 102, timeout: timeout)) { result in
+                let error: SocketError?
+                if case .failure(let failure) = result { error = failure } else { error = nil }
+                outcomes.withLockedValue { $0.append(error) }
+            }
+            task.resume()
+            return task
+        }
+        _ = try await client.data(for: SocketRequest(type: 101))
+        let cancelled = begin(patience)
+        _ = begin(.milliseconds(500))
+        try await old.received(2, ofType: 102)
+        client.switchServer(to: new.endpoint)
+        _ = try await first(of: events, "the switch") { if case .switched = $0 { true } else { false } }
+        cancelled.cancel()
+        try await outcomes.wait("both") { $0.count == 2 }
+        for error in outcomes.current { #expect(error?.endpoint == old.endpoint, "\(error?.message ?? "none")") }
+        let timeout = try #require(outcomes.current.compactMap { $0 }.first { $0.code == .timeout })
+        #expect(timeout.message.contains("no answer from \(old.endpoint)"))
+    }
+
     @Test func newListMovesTheConnection() async throws {
         let (old, new) = (try await MockServer(.echo), try await MockServer(.echo))
         let client = self.client([old.endpoint])
@@ -187,8 +217,12 @@ import Testing
     @Test func withoutANetworkNothingIsAttempted() async throws {
         let server = try await MockServer(.echo)
         let client = self.client([server.endpoint.asIfElsewhere])
-        client.networkDidChange(isReachable: false)
+        let events = client.events
+        try await server.refuseConnections()
         client.connect()
+        _ = try await first(of: events, "a failure") { if case .connectFailed = $0 { true } else { false } }
+        client.networkDidChange(isReachable: false)
+        try await server.acceptConnections()
         let error = try await socketError { () throws(SocketError) in
             _ = try await client.data(for: SocketRequest(type: 101))
         }
@@ -196,6 +230,16 @@ import Testing
         #expect(error.delivery == .notSent)
         #expect(server.acceptedCount == 0)
         client.networkDidChange(isReachable: true, name: "wifi")
+        try await server.connection(0)
+        try await eventually("a call") { (try? await client.data(for: SocketRequest(type: 101))) != nil }
+    }
+
+    @Test func userWhoAsksGetsAnAttemptWhateverTheMonitorSays() async throws {
+        let server = try await MockServer(.echo)
+        let client = self.client([server.endpoint.asIfElsewhere]) {
+            $0.networkMonitor = ManualNetworkMonitor(.init(isReachable: false))
+        }
+        client.connect()
         try await server.connection(0)
         try await eventually("a call") { (try? await client.data(for: SocketRequest(type: 101))) != nil }
     }

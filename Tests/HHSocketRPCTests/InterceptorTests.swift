@@ -306,6 +306,50 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
         #expect(try await delivery { _, _ in throw Refusal() } == .notSent)
     }
 
+    @Test func requestMayPassByThem() async throws {
+        let server = try await MockServer(.echo)
+        let log = NIOLockedValueBox<[String]>([])
+        let client = SocketClient.connecting(to: server.endpoint) { $0.interceptors = [noting("a", in: log)] }
+        var request = SocketRequest(type: 101, body: "-")
+        request.skipsInterceptors = true
+        #expect(try await client.data(for: request).string == "-")
+        request.type = 3
+        let error = try await socketError { () throws(SocketError) in _ = try await client.data(for: request) }
+        #expect(error.code == .invalidArgument)
+        #expect(log.withLockedValue { $0 }.isEmpty)
+    }
+
+    @Test func callsWhoseInterceptorsAreAtWorkAreBounded() async throws {
+        let server = try await MockServer(.echo)
+        let gate = Gate()
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.maximumInFlight = 10
+            $0.maximumWaiting = 5
+            $0.timeout = patience
+            $0.interceptors = [
+                Interceptor { request, next in
+                    try await gate.wait()
+                    return try await next(request)
+                }
+            ]
+        }
+        let outcomes = Watched<[String]>([])
+        for _ in 0..<40 {
+            client.dataTask(with: SocketRequest(type: 101)) { result in
+                let outcome: String
+                switch result {
+                case .success: outcome = "answered"
+                case .failure(let error): outcome = "\(error.code)"
+                }
+                outcomes.withLockedValue { $0.append(outcome) }
+            }.resume()
+        }
+        try await outcomes.wait("refusals") { $0.count == 25 }
+        #expect(outcomes.current.allSatisfy { $0 == "queueFull" })
+        gate.open()
+        try await outcomes.wait("the others") { $0.count == 40 }
+    }
+
     @Test func retriesAreWithinTheInnermost() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .status(.overloaded))
@@ -412,6 +456,72 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
         }
         #expect(error.code == .interceptorFailed)
         #expect(error.underlying is LoginFailed)
+        #expect(try await client.data(for: SocketRequest(type: 101)).string == "good")
+    }
+
+    /// The only connection that an app has is that by which it signs in.
+    @Test func refreshMayCallByTheSameClient() async throws {
+        let server = try await self.server("new")
+        server.on(100, .answer("new"))
+        let shared = NIOLockedValueBox<SocketClient?>(nil)
+        let client = self.client(
+            server,
+            TokenInterceptor(token: "old") {
+                let client = try #require(shared.withLockedValue { $0 })
+                return try await client.data(for: SocketRequest(type: 100, timeout: patience)).string
+            } apply: {
+                $1.body = ByteBuffer(string: $0)
+            }
+        )
+        shared.withLockedValue { $0 = client }
+        #expect(try await client.data(for: SocketRequest(type: 101, timeout: patience)).string == "new")
+        #expect(server.received.map(\.type) == [101, 100, 101])
+        shared.withLockedValue { $0 = nil }
+    }
+
+    @Test func refreshThatTakesTooLongFailsThoseThatWaitAndTheNextCallTriesAgain() async throws {
+        let server = try await self.server("good")
+        let attempts = NIOLockedValueBox(0)
+        let client = self.client(
+            server,
+            TokenInterceptor(refreshTimeout: .milliseconds(50)) {
+                let number = attempts.withLockedValue { attempts in
+                    attempts += 1
+                    return attempts
+                }
+                if number == 1 { try await untilCancelled() }
+                return "good"
+            } apply: {
+                $1.body = ByteBuffer(string: $0)
+            }
+        )
+        let error = try await socketError { () throws(SocketError) in
+            _ = try await client.data(for: SocketRequest(type: 101, timeout: patience))
+        }
+        #expect(error.code == .timeout)
+        #expect(error.message.contains("refreshTimeout"))
+        #expect(try await client.data(for: SocketRequest(type: 101)).string == "good")
+    }
+
+    @Test func callThatIsCancelledWaitsForTheTokenNoLonger() async throws {
+        let server = try await self.server("good")
+        let gate = Gate()
+        let log = NIOLockedValueBox<[String]>([])
+        let interceptor = TokenInterceptor {
+            try await gate.wait()
+            return "good"
+        } apply: {
+            $1.body = ByteBuffer(string: $0)
+        }
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.interceptors = [noting("a", in: log), interceptor]
+        }
+        let task = client.dataTask(with: SocketRequest(type: 101, timeout: patience))
+        task.resume()
+        try await eventually("the refresh") { gate.waitingCount == 1 }
+        task.cancel()
+        try await eventually("the interceptors' end") { log.withLockedValue { $0 } == ["a in", "a out"] }
+        gate.open()
         #expect(try await client.data(for: SocketRequest(type: 101)).string == "good")
     }
 }

@@ -226,7 +226,10 @@ extension ConnectionMachine {
         self.attempts = 0
         self.failedRounds = 0
         self.allowedRounds = nil
+        self.insists = false
         self.lastErrors = [:]
+        // What went wrong before it has nothing to do with what goes wrong from now on.
+        self.lastError = nil
         guard let predecessor else {
             return [.ready(attempt.id, attempt.endpoint), .report(.connected(attempt.endpoint))]
         }
@@ -241,6 +244,7 @@ extension ConnectionMachine {
     private mutating func roundFailed(_ error: SocketError, now: NIODeadline) -> [Action] {
         let tried = self.making?.tried ?? []
         self.making = nil
+        self.insists = false
         guard !self.isReady else {
             return [.report(.switchFailed(error))] + self.departureRoundFailed(now: now)
         }
@@ -258,6 +262,7 @@ extension ConnectionMachine {
     /// Stops. `reason` is what the calls that wait are told.
     private mutating func giveUp(_ reason: SocketError) -> [Action] {
         self.making = nil
+        self.insists = false
         self.lastError = reason
         guard !self.isReady else {
             // As long as it lasts the connection stays, though what waits for a successor waits in vain.

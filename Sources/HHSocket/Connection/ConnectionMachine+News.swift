@@ -78,14 +78,18 @@ extension ConnectionMachine {
     mutating func networkIsKnown(isReachable: Bool, now: NIODeadline) -> [Action] {
         guard !isReachable, self.isReachable else { return [] }
         self.isReachable = false
-        guard let reason = self.reasonToHold else { return [] }
-        return [.report(.networkChanged(isReachable: false))] + self.stopAttempts(reason)
+        guard self.needsNetwork else { return [] }
+        let report = Action.report(.networkChanged(isReachable: false))
+        // Where the user has asked for a connection there is none: it is tried once.
+        guard let reason = self.reasonToHold else { return [report] }
+        return [report] + self.stopAttempts(reason)
     }
 
     /// There is no network any more, there is one again, or its path is another one.
     mutating func networkChanged(isReachable: Bool, now: NIODeadline) -> [Action] {
         guard isReachable || self.isReachable else { return [] }
         self.isReachable = isReachable
+        self.insists = false
         let report = Action.report(.networkChanged(isReachable: isReachable))
         if let reason = self.reasonToHold { return [report] + self.stopAttempts(reason) }
         // For a server on this machine nothing has changed if the network is gone.
@@ -134,9 +138,12 @@ extension ConnectionMachine {
 
     // MARK: Pieces
 
+    /// Whether none of the servers is on this machine.
+    private var needsNetwork: Bool { !self.servers.endpoints.contains { self.isOnThisMachine($0) } }
+
     /// Why no attempt may be made now.
     var reasonToHold: SocketError? {
-        if !self.isReachable, !self.servers.endpoints.contains(where: { self.isOnThisMachine($0) }) {
+        if !self.isReachable, !self.insists, self.needsNetwork {
             return SocketError(
                 .networkUnreachable,
                 message: "there is no network; the connection is made as soon as there is one",
@@ -156,6 +163,7 @@ extension ConnectionMachine {
     /// Nothing is attempted until there is news.
     mutating func hold(_ reason: SocketError) -> [Action] {
         self.isWaitingForReturn = false
+        self.insists = false
         self.phase = .held(reason)
         return [.offline(reason)]
     }

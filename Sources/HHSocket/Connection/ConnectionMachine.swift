@@ -146,6 +146,8 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     /// Why each server could not be reached since the last ready connection.
     var lastErrors: [Endpoint: SocketError] = [:]
     var lastError: SocketError?
+    /// Whether the user has asked for a connection: it is tried once, also where the monitor says that there is no network.
+    var insists = false
     /// Whether the gate waits for the answer to hello: what is said when its time is up.
     var awaitsHello = false
 
@@ -196,28 +198,32 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
 
     /// - Parameter attempts: After so many rounds without a ready connection attempts stop; nil: what the back-off says.
     mutating func connect(attempts: Int? = nil, now: NIODeadline) -> [Action] {
-        self.allowedRounds = attempts.map { max(1, $0) }
         switch self.phase {
-        case .making, .ready, .held:
+        case .making, .ready:
             return []
         case .idle, .closed:
             self.failures = 0
-            self.failedRounds = 0
             self.lastErrors = [:]
-            self.servers.callBack()
-            if let reason = self.reasonToHold { return self.hold(reason) }
-            return self.startMaking(now: now)
-        case .waiting:
-            self.failedRounds = 0
-            self.servers.callBack()
-            return self.startMaking(now: now)
+        case .waiting, .held:
+            break
         }
+        self.allowedRounds = attempts.map { max(1, $0) }
+        self.failedRounds = 0
+        self.servers.callBack()
+        // Monitors err, so that a user who asks for a connection gets one round of attempts.
+        self.insists = true
+        if let reason = self.reasonToHold {
+            if case .held = self.phase { return [] }
+            return self.hold(reason)
+        }
+        return self.startMaking(now: now)
     }
 
     mutating func disconnect(now: NIODeadline) -> [Action] {
         var actions: [Action] = []
         self.departure = nil
         self.isWaitingForReturn = false
+        self.insists = false
         switch self.phase {
         case .closed:
             return self.closeDraining()
@@ -304,12 +310,21 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     mutating func pullForward(isCall: Bool = true, now: NIODeadline) -> [Action] {
         if self.isReady { return self.pullDepartureForward(now: now) }
         guard case .waiting(let until, let reason, pulledForward: false) = self.phase else { return [] }
+        // In a long outage calls do not undo the back-off.
+        if isCall, !self.isWaitingForReturn, self.isBackedOff { return [] }
         self.phase = .waiting(
             until: min(until, self.soonest(isCall: isCall, now: now)),
             reason: reason,
             pulledForward: true
         )
         return []
+    }
+
+    /// Whether the wait's bound has come to a quarter of the cap.
+    private var isBackedOff: Bool {
+        let backoff = self.settings.backoff
+        let bound = backoff.bound(afterFailures: max(0, self.failures - 1))
+        return bound > Backoff.minimumRepeatedWait && bound >= backoff.cap / 4
     }
 
     static func closedByUser(_ endpoint: Endpoint?) -> SocketError {

@@ -58,6 +58,8 @@ package struct HeartbeatMonitor: Sendable {
     private var isReadingSuspended = false
     /// A probe that was asked for while reading was suspended: how many reply timeouts the peer survives.
     private var owedProbe: Int?
+    /// How long the machine had slept when it was last asked whether a ping is due.
+    private var slept = Duration.zero
 
     /// Whether no time passes for this clock.
     private var standsStill: Bool { self.isPaused || self.isReadingSuspended }
@@ -189,7 +191,10 @@ package struct HeartbeatMonitor: Sendable {
         self.standsStill ? .distantFuture : min(self.nextDeadline, now.advanced(clamping: self.interval))
     }
 
-    package mutating func tick(now: NIODeadline) -> Action? {
+    /// - Parameter slept: How long the machine has slept, in all: time that `now` does not count.
+    package mutating func tick(now: NIODeadline, slept: Duration = .zero) -> Action? {
+        let sleep = TimeAmount(slept - self.slept)
+        self.slept = slept
         guard now >= self.nextDeadline else { return nil }
         guard self.pings else { return .peerIsDead(silentFor: now - self.lastReceived) }
         guard var series = self.series else {
@@ -197,7 +202,8 @@ package struct HeartbeatMonitor: Sendable {
             // Timers come late and answers take time: idle for 90 % of the interval is idle. After much more than the
             // interval, as when the machine slept, a dead connection tells nothing about the interval.
             let isTested = idle.nanoseconds >= self.interval.nanoseconds / 10 * 9
-            let isFair = isTested && idle.nanoseconds - self.interval.nanoseconds <= self.interval.nanoseconds / 10
+            let excess = idle.nanoseconds - self.interval.nanoseconds
+            let isFair = isTested && max(excess, 0) + max(sleep.nanoseconds, 0) <= self.interval.nanoseconds / 10
             self.series = Series(
                 firstPing: now,
                 lastPing: now,
@@ -221,7 +227,7 @@ package struct HeartbeatMonitor: Sendable {
     ///   already it can only make them fewer.
     package mutating func probe(now: NIODeadline, misses: Int? = nil) -> Action? {
         guard !self.isPaused else { return nil }
-        guard self.pings else { return self.tick(now: now) }
+        guard self.pings else { return self.tick(now: now, slept: self.slept) }
         let misses = max(0, misses ?? self.misses)
         guard !self.isReadingSuspended else {
             self.owedProbe = min(self.owedProbe ?? misses, misses)

@@ -24,11 +24,15 @@ final class Link: ChannelInboundHandler {
         func linkIsReceiving(_ arriving: FrameDecoder.Arriving, on link: Link)
         /// The frames of all that there was to read have been handed over.
         func linkFinishedReading(_ link: Link)
+        /// Does what the channel or a timer asks for in a turn of the loop, with its time and its callbacks.
+        func linkTurn(_ body: () -> Void)
         func linkReceivedGoAway(_ frame: Frame, on link: Link)
         func linkFrameWillLeave(type: UInt32, serial: UInt32, on link: Link) -> Bool
         func linkProgressed(type: UInt32, serial: UInt32, payloadBytes: Int)
         /// All that could leave has left for now. True if more was sent at once, by ``Link/send(_:_:)``.
         func linkFlushed(_ link: Link) -> Bool
+        /// A byte has come after ``Link/probe(isUrgent:)``, whether or not it answers a ping.
+        func linkIsAlive(_ link: Link)
         /// A ping of ours was answered, or will never be.
         func linkHeartbeat(_ outcome: HeartbeatMonitor.Outcome, on link: Link)
         /// The connection ended without our doing. Called once, and not after ``Link/close()``.
@@ -111,13 +115,17 @@ final class Link: ChannelInboundHandler {
     private var isHandshaking = true
     private var heldAnswers: [Frame] = []
     private var hasReceived = false
+    /// Whether it was asked whether the server lives, and no byte has come since.
+    private var isDoubted = false
     #if !DEBUG
     @exclusivity(unchecked)
     #endif
     private var heartbeat: HeartbeatMonitor?
+    private let sleep = SleepMeter()
     private var timer: Scheduled<Void>?
-    /// Set while bytes wait for the peer to read: when one of them left last.
-    private var blockedSince: NIODeadline?
+    /// Whether the channel takes no more, and what it has gets anywhere.
+    private var isBlocked = false
+    private var stall = StallWatch()
     private var closedPromise: EventLoopPromise<Void>?
 
     init(
@@ -312,11 +320,36 @@ final class Link: ChannelInboundHandler {
 
     private func noteBlocked(_ context: ChannelHandlerContext) {
         if self.isWritable {
-            self.blockedSince = nil
-        } else if self.blockedSince == nil {
-            self.blockedSince = .now()
+            self.unblock()
+        } else if !self.isBlocked {
+            self.isBlocked = true
+            _ = self.isStalled(context, now: .now())
             self.armTimer(context)
         }
+    }
+
+    private func unblock() {
+        guard self.isBlocked else { return }
+        self.isBlocked = false
+        self.stall.stop()
+    }
+
+    private var stallWindow: TimeAmount { TimeAmount(self.configuration.writeStallTimeout) }
+
+    private func isStalled(_ context: ChannelHandlerContext, now: NIODeadline) -> Bool {
+        self.stall.isStalled(
+            isWaiting: self.isBlocked,
+            passed: self.passedBytes(context),
+            within: self.stallWindow,
+            now: now
+        )
+    }
+
+    /// What has reached the peer, as far as the system tells; else what the system has taken.
+    private func passedBytes(_ context: ChannelHandlerContext) -> Int {
+        if let acknowledged = AcknowledgedBytes.count(of: context.channel) { return acknowledged }
+        let pending = try? context.channel.syncOptions?.getOption(.bufferedWritableBytes)
+        return self.traffic.bytesSent - (pending ?? 0)
     }
 
     // MARK: Closing
@@ -393,25 +426,26 @@ final class Link: ChannelInboundHandler {
         guard self.phase == .open else { return }
         var deadline = NIODeadline.distantFuture
         if let heartbeat = self.heartbeat { deadline = heartbeat.nextTick(now: .now()) }
-        if let blockedSince = self.blockedSince {
-            deadline = min(deadline, blockedSince.advanced(clamping: TimeAmount(self.configuration.writeStallTimeout)))
-        }
+        if let look = self.stall.nextLook(within: self.stallWindow) { deadline = min(deadline, look) }
         self.timer?.cancel()
         guard deadline < .distantFuture else { return }
-        self.timer = context.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { self.timerFired() }
+        self.timer = context.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) {
+            self.owner?.linkTurn { self.timerFired() }
+        }
     }
 
     private func timerFired() {
         guard let context = self.context, self.phase == .open else { return }
         let now = NIODeadline.now()
-        if let blockedSince = self.blockedSince {
-            let stall = TimeAmount(self.configuration.writeStallTimeout)
-            guard now < blockedSince.advanced(clamping: stall) else {
-                return self.end(self.lost("the server took no byte for \(Duration(now - blockedSince))"), context)
+        if self.isBlocked {
+            guard !self.isStalled(context, now: now) else {
+                let window = self.configuration.writeStallTimeout
+                let rate = "less than \(StallWatch.minimumRate) bytes a second"
+                return self.end(self.lost("the server took \(rate) for \(window) (writeStallTimeout)"), context)
             }
             self.heartbeat?.writeIsBlocked(now: now)
         }
-        guard self.perform(self.heartbeat?.tick(now: now), context) else { return }
+        guard self.perform(self.heartbeat?.tick(now: now, slept: self.sleep.total), context) else { return }
         self.armTimer(context)
     }
 
@@ -436,11 +470,13 @@ final class Link: ChannelInboundHandler {
 
     // MARK: Heartbeat
 
-    /// Asks at once whether the server lives. The owner is told by ``Owner/linkHeartbeat(_:on:)``.
+    /// Asks at once whether the server lives, where it can be asked. The owner is told by ``Owner/linkIsAlive(_:)``, and what
+    /// became of the ping by ``Owner/linkHeartbeat(_:on:)``.
     ///
     /// - Parameter isUrgent: Whether one unanswered ping is enough to take it for dead.
     func probe(isUrgent: Bool) {
         guard let context = self.context, self.phase == .open else { return }
+        self.isDoubted = true
         guard self.perform(self.heartbeat?.probe(now: .now(), misses: isUrgent ? 0 : nil), context) else { return }
         self.armTimer(context)
     }
@@ -522,6 +558,10 @@ final class Link: ChannelInboundHandler {
         let consumer = owner.linkWillRead(self)
         if let outcome = self.heartbeat?.bytesReceived(now: .now()) { owner.linkHeartbeat(outcome, on: self) }
         self.hasReceived = true
+        if self.isDoubted {
+            self.isDoubted = false
+            owner.linkIsAlive(self)
+        }
         let bytes = self.unwrapInboundIn(data)
         self.traffic.bytesReceived += bytes.readableBytes
         self.decoder.append(bytes)
@@ -594,8 +634,10 @@ final class Link: ChannelInboundHandler {
     func channelWritabilityChanged(context: ChannelHandlerContext) {
         self.isWritable = context.channel.isWritable
         guard self.isWritable else { return }
-        self.blockedSince = nil
-        self.flush()
+        self.unblock()
+        // One that flushes goes on by itself.
+        guard !self.isFlushing else { return }
+        if let owner = self.owner { owner.linkTurn { self.flush() } } else { self.flush() }
         if self.phase == .closing, self.queue.isEmpty, self.outgoing == nil {
             context.close(mode: .output, promise: nil)
         }

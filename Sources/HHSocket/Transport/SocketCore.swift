@@ -862,6 +862,8 @@ extension SocketCore: Link.Owner {
         self.flushCallbacks()
     }
 
+    func linkTurn(_ body: () -> Void) { self.turn(body) }
+
     func linkFrameWillLeave(type: UInt32, serial: UInt32, on link: Link) -> Bool {
         self.consumer?.frameWillLeave(type: type, serial: serial, on: link.id) ?? true
     }
@@ -882,13 +884,18 @@ extension SocketCore: Link.Owner {
     }
 
     func linkFlushed(_ link: Link) -> Bool {
-        if !self.isInTurn { self.measure() }
+        if !self.isInTurn {
+            self.measure()
+            // What left after the end of a read has been told of since.
+            if !self.isReading { self.flushCallbacks() }
+        }
         guard !self.writers.isEmpty, link === self.link, link.isBelowLowWaterMark else { return false }
         return self.admitWriters(to: link)
     }
 
+    func linkIsAlive(_ link: Link) { self.machine.connectionIsAlive(link.id) }
+
     func linkHeartbeat(_ outcome: HeartbeatMonitor.Outcome, on link: Link) {
-        if outcome.isAnswered { self.machine.connectionIsAlive(link.id) }
         if let time = outcome.roundTripTime { self.metrics?.heartbeatWasAnswered(after: time) }
         guard outcome.testedInterval != nil else { return }
         self.tuner?.observe(outcome)

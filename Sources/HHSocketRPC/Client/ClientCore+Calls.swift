@@ -13,18 +13,21 @@ extension ClientCore {
         task.flight.queued.comes(at: self.socket.now)
         self.observe(task)
         guard !self.isInvalidated else { return self.complete(task, Self.released) }
-        if self.isDirect {
+        let isDirect = self.isDirect || request.skipsInterceptors
+        if isDirect {
             do throws(SocketError) {
                 try self.check(request)
             } catch {
                 return self.complete(task, error)
             }
         }
+        // Interceptors, and waits between attempts, are bounded by nothing else.
+        guard self.table.hasRoom else { return self.complete(task, self.tooManyCalls()) }
         let deadline = self.deadline(of: request)
         let key = self.table.enter(task, deadline: deadline)
         task.flight.deadline = deadline
         task.flight.key = key
-        if self.isDirect {
+        if isDirect {
             self.attempt(task, key, request, priority)
         } else {
             self.intercept(task, key)
@@ -282,6 +285,7 @@ extension ClientCore {
         )
         if let key = task.flight.key, let attempt = self.table.remove(key) {
             self.noteOrigin(of: attempt)
+            if attempt.serial != nil { error.endpoint = self.endpoint(of: attempt.connection) }
             error.serial = attempt.serial
             error.delivery = attempt.phase == .sent ? .sentUnknown : .notSent
             self.tellServer(of: attempt)

@@ -28,20 +28,35 @@ extension ClientCore {
         }
     }
 
+    /// More calls than may be in flight and wait together, whatever they do.
+    func tooManyCalls() -> SocketError {
+        SocketError(
+            .queueFull,
+            message: """
+                \(self.table.count) calls have not completed yet (maximumInFlight and maximumWaiting together), those included \
+                whose interceptors are at work or that wait to be sent again
+                """,
+            endpoint: self.socket.currentEndpoint
+        )
+    }
+
     private var place: String { self.socket.currentEndpoint.map { "\($0)" } ?? "the server" }
 
     func timedOut(_ attempt: Attempt) -> SocketError {
         let task = attempt.call
         let request = self.request(of: task)
         let lastFailure = task.flight.lastFailure
+        // Where it has left, it is that connection's server that did not answer, though there may be another one by now.
+        let left = attempt.serial == nil ? nil : self.endpoint(of: attempt.connection)
         let lastConnect = self.socket.lastError
+        let place = left.map { "\($0)" } ?? self.place
         let what =
             switch attempt.phase {
             case .waiting where self.table.link == .leaving:
-                "no successor of the connection to \(self.place), which ends,"
-            case .waiting: "no connection to \(self.place)"
-            case .queued: "\(self.place) did not read"
-            case .sent: "no answer from \(self.place)\(self.progress(of: task, request))"
+                "no successor of the connection to \(place), which ends,"
+            case .waiting: "no connection to \(place)"
+            case .queued: "\(place) did not read"
+            case .sent: "no answer from \(place)\(self.progress(of: task, request))"
             case .backingOff: "every attempt failed, and the next was waited for,"
             case .idle: "an interceptor was at work, and did not return"
             }
@@ -56,7 +71,7 @@ extension ClientCore {
             .timeout,
             message: "\(what) \(limit) (type \(request.type)\(serial))\(causes)",
             underlying: lastConnect ?? lastFailure,
-            endpoint: self.socket.currentEndpoint ?? lastConnect?.endpoint,
+            endpoint: left ?? self.socket.currentEndpoint ?? lastConnect?.endpoint,
             serial: attempt.serial,
             delivery: attempt.phase == .sent ? .sentUnknown : .notSent
         )

@@ -38,8 +38,6 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     let customFields: Result<[UInt8]?, SocketError>
     let locks = TaskLocks()
     private let timeout: TimeAmount
-    /// One moment by both clocks.
-    private let anchor: (date: Date, time: NIODeadline)
     private let shared = NIOLockedValueBox(Shared())
 
     #if !DEBUG
@@ -105,7 +103,6 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.largestPlainBody = min(Frame.unslicedLength, compressed - 1)
         self.flagMask = self.format.supportsHello ? FrameType.allFlags : 0
         self.timeout = TimeAmount(configuration.timeout)
-        self.anchor = (Date(), socket.now)
         self.table = DispatchTable(
             serialRange: self.format.layout.requestSerials,
             maximumInFlight: configuration.maximumInFlight,
@@ -148,21 +145,22 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     func metrics(of task: SocketTask) -> SocketTaskMetrics? {
         let flight = task.flight
         guard let queued = flight.queued.date, let completed = flight.completed.date else { return nil }
+        // One moment by both clocks, and a recent one: they part when the device sleeps, or its clock is set.
+        let (today, now) = (Date(), NIODeadline.now())
+        func date(_ moment: NIODeadline) -> Date {
+            today.addingTimeInterval(Double((moment - now).nanoseconds) / 1e9)
+        }
         return SocketTaskMetrics(
-            queued: self.date(queued),
-            sent: flight.sent.date.map { self.date($0) },
-            firstByte: flight.firstByte.date.map { self.date($0) },
-            completed: self.date(completed),
+            queued: date(queued),
+            sent: flight.sent.date.map { date($0) },
+            firstByte: flight.firstByte.date.map { date($0) },
+            completed: date(completed),
             duration: Duration(completed - queued),
             server: flight.origin?.endpoint,
             attempts: Int(flight.attempts),
             bytesSent: flight.bytesSent,
             bytesReceived: flight.bytesReceived
         )
-    }
-
-    private func date(_ time: NIODeadline) -> Date {
-        self.anchor.date.addingTimeInterval(Double((time - self.anchor.time).nanoseconds) / 1e9)
     }
 
     // MARK: Observers

@@ -220,12 +220,16 @@ struct DispatchTable<Call> {
         self.maximumInFlight = maximumInFlight
         self.maximumWaiting = maximumWaiting
         self.maximumWaitingBytes = maximumWaitingBytes
-        self.maximumTombstones = maximumTombstones
+        // Half of the serials at most, for else there might be none left for calls.
+        self.maximumTombstones = min(maximumTombstones, self.serialCount / 2)
         self.nextSerial = serialRange.lowerBound
     }
 
     /// Calls in the table.
     var count: Int { self.entries.count - self.free.count }
+
+    /// Whether there is room for one more call, whatever the others do.
+    var hasRoom: Bool { self.count - self.maximumInFlight < self.maximumWaiting }
 
     // MARK: Calls
 

@@ -1,4 +1,5 @@
 import HHSocket
+import Tracing
 
 /// Puts a token into every request, and gets a new one when the server no longer takes it: once, however many calls find out
 /// at the same time.
@@ -13,8 +14,19 @@ import HHSocket
 /// ]
 /// ```
 ///
-/// A call that is refused is made again once, with the new token.
+/// A call that is refused is made again once, with the new token. `refresh` may make calls by the same client: those pass this
+/// interceptor without a token, and are not made again when they are refused.
 public actor TokenInterceptor<Token: Sendable>: SocketInterceptor {
+    private typealias Waiter = CheckedContinuation<Result<(Token, generation: Int), any Error>, Never>
+
+    /// One attempt to get a token.
+    private struct Attempt {
+        let generation: Int
+        var waiters: [Int: Waiter] = [:]
+        var tasks: [Task<Void, Never>] = []
+    }
+
+    private let refreshTimeout: Duration
     private let refresh: @Sendable () async throws -> Token
     private let apply: @Sendable (Token, inout SocketRequest) -> Void
     private let isRefusal: @Sendable (SocketError) -> Bool
@@ -22,27 +34,41 @@ public actor TokenInterceptor<Token: Sendable>: SocketInterceptor {
     private var token: Token?
     /// Counts the tokens, so that of many calls with an old one only the first asks for a new one.
     private var generation = 0
-    private var refreshing: (task: Task<Token, any Error>, generation: Int)?
+    private var lastAttempt = 0
+    private var attempt: Attempt?
+    private var lastWaiter = 0
 
     /// - Parameters:
     ///   - token: The token to begin with; nil, the default, gets one before the first call.
+    ///   - refreshTimeout: How long `refresh` may take; 30 s by default. Then the calls that wait for it fail with `timeout`, its
+    ///     task is cancelled, and what it may still return is ignored.
     ///   - isRefusal: Whether an answer says that the token is no good; by default `noPermission` does.
     ///   - refresh: Gets a new token. Runs in a task of its own, which goes on when the calls that wait for it are cancelled.
     ///     What it throws, all calls that wait for it fail with; the next call tries again.
     ///   - apply: Puts the token into a request.
     public init(
         token: Token? = nil,
+        refreshTimeout: Duration = .seconds(30),
         isRefusal: @escaping @Sendable (SocketError) -> Bool = { $0.code == .noPermission },
         refresh: @escaping @Sendable () async throws -> Token,
         apply: @escaping @Sendable (Token, inout SocketRequest) -> Void
     ) {
         self.token = token
+        self.refreshTimeout = refreshTimeout
         self.isRefusal = isRefusal
         self.refresh = refresh
         self.apply = apply
     }
 
+    deinit {
+        for task in self.attempt?.tasks ?? [] { task.cancel() }
+    }
+
     public nonisolated func intercept(_ request: SocketRequest, next: Next) async throws -> SocketResponse {
+        // A call of `refresh` itself would wait for what waits for it.
+        if ServiceContext.current?.refreshingInterceptors.contains(ObjectIdentifier(self)) == true {
+            return try await next(request)
+        }
         let (token, generation) = try await self.current()
         do {
             return try await next(self.request(request, with: token))
@@ -68,18 +94,69 @@ public actor TokenInterceptor<Token: Sendable>: SocketInterceptor {
         return try await self.current()
     }
 
+    /// Waits for a new token, no longer than its task is wanted.
     private func refreshed() async throws -> (Token, generation: Int) {
-        let attempt = self.refreshing ?? (Task { [refresh] in try await refresh() }, self.generation + 1)
-        self.refreshing = attempt
-        let result = await attempt.task.result
-        // The first of those that waited.
-        if self.refreshing?.task == attempt.task {
-            self.refreshing = nil
-            if case .success(let token) = result {
-                self.token = token
-                self.generation = attempt.generation
+        try Task.checkCancellation()
+        if self.attempt == nil { self.begin() }
+        self.lastWaiter += 1
+        let number = self.lastWaiter
+        return try await withTaskCancellationHandler {
+            await withCheckedContinuation { waiter in self.attempt?.waiters[number] = waiter }
+        } onCancel: {
+            Task { await self.abandon(number) }
+        }.get()
+    }
+
+    private func begin() {
+        self.lastAttempt += 1
+        let generation = self.lastAttempt
+        var context = ServiceContext.current ?? .topLevel
+        context.refreshingInterceptors.insert(ObjectIdentifier(self))
+        let work = Task { [context, refresh] in
+            let result: Result<Token, any Error>
+            do {
+                result = .success(try await ServiceContext.withValue(context) { try await refresh() })
+            } catch {
+                result = .failure(error)
             }
+            self.ended(generation, result)
         }
-        return (try result.get(), attempt.generation)
+        let limit = Task { [refreshTimeout] in
+            guard (try? await Task.sleep(for: refreshTimeout)) != nil else { return }
+            let error = SocketError(
+                .timeout,
+                message: "a new token did not come within \(refreshTimeout) (refreshTimeout of the TokenInterceptor)"
+            )
+            self.ended(generation, .failure(error))
+        }
+        self.attempt = Attempt(generation: generation, tasks: [work, limit])
+    }
+
+    private func ended(_ generation: Int, _ result: Result<Token, any Error>) {
+        guard let attempt = self.attempt, attempt.generation == generation else { return }
+        self.attempt = nil
+        if case .success(let token) = result {
+            self.token = token
+            self.generation = generation
+        }
+        let outcome = result.map { token -> (Token, generation: Int) in (token, generation) }
+        for waiter in attempt.waiters.values { waiter.resume(returning: outcome) }
+        for task in attempt.tasks { task.cancel() }
+    }
+
+    private func abandon(_ number: Int) {
+        self.attempt?.waiters.removeValue(forKey: number)?.resume(returning: .failure(CancellationError()))
+    }
+}
+
+extension ServiceContext {
+    private enum RefreshingInterceptors: ServiceContextKey {
+        typealias Value = Set<ObjectIdentifier>
+    }
+
+    /// The interceptors for whose new token the task works.
+    fileprivate var refreshingInterceptors: Set<ObjectIdentifier> {
+        get { self[RefreshingInterceptors.self] ?? [] }
+        set { self[RefreshingInterceptors.self] = newValue }
     }
 }

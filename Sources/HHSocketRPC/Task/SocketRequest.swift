@@ -17,6 +17,7 @@ public struct SocketRequest: Sendable, Hashable {
             var deadline: NIODeadline?
             var idempotencyKey: String?
             var compresses: Bool?
+            var skipsInterceptors = false
         }
 
         let values: Values
@@ -130,6 +131,12 @@ public struct SocketRequest: Sendable, Hashable {
     public var compresses: Bool? {
         get { self.options?.values.compresses }
         set { self.setOption(\.compresses, newValue) }
+    }
+
+    /// Whether the call passes by the client's interceptors, such as one that is made to sign in. False by default.
+    public var skipsInterceptors: Bool {
+        get { self.options?.values.skipsInterceptors ?? false }
+        set { self.setOption(\.skipsInterceptors, newValue) }
     }
 
     /// How many bytes the names and values of metadata have.

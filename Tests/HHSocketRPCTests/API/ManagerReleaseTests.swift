@@ -154,6 +154,45 @@ import Testing
         try await eventually("the manager's end") { reference.object == nil }
     }
 
+    /// With the handler goes the manager, whose end asks for the lock of the cache.
+    @Test func aRefreshHandlerThatIsTheLastToHoldItsManagerIsLetGoOutsideTheLock() async throws {
+        let gate = Gate()
+        let isFirst = NIOLockedValueBox(true)
+        let transport = MockTransport { request in
+            let passes = isFirst.withLockedValue { isFirst in
+                defer { isFirst = false }
+                return isFirst
+            }
+            guard !passes else { return request.body }
+            try await gate.wait()
+            throw SocketError(.timeout, message: "the refresh has failed")
+        }
+        final class Screen: Sendable {
+            let manager: APIManager
+            init(_ manager: APIManager) { self.manager = manager }
+        }
+        let reference = WeakReference<Screen>()
+        let cache = ResponseCache()
+        func show() async throws {
+            let screen = Screen(APIManager(client: transport, cache: cache))
+            reference.set(screen)
+            var request = APIRequest(SocketRequest(type: 101, body: "7"))
+            request.cachePolicy = .returningStale(upTo: .seconds(1_000))
+            request.validity = .zero
+            _ = try await screen.manager.value(for: request)
+            let told = NIOLockedValueBox(false)
+            screen.manager.dispatch(request, refreshHandler: { _ in withExtendedLifetime(screen) {} }) { result in
+                told.withLockedValue { $0 = (try? result.get())?.isHit == true }
+            }
+            try await eventually("the stale answer") { told.withLockedValue { $0 } && gate.waitingCount == 1 }
+        }
+        try await show()
+        #expect(reference.object != nil)
+        gate.open()
+        try await eventually("the screen's end") { reference.object == nil }
+        #expect(cache.statistics.failedRefreshes == 1)
+    }
+
     @Test func aRefreshIsCancelledWithItsManagerAndItsHandlerIsLetGo() async throws {
         let gate = Gate()
         let isFirst = NIOLockedValueBox(true)

@@ -181,18 +181,56 @@ import Testing
         var machine = self.machine([serverA], seed: 5)
         var now = self.start
         _ = machine.connect(now: now)
-        for number in 1...12 {
+        for number in 1...3 {
             _ = machine.connectFailed(ConnectionID(number: UInt64(number)), lostError, now: now)
             now = try #require(machine.nextDeadline)
             _ = machine.timerFired(now: now)
         }
-        _ = machine.connectFailed(ConnectionID(number: 13), lostError, now: now)
+        _ = machine.connectFailed(ConnectionID(number: 4), lostError, now: now)
         _ = machine.pullForward(now: now)
         let sooner = try #require(machine.nextDeadline)
         #expect(sooner <= now + .seconds(1))
         _ = machine.pullForward(now: now)
         #expect(machine.nextDeadline == sooner)
-        #expect(machine.timerFired(now: sooner).texts.last == "open 14 a:1")
+        #expect(machine.timerFired(now: sooner).texts.last == "open 5 a:1")
+    }
+
+    /// An app that polls would else attempt as often as it calls, and a hundred thousand of them at once.
+    @Test func callsDoNotUndoTheBackoffOfALongOutage() throws {
+        var machine = self.machine([serverA], seed: 5)
+        var now = self.start
+        _ = machine.connect(now: now)
+        for number in 1...30 {
+            _ = machine.connectFailed(ConnectionID(number: UInt64(number)), lostError, now: now)
+            let deadline = try #require(machine.nextDeadline)
+            _ = machine.pullForward(now: now)
+            // 1, 2, 4 and 8 s are below a quarter of the cap of 60 s.
+            if number > 4 { #expect(machine.nextDeadline == deadline, "round \(number)") }
+            now = try #require(machine.nextDeadline)
+            _ = machine.timerFired(now: now)
+        }
+    }
+
+    @Test func limitOfAttemptsIsForTheRoundsThatItWasAskedFor() throws {
+        var machine = self.machine([serverA])
+        _ = machine.connect(now: self.start)
+        _ = machine.connected(ConnectionID(number: 1), now: self.start)
+        // It has nothing to do, and so it does not say what becomes of the connection later.
+        #expect(machine.connect(attempts: 1, now: self.start).isEmpty)
+        _ = machine.connectionLost(ConnectionID(number: 1), lostError, now: self.start)
+        var now = try #require(machine.nextDeadline)
+        _ = machine.timerFired(now: now)
+        #expect(
+            !machine.connectFailed(ConnectionID(number: 2), lostError, now: now).texts.contains {
+                $0.contains("gave up")
+            }
+        )
+        // Nor does somebody else's wish take a limit away.
+        now = try #require(machine.nextDeadline)
+        _ = machine.connect(attempts: 1, now: now)
+        #expect(machine.connect(now: now).isEmpty)
+        _ = machine.connectFailed(ConnectionID(number: 3), lostError, now: now)
+        #expect(machine.nextDeadline == nil)
     }
 
     @Test func noServersIsAnErrorAndNotALoop() {

@@ -200,10 +200,27 @@ import Testing
         let gone = machine.networkChanged(isReachable: false, now: self.start)
         #expect(gone.deeds == ["close 1", "offline networkUnreachable"])
         #expect(machine.nextDeadline == nil)
-        #expect(machine.connect(now: self.start).isEmpty)
         #expect(machine.networkChanged(isReachable: false, now: self.start).isEmpty)
         let back = machine.networkChanged(isReachable: true, now: self.start)
         #expect(back.deeds == ["being made", "open 2 a:1"])
+    }
+
+    /// Monitors err.
+    @Test func userWhoAsksGetsOneRoundOfAttemptsWithoutANetworkToo() {
+        var machine = self.machine([serverA, serverB])
+        _ = machine.connect(now: self.start)
+        _ = machine.networkChanged(isReachable: false, now: self.start)
+        #expect(machine.connect(now: self.start).deeds == ["being made", "open 2 a:1"])
+        #expect(machine.connect(now: self.start).isEmpty)
+        #expect(machine.connectFailed(self.id(2), refused(serverA), now: self.start).deeds == ["open 3 b:2"])
+        let over = machine.connectFailed(self.id(3), refused(serverB), now: self.start)
+        #expect(over.deeds == ["offline networkUnreachable"])
+        #expect(machine.nextDeadline == nil)
+        // Once more; and this time the monitor was wrong.
+        #expect(machine.connect(now: self.start).deeds.last == "open 4 a:1")
+        _ = machine.connected(self.id(4), now: self.start)
+        let lost = machine.connectionLost(self.id(4), lostError, now: self.start)
+        #expect(lost.deeds == ["lost 4 connectionLost", "offline networkUnreachable"])
     }
 
     @Test func newPathProbesALiveConnectionAndADeadOneIsMadeAnewWithoutWaiting() {
@@ -252,12 +269,9 @@ import Testing
             var settings = Machine.Settings()
             settings.proxy = proxy
             var machine = Machine(servers: servers, settings: settings, generator: SeededGenerator(seed: 1))
-            _ = machine.networkChanged(isReachable: false, now: self.start)
-            let deeds = machine.connect(now: self.start).deeds
-            #expect(
-                deeds == (isHeld ? ["offline networkUnreachable"] : ["being made", "open 1 \(servers[0])"]),
-                "\(deeds)"
-            )
+            _ = machine.connect(now: self.start)
+            let deeds = machine.networkChanged(isReachable: false, now: self.start).deeds
+            #expect(deeds == (isHeld ? ["close 1", "offline networkUnreachable"] : []), "\(deeds)")
         }
     }
 
@@ -280,8 +294,13 @@ import Testing
 
         machine = self.machine()
         _ = machine.connect(now: self.start)
+        // The user has asked for a connection, which is tried once.
         let none = machine.networkIsKnown(isReachable: false, now: self.start)
-        #expect(none.texts == ["report the network is gone", "close 1", "offline networkUnreachable"])
+        #expect(none.texts == ["report the network is gone"])
+        #expect(machine.connectFailed(self.id(1), refused(serverA), now: self.start).deeds == ["open 2 b:2"])
+        _ = machine.connectFailed(self.id(2), refused(serverB), now: self.start)
+        let over = machine.connectFailed(self.id(3), refused(serverC), now: self.start)
+        #expect(over.deeds == ["offline networkUnreachable"])
         // What was said before knows better.
         #expect(machine.networkIsKnown(isReachable: true, now: self.start).isEmpty)
         #expect(machine.nextDeadline == nil)
@@ -293,19 +312,20 @@ import Testing
 
     @Test func whetherANetworkIsNeededFollowsTheList() {
         var machine = self.machine()
-        _ = machine.networkIsKnown(isReachable: false, now: self.start)
-        #expect(machine.connect(now: self.start).deeds == ["offline networkUnreachable"])
+        _ = machine.connect(now: self.start)
+        let gone = machine.networkChanged(isReachable: false, now: self.start)
+        #expect(gone.deeds == ["close 1", "offline networkUnreachable"])
         #expect(machine.replaceServers(with: [serverB], now: self.start).isEmpty)
         #expect(
-            machine.replaceServers(with: [serverB, self.local], now: self.start).deeds == ["being made", "open 1 b:2"]
+            machine.replaceServers(with: [serverB, self.local], now: self.start).deeds == ["being made", "open 2 b:2"]
         )
         #expect(
-            machine.replaceServers(with: [serverB], now: self.start).deeds == ["close 1", "offline networkUnreachable"]
+            machine.replaceServers(with: [serverB], now: self.start).deeds == ["close 2", "offline networkUnreachable"]
         )
         #expect(machine.switchServer(to: serverC, now: self.start).isEmpty)
-        #expect(machine.switchServer(to: self.local, now: self.start).deeds == ["being made", "open 2 127.0.0.1:9"])
+        #expect(machine.switchServer(to: self.local, now: self.start).deeds == ["being made", "open 3 127.0.0.1:9"])
         // A wait ends with the reason for it.
-        _ = machine.connectFailed(self.id(2), refused(self.local), now: self.start)
+        _ = machine.connectFailed(self.id(3), refused(self.local), now: self.start)
         while let endpoint = machine.endpointBeingTried {
             _ = machine.connectFailed(ConnectionID(number: machine.nextID - 1), refused(endpoint), now: self.start)
         }
@@ -318,13 +338,21 @@ import Testing
 
     @Test func resolverIsNotAskedWithoutANetworkAndItsAnswerMayEndTheAttempts() {
         var machine = self.machine([]) { $0.resolverTimeout = .seconds(10) }
-        _ = machine.networkIsKnown(isReachable: false, now: self.start)
-        #expect(machine.connect(now: self.start).deeds == ["offline networkUnreachable"])
+        _ = machine.connect(now: self.start)
+        let gone = machine.networkChanged(isReachable: false, now: self.start)
+        #expect(gone.deeds.last == "offline networkUnreachable")
         #expect(machine.nextDeadline == nil)
+        // Unless the user insists: until the attempts have failed.
+        #expect(machine.connect(now: self.start).deeds == ["being made", "resolve 2"])
+        let answer = machine.resolved(self.id(2), .success([serverA]), now: self.start)
+        #expect(answer.deeds == ["open 3 a:1"])
+        #expect(
+            machine.connectFailed(self.id(3), refused(serverA), now: self.start).deeds == ["offline networkUnreachable"]
+        )
 
         machine = self.machine([self.local]) { $0.resolverTimeout = .seconds(10) }
-        _ = machine.networkIsKnown(isReachable: false, now: self.start)
         #expect(machine.connect(now: self.start).deeds == ["being made", "resolve 1"])
+        _ = machine.networkChanged(isReachable: false, now: self.start)
         let found = machine.resolved(self.id(1), .success([serverA]), now: self.start)
         #expect(found.deeds == ["offline networkUnreachable"])
         #expect(machine.nextDeadline == nil)

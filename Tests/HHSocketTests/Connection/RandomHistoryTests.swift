@@ -174,6 +174,8 @@ private struct World {
     private var draining: [ConnectionID] = []
     private var search: ConnectionID?
     private var isReachable = true
+    /// Whether the user has asked for a connection, and it has not been tried yet.
+    private var insists = false
     private var isInBackground = false
     private var wantsConnection = false
     /// What the floor above was told last.
@@ -204,7 +206,8 @@ private struct World {
     }
 
     private var mayAttempt: Bool {
-        self.wantsConnection && self.isNetworkEnough && !(self.isInBackground && self.policy != .keepConnected)
+        self.wantsConnection && (self.isNetworkEnough || self.insists)
+            && !(self.isInBackground && self.policy != .keepConnected)
     }
 
     private var isNetworkEnough: Bool {
@@ -217,11 +220,14 @@ private struct World {
         case .connect(let attempts):
             self.wantsConnection = true
             switch self.machine.phase {
-            case .idle, .closed, .waiting: self.away = [:]
+            case .idle, .closed, .waiting, .held:
+                self.away = [:]
+                self.insists = true
             default: break
             }
             actions = self.machine.connect(attempts: attempts, now: self.now)
         case .disconnect:
+            self.insists = false
             self.wantsConnection = false
             actions = self.machine.disconnect(now: self.now)
         case .switchServer(let endpoint):
@@ -235,6 +241,7 @@ private struct World {
             self.away = [:]
             actions = self.machine.pullForward(now: self.now)
         case .network(let isReachable, isFirst: false):
+            if isReachable || self.isReachable { self.insists = false }
             self.isReachable = isReachable
             actions = self.machine.networkChanged(isReachable: isReachable, now: self.now)
         case .network(let isReachable, isFirst: true):
@@ -346,6 +353,7 @@ private struct World {
                 self.handshaking = nil
                 if let ready = self.ready { self.draining.append(ready) }
                 self.ready = id
+                self.insists = false
                 self.isOffline = false
             case .leave(let id):
                 guard self.ready == id, self.left.insert(id).inserted else { return "a connection is left twice" }
@@ -366,6 +374,7 @@ private struct World {
                 if error.message.isEmpty { return "offline without a cause" }
                 if self.ready != nil || !self.attempts.isEmpty { return "told to be offline while it is not" }
                 self.isOffline = true
+                self.insists = false
             case .report(.disconnected(let error)):
                 if error.message.isEmpty { return "a disconnect without a cause" }
             case .report(.waiting(let delay, _)):

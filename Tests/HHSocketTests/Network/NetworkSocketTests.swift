@@ -53,6 +53,10 @@ import Testing
         let events = socket.events
         socket.connect()
         try await self.networkChange(events, isReachable: false)
+        // The user has asked, so that it was tried once.
+        try await eventually("the end of the attempt") {
+            if case .waiting(until: .distantFuture, _) = socket.state { true } else { false }
+        }
         let error = await #expect(throws: SocketError.self) { try await socket.send(Frame(type: 16, serial: 50)) }
         #expect(error?.code == .networkUnreachable)
         #expect(error?.delivery == .notSent)
@@ -178,9 +182,12 @@ import Testing
         configuration.networkMonitor = nil
         let socket = Socket(configuration: configuration)
         let events = socket.events
-        socket.networkDidChange(isReachable: false)
+        try await server.refuseConnections()
         socket.connect()
+        _ = try await first(of: events, "a failure") { if case .connectFailed = $0 { true } else { false } }
+        socket.networkDidChange(isReachable: false)
         try await self.networkChange(events, isReachable: false)
+        try await server.acceptConnections()
         #expect(server.acceptedCount == 0)
         socket.networkDidChange(isReachable: true)
         try await self.connection(events)

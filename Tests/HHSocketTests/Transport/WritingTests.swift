@@ -3,6 +3,7 @@ import HHSocketTesting
 import Metrics
 import NIOConcurrencyHelpers
 import NIOCore
+import NIOPosix
 import TestSupport
 import Testing
 
@@ -202,6 +203,62 @@ import Testing
         try await socket.send(self.frame(51))
         let received = try await server.received(1, onConnection: 1)
         #expect(received.map(\.serial) == [51])
+    }
+
+    /// Reads a little from time to time, as a peer at the other end of a slow link does.
+    private final class SlowReader: ChannelInboundHandler {
+        typealias InboundIn = ByteBuffer
+
+        private let count: Watched<Int>
+        private var reads: RepeatedTask?
+
+        init(_ count: Watched<Int>) {
+            self.count = count
+        }
+
+        func channelActive(context: ChannelHandlerContext) {
+            let loopBound = NIOLoopBound(context, eventLoop: context.eventLoop)
+            self.reads = context.eventLoop.scheduleRepeatedTask(initialDelay: .zero, delay: .milliseconds(20)) { _ in
+                loopBound.value.read()
+            }
+        }
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            let length = self.unwrapInboundIn(data).readableBytes
+            self.count.withLockedValue { $0 += length }
+        }
+
+        func channelInactive(context: ChannelHandlerContext) {
+            self.reads?.cancel()
+        }
+    }
+
+    /// The channel takes no more for far longer than the timeout, and yet bytes get on.
+    @Test func slowLinkIsNotAStall() async throws {
+        let count = Watched(0)
+        let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .childChannelOption(.autoRead, value: false)
+            .childChannelOption(.maxMessagesPerRead, value: 1)
+            .childChannelOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: 10 << 10))
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(SlowReader(count))
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        let port = try #require(server.localAddress?.port)
+        var configuration = SocketConfiguration(servers: [Endpoint(host: "127.0.0.1", port: port)])
+        configuration.heartbeat = nil
+        configuration.writeStallTimeout = .milliseconds(300)
+        configuration.writePolicy = WritePolicy(highWaterMark: .max)
+        let socket = Socket(configuration: configuration)
+        try await self.connect(socket)
+        // More than the kernels take.
+        for serial in 50..<54 as Range<UInt32> { try await socket.send(self.frame(serial, 15 << 20)) }
+        try await count.wait("2 MiB") { $0 >= 2 << 20 }
+        #expect(socket.state.description.hasPrefix("ready"), "\(socket.history)")
+        socket.disconnect()
+        try await server.close()
     }
 
     // MARK: No connection

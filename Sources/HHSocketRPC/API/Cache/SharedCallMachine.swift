@@ -61,6 +61,9 @@ struct SharedCallMachine {
         var cancels: [UInt64] = []
         /// Each caller exactly once, and its refresh as often as there was one.
         var completions: [(caller: Caller, result: Result<Answer, SocketError>)] = []
+        /// What refers to objects of the user's, and is not needed any more. It must be let go of outside every lock: with it may go
+        /// who knows what.
+        var released: [Asking] = []
     }
 
     /// What is looked up, called and shared together.
@@ -405,7 +408,8 @@ struct SharedCallMachine {
         _ result: Result<Answer, SocketError>,
         _ actions: inout Actions
     ) {
-        guard self.waiters.removeValue(forKey: caller) != nil else { return }
+        guard let waiter = self.waiters.removeValue(forKey: caller) else { return }
+        actions.released.append(waiter.asking)
         if caller.isRefresh, case .failure = result { self.statistics.failedRefreshes += 1 }
         actions.completions.append((caller, result))
     }

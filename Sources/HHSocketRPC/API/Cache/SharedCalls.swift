@@ -106,13 +106,16 @@ final class SharedCalls: Sendable {
     private func update(_ body: (inout State, APIClock.Moment, inout Machine.Actions) -> Void) {
         let now = self.clock.now
         var actions = Machine.Actions()
+        // Handlers that nobody calls any more, to be let go of outside the lock: a handler may be the last to hold a manager, whose
+        // end asks for the lock.
+        var unused: [Completion] = []
         let (mustPump, cancelled, completions, alarm) = self.state.withLockedValue { state in
             body(&state, now, &actions)
             for operation in actions.store { state.append(operation, limit: Self.maximumOperationBytes) }
             return (
                 state.beginsPumping(),
                 actions.cancels.compactMap { state.tasks.removeValue(forKey: $0) },
-                actions.completions.compactMap { state.completion(of: $0.caller, $0.result) },
+                actions.completions.compactMap { state.completion(of: $0.caller, $0.result, &unused) },
                 self.armAlarm(&state)
             )
         }
@@ -122,6 +125,7 @@ final class SharedCalls: Sendable {
         for (completion, result) in completions { completion(result) }
         for start in actions.starts { self.perform(start) }
         for task in cancelled { task.cancel() }
+        withExtendedLifetime((unused, actions.released)) {}
     }
 
     private func perform(_ start: Machine.Start) {
@@ -224,18 +228,21 @@ extension SharedCalls.State {
     /// Who is to be told of this.
     fileprivate mutating func completion(
         of caller: SharedCalls.Machine.Caller,
-        _ result: Result<SharedCalls.Machine.Answer, SocketError>
+        _ result: Result<SharedCalls.Machine.Answer, SocketError>,
+        _ unused: inout [SharedCalls.Completion]
     ) -> (SharedCalls.Completion, Result<SharedCalls.Machine.Answer, SocketError>)? {
-        let completion = self.completions.removeValue(forKey: caller)
-        guard !caller.isRefresh else {
-            guard case .success = result else { return nil }
-            return completion.map { ($0, result) }
+        guard let completion = self.completions.removeValue(forKey: caller) else { return nil }
+        if caller.isRefresh, case .failure = result {
+            unused.append(completion)
+            return nil
         }
-        if let refresh = self.refreshCompletions.removeValue(forKey: caller), case .success(let answer) = result,
-            case .stale = answer.source
-        {
-            self.completions[caller.refresh] = refresh
+        if let refresh = self.refreshCompletions.removeValue(forKey: caller) {
+            if case .success(let answer) = result, case .stale = answer.source {
+                self.completions[caller.refresh] = refresh
+            } else {
+                unused.append(refresh)
+            }
         }
-        return completion.map { ($0, result) }
+        return (completion, result)
     }
 }

@@ -1,0 +1,44 @@
+import NIOCore
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
+/// How many bytes of a connection the peer's TCP has acknowledged.
+package enum AcknowledgedBytes {
+    /// Since the connection was made; nil where the system does not tell, as of Unix sockets. On the channel's event loop.
+    package static func count(of channel: any Channel) -> Int? {
+        #if os(Linux) || os(Android)
+        guard channel.localAddress?.protocol != .unix, let provider = channel as? any SocketOptionProvider else {
+            return nil
+        }
+        var count: UInt64?
+        let future: EventLoopFuture<KernelTCPInfo> = provider.unsafeGetSocketOption(
+            level: NIOBSDSocket.OptionLevel(rawValue: CInt(IPPROTO_TCP)),
+            name: NIOBSDSocket.Option(rawValue: TCP_INFO)
+        )
+        // On its own event loop the answer is there at once.
+        future.assumeIsolated().whenSuccess { count = $0.bytesAcknowledged }
+        return count.map { Int(clamping: $0) }
+        #else
+        return nil
+        #endif
+    }
+
+    #if os(Linux) || os(Android)
+    /// The beginning of `struct tcp_info` as Linux has it since 4.2 (include/uapi/linux/tcp.h). The C library's ends before
+    /// `tcpi_bytes_acked`, which lies at byte 120.
+    private struct KernelTCPInfo {
+        var states: UInt64 = 0
+        var counters: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) =
+            (0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        var pacingRate: UInt64 = 0
+        var maximumPacingRate: UInt64 = 0
+        var bytesAcknowledged: UInt64 = 0
+    }
+    #endif
+}

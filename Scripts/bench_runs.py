@@ -45,11 +45,17 @@ def available_core():
     return max(os.sched_getaffinity(0))
 
 
+# What the Makefile builds with. Commits from before this trait build with what they find.
+DEVELOPMENT = "Development"
+DEVELOPMENT_OPTIONS = ["--traits", DEVELOPMENT, "--disable-build-manifest-caching"]
+
+
 def build(folder, environment=None):
-    """
-    The program that the package in `folder` builds for release.
-    """
+    """The program that the package in `folder` builds for release, with the same options as the Makefile."""
     command = ["swift", "build", "-c", "release", "--package-path", folder]
+    with open(os.path.join(folder, "Package.swift"), encoding="utf-8") as manifest:
+        if f'"{DEVELOPMENT}"' in manifest.read():
+            command += DEVELOPMENT_OPTIONS
     subprocess.run([*command, "--product", "hhsocket-cli"], stdout=sys.stderr, check=True, env=environment)
     shown = subprocess.run(
         [*command, "--show-bin-path"], stdout=subprocess.PIPE, text=True, check=True, env=environment

@@ -33,7 +33,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast build-tests slowest-tests test-network test-feed soak build-release bench bench-report bench-compare counts test-tools fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test test-threads test-addresses test-fast build-tests slowest-tests test-network test-feed soak build-release bench bench-report bench-compare counts test-tools fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -68,11 +68,20 @@ test-feed: programs = sqlite3.h:libsqlite3-dev
 test-feed: dependencies ## build Examples/Feed and have it do what it should
 	sh Scripts/test-feed $(swift_options)
 
-soak: build-tests ## run fifty times as much of what tests repeat with random inputs, all splits, and hostile clients for ten minutes
+soak: build-tests ## run fifty times as much of what tests repeat with random inputs, hostile clients for ten minutes, and the address sanitizer
 	HHSOCKET_EFFORT=50 HHSOCKET_HOSTILE_SECONDS=600 Scripts/test all RandomHistoryTests ClientModelTests CacheModelTests \
 		CacheTableTests TaskGroupOrderTests PageRecorderTests OutboxMachineTests CrashTests RollingRestartTests \
 		AbandonedCallsTests FrameSplittingTests PresetFrameTests FrameGarbageTests SwiftProtobufComparisonTests \
 		EngineComparisonTests PythonComparisonTests HostileBytesTests MessageJSONTests JSONParserTests HostileCrowdTests
+	Scripts/test-sanitized address
+
+test-threads: programs = python3 openssl protoc:protobuf-compiler
+test-threads: dependencies ## build the tests for the thread sanitizer and run them
+	Scripts/test-sanitized thread
+
+test-addresses: programs = python3 openssl protoc:protobuf-compiler
+test-addresses: dependencies ## build the tests for the address sanitizer and run them, with a leak check
+	Scripts/test-sanitized address
 
 build-release: programs = libdeflate.h:libdeflate-dev
 build-release: dependencies ## build the command and the benchmarks for release, and run nothing

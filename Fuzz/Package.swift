@@ -4,10 +4,9 @@ import PackageDescription
 
 // A package of its own, because it needs flags that a dependency may not have. Built and run by `make fuzz`.
 //
-// It compiles the sources of HHSocket once more, through a symbolic link, as a module with counters at every edge and with
-// optimisation. Everything below them is taken as the address sanitizer's tests have it: this package shares their build
-// folder, .build-asan.
-let instrumented = ["-sanitize-coverage=edge,inline-8bit-counters,pc-table"]
+// It compiles the sources of HHSocket once more, through a symbolic link, as a module with counters at every edge, for the address
+// sanitizer and with optimisation. Everything below them is as it is: this package shares the build folder of everything else.
+let instrumented = ["-sanitize=address", "-sanitize-coverage=edge,inline-8bit-counters,pc-table"]
 
 let package = Package(
     name: "hhsocket-fuzz",
@@ -22,7 +21,7 @@ let package = Package(
     ],
     targets: [
         .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
-        .target(name: "CHHSocket", dependencies: ["CZlib"], cSettings: [.unsafeFlags(["-O2"])]),
+        .target(name: "CHHSocket", dependencies: ["CZlib"], cSettings: [.unsafeFlags(["-O2", "-fsanitize=address"])]),
         .target(name: "CNetlink"),
         .target(
             name: "InstrumentedHHSocket",

@@ -207,7 +207,10 @@ import Testing
     @Test func callsOnOtherQueuesAndAwaitedOnesEndWithTheirConnection() async throws {
         let server = try await MockServer(.echo)
         server.on(102, .reset)
-        let client = SocketClient.connecting(to: server.endpoint) { $0.waitsForConnectivity = true }
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.waitsForConnectivity = true
+            $0.socket.backoff.cap = .milliseconds(50)
+        }
         for _ in 0..<20 {
             async let lost = client.data(for: SocketRequest(type: 102))
             async let other = client.data(for: SocketRequest(type: 101, body: "beside it"))

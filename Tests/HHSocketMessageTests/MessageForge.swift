@@ -55,7 +55,9 @@ struct MessageForge {
         let tag = Self.tag(field.number, field.kind.wireType)
         // Unless it must be there. An entry of a map, whose name has no point, is another matter.
         let mayBeUnknown = field.presence != .required && descriptor.name.contains(".")
-        if mayBeUnknown, field.kind == .enum, self.closedEnums[field.name] != nil, self.chance(6) { return tag + Self.varint(99) }
+        if mayBeUnknown, field.kind == .enum, self.closedEnums[field.name] != nil, self.chance(6) {
+            return tag + Self.varint(99)
+        }
         return tag + self.value(field, of: descriptor, depth)
     }
 

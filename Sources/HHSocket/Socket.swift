@@ -37,7 +37,8 @@ public final class Socket: Sendable {
     public var events: AsyncStream<SocketEvent> { self.bridge.streams.makeStream() }
 
     /// Connects, and reconnects whenever the connection is lost, until ``disconnect()``. While waiting to reconnect it
-    /// tries at once; connected or connecting already it does nothing.
+    /// tries at once; connected or connecting already it does nothing. Where there is no network, by what the network monitor
+    /// says, one round of attempts is made all the same: monitors err.
     public func connect() {
         self.core.submit(.closure { [core] in core.connect() })
     }

@@ -129,6 +129,18 @@ import Foundation
         }
     }
 
+    @Test(arguments: [Double.nan, .infinity, -.infinity, 1e300, 0.75, -0.25])
+    func anyDateIsATimestamp(interval: Double) {
+        let timestamp = Google_Protobuf_Timestamp(date: Date(timeIntervalSince1970: interval))
+        switch interval {
+        case 0.75: #expect((timestamp.seconds, timestamp.nanos) == (0, 750_000_000))
+        case -0.25: #expect((timestamp.seconds, timestamp.nanos) == (-1, 750_000_000))
+        case .infinity, 1e300: #expect((timestamp.seconds, timestamp.nanos) == (.max, 0))
+        case -.infinity: #expect((timestamp.seconds, timestamp.nanos) == (.min, 0))
+        default: #expect((timestamp.seconds, timestamp.nanos) == (0, 0))
+        }
+    }
+
     @Test func unknownFieldsAreKept() throws {
         let unknown: [UInt8] = [0xA0, 0x9C, 0x01, 0x07, 0xA2, 0x9C, 0x01, 0x02, 0x08, 0x09]
         var message = try Every_Thing_Nothing(serializedBytes: unknown)

@@ -160,6 +160,30 @@ import Testing
         #expect(timeout.message.contains("no answer from \(old.endpoint)"))
     }
 
+    @Test func connectionIsWaitedFor() async throws {
+        let server = try await MockServer(.echo)
+        let client = self.client([server.endpoint])
+        // It connects by itself, and a second time there is nothing to wait for.
+        try await client.connected()
+        try await client.connected()
+        #expect(server.acceptedCount == 1)
+        // A loss is got over.
+        async let again: Void = client.connected()
+        try await again
+        await server.perform(.close)
+        try await server.connection(1)
+        try await client.connected()
+
+        let lonely = self.client([try await MockServer.closedEndpoint()]) { $0.backoff.maximumRounds = 1 }
+        let error = try await socketError { () throws(SocketError) in try await lonely.connected() }
+        #expect(error.code == .noServerReachable)
+
+        let waiting = self.client([try await MockServer.closedEndpoint()])
+        let task = Task { try await waiting.connected() }
+        task.cancel()
+        await #expect(throws: SocketError.self) { try await task.value }
+    }
+
     @Test func newListMovesTheConnection() async throws {
         let (old, new) = (try await MockServer(.echo), try await MockServer(.echo))
         let client = self.client([old.endpoint])

@@ -88,6 +88,35 @@ import Testing
         #expect(!progress.isFinished)
     }
 
+    /// Where nothing else happens on the connection: slices of a large body leave when the channel takes more, and the first byte
+    /// of the answer is waited for from when the last has left.
+    @Test func largeBodyThatLeavesByItselfShowsItsProgressAndHasItsTimeForAnAnswer() async throws {
+        // More than the kernels of both ends take from a sender whose peer does not read, and as much as a frame may have.
+        let length = 16 << 20
+        let server = try await MockServer(.echo)
+        server.onConnect(.stopReading.then(.wakeUp.delayed(by: .seconds(1))))
+        server.on(102, .drop)
+        let body = ByteBuffer(repeating: 1, count: length)
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.waitsForConnectivity = true
+            $0.timeout = patience
+            $0.socket.heartbeat = nil
+            $0.socket.callbackQueue = .queue(DispatchQueue(label: "callbacks"))
+        }
+        var request = SocketRequest(type: 101, body: body)
+        // Less than the body takes.
+        request.firstResponseTimeout = .milliseconds(500)
+        #expect(try await client.data(for: request).body.readableBytes == length)
+
+        let task = client.dataTask(with: SocketRequest(type: 102, body: body)) { _ in }
+        let progress = task.progress
+        task.resume()
+        // It is not answered, so that nothing comes.
+        try await eventually("all of it") { progress.completedUnitCount >= length }
+        #expect(task.state == .running)
+        task.cancel()
+    }
+
     @Test func progressFollowsTheAnswerAndIsFinishedWhenTheHandlerRuns() async throws {
         let server = try await MockServer(.echo)
         let gate = Gate()

@@ -255,6 +255,45 @@ private enum Room: ServerSessionKey {
         }
     }
 
+    private enum Keepsake: ServerSessionKey {
+        typealias Value = Guest
+    }
+
+    /// Asks its session when it goes.
+    private final class Guest: Sendable {
+        let session: ServerSession
+        let log: Watched<[String]>
+
+        init(_ session: ServerSession, _ log: Watched<[String]>) {
+            self.session = session
+            self.log = log
+        }
+
+        deinit {
+            let identity = self.session.identity ?? "nobody"
+            self.log.withLockedValue { $0.append("\(identity), open: \(self.session.isOpen)") }
+        }
+    }
+
+    @Test func whatASessionKeepsMayAskItWhenItGoes() async throws {
+        let log = Watched<[String]>([])
+        var router = Router()
+        router.handleSynchronously(100) { request, context in
+            context.session[Keepsake.self] = Guest(context.session, log)
+            return request.body
+        }
+        try await withServer(.init(), router) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            for serial in 50..<52 as Range<UInt32> {
+                await client.perform(.request(100, serial: serial))
+                _ = try await client.response()
+            }
+            await client.perform(.reset)
+            // The first by the second, that one by the connection's end.
+            try await log.wait("both") { $0 == ["nobody, open: true", "nobody, open: false"] }
+        }
+    }
+
     @Test func aHandlerMayPushToItsOwnClient() async throws {
         var router = Router()
         router.handleSynchronously(100) { request, context in

@@ -317,6 +317,21 @@ private func withGreeter(
         }
     }
 
+    @Test func anotherRequestWithTheSameKeyIsRefused() async throws {
+        try await withGreeter { greeter, server in
+            _ = try await greeter.greet()
+            try await greeter.call(Call.count, ByteBuffer(string: "pay 1"), WireMetadata(key: "k1"))
+            #expect(try await greeter.answer().frame.status == .ok)
+            let others: [(UInt32, UInt32, String)] = [(51, Call.count, "pay 2"), (52, Call.countAtOnce, "pay 1")]
+            for (serial, type, body) in others {
+                try await greeter.call(type, serial: serial, ByteBuffer(string: body), WireMetadata(key: "k1"))
+                #expect(try await greeter.answer().frame.status == .illegalFormat)
+            }
+            #expect(server.statistics.illegalRequests == 2)
+            #expect(server.statistics.idempotentRepeats == 0)
+        }
+    }
+
     @Test func repeatsThatComeWhileTheFirstIsAtWorkWaitForIt() async throws {
         let counter = Watched(0)
         let release = Gate()
@@ -470,6 +485,88 @@ private func withGreeter(
             #expect(server.statistics.firstFrameTimeouts == 0)
             try await greeter.call(Call.echo)
             #expect(try await greeter.answer().frame.status == .ok)
+        }
+    }
+
+    /// The client has said hello in time. How long we take for it is not its fault.
+    @Test func aClientThatIsBeingAuthenticatedIsNotTooSlow() async throws {
+        let release = Gate()
+        var configuration = SocketServer.Configuration()
+        configuration.hello.isRequired = true
+        configuration.hello.authenticate = { _, _ in
+            try await release.wait()
+            return "ann"
+        }
+        configuration.limits.firstFrameTimeout = .milliseconds(300)
+        try await withGreeter(configuration) { greeter, server in
+            await greeter.client.perform(
+                .frame(
+                    Frame(
+                        type: FrameType.hello,
+                        serial: FrameSerial.hello,
+                        payload: try ByteBuffer(message: WireHello.all)
+                    )
+                )
+            )
+            try await eventually("the hello") { release.waitingCount == 1 }
+            // One that came later and says nothing.
+            let silent = try await HostileClient.connect(to: server.address)
+            try await silent.ended()
+            release.open()
+            #expect(try await greeter.client.response().status == .ok)
+            #expect(server.statistics.firstFrameTimeouts == 1)
+            try await greeter.call(Call.echo)
+            #expect(try await greeter.answer().frame.status == .ok)
+        }
+    }
+
+    /// Left connected it would be nobody for as long as the connection lasts.
+    @Test func aClientThatCannotBeAuthenticatedNowIsSentAway() async throws {
+        struct DatabaseIsAway: Error {}
+        var configuration = SocketServer.Configuration()
+        configuration.hello.authenticate = { _, _ in throw DatabaseIsAway() }
+        try await withGreeter(configuration) { greeter, server in
+            #expect(try await greeter.greet().0 == .overloaded)
+            let told: WireGoAway = try await greeter.client.response().payload.message()
+            #expect(told.retryAfter >= 1_000)
+            try await greeter.client.ended()
+        }
+    }
+
+    @Test func aClientWhoseHelloWasRefusedMaySayItAgain() async throws {
+        let attempts = Watched(0)
+        var configuration = SocketServer.Configuration()
+        configuration.hello.authenticate = { _, _ in
+            guard attempts.increment() > 1 else { throw StatusError(.noPermission) }
+            return "ann"
+        }
+        try await withGreeter(configuration) { greeter, server in
+            let refused = try await greeter.greet().0
+            #expect(refused == .noPermission)
+            let accepted = try await greeter.greet().0
+            #expect(accepted == .ok)
+            #expect(server.sessions(of: "ann").count == 1)
+        }
+    }
+
+    @Test func aClientThatEndsItsSideAfterHelloGetsItsAnswer() async throws {
+        let release = Gate()
+        var configuration = SocketServer.Configuration()
+        configuration.hello.authenticate = { _, _ in
+            try await release.wait()
+            return "ann"
+        }
+        try await withGreeter(configuration) { greeter, _ in
+            let hello = Frame(
+                type: FrameType.hello,
+                serial: FrameSerial.hello,
+                payload: try ByteBuffer(message: WireHello.all)
+            )
+            await greeter.client.perform(.frame(hello).then(.halfClose))
+            try await eventually("the hello") { release.waitingCount == 1 }
+            release.open()
+            #expect(try await greeter.client.response().status == .ok)
+            try await greeter.client.ended()
         }
     }
 

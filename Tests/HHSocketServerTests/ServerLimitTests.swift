@@ -279,9 +279,108 @@ extension HostileClient {
         }
     }
 
+    /// A client that gets more than it takes closes the connection, with all its other calls.
+    @Test func anAnswerThatClientsDoNotTakeIsAnErrorInstead() async throws {
+        var router = makeRouter()
+        router.handle(200) { _, _ in ByteBuffer(repeating: 1, count: 20_001) }
+        router.handleSynchronously(201) { _, _ in ByteBuffer(repeating: 1, count: 20_001) }
+        router.handleSynchronously(202) { _, _ in ByteBuffer(repeating: 1, count: 20_000) }
+        try await withServer(.limited { $0.maximumAnswerLength = 20_000 }, router) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            // The second of a type is answered by the shortest way.
+            for (serial, type) in [(50, 200), (51, 201), (52, 201)] as [(UInt32, UInt32)] {
+                await client.perform(.request(type, serial: serial))
+                let answer = try await client.response()
+                #expect((answer.status, answer.payload.readableBytes) == (.illegalLength, 0))
+            }
+            await client.perform(.request(202, serial: 53))
+            #expect(try await client.response().payload.readableBytes == 20_000)
+            #expect(server.statistics.handlerErrors == 3)
+            #expect(await server.push(type: 2_001, body: ByteBuffer(repeating: 1, count: 20_001)) == 0)
+            #expect(await server.push(type: 2_001, body: ByteBuffer(repeating: 1, count: 20_000)) == 1)
+        }
+    }
+
+    @Test func aPushOfATypeThatBelongsToTheProtocolIsNotTaken() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            #expect(try await client.echoes())
+            #expect(await server.push(type: 3, body: ByteBuffer()) == 0)
+            #expect(await server.push(type: 2_001, body: ByteBuffer()) == 1)
+        }
+    }
+
+    /// What stands in line behind a request that takes long takes room, cancelled or not.
+    @Test func cancelledRequestsBehindALongOneAreBounded() async throws {
+        var configuration = SocketServer.Configuration.limited {
+            $0.maximumPayloadLength = 1_000
+            $0.maximumBufferedBytesPerConnection = 64 << 10
+        }
+        configuration.answersInOrder = true
+        try await withServer(configuration, makeRouter()) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            await client.perform(.request(hang, serial: 50))
+            for serial in 51..<2_000 as Range<UInt32> {
+                await client.perform(.glued(.request(hang, serial: serial), .cancel(serial)))
+                if server.statistics.memoryEvictions > 0 { break }
+            }
+            try await eventually("the end") { server.statistics.memoryEvictions == 1 && server.connectionCount == 0 }
+        }
+    }
+
+    @Test func goAwayThatIsLongerThanTheGraceIsRefused() async throws {
+        var configuration = SocketServer.Configuration()
+        configuration.shutdown.gracePeriod = .seconds(10)
+        configuration.shutdown.retryAfter = .zero...Duration.seconds(11)
+        let error = await #expect(throws: SocketError.self) {
+            try await SocketServer(configuration: configuration, router: makeRouter()).start()
+        }
+        #expect(error?.code == .invalidArgument)
+        #expect(error?.message.contains("retryAfter") == true)
+    }
+
+    /// More than are told in one turn.
+    @Test func everyClientIsToldToGoAwayThoughNotAllAtOnce() async throws {
+        try await withServer(.init(), makeRouter()) { server in
+            var clients: [HostileClient] = []
+            for _ in 0..<3 * ServerLoop.drainStep {
+                clients.append(try await HostileClient.connect(to: server.address))
+            }
+            let count = clients.count
+            try await eventually("all of them") { server.connectionCount == count }
+            async let end: Void = server.shutdown(gracePeriod: .seconds(60))
+            for client in clients {
+                #expect(try await client.response().goAway != nil)
+                await client.perform(.close)
+            }
+            await end
+        }
+    }
+
     // MARK: The system
 
     #if os(Linux)
+    @Test func aListenerThatTheSystemClosesEndsTheService() async throws {
+        await #expect(processExitsWith: .success) {
+            let server = SocketServer(configuration: .init(), router: makeRouter())
+            let run = Task { try await server.run() }
+            try await eventually("the listener") { server.address != nil }
+            // In this process no other socket listens.
+            for descriptor in 3..<1_000 as Range<CInt> {
+                var listens: CInt = 0
+                var length = socklen_t(MemoryLayout<CInt>.size)
+                guard getsockopt(descriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) == 0, listens != 0 else {
+                    continue
+                }
+                shutdown(descriptor, CInt(SHUT_RDWR))
+            }
+            let error = await #expect(throws: SocketError.self) {
+                try await withDeadline("the end") { try await run.value }
+            }
+            #expect(error?.code == .bindFailed)
+        }
+    }
+
     @Test func withoutFileDescriptorsNobodyIsAcceptedUntilThereAreSome() async throws {
         await #expect(processExitsWith: .success) {
             let server = SocketServer(configuration: .init(), router: makeRouter())

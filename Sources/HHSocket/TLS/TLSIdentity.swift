@@ -42,6 +42,18 @@ public struct TLSIdentity: Sendable {
     }
 }
 
+extension TLSIdentity: CustomStringConvertible, CustomReflectable {
+    /// Where it is from. A private key is never shown.
+    public var description: String {
+        switch self.source {
+        case .files(let certificates, let key): "certificate in \(certificates), key in \(key)"
+        case .pem: "certificate and key given as text"
+        }
+    }
+
+    public var customMirror: Mirror { Mirror(self, children: []) }
+}
+
 /// The certificates that decide whom to believe.
 public struct TLSTrust: Sendable {
     private enum Source: Sendable {

@@ -87,6 +87,8 @@ final class Dialer: @unchecked Sendable {
                 timer.cancel()
                 self.unfinished -= 1
                 if let attempt = self.attempts.removeValue(forKey: id) {
+                    // Where nobody has closed it, such as after a TLS handler that could not be made.
+                    if case .failure = result { for channel in attempt.channels { channel.close(promise: nil) } }
                     completion(result.mapError { self.error(plan, attempt.stage, $0) })
                 } else if case .success(let link) = result {
                     link.close()

@@ -53,8 +53,8 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     private var isPutOff = false
     /// Whether the floor above takes nothing for now.
     private var isReadingSuspended = false
-    /// A link that is closing by choice.
-    private weak var closing: Link?
+    /// When links are gone that are closing by choice.
+    private var closing: [ConnectionID: EventLoopFuture<Void>] = [:]
     /// The resolver's present search.
     private var search: Task<Void, Never>?
     /// Follows the network, from the first ``connect(attempts:)`` on.
@@ -472,7 +472,7 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
 
     /// Completes when all that was asked to leave is gone: the connection is closed, or there was none.
     package func drained() -> EventLoopFuture<Void> {
-        self.closing?.close() ?? self.eventLoop.makeSucceededVoidFuture()
+        .andAllComplete(Array(self.closing.values), on: self.eventLoop)
     }
 
     // MARK: Turns of the loop
@@ -698,13 +698,18 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
             greeting.link.close()
         } else if let link = self.link, link.id == id {
             self.link = nil
-            self.closing = link
-            link.close()
+            self.close(link)
         } else if let draining = self.draining.removeValue(forKey: id) {
             draining.timer.cancel()
-            self.closing = draining.link
-            draining.link.close()
+            self.close(draining.link)
         }
+    }
+
+    private func close(_ link: Link) {
+        guard let gone = link.close() else { return }
+        let id = link.id
+        self.closing[id] = gone
+        gone.assumeIsolated().whenComplete { _ in self.closing[id] = nil }
     }
 
     // MARK: The gate

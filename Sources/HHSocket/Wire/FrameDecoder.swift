@@ -163,7 +163,8 @@ public struct FrameDecoder: Sendable {
         return Arriving(
             type: header.type,
             serial: header.serial,
-            receivedBytes: min(self.partial.readableBytes - header.headerLength, Int(header.length)),
+            // A header may be longer than what has come of it.
+            receivedBytes: min(max(0, self.partial.readableBytes - header.headerLength), Int(header.length)),
             length: Int(header.length)
         )
     }

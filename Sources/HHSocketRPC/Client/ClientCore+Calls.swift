@@ -278,6 +278,8 @@ extension ClientCore {
     }
 
     func cancel(_ task: SocketTask) {
+        // Complete by now: nothing of it may be written any more, for other threads read it.
+        guard task.state != .completed else { return }
         var error = SocketError(
             .cancelled,
             message: "the call of type \(task.originalRequest.type) was cancelled",

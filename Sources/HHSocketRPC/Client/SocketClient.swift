@@ -120,7 +120,8 @@ public final class SocketClient: Sendable {
     // MARK: The connection
 
     /// Connects, and reconnects whenever the connection is lost, until ``disconnect()``. While waiting to reconnect it
-    /// tries at once; connected or connecting already it does nothing.
+    /// tries at once; connected or connecting already it does nothing. Where there is no network, by what the network monitor
+    /// says, one round of attempts is made all the same: monitors err.
     public func connect() {
         self.socket.submit(.closure { [socket] in socket.connect() })
     }
@@ -131,6 +132,31 @@ public final class SocketClient: Sendable {
     /// - Parameter attempts: 1 or more; less counts as 1.
     public func connect(attempts: Int) {
         self.socket.submit(.closure { [socket] in socket.connect(attempts: attempts) })
+    }
+
+    /// Returns once the connection is ready; at once if it is. Before ``connect()``, and after ``disconnect()``, it connects.
+    ///
+    /// - Throws: ``SocketError``: why no connection is made any more, after ``connect(attempts:)`` or
+    ///   `Backoff.maximumRounds`, with its code; `cancelled` when the Swift task is cancelled, by ``disconnect()``, and when the
+    ///   client is released.
+    public func connected() async throws(SocketError) {
+        // First, so that nothing is missed.
+        let events = self.events
+        switch self.state {
+        case .ready: return
+        case .idle, .closed: self.connect()
+        case .connecting, .handshaking, .resolving, .waiting: break
+        }
+        for await event in events {
+            switch event {
+            case .connected, .switched: return
+            case .gaveUp(let error): throw error
+            case .closed: throw SocketError(.cancelled, message: "the connection was closed by disconnect()")
+            default: break
+            }
+        }
+        let what = Task.isCancelled ? "the task that waits for the connection was cancelled" : "the client was released"
+        throw SocketError(.cancelled, message: what)
     }
 
     /// Closes the connection, after what was sent has left (within a second), and stays closed until ``connect()``.

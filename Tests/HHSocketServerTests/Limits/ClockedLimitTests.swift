@@ -290,7 +290,55 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     }
 }
 
+@Suite struct LogBudgetTests {
+    @Test func tenLinesASecondAreWrittenAndTheRestIsCounted() {
+        var now = start
+        var budget = LogBudget(now: now)
+        func write() -> Int? {
+            let suppressed = budget.begin(now: now)
+            if suppressed != nil { budget.written() }
+            return suppressed
+        }
+        for _ in 0..<10 { #expect(write() == 0) }
+        for _ in 0..<1_000 { #expect(write() == nil) }
+        now = now + .milliseconds(100)
+        #expect(write() == 1_000)
+        #expect(write() == nil)
+        now = now + .seconds(60)
+        #expect(write() == 1)
+        #expect((0..<100).count { _ in write() != nil } == 9)
+    }
+
+    @Test func linesThatWaitForASlowLogAreBounded() {
+        var now = start
+        var budget = LogBudget(now: now)
+        for _ in 0..<1_000 {
+            now = now + .seconds(1)
+            _ = budget.begin(now: now)
+        }
+        now = now + .seconds(1)
+        #expect(budget.begin(now: now) == nil)
+        budget.written()
+        #expect(budget.begin(now: now) == 1_000 - LogBudget.maximumWaiting + 1)
+    }
+
+    @Test func whatAPeerHasChosenIsOneLineAndNotLong() {
+        #expect(PeerLog.printable("a\nb\u{2028}c\u{7}grün") == "a\\nb\\u{2028}c\\u{07}grün")
+        let long = PeerLog.printable(String(repeating: "x", count: 10_000))
+        #expect(long.count == PeerLog.longestValue + 1)
+    }
+}
+
 @Suite struct AnswerOrderTests {
+    @Test func everyRequestTakesAPlaceUntilThoseBeforeItHaveLeft() {
+        var order = AnswerOrder<String>()
+        for _ in 0..<1_000 { order.reserve() }
+        for number in 2...1_000 as ClosedRange<UInt64> { #expect(order.abandon(number).isEmpty) }
+        #expect(order.count == 1_000)
+        #expect(order.answer(1, "first") == ["first"])
+        #expect(order.count == 0)
+    }
+
     @Test func answersWaitForEarlierOnes() {
         var order = AnswerOrder<String>()
         for _ in 0..<4 { order.reserve() }

@@ -26,6 +26,17 @@ import Testing
         #expect(monitor.awaitsReply)
     }
 
+    /// While a machine sleeps the network forgets its connections, whatever the interval.
+    @Test func sleepTeachesNothingAboutTheInterval() {
+        for (slept, teaches) in [(Duration.zero, true), (.seconds(3_600), false)] {
+            var monitor = self.monitor()
+            // By the clock of the event loop, which stands still while the machine sleeps.
+            #expect(monitor.tick(now: self.at(10), slept: slept) == .ping)
+            monitor.bytesSent(now: self.at(10))
+            #expect(monitor.connectionLost()?.testedInterval == (teaches ? .seconds(10) : nil))
+        }
+    }
+
     @Test func sendingAloneDoesNotPutThePingOff() {
         var monitor = self.monitor()
         for second in 1...9 { monitor.bytesSent(now: self.at(Int64(second))) }

@@ -113,6 +113,71 @@ import Testing
         try await server.connection(1)
     }
 
+    /// Whoever signs in by frames when a connection is ready has to do so on the next server too.
+    @Test func delegateIsToldOfASwitch() async throws {
+        let servers = [try await MockServer(.echo), try await MockServer(.echo)]
+        var configuration = self.configuration(servers[0].endpoint, servers[1].endpoint)
+        configuration.callbackQueue = .socketThread
+        let socket = Socket(configuration: configuration)
+        let recorder = SwitchRecorder()
+        socket.delegate = recorder
+        socket.connect()
+        try await recorder.events.wait("the connection") { $0 == ["connected \(servers[0].endpoint)"] }
+        socket.switchServer(to: servers[1].endpoint)
+        try await recorder.events.wait("the switch") { $0.count == 3 }
+        #expect(
+            recorder.events.current.dropFirst() == [
+                "disconnected \(servers[0].endpoint)", "connected \(servers[1].endpoint)",
+            ]
+        )
+    }
+
+    private final class SwitchRecorder: SocketDelegate {
+        let events = Watched<[String]>([])
+
+        func socket(_ socket: Socket, didReceive frame: Frame) {
+            self.events.withLockedValue { $0.append("frame \(frame.serial)") }
+        }
+
+        func socket(_ socket: Socket, didConnectTo endpoint: Endpoint) {
+            self.events.withLockedValue { $0.append("connected \(endpoint)") }
+        }
+
+        func socket(_ socket: Socket, didDisconnectWith error: SocketError) {
+            self.events.withLockedValue { $0.append("disconnected \(error.endpoint.map { "\($0)" } ?? "")") }
+        }
+    }
+
+    /// Of a server that is not pinged, as in formats in which only it pings, a byte tells as much as an answer.
+    @Test func anyByteEndsTheDoubtsOfANewPath() async throws {
+        let server = try await MockServer(.echo)
+        var configuration = self.configuration(server.endpoint)
+        configuration.heartbeat = nil
+        configuration.networkMonitor = nil
+        configuration.backoff = Backoff(base: .seconds(600), cap: .seconds(600), jitter: 0)
+        let socket = Socket(configuration: configuration)
+        let events = socket.events
+        socket.connect()
+        let recorder = SwitchRecorder()
+        socket.delegate = recorder
+        try await server.connection(0)
+        _ = try await first(of: events, "a connection") { if case .connected = $0 { true } else { false } }
+        socket.networkDidChange(isReachable: true, name: "wifi")
+        try await socket.send(Frame(type: 16, serial: 50))
+        try await recorder.events.wait("the answer") { $0.contains("frame 50") }
+        await server.perform(.close)
+        let event = try await first(of: events, "a wait or an attempt") {
+            switch $0 {
+            case .waiting, .connecting: true
+            default: false
+            }
+        }
+        guard case .waiting = event else {
+            Issue.record("\(event): the connection was still doubted")
+            return
+        }
+    }
+
     @Test func socketLeavesAServerThatGoesAwayWithoutALookAtWhatItSays() async throws {
         let servers = [try await MockServer(.echo), try await MockServer(.echo)]
         let socket = Socket(configuration: self.configuration(servers[0].endpoint, servers[1].endpoint))

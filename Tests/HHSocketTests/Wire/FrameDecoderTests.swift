@@ -68,6 +68,19 @@ import Testing
         #expect(FrameDecoder(direction: .request, maximumPayloadLength: -1).maximumPayloadLength == 0)
     }
 
+    /// In formats whose headers say how long they are.
+    @Test func aHeaderThatIsNotHereYetCountsNothing() throws {
+        var header = ByteBuffer()
+        header.writeMultipleIntegers(64 as UInt32, 200 as UInt32, 1_000 as UInt32, 1 as UInt32, 500 as UInt32)
+        var decoder = FrameDecoder(direction: .response, format: .mars)
+        decoder.append(header)
+        let frame = try decoder.next()
+        #expect(frame == nil)
+        let found = decoder.arriving()
+        let arriving = try #require(found)
+        #expect((arriving.serial, arriving.receivedBytes, arriving.length) == (1, 0, 500))
+    }
+
     // MARK: Checksums
 
     @Test(arguments: DecoderSetup.all)

@@ -118,6 +118,9 @@ private actor Store: Kv_Store.ServiceProtocol {
             let malformed = SocketRequest(type: Kv_Store.Methods.put.type, body: [0xFF, 0xFF] as [UInt8])
             let error = await #expect(throws: SocketError.self) { try await store.client.data(for: malformed) }
             #expect(error?.code == .protobufFailed)
+            // Who wrote the request learns what is wrong with it.
+            let reason = error?.body.map { String(buffer: $0) } ?? ""
+            #expect(reason.hasPrefix("kv.Entry: the bytes end within a field"), "\(reason)")
             let reply = try await store.put(self.entry("still", "here"))
             #expect(reply.outcome == .stored)
             #expect(server.statistics.connectionsAccepted == 1)

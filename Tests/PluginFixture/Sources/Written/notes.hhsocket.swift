@@ -120,7 +120,12 @@ extension Notes_Notes {
 
 extension HHSocketServer.Router {
     /// Answers every method of `notes.Notes` with `service`.
-    public mutating func register(_ service: some Notes_Notes.ServiceProtocol) {
+    ///
+    /// - Parameter as: Needed only where one type implements several services: `Notes_Notes.self`.
+    public mutating func register(
+        _ service: some Notes_Notes.ServiceProtocol,
+        as _: Notes_Notes.Type = Notes_Notes.self
+    ) {
         self.handle(Notes_Notes.Methods.keep) { request, context in
             try await service.keep(request, context: context)
         }

@@ -166,10 +166,12 @@ import Testing
         // It connects by itself, and a second time there is nothing to wait for.
         try await client.connected()
         try await client.connected()
-        #expect(server.acceptedCount == 1)
+        guard case .ready = client.state else {
+            Issue.record("\(client.state)")
+            return
+        }
         // A loss is got over.
-        async let again: Void = client.connected()
-        try await again
+        try await server.connection(0)
         await server.perform(.close)
         try await server.connection(1)
         try await client.connected()

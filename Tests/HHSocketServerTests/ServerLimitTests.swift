@@ -380,7 +380,13 @@ extension HostileClient {
             #expect(error?.code == .bindFailed)
         }
     }
+    #endif
+}
 
+#if os(Linux)
+/// Exclusive: while there is no descriptor left, each second may be the process' last, for Dispatch's threads look into `/proc` as
+/// often and end the process if they cannot.
+@Suite(.tags(.io, .exclusive), .timeLimit(.minutes(5))) struct ServerDescriptorTests {
     @Test func withoutFileDescriptorsNobodyIsAcceptedUntilThereAreSome() async throws {
         await #expect(processExitsWith: .success) {
             let server = SocketServer(configuration: .init(), router: makeRouter())
@@ -404,5 +410,5 @@ extension HostileClient {
             await server.shutdown(gracePeriod: .zero)
         }
     }
-    #endif
 }
+#endif

@@ -91,15 +91,15 @@ struct IdempotencyWindow<Waiter> {
         now: NIODeadline
     ) -> Beginning {
         self.forget(now: now)
-        // Nothing of an entry is copied out before it is changed: with it all that wait would be copied, each time.
-        guard let first = self.entries[key]?.request else {
+        guard let index = self.entries.index(forKey: key) else {
             self.entries[key] = Entry(request: request)
             return .run
         }
-        guard first == request else { return .contradiction }
-        if let kept = self.entries[key]?.kept { return .answered(kept.answer) }
-        guard self.entries[key].map({ $0.waiters.count < Self.maximumWaiters }) ?? true else { return .full }
-        self.entries[key]?.waiters[number] = waiter
+        // Changed where it is: with a copy of the entry all that wait would be copied, each time.
+        guard self.entries.values[index].request == request else { return .contradiction }
+        if let kept = self.entries.values[index].kept { return .answered(kept.answer) }
+        guard self.entries.values[index].waiters.count < Self.maximumWaiters else { return .full }
+        self.entries.values[index].waiters[number] = waiter
         return .wait
     }
 

@@ -58,8 +58,8 @@ public final class SocketServer: Service {
     public let configuration: Configuration
     private let router: Router
     private let state = NIOLockedValueBox(State.idle)
-    /// The first listener's that the system has closed.
-    private let listenerLoss = FirstValue<SocketError?>()
+    /// Of listeners that the system has closed, the first.
+    private let lostListeners = AsyncStream<SocketError>.makeStream(bufferingPolicy: .bufferingOldest(1))
     /// What connections are accepted with from now on, for each listener; nil without TLS.
     private let tlsContexts: [NIOLockedValueBox<NIOSSLContext?>]
 
@@ -98,21 +98,12 @@ public final class SocketServer: Service {
                 try? await gracefulShutdown()
                 return nil
             }
-            group.addTask { await self.lostListener() }
+            group.addTask { await self.lostListeners.stream.first { _ in true } }
             defer { group.cancelAll() }
             return await group.next() ?? nil
         }
         await self.shutdown(gracePeriod: Task.isCancelled ? .zero : nil)
         if let lost { throw lost }
-    }
-
-    /// Returns when the system has closed a listener, or when the task is cancelled: then nil.
-    private func lostListener() async -> SocketError? {
-        await withTaskCancellationHandler {
-            await self.listenerLoss.value
-        } onCancel: {
-            self.listenerLoss.fulfil(nil)
-        }
     }
 
     /// Logs that a listener was lost, unless we have closed it.
@@ -128,7 +119,7 @@ public final class SocketServer: Service {
                 "a listener was lost",
                 metadata: ["listener": "\(listener.address)", "error": "\(error.message)"]
             )
-            self.listenerLoss.fulfil(error)
+            self.lostListeners.continuation.yield(error)
         }
     }
 

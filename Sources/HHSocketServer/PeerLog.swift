@@ -1,7 +1,6 @@
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
-import NIOPosix
 
 /// The log of what peers cause: at most ten lines a second for the whole server, which are written by a thread of their own, so
 /// that a log that nobody reads holds up no event loop. What is left out is counted in the next line.
@@ -10,15 +9,10 @@ final class PeerLog: Sendable {
     static let longestValue = 500
 
     private let budget = NIOLockedValueBox(LogBudget(now: .now()))
-    /// Begins with the first line.
-    private let thread = NIOThreadPool(numberOfThreads: 1)
-    private let hasBegun = NIOLockedValueBox(false)
+    private let thread = BlockingThreads(count: 1)
 
     /// No line comes any more. Those that wait are written.
-    func end() {
-        guard self.hasBegun.withLockedValue({ $0 }) else { return }
-        self.thread.shutdownGracefully { _ in }
-    }
+    func end() { self.thread.shutdown() }
 
     func write(
         _ level: Logger.Level,
@@ -30,11 +24,7 @@ final class PeerLog: Sendable {
         guard let suppressed = self.budget.withLockedValue({ $0.begin(now: .now()) }) else { return }
         var metadata = metadata.mapValues { Logger.MetadataValue.string(Self.printable("\($0)")) }
         if suppressed > 0 { metadata["suppressed"] = "\(suppressed)" }
-        self.hasBegun.withLockedValue {
-            if !$0 { self.thread.start() }
-            $0 = true
-        }
-        self.thread.submit { [budget, metadata] _ in
+        self.thread.submit { [budget, metadata] in
             logger.log(level: level, message, metadata: metadata)
             budget.withLockedValue { $0.written() }
         }

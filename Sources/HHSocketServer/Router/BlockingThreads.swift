@@ -1,26 +1,43 @@
 import NIOConcurrencyHelpers
 import NIOPosix
 
-/// Where handlers run that block. The threads begin with the first such handler.
+/// Where what may block is run: handlers, and lines for the log. The threads begin with the first piece of work.
 final class BlockingThreads: Sendable {
+    private enum Phase { case idle, running, over }
+
     private let pool: NIOThreadPool
-    private let hasBegun = NIOLockedValueBox(false)
+    private let phase = NIOLockedValueBox(Phase.idle)
 
     init(count: Int) {
         self.pool = NIOThreadPool(numberOfThreads: max(1, count))
     }
 
     func run<Result: Sendable>(_ body: @escaping @Sendable () throws -> Result) async throws -> Result {
-        self.hasBegun.withLockedValue {
-            if !$0 { self.pool.start() }
-            $0 = true
-        }
+        self.begin()
         return try await self.pool.runIfActive(body)
+    }
+
+    /// Runs it later, in the order of what was submitted. When the threads have ended it is run where that was asked for.
+    func submit(_ body: @escaping @Sendable () -> Void) {
+        self.begin()
+        self.pool.submit { _ in body() }
+    }
+
+    private func begin() {
+        self.phase.withLockedValue { phase in
+            // Work that comes after the end must not begin threads that nobody ends.
+            guard phase == .idle else { return }
+            self.pool.start()
+            phase = .running
+        }
     }
 
     /// The threads end when what they are doing has. That is not waited for: it may be never.
     func shutdown() {
-        guard self.hasBegun.withLockedValue({ $0 }) else { return }
-        self.pool.shutdownGracefully { _ in }
+        let isRunning = self.phase.withLockedValue { phase in
+            defer { phase = .over }
+            return phase == .running
+        }
+        if isRunning { self.pool.shutdownGracefully { _ in } }
     }
 }

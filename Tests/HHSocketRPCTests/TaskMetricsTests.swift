@@ -94,7 +94,7 @@ import Testing
         // More than the kernels of both ends take from a sender whose peer does not read, and as much as a frame may have.
         let length = 16 << 20
         let server = try await MockServer(.echo)
-        server.onConnect(.stopReading.then(.wakeUp.delayed(by: .seconds(1))))
+        server.onConnect(.stopReading.then(.wakeUp.delayed(by: .seconds(4))))
         server.on(102, .drop)
         let body = ByteBuffer(repeating: 1, count: length)
         let client = SocketClient.connecting(to: server.endpoint) {
@@ -104,8 +104,8 @@ import Testing
             $0.socket.callbackQueue = .queue(DispatchQueue(label: "callbacks"))
         }
         var request = SocketRequest(type: 101, body: body)
-        // Less than the body takes.
-        request.firstResponseTimeout = .milliseconds(500)
+        // Less than the body takes, and more than a slow machine takes to check and to return it.
+        request.firstResponseTimeout = .seconds(3)
         #expect(try await client.data(for: request).body.readableBytes == length)
 
         let task = client.dataTask(with: SocketRequest(type: 102, body: body)) { _ in }

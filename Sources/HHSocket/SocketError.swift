@@ -184,9 +184,9 @@ public struct SocketError: Error, Sendable {
             }
         }
 
-        /// Whether it is known that the server did not run the request.
+        /// Whether it is the code of an answer that says that the server did not execute the request.
         fileprivate var saysNotExecuted: Bool {
-            self == .undefinedType || self == .overloaded || self == .draining
+            self.status.map { !$0.mayHaveBeenExecuted } ?? false
         }
     }
 
@@ -321,7 +321,8 @@ public struct SocketError: Error, Sendable {
         set { self.uniqueStorage().metadata = newValue }
     }
 
-    /// Whether it is known that the server did not run the request, so that sending it again is safe.
+    /// Whether it is known that the server did not run the request, so that sending it again is safe: no byte of it left, or
+    /// the answer says so (``Status/mayHaveBeenExecuted``).
     public var notExecuted: Bool {
         self.delivery == .notSent || (self.delivery == .answered && self.code.saysNotExecuted)
     }

@@ -15,14 +15,16 @@ import Testing
         _ delivery: SocketError.Delivery,
         attempts: Int = 1,
         retries: Int = 0,
-        isIdempotent: Bool = false
+        isIdempotent: Bool = false,
+        hasKey: Bool = false
     ) -> Duration? {
         var generator = SeededGenerator(seed: 1)
         return policy.delay(
             after: SocketError(code, message: "", delivery: delivery),
             attempts: attempts,
             retries: retries,
-            isIdempotent: isIdempotent,
+            isIdempotent: isIdempotent || hasKey,
+            hasKey: hasKey,
             using: &generator
         )
     }
@@ -50,6 +52,26 @@ import Testing
         #expect(self.delay(own, .noPermission, .answered, isIdempotent: true) != nil)
     }
 
+    @Test func onlyTransientStatusesAreRetriedByDefault() {
+        let statuses = RetryPolicy.defaultCodes.compactMap(\.status)
+        #expect(!statuses.isEmpty)
+        #expect(statuses.allSatisfy { $0.isTransient })
+    }
+
+    @Test func answersThatTheServerKeepsForTheKeyAreNotAskedForAgain() {
+        let kept = Status(rawValue: 777)
+        let codes: Set<SocketError.Code> = [.server(kept), .illegalFormat, .noPermission, .connectionLost]
+        let own = RetryPolicy(maximumAttempts: 9, codes: codes)
+        for code in [.server(kept), .illegalFormat] as [SocketError.Code] {
+            #expect(self.delay(own, code, .answered, hasKey: true) == nil)
+            #expect(self.delay(own, code, .answered, isIdempotent: true) != nil)
+            // Found here, and not answered by the server.
+            #expect(self.delay(own, code, .sentUnknown, hasKey: true) != nil)
+        }
+        #expect(self.delay(own, .noPermission, .answered, hasKey: true) != nil)
+        #expect(self.delay(own, .connectionLost, .sentUnknown, hasKey: true) != nil)
+    }
+
     @Test func waitsGrowAndAreLeftToChance() {
         let fixed = RetryPolicy(
             maximumAttempts: 9,
@@ -61,7 +83,7 @@ import Testing
         var generator = SeededGenerator(seed: 7)
         let error = SocketError(.overloaded, message: "", delivery: .answered)
         let jittered = (0..<100).compactMap { _ in
-            policy.delay(after: error, attempts: 1, retries: 0, isIdempotent: false, using: &generator)
+            policy.delay(after: error, attempts: 1, retries: 0, isIdempotent: false, hasKey: false, using: &generator)
         }
         #expect(Set(jittered).count > 90)
         #expect(jittered.allSatisfy { $0 <= .milliseconds(100) })

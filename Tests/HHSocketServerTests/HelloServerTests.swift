@@ -379,6 +379,52 @@ private func withGreeter(
         }
     }
 
+    /// A database that is away for a second refuses nothing for good.
+    @Test(
+        arguments: [nil, .unknown, .database, .noPermission, .deadlineExceeded, .cancelledByServer, .overloaded]
+            as [Status?]
+    )
+    func transientFailureIsNotKeptForTheKey(status: Status?) async throws {
+        struct Outage: Error {}
+        let counter = Watched(0)
+        var router = Router()
+        router.handle(200) { _, _ in
+            guard counter.increment() > 1 else {
+                guard let status else { throw Outage() }
+                throw StatusError(status)
+            }
+            return ByteBuffer(string: "done")
+        }
+        try await withGreeter(.init(), router) { greeter, _ in
+            _ = try await greeter.greet()
+            try await greeter.call(200, serial: 50, ByteBuffer(), WireMetadata(key: "k"))
+            #expect(try await greeter.answer().frame.status == status ?? .unknown)
+            for serial in 51..<53 as Range<UInt32> {
+                try await greeter.call(200, serial: serial, ByteBuffer(), WireMetadata(key: "k"))
+                #expect(try await greeter.answer().frame.payload == ByteBuffer(string: "done"))
+            }
+            #expect(counter.current == 2)
+        }
+    }
+
+    @Test(arguments: [.illegalFormat, .notModified, .protobufFailed, .emptyProtobuf, Status(rawValue: 777)])
+    func finalFailureIsKeptForTheKey(status: Status) async throws {
+        let counter = Watched(0)
+        var router = Router()
+        router.handle(200) { _, _ in
+            counter.increment()
+            throw StatusError(status)
+        }
+        try await withGreeter(.init(), router) { greeter, _ in
+            _ = try await greeter.greet()
+            for serial in 50..<53 as Range<UInt32> {
+                try await greeter.call(200, serial: serial, ByteBuffer(), WireMetadata(key: "k"))
+                #expect(try await greeter.answer().frame.status == status)
+            }
+            #expect(counter.current == 1)
+        }
+    }
+
     @Test func aHandlerThatReturnsAlthoughItsConnectionHasEndedHasRunOnce() async throws {
         let counter = Watched(0)
         let (started, cancelled) = (Gate(), Gate())

@@ -1,6 +1,7 @@
 /// What a response says of its request: the `status` word of a response or push frame.
 ///
-/// Anything but ``ok`` is an error; a status that is not listed here is an error too, never success.
+/// Anything but ``ok`` is an error; a status that is not listed here is an error too, never success. Whether the request may
+/// have been executed, and whether a later attempt may succeed, ``mayHaveBeenExecuted`` and ``isTransient`` say.
 public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     public let rawValue: UInt32
 
@@ -24,6 +25,7 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
     public static let undefinedType = Status(rawValue: 401)
     public static let protobufFailed = Status(rawValue: 402)
     public static let database = Status(rawValue: 403)
+    /// The handler failed in a way that has no status of its own; a later attempt may succeed.
     public static let unknown = Status(rawValue: 404)
     public static let noPermission = Status(rawValue: 405)
     public static let deadlineExceeded = Status(rawValue: 408)

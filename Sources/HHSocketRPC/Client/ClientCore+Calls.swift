@@ -237,6 +237,7 @@ extension ClientCore {
                 attempts: attempt.count,
                 retries: task.flight.retries,
                 isIdempotent: request.isIdempotent,
+                hasKey: request.idempotencyKey != nil,
                 using: &self.generator
             )
         else { return false }

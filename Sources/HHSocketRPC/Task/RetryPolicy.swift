@@ -13,6 +13,9 @@ public struct RetryPolicy: Hashable, Sendable {
     public var backoff: Backoff
     /// The failures after which a call is sent again; ``defaultCodes`` by default.
     ///
+    /// A request with an idempotency key is not sent again after an answer that the server keeps for the key
+    /// (``HHSocket/Status/isKept``), whatever the codes are: the answer would be the same.
+    ///
     /// With `timeout` it is an attempt whose answer has not begun in time (``SocketRequest/firstResponseTimeout``) that is
     /// sent again, never a call whose time is over. With `notConnected` and the codes of connecting a call that found no
     /// connection waits for one.
@@ -20,6 +23,8 @@ public struct RetryPolicy: Hashable, Sendable {
 
     /// The connection was lost, the answer did not begin in time, a checksum was wrong on either side, or the server had too
     /// much to do or was about to end.
+    ///
+    /// The statuses among them are transient (``HHSocket/Status/isTransient``), and likely to pass within a call's timeout.
     public static let defaultCodes: Set<SocketError.Code> = [
         .connectionLost, .timeout, .lostPacket, .checksumMismatch, .overloaded, .draining,
     ]
@@ -42,16 +47,19 @@ public struct RetryPolicy: Hashable, Sendable {
     /// - Parameters:
     ///   - attempts: How many have reached a connection.
     ///   - retries: How many attempts followed another so far.
+    ///   - hasKey: Whether the request has an idempotency key.
     func delay(
         after error: SocketError,
         attempts: Int,
         retries: Int,
         isIdempotent: Bool,
+        hasKey: Bool,
         using generator: inout some RandomNumberGenerator
     ) -> Duration? {
         guard attempts < self.maximumAttempts, self.codes.contains(error.code), error.notExecuted || isIdempotent else {
             return nil
         }
+        if hasKey, error.delivery == .answered, let status = error.code.status, status.isKept { return nil }
         return self.backoff.delay(afterFailures: retries, using: &generator)
     }
 }

@@ -52,7 +52,10 @@ final class IdempotentAnswers: Sendable {
                 let answer = await run()
                 let kept = isKept(answer) ? answer : nil
                 let waiters = self.state.withLockedValue { $0.window.finish(key, kept, now: .now()) }
-                for waiter in waiters { waiter.resume(returning: kept) }
+                // A transient failure is the answer of those that waited for it too: if each of them ran the handler, a
+                // thousand would run it a thousand times. A first that was cancelled leaves its place to one of them.
+                let shared = kept ?? (Task.isCancelled ? nil : answer)
+                for waiter in waiters { waiter.resume(returning: shared) }
                 return (answer, .handler)
             case .over(let answer?):
                 return (answer, .repeat)

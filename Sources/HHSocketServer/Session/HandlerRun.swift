@@ -87,7 +87,7 @@ struct HandlerRun: Sendable {
             IdempotencyKey(identity: self.context.session.identity, key: key),
             RequestFingerprint(type: request.type, body: request.body),
             { await self.handle(request, &kind, &hasReturned) },
-            isKept: { !Self.isRepeatable($0.status) && (hasReturned || !Task.isCancelled) }
+            isKept: { $0.status.isKept && (hasReturned || !Task.isCancelled) }
         )
         switch source {
         case .handler: break
@@ -114,6 +114,7 @@ struct HandlerRun: Sendable {
         } catch let error as StatusError {
             (status, body) = (error.status, error.body)
         } catch {
+            // Transient: what failed unexpectedly, such as a database that is away, may work later.
             status = .unknown
             // What a cancelled handler throws is no failure.
             if !Task.isCancelled {
@@ -122,11 +123,6 @@ struct HandlerRun: Sendable {
             }
         }
         return KeptAnswer(status: status, body: body, metadata: self.context.answerMetadata)
-    }
-
-    /// Whether the answer says that the request was not executed.
-    private static func isRepeatable(_ status: Status) -> Bool {
-        [.undefinedType, .overloaded, .draining].contains(status)
     }
 
     static func log(_ error: any Error, _ request: ServerRequest, _ context: ServerContext, _ core: ServerCore) {

@@ -5,7 +5,7 @@
 #     docker run --rm hhsocket call example.com:7000 --type 1000 --body hello
 #
 # The program has Swift's runtime in it, so the image needs no toolchain.
-FROM swift:6.1-bookworm AS build
+FROM swift:6.3-bookworm AS build
 WORKDIR /source
 COPY . .
 RUN apt-get update && apt-get install -y --no-install-recommends make && make install DESTDIR=/installed PREFIX=/usr

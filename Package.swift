@@ -1,4 +1,4 @@
-// swift-tools-version: 6.1
+// swift-tools-version: 6.3
 
 import PackageDescription
 
@@ -290,6 +290,7 @@ let package = Package(
             dependencies: [
                 "CHHSocket",
                 "HHSocket",
+                "HHSocketRPC",
                 "HHSocketTesting",
                 "TestSupport",
                 .product(name: "InMemoryLogging", package: "swift-log"),

@@ -1,11 +1,12 @@
-// swift-tools-version: 6.1
+// swift-tools-version: 6.3
 
 import PackageDescription
 
 // A package of its own, because it needs flags that a dependency may not have. Built and run by `make fuzz`.
 //
-// It compiles the sources of HHSocket once more, through a symbolic link, as a module with counters at every edge, for the address
-// sanitizer and with optimisation. Everything below them is as it is: this package shares the build folder of everything else.
+// It compiles the sources of HHSocket and HHSocketMessage once more, through symbolic links, as modules with counters at every edge,
+// for the address sanitizer and with optimisation. Everything below them is as it is: this package shares the build folder of
+// everything else.
 let instrumented = ["-sanitize=address", "-sanitize-coverage=edge,inline-8bit-counters,pc-table"]
 
 let package = Package(
@@ -15,12 +16,18 @@ let package = Package(
         .package(url: "https://github.com/apple/swift-nio", from: "2.101.2"),
         .package(url: "https://github.com/apple/swift-nio-ssl", from: "2.37.6"),
         .package(url: "https://github.com/apple/swift-nio-transport-services", from: "1.28.0"),
+        .package(url: "https://github.com/apple/swift-atomics", from: "1.3.0"),
         .package(url: "https://github.com/apple/swift-collections", from: "1.6.0"),
         .package(url: "https://github.com/apple/swift-log", from: "1.16.2"),
         .package(url: "https://github.com/apple/swift-metrics", from: "2.13.0"),
     ],
     targets: [
         .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"]), .brew(["zlib"])]),
+        .systemLibrary(
+            name: "CProtobufC",
+            pkgConfig: "libprotobuf-c",
+            providers: [.apt(["libprotobuf-c-dev"]), .brew(["protobuf-c"])]
+        ),
         .target(name: "CHHSocket", dependencies: ["CZlib"], cSettings: [.unsafeFlags(["-O2", "-fsanitize=address"])]),
         .target(name: "CNetlink"),
         .target(
@@ -46,9 +53,35 @@ let package = Package(
             // Assertions stay.
             swiftSettings: [.unsafeFlags(["-O", "-assert-config", "Debug"] + instrumented)]
         ),
+        .target(
+            name: "InstrumentedHHSocketMessage",
+            dependencies: [
+                "CProtobufC",
+                .product(name: "Atomics", package: "swift-atomics"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ],
+            // With both engines.
+            swiftSettings: [
+                .define("ProtobufC"), .unsafeFlags(["-O", "-assert-config", "Debug"] + instrumented),
+            ]
+        ),
+        // What `make generate` makes of Protos. It names the module as users do.
+        .target(
+            name: "FuzzedMessages",
+            dependencies: ["InstrumentedHHSocketMessage"],
+            swiftSettings: [
+                .unsafeFlags(["-O", "-module-alias", "HHSocketMessage=InstrumentedHHSocketMessage"] + instrumented)
+            ]
+        ),
         .executableTarget(
             name: "Fuzz",
-            dependencies: ["InstrumentedHHSocket", .product(name: "NIOCore", package: "swift-nio")],
+            dependencies: [
+                "FuzzedMessages",
+                "InstrumentedHHSocket",
+                "InstrumentedHHSocketMessage",
+                .product(name: "NIOCore", package: "swift-nio"),
+            ],
             swiftSettings: [.unsafeFlags(["-O", "-sanitize=fuzzer,address", "-parse-as-library"])],
             linkerSettings: [
                 .unsafeFlags(["-sanitize=fuzzer,address"]),

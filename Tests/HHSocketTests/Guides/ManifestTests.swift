@@ -1,0 +1,23 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// Every place that says which Swift is needed says the same. That it is enough, builds with exactly that version show.
+@Suite struct ManifestTests {
+    private func version(in path: String, after words: String) throws -> String {
+        let text = try DocumentationPage(path).text
+        let range = try #require(text.range(of: words), "\(path) does not say \(words)")
+        return String(text[range.upperBound...].prefix { $0.isNumber || $0 == "." })
+    }
+
+    @Test func everyPlaceNamesTheSameSwift() throws {
+        let needed = try self.version(in: "Package.swift", after: "// swift-tools-version: ")
+        #expect(!needed.isEmpty)
+        for manifest in ["Benchmarks", "Fuzz", "Tests/PluginFixture"] {
+            #expect(try self.version(in: "\(manifest)/Package.swift", after: "// swift-tools-version: ") == needed)
+        }
+        #expect(try self.version(in: "Scripts/install-dependencies", after: "oldest_swift=") == needed)
+        #expect(try self.version(in: "Dockerfile", after: "FROM swift:") == needed)
+        #expect(try DocumentationPage("README.md").text.contains("Swift \(needed)"))
+    }
+}

@@ -99,6 +99,15 @@ public final class Socket: Sendable {
         self.core.submit(.closure { [core] in core.willEnterForeground() })
     }
 
+    /// Reads certificates and keys anew, on the calling thread: connections that are made from now on use them, the present one
+    /// stays until it is lost or ``switchServer()`` is called. For client certificates that are replaced while the process runs.
+    ///
+    /// - Throws: ``SocketError`` with code `invalidArgument` that says what cannot be read, or that the configuration has no
+    ///   TLS; what was read before stays in use.
+    public func reloadTLS() throws(SocketError) {
+        try self.core.reloadTLS()
+    }
+
     /// What happened to the connection lately, and why.
     public var history: ConnectionHistory { self.core.history }
 
@@ -137,6 +146,7 @@ private final class DelegateBridge: FrameConsumer, Sendable {
 
     let streams = EventStreams()
     private let state = NIOLockedValueBox(State())
+    private let backlog = CallbackBacklog()
     // The core holds the bridge until it is invalidated.
     private unowned let core: SocketCore
 
@@ -160,11 +170,27 @@ private final class DelegateBridge: FrameConsumer, Sendable {
     }
 
     func received(_ frame: Frame, on id: ConnectionID) {
-        self.tell { $0.socket($1, didReceive: frame) }
+        self.deliver(frame) { $0.socket($1, didReceive: frame) }
     }
 
     func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on id: ConnectionID) {
-        self.tell { $0.socket($1, didReceiveCorrupt: frame) }
+        self.deliver(frame) { $0.socket($1, didReceiveCorrupt: frame) }
+    }
+
+    /// The same as ``tell(_:)`` for what the server sends, which is not read while the delegate's queue is behind.
+    private func deliver(_ frame: Frame, _ body: @escaping @Sendable (any SocketDelegate, Socket) -> Void) {
+        let (delegate, socket) = self.state.withLockedValue { ($0.delegate, $0.socket) }
+        guard let delegate, let socket else { return }
+        let length = frame.payload.readableBytes
+        if self.backlog.add(bytes: length) { self.core.setReading(isSuspended: true) }
+        self.core.callBack(
+            .closure { [core, backlog] in
+                body(delegate, socket)
+                guard backlog.remove(bytes: length) else { return }
+                // Asked anew: since this was submitted the queue may have fallen behind again.
+                core.submit(.closure { core.setReading(isSuspended: backlog.isFull) })
+            }
+        )
     }
 
     func happened(_ event: SocketEvent) {

@@ -11,7 +11,8 @@ public protocol SocketDelegate: AnyObject, Sendable {
     func socket(_ socket: Socket, didGiveUpWith error: SocketError)
     /// ``Socket/disconnect()`` was called.
     func socketDidClose(_ socket: Socket)
-    /// A response or a push came. Heartbeats are answered by the socket itself.
+    /// A response or a push came. Heartbeats are answered by the socket itself. While more than 8 MiB of frames wait for the
+    /// callback queue nothing more is read from the network.
     func socket(_ socket: Socket, didReceive frame: Frame)
     /// A frame came whose checksum is wrong; its payload must not be used.
     func socket(_ socket: Socket, didReceiveCorrupt frame: Frame)

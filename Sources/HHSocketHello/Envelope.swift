@@ -61,6 +61,28 @@ package struct Envelope: Hashable, Sendable {
         return (type, payload)
     }
 
+    /// The same for a body that ``deflate(_:level:)`` has compressed.
+    package static func seal(
+        type: UInt32,
+        deflated body: ByteBuffer,
+        metadata: WireMetadata?
+    ) throws(EnvelopeError) -> Sealed {
+        let type = type | FrameType.compressionFlag
+        guard let metadata else { return (type, body) }
+        var payload = ByteBuffer()
+        try Self.write(metadata, into: &payload, body.readableBytes)
+        payload.writeImmutableBuffer(body)
+        return (type | FrameType.metadataFlag, payload)
+    }
+
+    /// A body that is compressed; nil if it would not become smaller.
+    ///
+    /// - Parameter level: As ``CompressionPolicy/level``.
+    package static func deflate(_ body: ByteBuffer, level: Int) -> ByteBuffer? {
+        var deflated = ByteBuffer()
+        return Zlib.deflate(body, level: level, into: &deflated) ? deflated : nil
+    }
+
     /// Writes the metadata and its length, into a buffer that then has room for so many bytes of body.
     private static func write(
         _ metadata: WireMetadata,
@@ -108,10 +130,17 @@ package struct Envelope: Hashable, Sendable {
             agreedFlags: agreedFlags,
             maximumMetadataLength: maximumMetadataLength
         )
-        guard envelope.isCompressed else { return envelope }
-        envelope.body = try Self.inflate(envelope.body, limit: maximumBodyLength)
-        envelope.isCompressed = false
+        try envelope.inflate(limit: maximumBodyLength)
         return envelope
+    }
+
+    /// Decompresses the body, if it is compressed.
+    ///
+    /// - Parameter limit: How many bytes it may have then.
+    package mutating func inflate(limit: Int) throws(EnvelopeError) {
+        guard self.isCompressed else { return }
+        self.body = try Self.inflate(self.body, limit: limit)
+        self.isCompressed = false
     }
 
     /// The same with a body that is left as it came. What it takes to decompress one is far more than what it takes to send

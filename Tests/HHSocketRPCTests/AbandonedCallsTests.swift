@@ -72,9 +72,13 @@ private struct PassThrough: SocketInterceptor {
         }
         let witness = Witness()
         let queue: CallbackQueue? = place == .withQueue ? .socketThread : nil
-        let task = client.dataTask(with: request, on: queue) { _ in
+        let handler: @Sendable (Result<SocketResponse, SocketError>) -> Void = { _ in
             withExtendedLifetime(witness) { completed() }
         }
+        if place == .cancelledByIdentifier {
+            return client.cancelTask(withIdentifier: client.dispatch(request, completionHandler: handler))
+        }
+        let task = client.dataTask(with: request, on: queue, completionHandler: handler)
         switch place {
         case .neverResumed:
             completed()
@@ -96,8 +100,7 @@ private struct PassThrough: SocketInterceptor {
             }
             call.cancel()
         case .cancelledByIdentifier:
-            task.resume()
-            client.cancelTask(withIdentifier: task.taskIdentifier)
+            break
         case .progressCancelled:
             let progress = task.progress
             task.resume()
@@ -148,7 +151,9 @@ private struct PassThrough: SocketInterceptor {
         try await eventually("an empty table") { [client] in
             guard let core = client?.core else { return true }
             return await withCheckedContinuation { answer in
-                _ = core.submit(.closure { answer.resume(returning: core.table.count == 0) })
+                _ = core.submit(
+                    .closure { answer.resume(returning: core.table.count == 0 && core.dispatched.isEmpty) }
+                )
             }
         }
         client = nil

@@ -85,13 +85,13 @@ import Testing
         let silent = try await MockServer(.drop)
         let good = try await MockServer(.echo)
         let goodEndpoint = good.endpoint
-        let ended = Watched(0)
+        let ended = Watched<[SocketError.Code?]>([])
         let client = self.client([silent.endpoint, good.endpoint]) {
             $0.gate = HandshakeGate(timeout: .milliseconds(100)) { handshake in
                 do {
                     _ = try await handshake.exchange(type: 17)
                 } catch {
-                    ended.withLockedValue { $0 += 1 }
+                    ended.withLockedValue { $0.append((error as? SocketError)?.code) }
                     throw error
                 }
             }
@@ -101,7 +101,9 @@ import Testing
         _ = try await first(of: events, "the good server") {
             if case .connected(goodEndpoint) = $0 { true } else { false }
         }
-        try await ended.wait("the end of the first gate") { $0 > 0 }
+        try await ended.wait("the end of the first gate") { !$0.isEmpty }
+        // The gate is told why it was ended.
+        #expect(ended.current.first == .handshakeTimeout)
         #expect(client.history.entries.contains { $0.error?.code == .handshakeTimeout })
     }
 

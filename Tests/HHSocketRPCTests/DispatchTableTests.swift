@@ -51,6 +51,31 @@ import Testing
         #expect(table.waitingCount == 0)
     }
 
+    /// Else each loss of a connection would look at as many entries as there ever were calls at once.
+    @Test func entriesOfABurstAreReleasedAndTheirKeysNameNothing() throws {
+        var table = self.readyTable(maximumInFlight: 100_000)
+        var keys: [DispatchKey] = []
+        for number in 0..<10_000 {
+            guard case .send(let key, _) = table.submit(number, deadline: self.at(8)) else { continue }
+            keys.append(key)
+        }
+        #expect(keys.count == 10_000)
+        #expect(table.linkWasLost(ConnectionID(number: 1)).count == 10_000)
+        for key in keys { table.remove(key) }
+        #expect(table.linkWasLost(ConnectionID(number: 1)).isEmpty)
+        #expect(table.entryCount == 0)
+        #expect(table.alarmCount == 0)
+        table.linkIsReady(ConnectionID(number: 2))
+        for number in 0..<100 { _ = table.submit(number, deadline: self.at(8)) }
+        #expect(table.count == 100)
+        for key in keys {
+            #expect(table.call(for: key) == nil)
+            #expect(table.remove(key) == nil)
+        }
+        #expect(table.count == 100)
+        #expect(table.nextAlarm(now: self.at(7)) == nil)
+    }
+
     @Test func serialsCountFrom50() {
         var table = self.readyTable()
         let serials = (0..<5).compactMap { table.submit($0, deadline: self.at(8)).serial }
@@ -139,6 +164,26 @@ import Testing
         #expect(table.nextWaiting() == nil)
         #expect(table.inFlightCount == 2)
         #expect(table.waitingCount == 0)
+    }
+
+    @Test func callsThatWaitedGoOnWaitingWhileNoMoreMayBeInFlight() {
+        var table = Table(maximumInFlight: 2, maximumWaiting: 10, maximumTombstones: 10)
+        table.linkIsConnecting()
+        for number in 1...4 { _ = table.submit(number, deadline: self.at(8)) }
+        table.linkIsReady(ConnectionID(number: 1))
+        #expect(table.nextWaiting()?.call == 1)
+        #expect(table.nextWaiting()?.call == 2)
+        #expect(table.nextWaiting() == nil)
+        #expect(table.waitingCount == 2)
+        // A new call does not leave before them.
+        #expect(table.answer(serial: 50).text == "answer 1")
+        #expect(!table.canSend)
+        #expect(table.submit(5, deadline: self.at(8)).refusal == .tooManyInFlight)
+        #expect(table.nextWaiting()?.call == 3)
+        #expect(table.answer(serial: 51).text == "answer 2")
+        #expect(table.answer(serial: 52).text == "answer 3")
+        #expect(table.nextWaiting()?.call == 4)
+        #expect(table.submit(6, deadline: self.at(8)).serial == 54)
     }
 
     @Test func lossFailsWhatIsInFlightAndSaysHowFarItGot() {

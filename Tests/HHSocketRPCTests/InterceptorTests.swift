@@ -1,10 +1,11 @@
 import HHSocket
-import HHSocketRPC
 import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing
+
+@testable import HHSocketRPC
 
 /// What a test says it does.
 private struct Interceptor: SocketInterceptor {
@@ -317,6 +318,11 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
         let error = try await socketError { () throws(SocketError) in _ = try await client.data(for: request) }
         #expect(error.code == .invalidArgument)
         #expect(log.withLockedValue { $0 }.isEmpty)
+        // Complete, they are in the table no more.
+        let count = await withCheckedContinuation { answer in
+            _ = client.core.submit(.closure { [core = client.core] in answer.resume(returning: core.table.count) })
+        }
+        #expect(count == 0)
     }
 
     @Test func callsWhoseInterceptorsAreAtWorkAreBounded() async throws {

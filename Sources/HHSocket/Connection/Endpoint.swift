@@ -6,11 +6,16 @@ public struct Endpoint: Hashable, Sendable {
     public var port: Int
     /// The path of a Unix domain socket; nil for TCP.
     public let unixPath: String?
+    /// The name that the server's certificate must have, and that is sent as the server name indication, where ``host`` is an
+    /// address that was found by that name, as by ``ServerResolver/dns(host:port:)``. Nil by default: the host itself.
+    /// `ClientTLS.serverName` comes before it.
+    public var serverName: String?
 
-    public init(host: String, port: Int) {
+    public init(host: String, port: Int, serverName: String? = nil) {
         self.host = host
         self.port = port
         self.unixPath = nil
+        self.serverName = serverName
     }
 
     /// A server on this machine.

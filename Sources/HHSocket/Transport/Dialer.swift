@@ -16,8 +16,8 @@ final class Dialer: @unchecked Sendable {
     /// The custom fields of every frame that brings none.
     private let customFields: Result<[UInt8]?, SocketError>
     private let traffic: Traffic
-    /// Made for the first connection, since that reads files.
-    private var tls: Result<NIOSSLContext, SocketError>?
+    /// Nil where there is no TLS.
+    let tls: ClientTLSContext?
     private var attempts: [ConnectionID: Attempt] = [:]
     /// Attempts whose future is still to come, abandoned ones included.
     private var unfinished = 0
@@ -49,6 +49,7 @@ final class Dialer: @unchecked Sendable {
         self.configuration = configuration
         self.customFields = customFields
         self.traffic = traffic
+        self.tls = configuration.tls.map { ClientTLSContext($0) }
     }
 
     /// Opens a connection, proxy, TLS and all. `completion` is called once, on the socket thread and after this method has
@@ -70,12 +71,15 @@ final class Dialer: @unchecked Sendable {
             return
         }
         self.unfinished += 1
-        let timer = self.eventLoop.scheduleTask(in: TimeAmount(self.configuration.connectTimeout)) {
+        let timer = self.eventLoop.scheduleTask(in: TimeAmount(clamping: self.configuration.connectTimeout)) {
             self.timedOut(id, completion)
         }
-        self.connect(id, plan.proxy?.endpoint ?? endpoint)
-            .flatMap { channel in self.tunnel(channel, id, plan).map { channel } }
-            .flatMap { channel in self.secure(channel, id, plan).map { channel } }
+        self.prepareTLS(id)
+            .flatMap { context in
+                self.connect(id, plan.proxy?.endpoint ?? endpoint)
+                    .flatMap { channel in self.tunnel(channel, id, plan).map { channel } }
+                    .flatMap { channel in self.secure(channel, id, plan, context).map { channel } }
+            }
             .flatMapThrowing { channel in
                 guard self.attempts[id] != nil else {
                     channel.close(promise: nil)
@@ -106,7 +110,6 @@ final class Dialer: @unchecked Sendable {
         var proxy: Proxy?
         /// What is to be said to the proxy.
         var negotiation: (any ProxyNegotiation)?
-        var tls: NIOSSLContext?
         /// For the certificate; nil: the address that is connected to.
         var serverName: String?
     }
@@ -126,10 +129,7 @@ final class Dialer: @unchecked Sendable {
                 plan.proxy = proxy
                 plan.negotiation = try proxy.negotiation(to: endpoint)
             }
-            if let tls = self.configuration.tls {
-                plan.tls = try self.context(tls)
-                plan.serverName = try self.serverName(tls, endpoint)
-            }
+            if let tls = self.configuration.tls { plan.serverName = try self.serverName(tls, endpoint) }
             return plan
         } catch {
             var error = error
@@ -143,10 +143,14 @@ final class Dialer: @unchecked Sendable {
         endpoint.unixPath == nil ? self.configuration.proxy : nil
     }
 
-    private func context(_ tls: ClientTLS) throws(SocketError) -> NIOSSLContext {
-        let made = self.tls ?? Result { () throws(SocketError) in try tls.makeContext() }
-        self.tls = made
-        return try made.get()
+    /// What is needed before a connection with TLS is opened; nil where there is no TLS.
+    private func prepareTLS(_ id: ConnectionID) -> EventLoopFuture<NIOSSLContext?> {
+        guard let tls = self.tls else { return self.eventLoop.makeSucceededFuture(nil) }
+        return tls.get(on: self.eventLoop).flatMapThrowing { context in
+            // It may have been given up while files were read.
+            guard self.attempts[id] != nil else { throw CancellationError() }
+            return context
+        }
     }
 
     private func serverName(_ tls: ClientTLS, _ endpoint: Endpoint) throws(SocketError) -> String? {
@@ -159,6 +163,7 @@ final class Dialer: @unchecked Sendable {
             }
             return name
         }
+        if let name = endpoint.serverName, !name.isEmpty, !Endpoint(host: name, port: 1).isAddress { return name }
         if endpoint.unixPath == nil, !endpoint.isAddress { return endpoint.host }
         // An address is looked for among the certificate's addresses; the channel must know it then. Behind a proxy it knows
         // the proxy's: a certificate for that would do for any server.
@@ -217,8 +222,13 @@ final class Dialer: @unchecked Sendable {
         return done.futureResult
     }
 
-    private func secure(_ channel: any Channel, _ id: ConnectionID, _ plan: Plan) -> EventLoopFuture<Void> {
-        guard let context = plan.tls, let tls = self.configuration.tls else {
+    private func secure(
+        _ channel: any Channel,
+        _ id: ConnectionID,
+        _ plan: Plan,
+        _ context: NIOSSLContext?
+    ) -> EventLoopFuture<Void> {
+        guard let context, let tls = self.configuration.tls else {
             return self.eventLoop.makeSucceededVoidFuture()
         }
         self.attempts[id]?.stage = .tls
@@ -257,7 +267,11 @@ final class Dialer: @unchecked Sendable {
     // MARK: Ends
 
     private func error(_ plan: Plan, _ stage: Stage, _ error: any Error) -> SocketError {
-        .connecting(
+        if var known = error as? SocketError {
+            known.endpoint = plan.endpoint
+            return known
+        }
+        return .connecting(
             to: plan.endpoint,
             through: plan.proxy,
             stage,

@@ -38,6 +38,8 @@ package protocol FrameConsumer: AnyObject {
     func happened(_ event: SocketEvent)
     /// The moment asked for by ``FrameCarrier/setConsumerTimer(_:)`` has come.
     func timerFired()
+    /// A turn is about to end, or a read: what is sent now still leaves with its flush.
+    func turnEnds()
     /// A turn has ended: what it did can be measured.
     func turnEnded()
     /// The socket is gone for good: complete what there is.
@@ -48,6 +50,8 @@ extension FrameConsumer {
     package func connectionIsLeaving(_ id: ConnectionID) {}
 
     package func attemptIsPutOff() {}
+
+    package func turnEnds() {}
 
     package func receivedGoAway(_ frame: Frame, on id: ConnectionID) -> ServerDeparture? { ServerDeparture() }
 

@@ -190,6 +190,19 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
         self.consumer = consumer
     }
 
+    /// Reads the certificates and keys of TLS anew, on the calling thread; from any thread.
+    ///
+    /// - Throws: `invalidArgument` if they cannot be read, or if there is no TLS.
+    package func reloadTLS() throws(SocketError) {
+        guard let tls = self.dialer.tls else {
+            throw SocketError(
+                .invalidArgument,
+                message: "the configuration has no TLS to reload (SocketConfiguration.tls)"
+            )
+        }
+        try tls.reload()
+    }
+
     // MARK: What the user asks, on the socket thread
 
     package func connect(attempts: Int? = nil) {
@@ -484,6 +497,7 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
         self.now = .now()
         body()
         self.runOwnSubmissions()
+        self.consumer?.turnEnds()
         self.link?.flush()
         self.isInTurn = false
         // What they submitted themselves has to wait: a callback that calls again and again must not stop the loop.
@@ -688,13 +702,7 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
         if self.dialer.abandon(id) { return }
         if let greeting = self.greeting, greeting.link.id == id {
             self.greeting = nil
-            greeting.end(
-                SocketError(
-                    .cancelled,
-                    message: "the handshake with \(greeting.link.endpoint) is over: the connection was closed",
-                    endpoint: greeting.link.endpoint
-                )
-            )
+            greeting.end(self.reasonToEnd(greeting))
             greeting.link.close()
         } else if let link = self.link, link.id == id {
             self.link = nil
@@ -703,6 +711,18 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
             draining.timer.cancel()
             self.close(draining.link)
         }
+    }
+
+    /// The error that a gate is told whose connection is closed before the gate has returned.
+    private func reasonToEnd(_ greeting: Greeting) -> SocketError {
+        let endpoint = greeting.link.endpoint
+        // The machine has noted why it closes a connection whose time is up.
+        if let last = self.machine.lastError, last.code == .handshakeTimeout, last.endpoint == endpoint { return last }
+        return SocketError(
+            .cancelled,
+            message: "the handshake with \(endpoint) is over: the connection was closed",
+            endpoint: endpoint
+        )
     }
 
     private func close(_ link: Link) {
@@ -782,7 +802,7 @@ package final class SocketCore: FrameCarrier, @unchecked Sendable {
     /// Lets the connection that has just got a successor finish what is in flight, for a limited time.
     private func limitDraining(_ link: Link) {
         let id = link.id
-        let timeout = TimeAmount(self.configuration.drainTimeout)
+        let timeout = TimeAmount(clamping: self.configuration.drainTimeout)
         let timer = self.eventLoop.assumeIsolated().scheduleTask(in: max(.zero, timeout)) { () -> Void in
             self.drainTimedOut(id)
         }
@@ -862,6 +882,7 @@ extension SocketCore: Link.Owner {
     func linkFinishedReading(_ link: Link) {
         // Calls made by callbacks of this very read leave with its flush. Other threads that submit something wake this one.
         guard self.ownSubmissions.isEmpty else { return self.turn {} }
+        self.consumer?.turnEnds()
         // A link that drains has brought answers, by which calls were made on its successor. One's own flush comes next.
         if link !== self.link { self.link?.flush() }
         self.flushCallbacks()

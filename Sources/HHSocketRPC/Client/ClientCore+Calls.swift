@@ -13,6 +13,7 @@ extension ClientCore {
         task.flight.queued.comes(at: self.socket.now)
         self.observe(task)
         guard !self.isInvalidated else { return self.complete(task, Self.released) }
+        guard !self.isFinishing else { return self.complete(task, Self.invalidated) }
         let isDirect = self.isDirect || request.skipsInterceptors
         if isDirect {
             do throws(SocketError) {
@@ -27,6 +28,7 @@ extension ClientCore {
         let key = self.table.enter(task, deadline: deadline)
         task.flight.deadline = deadline
         task.flight.key = key
+        if task.isDispatched { self.dispatched[task.taskIdentifier] = key }
         if isDirect {
             self.attempt(task, key, request, priority)
         } else {
@@ -51,6 +53,7 @@ extension ClientCore {
         let deadline = self.deadline(of: task.originalRequest)
         let (key, serial) = self.table.enterSent(task, deadline: deadline)
         task.flight.leavesAtOnce(key, at: self.socket.now, deadline, length)
+        if task.isDispatched { self.dispatched[task.taskIdentifier] = key }
         self.socket.sendAtOnce(type: task.originalRequest.type, serial: serial, task.originalRequest.body)
         if deadline < self.timerFires { self.armTimer() }
         return true
@@ -138,6 +141,7 @@ extension ClientCore {
         task.flight.attempts += 1
         task.flight.firstByte = .init()
         do throws(SocketError) {
+            if let policy = try self.mustDeflate(request, of: task) { return self.deflate(task, request, key, policy) }
             let sealed = try self.seal(request, of: task)
             task.flight.payloadLength = sealed.type == request.type ? nil : sealed.payload.readableBytes
             let frame = Frame(
@@ -177,10 +181,13 @@ extension ClientCore {
         if task.progressed(bytesSent: bytesSent) { self.showProgress(of: task) }
         guard isWhole else { return }
         task.flight.bytesSent += length
-        guard let timeout = request.firstResponseTimeout ?? self.configuration.firstResponseTimeout else { return }
+        // A server may begin its answer before the request has come whole.
+        guard let timeout = request.firstResponseTimeout ?? self.configuration.firstResponseTimeout,
+            !task.flight.firstByte.hasCome
+        else { return }
         self.table.expectFirstResponse(
             serial: serial,
-            by: self.socket.now.advanced(clamping: TimeAmount(timeout))
+            by: self.socket.now.advanced(clamping: TimeAmount(clamping: timeout))
         )
         self.armTimer()
     }
@@ -217,6 +224,8 @@ extension ClientCore {
             self.finishDrained()
             return reply.resume(returning: .success(response))
         }
+        // A call that passes by the interceptors is in the table still.
+        if !self.isDirect, let key = task.flight.key { self.table.remove(key) }
         self.complete(task, response)
     }
 
@@ -241,7 +250,7 @@ extension ClientCore {
                 using: &self.generator
             )
         else { return false }
-        let due = self.socket.now.advanced(clamping: TimeAmount(delay))
+        let due = self.socket.now.advanced(clamping: TimeAmount(clamping: delay))
         guard due < task.flight.deadline, self.retryBucket?.take() ?? true else { return false }
         task.flight.retries += 1
         task.flight.lastFailure = error
@@ -302,12 +311,18 @@ extension ClientCore {
     }
 
     func cancelTask(withIdentifier identifier: Int) {
-        if let key = self.table.firstKey(where: { $0.taskIdentifier == identifier }) { self.cancel(key) }
+        if let key = self.dispatched[identifier] { self.cancel(key) }
     }
 
     private func cancel(_ key: DispatchKey) {
         guard let task = self.table.call(for: key), task.beginCancelling() else { return }
         self.cancel(task)
+    }
+
+    /// The call can be cancelled by its identifier no more.
+    @inline(__always)
+    func forgetDispatched(_ task: SocketTask) {
+        if task.isDispatched { self.dispatched[task.taskIdentifier] = nil }
     }
 
     func reprioritize(_ task: SocketTask) {
@@ -358,6 +373,7 @@ extension ClientCore {
             if self.isObserved { self.observeCompletion(task, result()) }
         }
         task.flight.key = nil
+        self.forgetDispatched(task)
         if !self.isDirect { self.endInterception(task, result()) }
         self.finishDrained()
     }

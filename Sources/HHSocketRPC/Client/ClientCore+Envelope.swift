@@ -69,31 +69,39 @@ extension ClientCore {
         let compression = try self.compression(of: request, agreement)
         guard request.asksForMetadata || task.flight.span != nil else {
             guard compression != nil else { return (request.type, request.body) }
-            return try self.seal(request, nil, compression)
+            return try self.seal(request, nil, compression, task.flight.deflated)
         }
+        let deflated = task.flight.deflated
         try self.requireMetadata(for: request, agreement)
-        guard agreement?.has(.metadata) == true else { return try self.seal(request, nil, compression) }
+        guard agreement?.has(.metadata) == true else { return try self.seal(request, nil, compression, deflated) }
         var metadata = WireMetadata()
         metadata.values = request.metadata
         if let deadline = request.deadline { metadata.deadline = try self.milliseconds(to: deadline, of: request) }
         if let key = request.idempotencyKey { metadata.idempotencyKey = key }
-        if let traced = self.traced(metadata, task), let sealed = try? self.seal(request, traced, compression) {
+        if let traced = self.traced(metadata, task),
+            let sealed = try? self.seal(request, traced, compression, deflated)
+        {
             return sealed
         }
-        return try self.seal(request, request.asksForMetadata ? metadata : nil, compression)
+        return try self.seal(request, request.asksForMetadata ? metadata : nil, compression, deflated)
     }
 
     private func seal(
         _ request: SocketRequest,
         _ metadata: WireMetadata?,
-        _ compression: CompressionPolicy?
+        _ compression: CompressionPolicy?,
+        _ deflated: TaskFlight.Deflated?
     ) throws(SocketError) -> Envelope.Sealed {
         do throws(EnvelopeError) {
+            if compression != nil, case .smaller(let body) = deflated {
+                return try Envelope.seal(type: request.type, deflated: body, metadata: metadata)
+            }
             return try Envelope.seal(
                 type: request.type,
                 body: request.body,
                 metadata: metadata,
-                compression: compression
+                // What was tried once need not be tried again.
+                compression: deflated == nil ? compression : nil
             )
         } catch {
             throw Self.invalid(error)
@@ -101,7 +109,7 @@ extension ClientCore {
     }
 
     /// How to compress the request's body; nil: it is not compressed.
-    private func compression(
+    func compression(
         of request: SocketRequest,
         _ agreement: Agreement?
     ) throws(SocketError) -> CompressionPolicy? {

@@ -14,6 +14,7 @@ extension ClientCore {
             self.note(task, payload.readableBytes, id)
             return self.ended(task, SocketResponse(header, payload, self.origin(of: id)))
         }
+        self.forgetDispatched(task)
         self.retryBucket?.callWasAnswered()
         self.finishDrained()
         let response = SocketResponse(header, payload, self.origin(of: id))
@@ -43,27 +44,51 @@ extension ClientCore {
             return self.count(self.table.receive(serial: frame.serial, isFinal: frame.status != .partial))
         }
         do throws(EnvelopeError) {
-            let (opened, metadata) = try Envelope.open(
-                frame,
-                agreedFlags: origin.agreement?.flags ?? 0,
-                maximumBodyLength: self.socket.maximumPayloadLength
+            var envelope = try Envelope.openCompressed(
+                type: frame.type,
+                payload: frame.payload,
+                agreedFlags: origin.agreement?.flags ?? 0
             )
-            self.received(opened, metadata: metadata?.values ?? [:], on: id)
+            if self.mustInflate(envelope, frame.status) {
+                guard isPush else { return self.inflate(frame, envelope, on: id) }
+                var push = frame
+                (push.type, push.payload) = (envelope.type, envelope.body)
+                return self.standInLine(
+                    WaitingPush(
+                        frame: push,
+                        metadata: envelope.metadata?.values ?? [:],
+                        endpoint: origin.endpoint,
+                        isCompressed: true
+                    )
+                )
+            }
+            try envelope.inflate(limit: self.socket.maximumPayloadLength)
+            var opened = frame
+            (opened.type, opened.payload) = (envelope.type, envelope.body)
+            self.received(opened, metadata: envelope.metadata?.values ?? [:], on: id)
         } catch {
             let type = frame.type & ~self.flagMask
             if isPush { return self.receivedPush(type, thatCannotBeRead: error, origin.endpoint) }
-            self.receive(frame, on: id) { attempt in
-                SocketError(
-                    error,
-                    """
-                    the answer of \(origin.endpoint) to type \(self.request(of: attempt.call).type), serial \
-                    \(frame.serial), with status \(frame.status),
-                    """,
-                    endpoint: origin.endpoint,
-                    serial: frame.serial
-                )
-            }
+            self.receive(frame, on: id) { self.cannotOpen(frame, error, $0, origin) }
         }
+    }
+
+    /// The error of an attempt whose answer has come and cannot be read.
+    func cannotOpen(
+        _ frame: Frame,
+        _ reason: EnvelopeError,
+        _ attempt: Attempt,
+        _ origin: SocketResponse.Origin
+    ) -> SocketError {
+        SocketError(
+            reason,
+            """
+            the answer of \(origin.endpoint) to type \(self.request(of: attempt.call).type), serial \
+            \(frame.serial), with status \(frame.status),
+            """,
+            endpoint: origin.endpoint,
+            serial: frame.serial
+        )
     }
 
     private func received(_ frame: Frame, metadata: [String: String], on id: ConnectionID) {
@@ -93,19 +118,27 @@ extension ClientCore {
                 )
             }
         default:
-            self.receive(frame, on: id) { attempt in
-                let code = SocketError.Code(frame.status)
-                let name = code.serverStatus == nil ? " (\(code))" : ", which is not a status known here"
-                return self.failed(
-                    code,
-                    "\(endpoint) answered type \(self.request(of: attempt.call).type), serial \(frame.serial), with "
-                        + "status \(frame.status)\(name)",
-                    frame,
-                    metadata,
-                    endpoint
-                )
-            }
+            self.receive(frame, on: id) { self.failed(frame, metadata, $0, endpoint) }
         }
+    }
+
+    /// The error of an attempt that was answered with a status other than 200.
+    func failed(
+        _ frame: Frame,
+        _ metadata: [String: String],
+        _ attempt: Attempt,
+        _ endpoint: Endpoint
+    ) -> SocketError {
+        let code = SocketError.Code(frame.status)
+        let name = code.serverStatus == nil ? " (\(code))" : ", which is not a status known here"
+        return self.failed(
+            code,
+            "\(endpoint) answered type \(self.request(of: attempt.call).type), serial \(frame.serial), with "
+                + "status \(frame.status)\(name)",
+            frame,
+            metadata,
+            endpoint
+        )
     }
 
     func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on id: ConnectionID) {
@@ -172,7 +205,7 @@ extension ClientCore {
     }
 
     /// Counts an answer that nobody waits for.
-    private func count(_ reception: DispatchTable<SocketTask>.Reception) {
+    func count(_ reception: DispatchTable<SocketTask>.Reception) {
         switch reception {
         case .answer: assertionFailure("somebody waits for this answer")
         case .late: self.count(\.lateResponses)

@@ -48,7 +48,7 @@ extension ClientCore {
         guard let key = task.flight.key, let phase = self.table.phase(of: key) else {
             return reply.resume(returning: .failure(self.interceptedTooLate(task)))
         }
-        guard phase == .idle else {
+        guard phase == .idle, task.flight.reply == nil else {
             return reply.resume(
                 returning: .failure(
                     SocketError(
@@ -64,6 +64,7 @@ extension ClientCore {
             return reply.resume(returning: .failure(error))
         }
         task.flight.request = request
+        task.flight.deflated = nil
         task.flight.reply = reply
         task.flight.retries = 0
         task.flight.resends = 0

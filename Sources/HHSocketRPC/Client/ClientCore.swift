@@ -1,3 +1,5 @@
+import DequeModule
+import Dispatch
 import Foundation
 import HHSocket
 import HHSocketHello
@@ -37,6 +39,8 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     /// The custom fields of requests that have none of their own.
     let customFields: Result<[UInt8]?, SocketError>
     let locks = TaskLocks()
+    /// Where large bodies are compressed and decompressed, one after the other.
+    let compressionQueue = DispatchQueue(label: "HHSocket compression")
     private let timeout: TimeAmount
     private let shared = NIOLockedValueBox(Shared())
 
@@ -48,8 +52,18 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     @exclusivity(unchecked)
     #endif
     var retryBucket: RetryBucket?
+    /// The calls that `dispatch` has made and that are not complete, by their tasks' identifiers.
+    #if !DEBUG
+    @exclusivity(unchecked)
+    #endif
+    var dispatched: [Int: DispatchKey] = [:]
     var generator = SystemRandomNumberGenerator()
     private var pushes = PushRouter()
+    /// Pushes that are delivered after one that is being decompressed, which is the first of them.
+    var pushLine: Deque<WaitingPush> = []
+    var pushLineBytes = 0
+    /// What the delegate's queue has not looked at yet.
+    private let delegateBacklog = CallbackBacklog()
     /// How the latest calls to the present server ended; nil where nobody wants to know.
     #if !DEBUG
     @exclusivity(unchecked)
@@ -66,6 +80,10 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     #endif
     private(set) var timerFires = NIODeadline.distantFuture
     private(set) var isInvalidated = false
+    /// Whether no more calls are taken.
+    private(set) var isFinishing = false
+    /// Called once the last call has completed.
+    private var finished: (() -> Void)?
     /// Whether attempts to connect begin later unless a call asks for them.
     var isPutOff = false
     /// The connection whose go-away has been read, the last one.
@@ -102,7 +120,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         let compressed = configuration.compression.map { max($0.minimumLength, 0) } ?? .max
         self.largestPlainBody = min(Frame.unslicedLength, compressed - 1)
         self.flagMask = self.format.supportsHello ? FrameType.allFlags : 0
-        self.timeout = TimeAmount(configuration.timeout)
+        self.timeout = TimeAmount(clamping: configuration.timeout)
         self.table = DispatchTable(
             serialRange: self.format.layout.requestSerials,
             maximumInFlight: configuration.maximumInFlight,
@@ -120,7 +138,14 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     // MARK: Any thread
 
     static var released: SocketError {
-        SocketError(.cancelled, message: "the client was released before the call completed")
+        SocketError(.cancelled, message: "the client was released, or invalidated, before the call completed")
+    }
+
+    static var invalidated: SocketError {
+        SocketError(
+            .cancelled,
+            message: "the client takes no more calls after finishTasksAndInvalidate(); make another client"
+        )
     }
 
     func submit(_ submission: Submission) -> Bool { self.socket.submit(submission) }
@@ -205,6 +230,10 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
     }
 
     func turnEnded() {
+        if let finished = self.finished, self.table.count == 0 {
+            self.finished = nil
+            finished()
+        }
         guard self.metrics != nil else { return }
         self.metrics?.measure(inFlight: self.table.inFlightCount, waiting: self.table.waitingCount)
     }
@@ -217,6 +246,14 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
             let verdict = self.errorRate?.ended(isWrong: isWrong, now: self.socket.now)
         else { return }
         self.socket.serverFails(self.origin.endpoint, wrong: verdict.wrong, calls: verdict.calls)
+    }
+
+    /// Takes no more calls, and calls `finished` once those of before have completed; on the socket thread.
+    func finishTasks(_ finished: @escaping () -> Void) {
+        guard !self.isFinishing, !self.isInvalidated else { return }
+        self.isFinishing = true
+        self.table.takesCalls = false
+        self.finished = finished
     }
 
     // MARK: Time
@@ -302,11 +339,41 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     private func mailboxChanged(_ mailbox: PushMailbox, _ type: UInt32?) {
         if mailbox.isOver { self.pushes.remove(mailbox, type) }
-        // Asked anew: since this was submitted somebody may have fallen behind again.
-        self.socket.setReading(isSuspended: self.pushes.holdsReading)
+        self.updateReading()
+    }
+
+    /// Asks all who may hold reading anew: since this was submitted somebody may have fallen behind again.
+    func updateReading() {
+        self.socket.setReading(
+            isSuspended: self.pushes.holdsReading || self.delegateBacklog.isFull || self.pushLineIsFull
+        )
+    }
+
+    /// Hands a push that nobody subscribed to over to the delegate.
+    private func tellDelegate(of push: SocketPush) {
+        let (delegate, client) = self.shared.withLockedValue { ($0.delegate, $0.client) }
+        guard let delegate, let client else { return }
+        let length = push.body.readableBytes
+        if self.delegateBacklog.add(bytes: length) { self.updateReading() }
+        self.socket.callBack(
+            .closure {
+                delegate.client(client, didReceive: push)
+                guard self.delegateBacklog.remove(bytes: length) else { return }
+                _ = self.submit(.closure { self.updateReading() })
+            }
+        )
     }
 
     func receivedPush(_ frame: Frame, _ metadata: [String: String], _ endpoint: Endpoint) {
+        guard self.pushLine.isEmpty else {
+            return self.standInLine(
+                WaitingPush(frame: frame, metadata: metadata, endpoint: endpoint, isCompressed: false)
+            )
+        }
+        self.deliverPush(frame, metadata, endpoint)
+    }
+
+    func deliverPush(_ frame: Frame, _ metadata: [String: String], _ endpoint: Endpoint) {
         self.count(\.pushes)
         let push = SocketPush(
             type: frame.type,
@@ -318,8 +385,8 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         )
         let routed = self.pushes.route(push)
         if routed.dropped > 0 { self.count(\.droppedPushes, by: routed.dropped) }
-        if routed.holdsReading { self.socket.setReading(isSuspended: self.pushes.holdsReading) }
-        if !routed.isClaimed { self.tell { $0.client($1, didReceive: push) } }
+        if routed.holdsReading { self.updateReading() }
+        if !routed.isClaimed { self.tellDelegate(of: push) }
     }
 
     // MARK: The connection
@@ -336,14 +403,20 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         self.origin = SocketResponse.Origin(endpoint: endpoint, agreement: agreement)
         self.errorRate?.clear()
         self.table.linkIsReady(id)
-        while let next = self.table.nextWaiting() {
-            if let serial = next.serial {
-                self.send(next.call, self.request(of: next.call), next.call.priority, next.key, serial)
-            } else {
-                self.ended(next, self.refused(.tooManyInFlight))
-            }
-        }
+        self.sendWaiting()
         self.armTimer()
+    }
+
+    /// Sends calls that waited for the connection, as long as more of them may be in flight.
+    private func sendWaiting() {
+        while let next = self.table.nextWaiting() {
+            guard let serial = next.serial else { continue }
+            self.send(next.call, self.request(of: next.call), next.call.priority, next.key, serial)
+        }
+    }
+
+    func turnEnds() {
+        if self.table.waitingCount > 0, self.table.link == .ready { self.sendWaiting() }
     }
 
     func connectionDrains(_ id: ConnectionID) {
@@ -376,7 +449,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     /// When a call must be complete that starts now.
     func deadline(of request: SocketRequest) -> NIODeadline {
-        let end = self.socket.now.advanced(clamping: request.timeout.map { TimeAmount($0) } ?? self.timeout)
+        let end = self.socket.now.advanced(clamping: request.timeout.map { TimeAmount(clamping: $0) } ?? self.timeout)
         // A request that is plain, as most are, has no options to look at.
         guard !request.isPlain, let deadline = request.deadline else { return end }
         return min(end, deadline)

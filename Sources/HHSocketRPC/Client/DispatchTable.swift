@@ -174,6 +174,9 @@ struct DispatchTable<Call> {
     /// Of calls that have not left.
     private static var noConnection: ConnectionID { ConnectionID(number: 0) }
 
+    /// So many entries are kept although no call is in them.
+    private static var entriesKept: Int { 1_024 }
+
     /// The value that marks a tombstone in `serials`.
     private static var tombstone: UInt32 { .max }
 
@@ -193,6 +196,8 @@ struct DispatchTable<Call> {
     private var drained: [ConnectionID] = []
     private var entries: [Entry] = []
     private var free: [UInt32] = []
+    /// The generation of an entry that is made now.
+    private var firstGeneration: UInt32 = 0
     /// Serials in flight, to entries, or to `tombstone`.
     private var serials = SerialMap()
     /// Oldest first.
@@ -225,6 +230,9 @@ struct DispatchTable<Call> {
         self.nextSerial = serialRange.lowerBound
     }
 
+    /// Entries held, those without a call included.
+    var entryCount: Int { self.entries.count }
+
     /// Calls in the table.
     var count: Int { self.entries.count - self.free.count }
 
@@ -245,12 +253,28 @@ struct DispatchTable<Call> {
     @inline(__always)
     private mutating func takeIndex() -> UInt32 {
         if let reused = self.free.popLast() { return reused }
-        self.entries.append(Entry())
+        self.entries.append(Entry(generation: self.firstGeneration))
         return UInt32(self.entries.count - 1)
     }
 
-    /// Whether there is a connection, and a serial for one more call.
-    var canSend: Bool { self.link == .ready && self.hasSerial }
+    /// Releases what a burst of calls has left behind, once no call is here: else each loss of a connection would look at as many
+    /// entries as there ever were calls at once.
+    private mutating func shrink() {
+        guard self.count == 0, self.entries.count > Self.entriesKept else { return }
+        // Keys of before name nothing in the new entries either.
+        self.firstGeneration = (self.entries.lazy.map(\.generation).max() ?? 0) &+ 1
+        self.entries = []
+        self.free = []
+        self.alarms = DeadlineHeap()
+        self.waiting = PriorityQueue()
+        self.returning = PriorityQueue()
+    }
+
+    /// Whether there is a connection, and a serial for one more call, which no call waits for.
+    var canSend: Bool { self.link == .ready && self.waitingCount == 0 && self.hasSerial && self.takesCalls }
+
+    /// Whether new calls may be sent at once; the owner refuses the others.
+    var takesCalls = true
 
     /// A new call that is sent at once, which ``canSend`` allows: its first attempt has begun.
     mutating func enterSent(_ call: Call, deadline: NIODeadline) -> (key: DispatchKey, serial: UInt32) {
@@ -275,7 +299,8 @@ struct DispatchTable<Call> {
         isPatient: Bool = false
     ) -> Submission {
         if self.link == .ready {
-            guard let serial = self.takeSerial() else { return .refuse(.tooManyInFlight) }
+            // Those that waited for the connection leave first.
+            guard self.waitingCount == 0, let serial = self.takeSerial() else { return .refuse(.tooManyInFlight) }
             self.join(key, serial)
             return .send(key, serial: serial)
         }
@@ -296,8 +321,7 @@ struct DispatchTable<Call> {
         isReturning: Bool
     ) -> Submission {
         self.entries[Int(key.index)].attempts = max(0, self.entries[Int(key.index)].attempts - 1)
-        if self.link == .ready {
-            guard let serial = self.takeSerial() else { return .refuse(.tooManyInFlight) }
+        if self.link == .ready, let serial = self.takeSerial() {
             self.join(key, serial)
             return .send(key, serial: serial)
         }
@@ -373,18 +397,14 @@ struct DispatchTable<Call> {
         return self.returning.popFirst()
     }
 
-    /// The next call that waited for the connection, now that there is one. Its phase is `sent`, and it has been given a
-    /// serial; or it has none because all are busy, and its attempt has ended.
+    /// The next call that waited for the connection, now that there is one: its phase is `sent`, and it has been given a serial.
+    /// Nil if none waits, or if no more calls may be in flight: the others go on waiting.
     mutating func nextWaiting() -> Attempt? {
-        while self.link == .ready, let place = self.popPlace() {
+        while self.link == .ready, self.hasSerial, let place = self.popPlace() {
             let index = place.key.index
             guard self.entries[Int(index)].stands(at: place) else { continue }
             self.waitsNoLonger(index)
-            if let serial = self.takeSerial() {
-                self.join(place.key, serial)
-                return self.attempt(at: index)
-            }
-            defer { self.entries[Int(index)].phase = .idle }
+            self.join(place.key, self.unusedSerial())
             return self.attempt(at: index)
         }
         return nil
@@ -523,15 +543,6 @@ struct DispatchTable<Call> {
         self.alarms.insert(DeadlineHeap<DispatchKey>.Element(deadline: time, key: key))
     }
 
-    func firstKey(where predicate: (Call) -> Bool) -> DispatchKey? {
-        for (index, entry) in self.entries.enumerated() {
-            if let call = entry.call, predicate(call) {
-                return DispatchKey(index: UInt32(index), generation: entry.generation)
-            }
-        }
-        return nil
-    }
-
     /// The keys of every call in the table.
     var keys: [DispatchKey] {
         self.entries.enumerated().compactMap { index, entry in
@@ -597,6 +608,7 @@ struct DispatchTable<Call> {
     mutating func linkWasLost(_ connection: ConnectionID) -> [Attempt] {
         if connection == self.connection { self.link = .offline }
         self.draining[connection] = nil
+        self.shrink()
         return self.endAll { $0.isInFlight && $0.connection == connection }
     }
 
@@ -634,6 +646,8 @@ struct DispatchTable<Call> {
     }
 
     func call(for key: DispatchKey) -> Call? {
+        // Entries go when no call is left.
+        guard Int(key.index) < self.entries.count else { return nil }
         let entry = self.entries[Int(key.index)]
         return entry.generation == key.generation ? entry.call : nil
     }

@@ -29,7 +29,7 @@ struct ErrorRateWindow {
 
     init(_ policy: ErrorRatePolicy) {
         self.policy = policy
-        self.maximumAge = TimeAmount(policy.maximumAge)
+        self.maximumAge = TimeAmount(clamping: policy.maximumAge)
     }
 
     /// A call has ended. A verdict, if there have been too many wrong ones; then the count begins anew.

@@ -73,7 +73,10 @@ public struct HelloPolicy: Sendable {
 
     /// Says hello, and goes through `gate` then. To be used where there is no ``refusal(in:)``.
     func gate(before gate: HandshakeGate?, maximumPayloadLength: Int) -> HandshakeGate {
-        HandshakeGate(timeout: self.timeout + (gate?.timeout ?? .zero)) { handshake in
+        // Half of what a Duration's components can express, so that the sum of two "no limit" can be expressed too.
+        let longest = Duration.seconds(Int64.max / 2)
+        let timeout = min(self.timeout, longest) + min(gate?.timeout ?? .zero, longest)
+        return HandshakeGate(timeout: timeout) { handshake in
             try await self.sayHello(handshake, maximumPayloadLength)
             try await gate?.run(handshake)
         }

@@ -88,7 +88,7 @@ public final class SocketClient: Sendable {
         _ request: SocketRequest,
         completionHandler: (@Sendable (Result<SocketResponse, SocketError>) -> Void)? = nil
     ) -> Int {
-        let task = self.makeTask(request, completionHandler.map { .handler($0) } ?? .nobody)
+        let task = self.makeTask(request, completionHandler.map { .handler($0) } ?? .nobody, isDispatched: true)
         task.resume()
         return task.taskIdentifier
     }
@@ -98,7 +98,8 @@ public final class SocketClient: Sendable {
         self.socket.submit(.closure { [core] in core.cancelAll() })
     }
 
-    /// Cancels one call. Does nothing if it has completed.
+    /// Cancels one call that ``dispatch(_:completionHandler:)`` made. Does nothing if it has completed. (A task is cancelled by
+    /// its own ``SocketTask/cancel()``.)
     public func cancelTask(withIdentifier identifier: Int) {
         self.socket.submit(.closure { [core] in core.cancelTask(withIdentifier: identifier) })
     }
@@ -106,14 +107,16 @@ public final class SocketClient: Sendable {
     private func makeTask(
         _ request: consuming SocketRequest,
         _ completion: consuming SocketTask.Completion,
-        _ callbackQueue: CallbackQueue? = nil
+        _ callbackQueue: CallbackQueue? = nil,
+        isDispatched: Bool = false
     ) -> SocketTask {
         SocketTask(
             identifier: self.lastIdentifier.wrappingIncrementThenLoad(ordering: .relaxed),
             request: request,
             client: self.core,
             completion: completion,
-            callbackQueue: callbackQueue
+            callbackQueue: callbackQueue,
+            isDispatched: isDispatched
         )
     }
 
@@ -178,6 +181,14 @@ public final class SocketClient: Sendable {
         }
     }
 
+    /// Lets the calls complete that were resumed before, then closes the connection for good. Returns at once.
+    ///
+    /// Calls that are resumed later complete with `cancelled`, those of interceptors included. ``events`` ends when all is
+    /// closed. A call that nobody answers ends by its own timeout.
+    public func finishTasksAndInvalidate() {
+        self.socket.submit(.closure { [core, socket] in core.finishTasks { socket.invalidate() } })
+    }
+
     /// Leaves the present server for the next best one, as soon as a connection to that is ready. Calls in flight are still
     /// answered by the old one, for ``SocketConfiguration/drainTimeout`` at most. If no other server can be reached the
     /// connection stays where it is.
@@ -220,6 +231,15 @@ public final class SocketClient: Sendable {
     /// without waiting.
     public func applicationWillEnterForeground() {
         self.socket.submit(.closure { [socket] in socket.willEnterForeground() })
+    }
+
+    /// Reads certificates and keys anew, on the calling thread: connections that are made from now on use them, the present one
+    /// stays until it is lost or ``switchServer()`` is called. For client certificates that are replaced while the process runs.
+    ///
+    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, or that the configuration has no
+    ///   TLS; what was read before stays in use.
+    public func reloadTLS() throws(SocketError) {
+        try self.socket.reloadTLS()
     }
 
     /// What happened to the connection lately, and why.

@@ -8,7 +8,8 @@ extension SocketClient {
         public var socket: SocketConfiguration
         /// How long a call may take whose request does not say. 8 s by default, as in the first client of this protocol.
         public var timeout = Duration.seconds(8)
-        /// Calls in flight at most; more fail with `tooManyInFlight`. 1,000,000 by default.
+        /// Calls in flight at most; more fail with `tooManyInFlight`. Those that waited for a connection go on waiting until they
+        /// may leave. 1,000,000 by default.
         public var maximumInFlight = 1_000_000
         /// Calls that wait for a connection at most; more fail with `queueFull`. 10,000 by default.
         public var maximumWaiting = 10_000

@@ -35,7 +35,7 @@ final class PushMailbox: Sendable {
         let (reader, appended) = self.state.withLockedValue { state -> (Reader?, Appended?) in
             guard !state.isOver else { return (nil, nil) }
             if let reader = state.readers.popFirst() { return (reader, .kept) }
-            return (nil, state.buffer.append(push))
+            return (nil, state.buffer.append(push.detached))
         }
         reader?.resume(returning: push)
         return appended

@@ -15,6 +15,15 @@ public struct SocketPush: Sendable, Hashable {
     /// The server that sent it.
     public var endpoint: Endpoint
 
+    /// The push with a body of its own, where the body is a small part of the bytes that were read from the network together
+    /// with it. Else a push that waits would hold all of them.
+    var detached: SocketPush {
+        guard self.body.storageCapacity / 4 > self.body.readableBytes else { return self }
+        var push = self
+        push.body = ByteBuffer(bytes: self.body.readableBytesView)
+        return push
+    }
+
     /// The payload as text; bytes that are not UTF-8 are replaced.
     public var string: String { String(buffer: self.body) }
 }

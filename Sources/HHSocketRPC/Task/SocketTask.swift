@@ -70,6 +70,8 @@ public final class SocketTask: Sendable {
     private let client: ClientCore
     /// Where the completion handler runs, if not where the client's do.
     let callbackQueue: CallbackQueue?
+    /// Whether its caller knows it by ``taskIdentifier`` alone.
+    let isDispatched: Bool
     /// Belongs to the client, which is kept.
     private let lock: TaskLocks.TaskLock
     /// What anybody may look at.
@@ -94,9 +96,11 @@ public final class SocketTask: Sendable {
         request: consuming SocketRequest,
         client: ClientCore,
         completion: consuming Completion,
-        callbackQueue: CallbackQueue? = nil
+        callbackQueue: CallbackQueue? = nil,
+        isDispatched: Bool = false
     ) {
         self.taskIdentifier = identifier
+        self.isDispatched = isDispatched
         self.snapshot = Snapshot(completion: consume completion, priority: request.priority)
         self.originalRequest = consume request
         self.client = client

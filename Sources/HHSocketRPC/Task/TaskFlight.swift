@@ -47,10 +47,17 @@ struct TaskFlight {
         }
     }
 
+    /// What compression made of a body.
+    enum Deflated: Equatable {
+        case smaller(ByteBuffer)
+        case notSmaller
+    }
+
     /// Touched on the socket thread alone, as all of this.
     private final class Extras {
         var request: SocketRequest?
         var payloadLength: Int?
+        var deflated: Deflated?
         var retries = 0
         var resends = 0
         var lastFailure: SocketError?
@@ -77,6 +84,12 @@ struct TaskFlight {
     var payloadLength: Int? {
         get { self.extras?.payloadLength }
         set { if newValue != self.extras?.payloadLength { self.set(\.payloadLength, newValue) } }
+    }
+
+    /// What compression on another thread made of the request's body; nil where it was not done.
+    var deflated: Deflated? {
+        get { self.extras?.deflated }
+        set { if newValue != nil || self.extras?.deflated != nil { self.set(\.deflated, newValue) } }
     }
 
     /// How many attempts followed another, since the innermost interceptor asked for the call.

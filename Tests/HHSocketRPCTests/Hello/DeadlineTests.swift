@@ -42,16 +42,16 @@ import Testing
     @Test(arguments: [(1_500_000_000, 1_500), (1_000_001, 2), (1, 1)] as [(Int64, UInt64)])
     func theServerIsToldHowMuchIsLeft(_ nanoseconds: Int64, _ milliseconds: UInt64) throws {
         self.connection.becomeReady()
-        let task = self.start(deadline: self.connection.now + .nanoseconds(nanoseconds))
+        let task = self.start(deadline: self.connection.time + .nanoseconds(nanoseconds))
         #expect(try self.remaining() == milliseconds)
         task.cancel()
         self.connection.invalidate()
     }
 
     @Test func theTimeWaitedForAConnectionIsNotTold() throws {
-        _ = self.start(deadline: self.connection.now + .seconds(5))
+        _ = self.start(deadline: self.connection.time + .seconds(5))
         #expect(self.connection.lastFrame == nil)
-        self.connection.advance(to: self.connection.now + .seconds(2))
+        self.connection.advance(to: self.connection.time + .seconds(2))
         self.connection.becomeReady()
         #expect(try self.remaining() == 3_000)
         self.connection.invalidate()
@@ -59,7 +59,7 @@ import Testing
 
     @Test func theCallEndsAtItsDeadlineOrItsTimeoutWhicheverIsFirst() throws {
         self.connection.becomeReady()
-        let start = self.connection.now
+        let start = self.connection.time
         let byDeadline = self.start(deadline: start + .seconds(2), timeout: .seconds(5))
         let byTimeout = self.start(deadline: start + .seconds(9), timeout: .seconds(3))
         self.connection.advance(to: start + .seconds(2) - .nanoseconds(1))
@@ -78,7 +78,7 @@ import Testing
     @Test func aDeadlineThatHasPassedFailsAtOnceAndNothingLeaves() {
         self.connection.becomeReady()
         for ago in [0, 1_000_000_000] as [Int64] {
-            let task = self.start(deadline: self.connection.now - .nanoseconds(ago))
+            let task = self.start(deadline: self.connection.time - .nanoseconds(ago))
             #expect(task.error?.code == .timeout)
             #expect(task.error?.delivery == .notSent)
             #expect(task.error?.message.contains("deadline of the request of type 101 passed") == true)

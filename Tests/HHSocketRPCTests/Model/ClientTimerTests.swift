@@ -25,13 +25,40 @@ import Testing
         }
         connection.runSubmissions()
         #expect(connection.take().wire.filter { $0.hasPrefix("request") }.count == 3)
-        let start = connection.now
+        let start = connection.time
         connection.advance(to: start + .seconds(1))
         #expect(connection.broken == nil)
         #expect(connection.timer == start + .seconds(2))
         connection.advance(to: start + .seconds(2))
         #expect(connection.broken == nil)
         #expect(connection.take().wire.filter { $0.hasPrefix("request") }.count == 3)
+        connection.invalidate()
+    }
+
+    /// A server may begin its answer before the request has come whole.
+    @Test func anAnswerThatHasBegunIsNotWaitedFor() throws {
+        let connection = SimulatedConnection(format: .standard)
+        let client = ClientCore(configuration: SocketClient.Configuration(servers: []), socket: connection)
+        connection.consumer = client
+        connection.beginConnecting()
+        connection.becomeReady()
+        var request = SocketRequest(type: 101, body: "a body that leaves in parts", timeout: .seconds(60))
+        request.firstResponseTimeout = .seconds(1)
+        let task = SocketTask(identifier: 0, request: request, client: client, completion: .nobody)
+        connection.stopReading()
+        task.resume()
+        connection.runSubmissions()
+        let key = try #require(client.table.keys.first)
+        #expect(client.table.phase(of: key) == .queued)
+        let serial = FrameSerial.firstRequest
+        connection.turn { _ = client.frameWillLeave(type: 101, serial: serial, on: ConnectionID(number: 1)) }
+        connection.turn { client.isReceiving(.init(type: 101, serial: serial, receivedBytes: 1, length: 2)) }
+        connection.turn {
+            client.frameProgressed(type: 101, serial: serial, payloadBytes: request.body.readableBytes)
+        }
+        connection.advance(to: connection.time + .seconds(10))
+        #expect(connection.broken == nil)
+        #expect(task.state == .running)
         connection.invalidate()
     }
 }

@@ -63,7 +63,7 @@ final class ClientWorld: @unchecked Sendable {
         self.connection = SimulatedConnection(format: format) { steering.submitted() }
         self.steering = steering
         self.isIntercepted = interceptorCount > 0
-        self.start = self.connection.now
+        self.start = self.connection.time
         var configuration = SocketClient.Configuration(servers: [])
         configuration.maximumInFlight = limits.inFlight
         configuration.maximumWaiting = limits.waiting
@@ -90,6 +90,7 @@ final class ClientWorld: @unchecked Sendable {
     func take(_ step: ClientHistory.Step) -> String? {
         self.perform(step)
         self.turn()
+        self.model.sendWaiting()
         return self.compare()
     }
 
@@ -124,11 +125,11 @@ final class ClientWorld: @unchecked Sendable {
         case .cancelByIdentifier(let choice):
             guard let index = self.index(choice) else { return }
             let isRunning = self.tasks[index].state == .running
-            self.client.cancelTask(withIdentifier: index)
+            self.connection.turn { self.client.cancelTask(withIdentifier: index) }
             if isRunning { self.model.cancel(index) }
         case .cancelAll:
             let running = self.order.filter { self.tasks[$0].state == .running }
-            self.client.cancelAll()
+            self.connection.turn { self.client.cancelAll() }
             for index in running { self.model.cancel(index) }
         case .priority(let choice, let priority):
             guard let index = self.index(choice) else { return }
@@ -176,7 +177,9 @@ final class ClientWorld: @unchecked Sendable {
         case .answerBegins(let choice):
             guard !self.serials.isEmpty else { return }
             let serial = self.serials[self.serials.count - 1 - min(choice % 8, self.serials.count - 1)]
-            self.client.isReceiving(.init(type: 16, serial: serial, receivedBytes: 1, length: 2))
+            self.connection.turn {
+                self.client.isReceiving(.init(type: 16, serial: serial, receivedBytes: 1, length: 2))
+            }
             self.model.answerBegins(serial)
         case .stopReading:
             self.connection.stopReading()
@@ -199,11 +202,11 @@ final class ClientWorld: @unchecked Sendable {
         case .valves:
             for call in self.steering.standing { self.openValve(call) }
         case .time(let span):
-            self.connection.advance(to: self.connection.now + .nanoseconds(Int64(span)))
+            self.connection.advance(to: self.connection.time + .nanoseconds(Int64(span)))
             self.model.advance(to: self.model.now + span)
         case .timer:
             guard self.connection.timer < .distantFuture else { return }
-            let timer = max(self.connection.timer, self.connection.now)
+            let timer = max(self.connection.timer, self.connection.time)
             self.connection.advance(to: timer)
             self.model.advance(to: Int((timer - self.start).nanoseconds))
         }
@@ -237,7 +240,8 @@ final class ClientWorld: @unchecked Sendable {
             identifier: index,
             request: request,
             client: self.client,
-            completion: .handler { [weak self] in self?.completed(index, $0) }
+            completion: .handler { [weak self] in self?.completed(index, $0) },
+            isDispatched: true
         )
         self.tasks.append(task)
         self.model.calls.append(ModelClient.Call(plan))
@@ -259,7 +263,9 @@ final class ClientWorld: @unchecked Sendable {
             ?? ConnectionID(number: 0)
         let frame = Frame(type: 16, serial: serial, status: status)
         if isCorrupt {
-            self.client.received(corrupt: frame, .init(received: 1, computed: 2), on: connection)
+            self.connection.turn {
+                self.client.received(corrupt: frame, .init(received: 1, computed: 2), on: connection)
+            }
         } else {
             self.connection.deliver(frame, on: connection)
         }
@@ -318,7 +324,9 @@ final class ClientWorld: @unchecked Sendable {
         let body = "push \(self.pushCount)"
         let frame = Frame(type: type, serial: FrameSerial.push, status: .ok, payload: ByteBuffer(string: body))
         if isCorrupt {
-            self.client.received(corrupt: frame, .init(received: 1, computed: 2), on: connection)
+            self.connection.turn {
+                self.client.received(corrupt: frame, .init(received: 1, computed: 2), on: connection)
+            }
             self.model.corrupt += 1
         } else {
             self.connection.deliver(frame, on: connection)

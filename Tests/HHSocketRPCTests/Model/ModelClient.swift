@@ -205,8 +205,16 @@ struct ModelClient {
 
     mutating func attempt(_ index: Int) {
         guard case .ready(let connection) = self.link else { return self.wait(index) }
-        guard let serial = self.takeSerial() else { return self.ended(index, .tooManyInFlight, .notSent) }
+        guard self.waiting.isEmpty, let serial = self.takeSerial() else {
+            return self.ended(index, .tooManyInFlight, .notSent)
+        }
         self.send(index, serial, connection)
+    }
+
+    /// Sends those that wait although there is a connection, as long as more may be in flight: at the end of each turn.
+    mutating func sendWaiting() {
+        guard case .ready(let connection) = self.link else { return }
+        while let next = self.firstInLine(), let serial = self.takeSerial() { self.send(next, serial, connection) }
     }
 
     private mutating func wait(_ index: Int) {
@@ -428,11 +436,11 @@ struct ModelClient {
         self.calls[index].resends += 1
         self.calls[index].attemptsOfAsking -= 1
         self.calls[index].firstResponse = nil
-        guard case .ready = self.link else {
+        guard case .ready(let next) = self.link, let serial = self.takeSerial() else {
             self.stand(index, isPatient: true, isReturning: true)
             return true
         }
-        self.attempt(index)
+        self.send(index, serial, next)
         return true
     }
 
@@ -506,10 +514,7 @@ struct ModelClient {
         if let predecessor { self.draining.append(predecessor) }
         self.link = .ready(self.lastConnection)
         self.ends = []
-        while let next = self.firstInLine() {
-            self.calls[next].phase = .suspended
-            self.attempt(next)
-        }
+        self.sendWaiting()
         self.finishDrained()
     }
 
@@ -584,6 +589,7 @@ struct ModelClient {
 
     mutating func advance(to time: Int) {
         while let (due, index) = self.nextAlarm(), due <= time {
+            defer { self.sendWaiting() }
             self.now = due
             let call = self.calls[index]
             if call.deadline <= due {

@@ -30,7 +30,11 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
     /// Told of everything; taken back by ``invalidate()``.
     var consumer: ClientCore?
 
-    private(set) var now = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+    /// The time of this world, which the history moves on.
+    private(set) var time = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+    /// When the present turn began.
+    private var turnTime = NIODeadline.uptimeNanoseconds(0)
+    private var isInTurn = false
     private(set) var link = Link.offline
     /// Whether the ready connection's server is about to end.
     private(set) var isLeft = false
@@ -94,7 +98,22 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         }
     }
 
-    func turn(_ body: () -> Void) { body() }
+    /// The time of the present turn. As on a socket it stands still until the next, and whoever looks at it outside a turn would
+    /// see the time of some turn before.
+    var now: NIODeadline {
+        if !self.isInTurn { self.broken = "the time was looked at outside a turn" }
+        return self.turnTime
+    }
+
+    func turn(_ body: () -> Void) {
+        guard !self.isInTurn else { return body() }
+        self.isInTurn = true
+        self.turnTime = self.time
+        body()
+        self.consumer?.turnEnds()
+        self.isInTurn = false
+        self.consumer?.turnEnded()
+    }
     func setConsumerTimer(_ deadline: NIODeadline) { self.timer = deadline }
     func callBack(_ callback: SocketCallback) { callback.run() }
     func customFields(_ header: [String: [UInt8]]) throws(SocketError) -> [UInt8]? { nil }
@@ -176,31 +195,32 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         while true {
             let batch = self.inbox.withLockedValue { $0.submissions.take() }
             guard !batch.isEmpty else { break }
-            for submission in batch {
-                switch submission {
-                case .work(let work, let operation): work.performOnSocketThread(operation)
-                case .closure(let closure): closure()
+            self.turn {
+                for submission in batch {
+                    switch submission {
+                    case .work(let work, let operation): work.performOnSocketThread(operation)
+                    case .closure(let closure): closure()
+                    }
                 }
             }
         }
-        self.consumer?.turnEnded()
     }
 
     func advance(to time: NIODeadline) {
         while self.timer <= time {
-            self.now = max(self.now, self.timer)
+            self.time = max(self.time, self.timer)
             self.timer = .distantFuture
-            self.consumer?.timerFired()
-            if self.timer <= self.now { return self.broken = "the timer spins" }
+            self.turn { self.consumer?.timerFired() }
+            if self.timer <= self.time { return self.broken = "the timer spins" }
         }
-        self.now = time
+        self.time = time
     }
 
     func beginConnecting() {
         guard self.link == .offline else { return }
         self.isClosed = false
         self.link = .connecting
-        self.consumer?.connectionIsBeingMade()
+        self.turn { self.consumer?.connectionIsBeingMade() }
     }
 
     func becomeReady() {
@@ -211,8 +231,10 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         if let predecessor { self.draining.append(predecessor) }
         self.link = .ready(id)
         self.isLeft = false
-        self.consumer?.connectionIsReady(id, Endpoint(host: "simulated", port: 1), self.agreement)
-        if let predecessor { self.consumer?.connectionDrains(predecessor) }
+        self.turn {
+            self.consumer?.connectionIsReady(id, Endpoint(host: "simulated", port: 1), self.agreement)
+            if let predecessor { self.consumer?.connectionDrains(predecessor) }
+        }
     }
 
     /// The ready connection is lost; what follows is for the history to say.
@@ -221,20 +243,22 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         self.link = .offline
         self.isLeft = false
         self.queues[id] = nil
-        self.consumer?.connectionWasLost(id, error)
+        self.turn { self.consumer?.connectionWasLost(id, error) }
     }
 
     /// The server of the ready connection is about to end, and says so.
     func goAway(_ payload: ByteBuffer) {
         guard case .ready(let id) = self.link else { return }
         let frame = Frame(type: FrameType.goAway, serial: FrameSerial.goAway, payload: payload)
-        if let departure = self.consumer?.receivedGoAway(frame, on: id) { self.leave(id, departure) }
+        self.turn {
+            if let departure = self.consumer?.receivedGoAway(frame, on: id) { self.leave(id, departure) }
+        }
     }
 
     /// The next attempts to connect begin later.
     func putOff() {
         guard self.isLeft || self.link == .connecting else { return }
-        self.consumer?.attemptIsPutOff()
+        self.turn { self.consumer?.attemptIsPutOff() }
     }
 
     /// The oldest of the connections that drain is lost.
@@ -242,12 +266,12 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         guard let id = self.draining.first else { return }
         self.draining.removeFirst()
         self.queues[id] = nil
-        self.consumer?.connectionWasLost(id, error)
+        self.turn { self.consumer?.connectionWasLost(id, error) }
     }
 
     func becomeOffline(_ error: SocketError) {
         self.link = .offline
-        self.consumer?.connectionIsOffline(error)
+        self.turn { self.consumer?.connectionIsOffline(error) }
     }
 
     func close() {
@@ -255,31 +279,37 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         self.lose(self.closedByUser)
         while !self.draining.isEmpty { self.loseDraining(self.closedByUser) }
         self.link = .offline
-        self.consumer?.happened(.closed)
+        self.turn { self.consumer?.happened(.closed) }
     }
 
     /// What a read brings. In the standard format a frame comes in parts, as from a socket.
     func deliver(_ frame: Frame, on id: ConnectionID) {
-        self.isHandingOver = true
-        if self.format == .standard {
-            let header = FrameHeader(
-                type: frame.type,
-                serial: frame.serial,
-                status: frame.status,
-                length: UInt32(frame.payload.readableBytes),
-                headerLength: FrameDirection.response.headerLength
-            )
-            self.consumer?.received(header, frame.payload, on: id)
-        } else {
-            self.consumer?.received(frame, on: id)
+        self.turn {
+            self.isHandingOver = true
+            if self.format == .standard {
+                let header = FrameHeader(
+                    type: frame.type,
+                    serial: frame.serial,
+                    status: frame.status,
+                    length: UInt32(frame.payload.readableBytes),
+                    headerLength: FrameDirection.response.headerLength
+                )
+                self.consumer?.received(header, frame.payload, on: id)
+            } else {
+                self.consumer?.received(frame, on: id)
+            }
+            self.isHandingOver = false
         }
-        self.isHandingOver = false
     }
 
     func stopReading() { self.isPeerReading = false }
 
     func read() {
         self.isPeerReading = true
+        self.turn { self.sendQueued() }
+    }
+
+    private func sendQueued() {
         for id in self.queues.keys.sorted(by: { $0.number < $1.number }) {
             // The highest priority first, equals in the order they came.
             while let queue = self.queues[id], let best = queue.map(\.priority).max(),
@@ -299,7 +329,7 @@ final class SimulatedConnection: FrameCarrier, @unchecked Sendable {
         self.close()
         self.inbox.withLockedValue { $0.isInvalidated = true }
         self.runSubmissions()
-        self.consumer?.socketWasInvalidated()
+        self.turn { self.consumer?.socketWasInvalidated() }
         self.consumer = nil
     }
 }

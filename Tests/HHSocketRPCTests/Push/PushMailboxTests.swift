@@ -25,6 +25,20 @@ import Testing
         )
     }
 
+    /// A push is a slice of what was read from the network together with it.
+    @Test func pushThatWaitsDoesNotHoldOnToAllThatWasRead() throws {
+        let read = ByteBuffer(repeating: 7, count: 256 << 10)
+        let mailbox = self.mailbox(.dropOldest(10))
+        for length in [2_000, 200_000] {
+            var push = self.push(0)
+            push.body = try #require(read.getSlice(at: 0, length: length))
+            _ = mailbox.append(push)
+            let taken = try #require(mailbox.take())
+            #expect(taken.body == push.body)
+            #expect(taken.body.storageCapacity <= 4 * length)
+        }
+    }
+
     @Test func everyPushIsReadOnceByManyReadersAtOnce() async throws {
         let mailbox = self.mailbox(.dropOldest(.max))
         let count = 10_000

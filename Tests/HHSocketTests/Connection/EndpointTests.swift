@@ -3,6 +3,12 @@ import Testing
 @testable import HHSocket
 
 @Suite struct EndpointTests {
+    @Test func addressesOfANameKeepIt() async throws {
+        let found = try await ServerResolver.dns(host: "localhost", port: 7_000).resolve()
+        #expect(!found.isEmpty)
+        #expect(found.allSatisfy { $0.serverName == "localhost" && $0.host != "localhost" })
+    }
+
     @Test(arguments: [
         ("127.0.0.1:7000", "127.0.0.1", 7000), ("im1.example.com:1", "im1.example.com", 1),
         ("[::1]:65535", "::1", 65_535), ("localhost:40000", "localhost", 40_000),

@@ -1,0 +1,46 @@
+import Dispatch
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOSSL
+
+/// The context that a client's TLS connections share. It is made for the first of them, kept once it could be made, and made anew
+/// when the user asks for that.
+final class ClientTLSContext: Sendable {
+    private let tls: ClientTLS
+    private let made = NIOLockedValueBox<NIOSSLContext?>(nil)
+
+    init(_ tls: ClientTLS) {
+        self.tls = tls
+    }
+
+    /// The context, which is made on another thread if there is none yet, since that reads files. A failure is not kept: the next
+    /// attempt reads them again.
+    ///
+    /// Fails with a ``SocketError`` with code `invalidArgument` that says what cannot be read.
+    func get(on eventLoop: any EventLoop) -> EventLoopFuture<NIOSSLContext> {
+        if let made = self.made.withLockedValue({ $0 }) { return eventLoop.makeSucceededFuture(made) }
+        let promise = eventLoop.makePromise(of: NIOSSLContext.self)
+        DispatchQueue.global().async {
+            promise.completeWith(
+                Result {
+                    let context = try self.tls.makeContext()
+                    return self.made.withLockedValue { made in
+                        // A reload meanwhile has read later.
+                        if let made { return made }
+                        made = context
+                        return context
+                    }
+                }
+            )
+        }
+        return promise.futureResult
+    }
+
+    /// Reads certificates and keys anew, on the calling thread.
+    ///
+    /// - Throws: `invalidArgument`; the context before is kept.
+    func reload() throws(SocketError) {
+        let context = try self.tls.makeContext()
+        self.made.withLockedValue { $0 = context }
+    }
+}

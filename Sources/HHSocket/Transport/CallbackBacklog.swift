@@ -1,0 +1,46 @@
+import NIOConcurrencyHelpers
+
+/// Counts the bytes that the socket thread has handed to the user's queue and that have not been looked at there, so that nothing more
+/// is read from the network while the queue is behind. Any thread.
+package final class CallbackBacklog: Sendable {
+    private struct State {
+        var bytes = 0
+        var isFull = false
+    }
+
+    /// The number of bytes, 8 MiB, beyond which reading is held, until half of it is left.
+    package static let limit = 8 << 20
+    /// What a callback costs besides the bytes of its frame: the closure, its block, and what they refer to.
+    private static let costOfCallback = 512
+
+    private let state = NIOLockedValueBox(State())
+
+    package init() {}
+
+    /// Whether nothing more should be read for now.
+    package var isFull: Bool { self.state.withLockedValue { $0.isFull } }
+
+    /// A callback with so many bytes is handed over.
+    ///
+    /// - Returns: Whether from now on nothing more should be read.
+    package func add(bytes: Int) -> Bool {
+        self.state.withLockedValue { state in
+            state.bytes += bytes + Self.costOfCallback
+            guard !state.isFull, state.bytes > Self.limit else { return false }
+            state.isFull = true
+            return true
+        }
+    }
+
+    /// It has run.
+    ///
+    /// - Returns: Whether reading should go on from now on.
+    package func remove(bytes: Int) -> Bool {
+        self.state.withLockedValue { state in
+            state.bytes -= bytes + Self.costOfCallback
+            guard state.isFull, state.bytes <= Self.limit / 2 else { return false }
+            state.isFull = false
+            return true
+        }
+    }
+}

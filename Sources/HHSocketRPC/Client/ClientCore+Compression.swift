@@ -1,0 +1,208 @@
+import Dispatch
+import HHSocket
+import HHSocketHello
+import NIOCore
+
+/// Large bodies are compressed and decompressed on a queue of the client's own, because that would hold up every other call,
+/// heartbeat and timeout of the socket thread. Meanwhile their calls are in the table and no attempt of theirs is under way. Smaller
+/// requests may leave before a large one that was resumed first; large ones keep their order.
+extension ClientCore {
+    /// Bodies of at most so many bytes, 64 KiB, are compressed on the socket thread, in half a millisecond at the 136 MB/s that were
+    /// measured for level 1.
+    private static let longestDeflatedHere = 64 << 10
+    /// Compressed bodies of at most so many bytes, 4 KiB, are decompressed on the socket thread. zlib makes at most 1,032 times as
+    /// many bytes of them, 4 MiB.
+    private static let longestInflatedHere = 4 << 10
+
+    // MARK: Requests
+
+    /// Whether the request's body is to be compressed by ``deflate(_:_:_:_:)`` first, and how.
+    ///
+    /// - Throws: As ``compression(of:_:)``.
+    func mustDeflate(_ request: SocketRequest, of task: SocketTask) throws(SocketError) -> CompressionPolicy? {
+        let length = request.body.readableBytes
+        guard length > Self.longestDeflatedHere, task.flight.deflated == nil,
+            let policy = try self.compression(of: request, self.origin.agreement), length >= policy.minimumLength
+        else { return nil }
+        return policy
+    }
+
+    /// Ends the attempt, none of which has left, compresses the body, and begins the attempt over again.
+    func deflate(_ task: SocketTask, _ request: SocketRequest, _ key: DispatchKey, _ policy: CompressionPolicy) {
+        self.table.queued(key)
+        guard self.table.endAttempt(key) != nil else { return }
+        task.flight.attempts -= 1
+        self.finishDrained()
+        let body = request.body
+        self.compressionQueue.async {
+            let deflated = Envelope.deflate(body, level: policy.level)
+            _ = self.submit(.closure { self.continueAttempt(task, key, deflated) })
+        }
+    }
+
+    /// - Parameter deflated: Nil if the body would not become smaller.
+    private func continueAttempt(_ task: SocketTask, _ key: DispatchKey, _ deflated: ByteBuffer?) {
+        // Otherwise the call has completed meanwhile.
+        guard task.flight.key == key, self.table.phase(of: key) == .idle else { return }
+        task.flight.deflated = deflated.map { .smaller($0) } ?? .notSmaller
+        guard !self.socket.isClosed else {
+            if let idle = self.table.endAttempt(key) { self.ended(idle, self.socket.closedByUser) }
+            return
+        }
+        let request = self.request(of: task)
+        let priority = task.priority
+        let submission = self.table.attemptAgain(
+            key,
+            priority,
+            bytes: request.waitingLength,
+            isReturning: false
+        )
+        self.follow(submission, task, key, request, priority)
+        self.armTimer()
+    }
+
+    // MARK: Answers
+
+    /// Whether what has come is to be decompressed by ``inflate(_:_:on:)``.
+    func mustInflate(_ envelope: Envelope, _ status: Status) -> Bool {
+        envelope.isCompressed && envelope.body.readableBytes > Self.longestInflatedHere && status != .partial
+    }
+
+    /// Takes an answer, by which its attempt ends, decompresses its body, and goes on with the call then.
+    func inflate(_ frame: Frame, _ envelope: Envelope, on id: ConnectionID) {
+        let reception = self.table.receive(serial: frame.serial)
+        guard case .answer(let attempt) = reception else { return self.count(reception) }
+        let task = attempt.call
+        let key = attempt.key
+        let answer = CompressedAnswer(
+            frame: frame,
+            metadata: envelope.metadata?.values ?? [:],
+            origin: self.origin(of: id),
+            connection: id,
+            mayHaveRunBefore: task.flight.mayHaveRun
+        )
+        task.flight.firstByte.comesFirst(at: self.socket.now)
+        // Should the call be cancelled, or its time be over, before its answer can be read.
+        task.flight.mayHaveRun = true
+        let limit = self.socket.maximumPayloadLength
+        self.compressionQueue.async {
+            let body = Result { () throws(EnvelopeError) in try Envelope.inflate(envelope.body, limit: limit) }
+            _ = self.submit(.closure { self.inflated(answer, body, task, key) })
+        }
+        self.finishDrained()
+    }
+
+    /// What is known of an answer while its body is decompressed.
+    private struct CompressedAnswer: Sendable {
+        var frame: Frame
+        var metadata: [String: String]
+        var origin: SocketResponse.Origin
+        var connection: ConnectionID
+        /// Whether an attempt before this one may have been run.
+        var mayHaveRunBefore: Bool
+    }
+
+    private func inflated(
+        _ answer: CompressedAnswer,
+        _ body: Result<ByteBuffer, EnvelopeError>,
+        _ task: SocketTask,
+        _ key: DispatchKey
+    ) {
+        // Otherwise the call has completed meanwhile.
+        guard task.flight.key == key, self.table.phase(of: key) == .idle,
+            var attempt = self.table.endAttempt(key)
+        else { return }
+        task.flight.mayHaveRun = answer.mayHaveRunBefore
+        task.flight.origin = answer.origin
+        attempt.connection = answer.connection
+        var frame = answer.frame
+        frame.type &= ~self.flagMask
+        let error: SocketError
+        switch body {
+        case .failure(let reason):
+            error = self.cannotOpen(answer.frame, reason, attempt, answer.origin)
+        case .success(let body):
+            frame.payload = body
+            task.flight.bytesReceived += body.readableBytes
+            guard frame.status != .ok else {
+                self.judge(nil, on: answer.connection)
+                if self.isDirect { self.table.remove(key) }
+                let origin =
+                    frame.customFields != nil || !answer.metadata.isEmpty
+                    ? SocketResponse.Origin(
+                        header: self.format.header(of: frame),
+                        endpoint: answer.origin.endpoint,
+                        metadata: answer.metadata
+                    ) : answer.origin
+                return self.ended(task, SocketResponse(frame, origin))
+            }
+            error = self.failed(frame, answer.metadata, attempt, answer.origin.endpoint)
+        }
+        self.judge(error, on: answer.connection)
+        self.ended(attempt, error)
+    }
+
+    // MARK: Pushes
+
+    /// Nothing more is read while so many bytes of pushes, 1 MiB, stand in line.
+    private static let longestPushLine = 1 << 20
+
+    /// A push that stands in line behind one that is being decompressed, or that one.
+    struct WaitingPush: Sendable {
+        var frame: Frame
+        var metadata: [String: String]
+        var endpoint: Endpoint
+        /// Whether the frame's payload is to be decompressed.
+        var isCompressed: Bool
+    }
+
+    /// Whether so many pushes stand in line that nothing more should be read.
+    var pushLineIsFull: Bool { self.pushLineBytes > Self.longestPushLine }
+
+    /// Delivers the push after those that came before it.
+    func standInLine(_ push: WaitingPush) {
+        self.pushLine.append(push)
+        self.pushLineBytes += push.frame.payload.readableBytes
+        if self.pushLineIsFull { self.updateReading() }
+        // Otherwise the first of them is being decompressed.
+        if self.pushLine.count == 1 { self.deliverPushLine() }
+    }
+
+    private func deliverPushLine() {
+        while let first = self.pushLine.first {
+            guard !first.isCompressed else { return self.inflateFirstPush(first.frame.payload) }
+            self.leaveLine()
+            self.deliverPush(first.frame, first.metadata, first.endpoint)
+        }
+    }
+
+    private func inflateFirstPush(_ compressed: ByteBuffer) {
+        let limit = self.socket.maximumPayloadLength
+        self.compressionQueue.async {
+            let body = Result { () throws(EnvelopeError) in try Envelope.inflate(compressed, limit: limit) }
+            _ = self.submit(.closure { self.inflatedFirstPush(body) })
+        }
+    }
+
+    private func inflatedFirstPush(_ body: Result<ByteBuffer, EnvelopeError>) {
+        guard !self.isInvalidated, let first = self.pushLine.first else { return }
+        self.leaveLine()
+        switch body {
+        case .success(let body):
+            var frame = first.frame
+            frame.payload = body
+            self.deliverPush(frame, first.metadata, first.endpoint)
+        case .failure(let reason):
+            self.receivedPush(first.frame.type, thatCannotBeRead: reason, first.endpoint)
+        }
+        self.deliverPushLine()
+    }
+
+    /// The first push stands in line no more.
+    private func leaveLine() {
+        guard let first = self.pushLine.popFirst() else { return }
+        let wasFull = self.pushLineIsFull
+        self.pushLineBytes -= first.frame.payload.readableBytes
+        if wasFull, !self.pushLineIsFull { self.updateReading() }
+    }
+}

@@ -1,0 +1,131 @@
+import Foundation
+import HHSocketHello
+import HHSocketTesting
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketRPC
+
+/// Bodies that are so large that they are compressed and decompressed beside the socket thread.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct LargeCompressionTests {
+    private func connect(
+        _ configure: (inout SocketClient.Configuration) -> Void = { _ in }
+    ) async throws -> (server: MockServer, client: SocketClient) {
+        let server = try await MockServer(.echo)
+        server.acceptHello(features: [.compression, .metadata])
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.hello = HelloPolicy()
+            $0.compression = CompressionPolicy(minimumLength: 1_000, level: 9)
+            configure(&$0)
+        }
+        _ = try await client.data(for: SocketRequest(type: 100))
+        return (server, client)
+    }
+
+    /// Text that becomes smaller, and takes zlib some time.
+    private func text(_ length: Int) -> ByteBuffer {
+        var generator = SeededGenerator(seed: 7)
+        var buffer = ByteBuffer()
+        buffer.reserveCapacity(length)
+        while buffer.readableBytes < length {
+            buffer.writeInteger(UInt8.random(in: 0x61...0x68, using: &generator))
+        }
+        return buffer
+    }
+
+    @Test func aLargeBodyDoesNotHoldUpTheCallsBehindIt() async throws {
+        let (server, client) = try await self.connect()
+        let body = self.text(8 << 20)
+        let large = client.dataTask(with: SocketRequest(type: 101, body: body))
+        let small = client.dataTask(with: SocketRequest(type: 102, body: "small"))
+        large.resume()
+        small.resume()
+        try await eventually("the answers") { large.state == .completed && small.state == .completed }
+        #expect(small.response?.string == "small")
+        #expect(large.response?.body == body)
+        #expect(server.received.map(\.type).suffix(2) == [102, 101])
+        #expect(server.received.last?.isCompressed == true)
+        #expect(large.metrics?.attempts == 1)
+    }
+
+    @Test func largeBodiesKeepTheirOrder() async throws {
+        let (server, client) = try await self.connect()
+        let tasks = (0..<20).map { number in
+            var request = SocketRequest(type: 101, body: self.text((20 - number) * 10_000 + 70_000))
+            request.metadata = ["n": "\(number)"]
+            return client.dataTask(with: request)
+        }
+        for task in tasks { task.resume() }
+        try await eventually("the answers") { tasks.allSatisfy { $0.state == .completed } }
+        #expect(tasks.allSatisfy { $0.response?.body == $0.originalRequest.body })
+        let numbers = server.received.filter { $0.type == 101 }.compactMap { $0.metadata["n"] }
+        #expect(numbers == (0..<20).map { "\($0)" })
+    }
+
+    @Test func aCallThatIsCancelledWhileItsBodyIsCompressedDoesNotLeave() async throws {
+        let (server, client) = try await self.connect()
+        let task = client.dataTask(with: SocketRequest(type: 101, body: self.text(8 << 20)))
+        task.resume()
+        task.cancel()
+        try await eventually("the end") { task.state == .completed }
+        #expect(task.error?.code == .cancelled)
+        #expect(task.error?.notExecuted == true)
+        // The next large one is compressed behind it.
+        let next = SocketRequest(type: 103, body: self.text(100_000))
+        #expect(try await client.data(for: next).body == next.body)
+        #expect(server.received.filter { $0.type == 101 }.isEmpty)
+        let count = await withCheckedContinuation { answer in
+            _ = client.core.submit(.closure { [core = client.core] in answer.resume(returning: core.table.count) })
+        }
+        #expect(count == 0)
+    }
+
+    @Test func aBodyThatDoesNotBecomeSmallerLeavesAsItIs() async throws {
+        let (server, client) = try await self.connect()
+        var generator = SeededGenerator(seed: 1)
+        let body = ByteBuffer(bytes: (0..<100_000).map { _ in UInt8.random(in: 0...255, using: &generator) })
+        #expect(try await client.data(for: SocketRequest(type: 101, body: body)).body == body)
+        #expect(server.received.last?.isCompressed == false)
+    }
+
+    /// What the server said of a call is not forgotten while its body is decompressed.
+    @Test func aLargeAnswerWithAnErrorHasItsCodeAndItsBody() async throws {
+        let (server, client) = try await self.connect()
+        let body = self.text(300_000)
+        server.on(104, .answer(body, status: .overloaded).withMetadata(["why": "load"]).compressed())
+        let error = try await socketError { () throws(SocketError) in
+            _ = try await client.data(for: SocketRequest(type: 104))
+        }
+        #expect(error.code == .overloaded)
+        #expect(error.notExecuted)
+        #expect(error.body == body)
+        #expect(error.metadata == ["why": "load"])
+        #expect(error.endpoint == server.endpoint)
+    }
+
+    @Test func pushesKeepTheirOrderAroundOneThatIsDecompressed() async throws {
+        let (server, client) = try await self.connect()
+        let pushes = client.pushes(ofType: 2_001)
+        let large = String(buffer: self.text(1 << 20))
+        await server.perform(
+            .glued(
+                .push(2_001, "1"),
+                .push(2_001, large).compressed(),
+                .push(2_001, "2"),
+                .push(2_001, large).compressed(),
+                .push(2_001, "3")
+            )
+        )
+        let texts = try await withDeadline("the pushes") {
+            var texts: [String] = []
+            for await push in pushes {
+                texts.append(push.string)
+                if texts.count == 5 { break }
+            }
+            return texts
+        }
+        #expect(texts == ["1", large, "2", large, "3"])
+        #expect(client.statistics.pushes == 5)
+    }
+}

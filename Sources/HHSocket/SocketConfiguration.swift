@@ -64,8 +64,9 @@ public struct SocketConfiguration: Sendable {
     public var metricsFactory: (any MetricsFactory)?
     /// Where delegate callbacks and completion handlers run.
     public var callbackQueue: CallbackQueue = .default
-    /// The event loops to take one from, which must run until the socket has been released, and not only closed. By default
-    /// each socket has a thread of its own, which ends with it.
+    /// The event loops to take one from, which must run until the socket has been released, and not only closed. Nil by default:
+    /// each socket has a thread of its own, which ends with it; on Apple platforms that is a queue of Network.framework's.
+    /// Pass a `MultiThreadedEventLoopGroup` to have BSD sockets there, or several sockets on one thread.
     public var eventLoopGroup: (any EventLoopGroup)?
 
     public init(servers: [Endpoint]) {

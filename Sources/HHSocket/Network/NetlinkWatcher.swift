@@ -18,7 +18,7 @@ final class NetlinkWatcher: PathWatcher, @unchecked Sendable {
     /// How long changes are gathered before one look is taken, from the first of them. An interface that comes up is told in
     /// some ten messages (link, carrier, addresses, routes) within some tens of milliseconds, and half a network is no
     /// network; against what a connection costs on a network that is new, 200 ms are little.
-    static let settlingTime = DispatchTimeInterval.milliseconds(200)
+    static let settlingTime = PathSettler.settlingTime
 
     private let queue: DispatchQueue
     private let tell: @Sendable (NetworkPath) -> Void

@@ -5,14 +5,18 @@ import Network
 /// Apple's own monitor.
 final class NetworkFrameworkWatcher: PathWatcher {
     private let monitor = NWPathMonitor()
+    private let settler: PathSettler
 
     init(queue: DispatchQueue, tell: @escaping @Sendable (NetworkPath) -> Void) {
-        self.monitor.pathUpdateHandler = { path in tell(NetworkPath(path)) }
+        let settler = PathSettler(queue: queue, report: tell)
+        self.settler = settler
+        self.monitor.pathUpdateHandler = { path in settler.take(NetworkPath(path)) }
         self.monitor.start(queue: queue)
     }
 
     func cancel() {
         self.monitor.cancel()
+        self.settler.cancel()
     }
 }
 

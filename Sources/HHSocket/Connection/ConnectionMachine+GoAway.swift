@@ -155,7 +155,7 @@ extension ConnectionMachine {
     /// No successor could be made; the connection that is left is still there.
     mutating func departureRoundFailed(now: NIODeadline) -> [Action] {
         guard self.departure != nil else { return [] }
-        let moment = now.advanced(clamping: TimeAmount(self.nextDelay()))
+        let moment = now.advanced(clamping: TimeAmount(clamping: self.nextDelay()))
         self.departure?.starts = min(moment, self.servers.nextReturn(now: now) ?? moment)
         self.departure?.isPulledForward = false
         self.departure?.failedRounds += 1
@@ -178,7 +178,7 @@ extension ConnectionMachine {
     /// A round has failed in which servers that are away were not tried.
     mutating func await(_ time: NIODeadline, after error: SocketError, now: NIODeadline) -> [Action] {
         let delay = self.nextDelay()
-        let moment = min(time, now.advanced(clamping: TimeAmount(delay)))
+        let moment = min(time, now.advanced(clamping: TimeAmount(clamping: delay)))
         return [.report(.waiting(delay: Duration(moment - now), reason: error))]
             + self.wait(until: moment, reason: error)
     }

@@ -20,7 +20,7 @@ extension ConnectionMachine {
         }
         guard let timeout = self.settings.resolverTimeout else { return actions + self.beginRound(now: now) }
         let id = self.makeID()
-        self.making?.stage = .resolving(id, until: now.advanced(clamping: TimeAmount(timeout)))
+        self.making?.stage = .resolving(id, until: now.advanced(clamping: TimeAmount(clamping: timeout)))
         return actions + [.resolve(id)]
     }
 
@@ -62,6 +62,7 @@ extension ConnectionMachine {
         switch result {
         case .success(let endpoints) where !endpoints.isEmpty:
             self.servers.replace(with: endpoints)
+            self.lastErrors = self.lastErrors.filter { self.servers.contains($0.key) }
             if let target = self.making?.target { self.servers.prefer(target) }
             if let reason = self.reasonToHold { return self.stopAttempts(reason) }
             return self.beginRound(now: now)
@@ -132,7 +133,7 @@ extension ConnectionMachine {
         guard let racing = self.settings.racing, let making = self.making, !making.candidates.isEmpty,
             making.attempts.count < racing.maximumAttempts
         else { return }
-        self.making?.nextStart = now.advanced(clamping: TimeAmount(racing.stagger))
+        self.making?.nextStart = now.advanced(clamping: TimeAmount(clamping: racing.stagger))
     }
 
     /// The attempts so far have had their head start: one more begins.
@@ -152,7 +153,7 @@ extension ConnectionMachine {
         self.making?.nextStart = nil
         guard let timeout = self.settings.gateTimeout else { return losers + self.becomeReady(winner, now: now) }
         self.awaitsHello = false
-        self.making?.stage = .handshaking(winner, until: now.advanced(clamping: TimeAmount(timeout)))
+        self.making?.stage = .handshaking(winner, until: now.advanced(clamping: TimeAmount(clamping: timeout)))
         return losers + [
             .report(.handshaking(winner.endpoint)), .shakeHands(id, winner.endpoint, attempt: self.attempts),
         ]
@@ -294,7 +295,7 @@ extension ConnectionMachine {
     mutating func wait(for error: SocketError, now: NIODeadline) -> [Action] {
         if let reason = self.reasonToHold { return self.hold(reason) }
         let delay = self.nextDelay()
-        let until = now.advanced(clamping: TimeAmount(delay))
+        let until = now.advanced(clamping: TimeAmount(clamping: delay))
         self.phase = .waiting(until: until, reason: error, pulledForward: false)
         return [.offline(error), .report(.waiting(delay: delay, reason: error))]
     }

@@ -121,6 +121,8 @@ extension ConnectionMachine {
         error.code = .connectionLost
         error.endpoint = connection.endpoint
         self.lastError = error
+        // Its own cause is the error before, which would otherwise be kept for each trip to the background.
+        self.lastError?.underlying = nil
         actions += [.lost(connection.id, error), .close(connection.id), .report(.disconnected(error))]
         return actions + self.hold(reason)
     }

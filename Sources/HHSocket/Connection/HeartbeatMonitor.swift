@@ -76,8 +76,8 @@ package struct HeartbeatMonitor: Sendable {
     ///   - canPing: Whether the format has a ping for this side. Else the monitor behaves as with
     ///     ``HeartbeatPolicy/Mode-swift.enum/expectPings``.
     package init(_ policy: HeartbeatPolicy, interval: Duration, canPing: Bool, now: NIODeadline) {
-        self.interval = max(.milliseconds(1), TimeAmount(interval))
-        self.replyTimeout = max(.milliseconds(1), TimeAmount(policy.replyTimeout))
+        self.interval = max(.milliseconds(1), TimeAmount(clamping: interval))
+        self.replyTimeout = max(.milliseconds(1), TimeAmount(clamping: policy.replyTimeout))
         self.misses = max(0, policy.misses)
         self.pings = canPing && policy.mode == .ping
         self.lastSent = now
@@ -90,7 +90,7 @@ package struct HeartbeatMonitor: Sendable {
 
     /// Changes the interval, counted from the same bytes as before. A ping that waits for its answer is not affected.
     package mutating func setInterval(_ interval: Duration) {
-        self.interval = max(.milliseconds(1), TimeAmount(interval))
+        self.interval = max(.milliseconds(1), TimeAmount(clamping: interval))
     }
 
     // MARK: What happens
@@ -193,7 +193,7 @@ package struct HeartbeatMonitor: Sendable {
 
     /// - Parameter slept: How long the machine has slept, in all: time that `now` does not count.
     package mutating func tick(now: NIODeadline, slept: Duration = .zero) -> Action? {
-        let sleep = TimeAmount(slept - self.slept)
+        let sleep = TimeAmount(clamping: slept - self.slept)
         self.slept = slept
         guard now >= self.nextDeadline else { return nil }
         guard self.pings else { return .peerIsDead(silentFor: now - self.lastReceived) }

@@ -2,7 +2,8 @@ import NIOConcurrencyHelpers
 
 /// Keeps what the heartbeat has learned about each network, so that it need not be learned anew.
 ///
-/// Called on the socket thread: it must be quick, and must not wait for a disk or a lock that another thread holds for long.
+/// Called on the socket thread, and for the first time on the thread that makes the socket or client: it must be quick, and must
+/// not wait for a disk or a lock that another thread holds for long.
 /// What it returns is not trusted; runs that cannot be are put right.
 ///
 /// ```swift

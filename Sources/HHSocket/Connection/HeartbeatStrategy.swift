@@ -1,7 +1,7 @@
 /// Says how often to ping.
 public protocol HeartbeatStrategy: Sendable {
     /// The interval after this history. Called on the socket thread when a connection is ready and whenever the history
-    /// changed, so it must be quick. Less than 1 ms counts as 1 ms.
+    /// changed, and first on the thread that makes the socket or client, so it must be quick. Less than 1 ms counts as 1 ms.
     func interval(for history: HeartbeatHistory) -> Duration
 }
 

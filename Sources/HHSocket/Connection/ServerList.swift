@@ -31,6 +31,8 @@ struct ServerList: Sendable {
         var mayHurry = true
         /// Whether it is here only because another server named it.
         var isHearsay = false
+        /// Whether it is here only because the user asked for it by ``ServerList/prefer(_:)``.
+        var isRequested = false
 
         func isAway(_ now: NIODeadline) -> Bool { self.awayUntil.map { now < $0 } ?? false }
 
@@ -82,6 +84,7 @@ struct ServerList: Sendable {
         self.entries = endpoints.filter { seen.insert($0).inserted }.map { endpoint in
             var entry = known[endpoint] ?? Entry(endpoint: endpoint)
             entry.isHearsay = false
+            entry.isRequested = false
             return entry
         }
         self.start = 0
@@ -90,7 +93,7 @@ struct ServerList: Sendable {
     /// The servers to try, each once, best first. Those that are away are left out, and those that are banned, unless all
     /// others are.
     func round(now: NIODeadline, using generator: inout some RandomNumberGenerator) -> [Endpoint] {
-        let memory = TimeAmount(self.policy.memory)
+        let memory = TimeAmount(clamping: self.policy.memory)
         let oldest = now.uptimeNanoseconds > UInt64(max(0, memory.nanoseconds)) ? now - memory : .uptimeNanoseconds(0)
         var rotated = Array(self.entries[self.start...] + self.entries[..<self.start])
         if self.policy.shufflesEquals, !rotated.isEmpty {
@@ -129,7 +132,7 @@ struct ServerList: Sendable {
         let ban = Backoff(base: self.policy.firstBan, cap: self.policy.longestBan, jitter: 0.5)
             .delay(afterFailures: self.entries[index].bans, using: &generator)
         self.entries[index].bans += 1
-        self.entries[index].bannedUntil = now.advanced(clamping: TimeAmount(ban))
+        self.entries[index].bannedUntil = now.advanced(clamping: TimeAmount(clamping: ban))
     }
 
     /// A connection has proved stable.
@@ -146,9 +149,23 @@ struct ServerList: Sendable {
         self.entries[index].bannedUntil = nil
     }
 
+    /// The number of servers that ``prefer(_:)`` may add to the list.
+    static let maximumRequested = 16
+
     /// Makes the next round start with `endpoint`, which is added if it is new. What it did before is forgiven.
+    ///
+    /// The oldest server that was added in this way is removed once there are more than ``maximumRequested``.
     mutating func prefer(_ endpoint: Endpoint) {
-        if self.index(of: endpoint) == nil { self.entries.append(Entry(endpoint: endpoint)) }
+        if self.index(of: endpoint) == nil {
+            if self.entries.count(where: \.isRequested) >= Self.maximumRequested,
+                let oldest = self.entries.firstIndex(where: \.isRequested)
+            {
+                self.entries.remove(at: oldest)
+            }
+            var entry = Entry(endpoint: endpoint)
+            entry.isRequested = true
+            self.entries.append(entry)
+        }
         guard let index = self.index(of: endpoint) else { return }
         self.start = index
         self.entries[index].outcomes = []
@@ -192,7 +209,7 @@ struct ServerList: Sendable {
         }
         span = min(max(.zero, span), max(.zero, self.policy.longestBan))
         if let index {
-            self.entries[index].awayUntil = now.advanced(clamping: TimeAmount(span))
+            self.entries[index].awayUntil = now.advanced(clamping: TimeAmount(clamping: span))
             self.entries[index].askedUntil = self.entries[index].awayUntil
         }
         return span
@@ -217,7 +234,7 @@ struct ServerList: Sendable {
             let bound = Backoff(base: .seconds(1), cap: self.policy.longestBan).bound(afterFailures: repeats)
             let wait = Duration.seconds(min(bound, Duration(until - now)).inSeconds * share)
             let least = repeats > 0 ? Backoff.minimumRepeatedWait : .zero
-            self.entries[index].awayUntil = min(until, now.advanced(clamping: TimeAmount(max(wait, least))))
+            self.entries[index].awayUntil = min(until, now.advanced(clamping: TimeAmount(clamping: max(wait, least))))
         }
     }
 

@@ -334,7 +334,7 @@ final class Link: ChannelInboundHandler {
         self.stall.stop()
     }
 
-    private var stallWindow: TimeAmount { TimeAmount(self.configuration.writeStallTimeout) }
+    private var stallWindow: TimeAmount { TimeAmount(clamping: self.configuration.writeStallTimeout) }
 
     private func isStalled(_ context: ChannelHandlerContext, now: NIODeadline) -> Bool {
         self.stall.isStalled(

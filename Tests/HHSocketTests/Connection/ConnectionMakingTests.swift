@@ -26,6 +26,49 @@ import Testing
         return machine
     }
 
+    // MARK: What is remembered
+
+    @Test func errorsDoNotGrowWithEachTripToTheBackground() throws {
+        var machine = self.machine([serverA]) { $0.background = .failTasks }
+        _ = machine.connect(now: self.start)
+        for number in 1...100 {
+            _ = machine.connected(self.id(UInt64(number)), now: self.start)
+            let id = try #require(machine.current?.id)
+            #expect(id == self.id(UInt64(number)))
+            // Between them a loss, which is what the error of the next trip is caused by.
+            _ = machine.didEnterBackground(now: self.start)
+            #expect(machine.current == nil)
+            _ = machine.willEnterForeground(now: self.start)
+        }
+        _ = machine.connectFailed(self.id(101), refused(serverA), now: self.start)
+        _ = machine.didEnterBackground(now: self.start)
+        var depth = 0
+        var error: (any Error)? = machine.lastError
+        while let next = error as? SocketError {
+            depth += 1
+            error = next.underlying
+        }
+        #expect(depth <= 2)
+    }
+
+    @Test func errorsOfServersThatTheResolverNamesNoMoreAreForgotten() {
+        var machine = self.machine([]) { $0.resolverTimeout = .seconds(10) }
+        _ = machine.connect(now: self.start)
+        var now = self.start
+        var id: UInt64 = 1
+        for round in 0..<50 {
+            let endpoint = Endpoint(host: "rotating", port: 1 + round)
+            _ = machine.resolved(self.id(id), .success([endpoint]), now: now)
+            _ = machine.connectFailed(self.id(id + 1), refused(endpoint), now: now)
+            id += 2
+            guard let timer = machine.nextDeadline else { break }
+            now = timer
+            _ = machine.timerFired(now: now)
+        }
+        #expect(machine.attempts == 50)
+        #expect(machine.lastErrors.count == 1)
+    }
+
     // MARK: Races
 
     @Test func raceStartsOneMoreAttemptAfterEachStaggerAndTheFirstConnectedWins() {

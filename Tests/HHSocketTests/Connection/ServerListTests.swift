@@ -18,6 +18,18 @@ import Testing
         #expect(self.list().round(now: self.start, using: &generator) == [serverA, serverB, serverC])
     }
 
+    @Test func serversThatTheUserAsksForAreBounded() {
+        var generator = self.generator
+        var list = self.list()
+        for port in 1...1_000 {
+            let endpoint = Endpoint(host: "asked-for", port: port)
+            list.prefer(endpoint)
+            #expect(list.round(now: self.start, using: &generator).first == endpoint)
+        }
+        #expect(list.count == 3 + ServerList.maximumRequested)
+        #expect([serverA, serverB, serverC].allSatisfy(list.contains))
+    }
+
     @Test func recentFailuresCountAndOldOnesDoNot() {
         var generator = self.generator
         var list = self.list()

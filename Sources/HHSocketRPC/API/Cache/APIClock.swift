@@ -44,7 +44,7 @@ public struct APIClock: Sendable {
                 let passed = first.duration(to: clock.now)
                 return Moment(
                     date: start.addingTimeInterval(passed.inSeconds),
-                    time: base.advanced(clamping: TimeAmount(passed))
+                    time: base.advanced(clamping: TimeAmount(clamping: passed))
                 )
             },
             sleeping: { try await clock.sleep(for: $0) }

@@ -186,7 +186,7 @@ struct SharedCallMachine {
     /// - Note: Its place is to be said by the caller.
     private mutating func enter(_ caller: Caller, _ asking: Asking, _ now: APIClock.Moment) {
         assert(self.waiters[caller] == nil, "a caller asks once")
-        let timeout = now.time.advanced(clamping: TimeAmount(asking.timeout))
+        let timeout = now.time.advanced(clamping: TimeAmount(clamping: asking.timeout))
         let deadline = min(timeout, asking.request.deadline ?? .distantFuture)
         let order = self.nextNumber()
         self.waiters[caller] = Waiter(asking: asking, order: order, deadline: deadline, place: .call(0))
@@ -452,7 +452,7 @@ struct SharedCallMachine {
     private func due(_ waiter: Waiter) -> NIODeadline {
         guard case .call(let number) = waiter.place, let call = self.calls[number], call.endsAt <= waiter.deadline
         else { return waiter.deadline }
-        return waiter.deadline.advanced(clamping: TimeAmount(Self.grace))
+        return waiter.deadline.advanced(clamping: TimeAmount(clamping: Self.grace))
     }
 
     private func timedOut(_ waiter: Waiter) -> SocketError {

@@ -47,8 +47,9 @@ public final class APIManager: Sendable {
     /// Begins a request and returns its identifier, for ``cancelTask(withIdentifier:)``: 1 or more, unique among those of this
     /// manager.
     ///
-    /// Handlers run where the client's configuration has them run, and never before this has returned, also if the answer is
-    /// in the cache.
+    /// Handlers run where the client's configuration has them run, also if the answer is in the cache. On the thread that calls
+    /// this they never run before it has returned; where callbacks run on another thread, a handler may run before the caller
+    /// has the identifier.
     ///
     /// - Parameters:
     ///   - refreshHandler: Called once with the fresh answer, after `completionHandler` was called with one that was no longer

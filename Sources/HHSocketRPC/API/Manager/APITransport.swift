@@ -11,7 +11,7 @@ public protocol APITransport: AnyObject, Sendable {
     /// How long a call may take whose request does not say; 8 s by default.
     var defaultTimeout: Duration { get }
 
-    /// Runs `body` where completion handlers run, and not before this has returned. By default that is the main queue on
+    /// Runs `body` where completion handlers run; on the thread that calls this not before it has returned. By default that is the main queue on
     /// Apple's platforms, and elsewhere a serial queue of all that use the default.
     func performCallback(_ body: @escaping @Sendable () -> Void)
 }

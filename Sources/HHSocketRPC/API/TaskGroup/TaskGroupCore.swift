@@ -30,8 +30,8 @@ final class TaskGroupCore: Sendable {
 
     private let callbackQueue: CallbackQueue
     private let state: NIOLockedValueBox<State>
-    /// Held while ``Progress`` is changed: a callback queue need not be serial.
-    private let progressLock = NIOLock()
+    /// One thread at a time changes ``Progress``: a callback queue need not be serial.
+    private let showing = NIOLockedValueBox(Showing.nothing)
 
     init(_ callbackQueue: CallbackQueue, _ handler: @escaping Handler) {
         self.callbackQueue = callbackQueue
@@ -221,10 +221,25 @@ final class TaskGroupCore: Sendable {
         }
     }
 
+    /// Changes ``Progress`` to what is known by now. The change runs observers of the user's, who may change the group in turn,
+    /// so that nothing is locked meanwhile: whoever comes while it runs leaves the next change to the thread that is at it.
     private func showProgress() {
-        self.progressLock.withLock {
+        let isFirst = self.showing.withLockedValue { showing in
+            defer { showing = showing == .nothing ? .progress : .progressThatIsOld }
+            return showing == .nothing
+        }
+        guard isFirst else { return }
+        var mustGoOn = true
+        while mustGoOn {
             let (progress, units) = self.state.withLockedValue { ($0.progress, $0.units) }
             progress?.update(to: units)
+            mustGoOn = self.showing.withLockedValue { showing in
+                defer { showing = showing == .progressThatIsOld ? .progress : .nothing }
+                return showing == .progressThatIsOld
+            }
         }
     }
+
+    /// Whether a thread changes ``Progress`` now.
+    private enum Showing { case nothing, progress, progressThatIsOld }
 }

@@ -1,0 +1,20 @@
+import NIOCore
+import Testing
+
+@testable import HHSocket
+
+@Suite struct TimeTests {
+    @Test func spansThatCannotBeExpressedBecomeTheNearest() {
+        #expect(TimeAmount(clamping: .seconds(Int64.max)) == .nanoseconds(.max))
+        #expect(TimeAmount(clamping: .seconds(Int64.min)) < .hours(-24 * 365 * 100))
+        #expect(TimeAmount(clamping: .seconds(-10_000_000_000)) < .zero)
+        #expect(TimeAmount(clamping: .seconds(-2)) == .seconds(-2))
+        #expect(TimeAmount(clamping: .milliseconds(1_500)) == .milliseconds(1_500))
+    }
+
+    @Test func aTimeoutFarBelowZeroIsOverAtOnce() {
+        let now = NIODeadline.uptimeNanoseconds(1_000)
+        #expect(now.advanced(clamping: TimeAmount(clamping: .seconds(-10_000_000_000))) == now)
+        #expect(now.advanced(clamping: TimeAmount(clamping: .seconds(Int64.max))) == .distantFuture)
+    }
+}

@@ -50,11 +50,26 @@ extension WireFormat: Codable {
         switch error {
         case .keyNotFound(let key, let context):
             return "the description of the wire format has no \(key.stringValue)\(place(context))"
-        case .typeMismatch(_, let context), .valueNotFound(_, let context), .dataCorrupted(let context):
+        case .typeMismatch(let type, let context):
+            return "the description of the wire format is wrong\(place(context)): expected \(Self.kind(of: type))"
+        case .valueNotFound(let type, let context):
+            return
+                "the description of the wire format is wrong\(place(context)): expected \(Self.kind(of: type)), found null"
+        case .dataCorrupted(let context):
             return "the description of the wire format is wrong\(place(context)): \(context.debugDescription)"
         @unknown default:
             return "the description of the wire format is wrong: \(error)"
         }
+    }
+
+    /// The JSON that a decoder wanted for a type. Numbers and booleans are not among them: they are read by types that have
+    /// errors of their own.
+    private static func kind(of type: any Any.Type) -> String {
+        let name = "\(type)"
+        if name.hasPrefix("String") { return "a text" }
+        if name.hasPrefix("Array") { return "a list" }
+        if name.hasPrefix("Dictionary") { return "an object" }
+        return "another kind of value"
     }
 }
 
@@ -69,15 +84,40 @@ private struct AnyKey: CodingKey {
 }
 
 extension KeyedDecodingContainer<AnyKey> {
+    /// The error for a value at this place, or at one of its keys.
+    fileprivate func wrong(_ key: String? = nil, _ complaint: String) -> DecodingError {
+        .dataCorrupted(
+            .init(codingPath: self.codingPath + (key.map { [AnyKey($0)] } ?? []), debugDescription: complaint)
+        )
+    }
+
     fileprivate func allow(_ keys: String...) throws {
         for key in self.allKeys where !keys.contains(key.stringValue) {
-            throw DecodingError.dataCorrupted(
-                .init(
-                    codingPath: self.codingPath,
-                    debugDescription: "\(key.stringValue) is not known here; there are \(keys.joined(separator: ", "))"
-                )
+            throw self.wrong(
+                nil,
+                "the key \"\(key.stringValue)\" is unknown; the keys here are \(keys.joined(separator: ", "))"
             )
         }
+    }
+
+    /// One of a set of names.
+    fileprivate func choice<Choice: RawRepresentable & CaseIterable>(
+        _ key: String,
+        as type: Choice.Type = Choice.self
+    ) throws -> Choice? where Choice.RawValue == String {
+        guard let name = try self.optional(key, as: String.self) else { return nil }
+        if let choice = Choice(rawValue: name) { return choice }
+        let names = Choice.allCases.map { "\"\($0.rawValue)\"" }.joined(separator: ", ")
+        throw self.wrong(key, "\"\(name)\" is unknown; the values are \(names)")
+    }
+
+    fileprivate func neededChoice<Choice: RawRepresentable & CaseIterable>(_ key: String) throws -> Choice
+    where Choice.RawValue == String {
+        if let choice: Choice = try self.choice(key) { return choice }
+        throw DecodingError.keyNotFound(
+            AnyKey(key),
+            .init(codingPath: self.codingPath, debugDescription: "the key \"\(key)\" is missing")
+        )
     }
 
     fileprivate func value<T: Decodable>(_ key: String, as type: T.Type = T.self) throws -> T {
@@ -95,12 +135,7 @@ extension KeyedDecodingContainer<AnyKey> {
     fileprivate func range(_ key: String) throws -> ClosedRange<UInt32>? {
         guard let words = try self.optional(key, as: [Word].self)?.map(\.value) else { return nil }
         guard words.count == 2, words[0] <= words[1] else {
-            throw DecodingError.dataCorrupted(
-                .init(
-                    codingPath: self.codingPath,
-                    debugDescription: "\(key) is [first, last], the first no larger"
-                )
-            )
+            throw self.wrong(key, "expected [first, last], with the first no larger than the last")
         }
         return words[0]...words[1]
     }
@@ -116,7 +151,7 @@ private struct Word: Decodable {
             guard text.hasPrefix("0x"), let value = UInt32(text.dropFirst(2), radix: 16) else {
                 throw DecodingError.dataCorruptedError(
                     in: container,
-                    debugDescription: "\(text) is not a number of 32 bits, in hexadecimal digits after 0x"
+                    debugDescription: "\(text) is not a number of 32 bits in hexadecimal digits after 0x"
                 )
             }
             self.value = value
@@ -125,9 +160,22 @@ private struct Word: Decodable {
         } else {
             throw DecodingError.dataCorruptedError(
                 in: container,
-                debugDescription: "a number from 0 to \(UInt32.max) is needed, or a text such as \"0x1F\""
+                debugDescription: "expected a number from 0 to \(UInt32.max), or a text such as \"0x1F\""
             )
         }
+    }
+}
+
+/// A number of bytes.
+private struct ByteCount: Decodable {
+    var value: Int
+
+    init(from decoder: any Decoder) throws {
+        let container = try decoder.singleValueContainer()
+        guard let value = try? container.decode(Int.self) else {
+            throw DecodingError.dataCorruptedError(in: container, debugDescription: "expected a number of bytes")
+        }
+        self.value = value
     }
 }
 
@@ -149,7 +197,7 @@ extension WireFormat.Layout: Codable {
             "push",
             "cancel"
         )
-        let order: WireFormat.ByteOrder = try container.optional("order") ?? .big
+        let order: WireFormat.ByteOrder = try container.choice("order") ?? .big
         func fields(_ key: String) throws -> [WireFormat.Field] {
             try container.value(key, as: [FieldDescription].self).map { $0.field(order) }
         }
@@ -157,7 +205,7 @@ extension WireFormat.Layout: Codable {
             name: try container.optional("name") ?? "custom",
             request: try fields("request"),
             response: try fields("response"),
-            lengthCounts: try container.optional("lengthCounts") ?? .payload,
+            lengthCounts: try container.choice("lengthCounts") ?? .payload,
             checksum: try container.optional("checksum", as: ChecksumDescription.self)?.checksum(order),
             tail: try container.optional("tail", as: TailDescription.self)?.order(order),
             applicationTypes: try container.range("applicationTypes") ?? FrameType.application,
@@ -218,7 +266,7 @@ private struct FieldDescription: Codable {
                 throw DecodingError.dataCorrupted(
                     .init(
                         codingPath: decoder.codingPath,
-                        debugDescription: "\(name) is no field; there are type, serial, status and length"
+                        debugDescription: "\"\(name)\" is no field; the fields are type, serial, status and length"
                     )
                 )
             }
@@ -230,34 +278,31 @@ private struct FieldDescription: Codable {
             return
         }
         let container = try decoder.container(keyedBy: AnyKey.self)
-        let order: WireFormat.ByteOrder? = try container.optional("order")
+        let order: WireFormat.ByteOrder? = try container.choice("order")
         self.hasOrder = order != nil
         if let name = try container.optional("field", as: String.self) {
+            let word = try word(name)
+            guard !container.contains(AnyKey("bytes")) else {
+                throw container.wrong("bytes", "a \(name) always has 4 bytes; leave the key out")
+            }
             try container.allow("field", "order")
-            self.kind = .word(try word(name), order ?? .big)
-        } else if let upTo = try container.optional("headerLength", as: Int.self) {
+            self.kind = .word(word, order ?? .big)
+        } else if let upTo = try container.optional("headerLength", as: ByteCount.self) {
             try container.allow("headerLength", "order")
-            self.kind = .headerLength(upTo: upTo, order ?? .big)
+            self.kind = .headerLength(upTo: upTo.value, order ?? .big)
         } else if let name = try container.optional("custom", as: String.self) {
             try container.allow("custom", "bytes")
-            self.kind = .custom(name, try container.value("bytes"))
+            self.kind = .custom(name, try container.value("bytes", as: ByteCount.self).value)
         } else if let hex = try container.optional("constant", as: String.self) {
             try container.allow("constant")
             guard let bytes = Self.bytes(hex: hex) else {
-                throw DecodingError.dataCorrupted(
-                    .init(
-                        codingPath: container.codingPath,
-                        debugDescription: "\(hex) is not an even number of hexadecimal digits"
-                    )
-                )
+                throw container.wrong("constant", "\"\(hex)\" is not an even number of hexadecimal digits")
             }
             self.kind = .constant(bytes)
         } else {
-            throw DecodingError.dataCorrupted(
-                .init(
-                    codingPath: container.codingPath,
-                    debugDescription: "a field is a name, or has one of the keys field, headerLength, constant, custom"
-                )
+            throw container.wrong(
+                nil,
+                "a field is a name, or has one of the keys field, headerLength, constant, custom"
             )
         }
     }
@@ -326,7 +371,7 @@ private struct ChecksumDescription: Codable {
                 throw DecodingError.dataCorrupted(
                     .init(
                         codingPath: decoder.codingPath,
-                        debugDescription: "\(name) is no checksum; there are adler32, crc32 and crc32c"
+                        debugDescription: "there is no checksum \"\(name)\"; there are adler32, crc32 and crc32c"
                     )
                 )
             }
@@ -336,9 +381,9 @@ private struct ChecksumDescription: Codable {
         }
         let container = try decoder.container(keyedBy: AnyKey.self)
         try container.allow("algorithm", "bytes", "order")
-        self.algorithm = try container.value("algorithm")
-        self.bytes = try container.optional("bytes") ?? 4
-        self.order = try container.optional("order")
+        self.algorithm = try container.neededChoice("algorithm")
+        self.bytes = try container.optional("bytes", as: ByteCount.self)?.value ?? 4
+        self.order = try container.choice("order")
     }
 }
 
@@ -352,8 +397,14 @@ private struct TailDescription: Decodable {
         if let exists = try? container.decode(Bool.self) {
             self.exists = exists
         } else {
+            guard let order = (try? container.decode(String.self)).flatMap(WireFormat.ByteOrder.init) else {
+                throw DecodingError.dataCorruptedError(
+                    in: container,
+                    debugDescription: "expected true, false, \"big\" or \"little\""
+                )
+            }
             self.exists = true
-            self.order = try container.decode(WireFormat.ByteOrder.self)
+            self.order = order
         }
     }
 
@@ -368,7 +419,7 @@ extension WireFormat.Heartbeat: Codable {
         try container.allow("type", "pingedBy", "clientSerial", "serverSerial", "serials", "pingStatus")
         self.init(
             type: try container.value("type", as: Word.self).value,
-            pingedBy: try container.value("pingedBy"),
+            pingedBy: try container.neededChoice("pingedBy"),
             clientSerial: try container.word("clientSerial") ?? FrameSerial.clientPing,
             serverSerial: try container.word("serverSerial") ?? FrameSerial.serverPing,
             serials: try container.range("serials"),

@@ -3,7 +3,7 @@ extension WireFormat {
     public static let maximumHeaderLength = 1_024
 
     /// Which byte of an integer comes first.
-    public enum ByteOrder: String, Sendable, Hashable, Codable {
+    public enum ByteOrder: String, Sendable, Hashable, Codable, CaseIterable {
         /// The most significant one: network byte order.
         case big
         case little
@@ -53,7 +53,7 @@ extension WireFormat {
     }
 
     /// What the length field counts.
-    public enum LengthScope: String, Sendable, Hashable, Codable {
+    public enum LengthScope: String, Sendable, Hashable, Codable, CaseIterable {
         /// The payload alone.
         case payload
         /// Every byte of the frame: header (with bytes that a longer header has beyond the layout), payload, checksum and
@@ -90,7 +90,7 @@ extension WireFormat {
 
     /// How a side asks whether the other is there.
     public struct Heartbeat: Sendable, Hashable {
-        public enum Pinger: String, Sendable, Hashable, Codable {
+        public enum Pinger: String, Sendable, Hashable, Codable, CaseIterable {
             /// The client pings; a heartbeat that it receives is the answer.
             case client
             /// The server pings; the client answers each with a heartbeat of the same serial.

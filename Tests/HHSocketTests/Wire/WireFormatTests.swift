@@ -306,12 +306,37 @@ import Testing
             (#"{"request": [], "response": [], "heartbeat": {"pingedBy": "client"}}"#, "type"),
             (#"{"request": [], "response": [], "heartbeat": {"type": 1, "pingedBy": "nobody"}}"#, "nobody"),
             (#"{"request": [], "response": [], "push": {"type": 1}}"#, "type"),
+            (
+                #"{"request": ["serial", {"field": "type", "bytes": 2}], "response": []}"#,
+                "at request.1.bytes: a type always has 4 bytes; leave the key out"
+            ),
+            (
+                #"{"request": [], "response": [], "lengthCounts": "rest"}"#,
+                #"at lengthCounts: "rest" is unknown; the values are "payload", "frame""#
+            ),
+            (#"{"request": [], "response": [], "order": "BIG"}"#, #"at order: "BIG" is unknown; the values are "big""#),
+            (#"{"request": 5, "response": []}"#, "at request: expected a list"),
+            (#"{"request": [5], "response": []}"#, "at request.0: expected an object"),
+            (#"{"request": [], "response": [], "name": 5}"#, "at name: expected a text"),
+            (#"{"request": [{"custom": "x", "bytes": 1e99}], "response": []}"#, "expected a number of bytes"),
+            (#"{"request": [{"custom": "x", "bytes": "4"}], "response": []}"#, "expected a number of bytes"),
+            (#"{"request": [], "response": [], "tail": "middle"}"#, "at tail: expected true, false"),
+            (#"{"request": [], "response": [], "push": []}"#, "at push: expected an object"),
+            (
+                #"{"request": [], "response": [], "checksum": {"algorithm": "md5"}}"#,
+                #"at checksum.algorithm: "md5" is unknown"#
+            ),
+            (#"{"request": [], "response": [], "checksum": {}}"#, "has no algorithm at checksum"),
         ]
     )
     func aDescriptionThatIsWrongIsRefusedWithWhatIsWrong(json: String, text: String) {
         let error = #expect(throws: WireFormatError.self) { try WireFormat(json: json.utf8) }
         #expect(error?.rule == .malformed)
         #expect(error?.message.contains(text) == true, "\(error?.message ?? "")")
+        // An operator who edits JSON knows no types of Swift's.
+        for name in ["Swift", "Array", "Dictionary", "LengthScope", "ByteOrder", "String", "Int", "initialize"] {
+            #expect(error?.message.contains(name) == false, "\(error?.message ?? "")")
+        }
     }
 
     @Test func aDescriptionThatBreaksARuleIsRefusedByThatRule() {

@@ -31,6 +31,14 @@ import Testing
         #"{"at":"9999-12-31T23:59:59.999999999Z","lasts":"-0.000000001s"}"#,
         #"{"wrappedString":"","wrappedInt64":"0","wrappedBytes":"AA==","wrappedBool":false,"wrappedDouble":"NaN"}"#,
         #"{"inner":{"inner":{"aInt32":1}},"called":"x","nested":{"depth":3}}"#,
+        #"{"any":{}}"#, #"{"any":{"@type":"type.googleapis.com/test.Leaf","text":"x","tags":["y"]}}"#,
+        #"{"any":{"@type":"a/b/google.protobuf.Timestamp","value":"1970-01-01T00:00:00Z"}}"#,
+        #"{"any":{"@type":"x/google.protobuf.Any","value":{"@type":"x/google.protobuf.Struct","value":{"a":1}}}}"#,
+        #"{"any":{"@type":"type.googleapis.com/nobody.Knows","value":"AP8="}}"#,
+        #"{"struct":{}}"#, #"{"struct":{"a":null,"b":-1.5,"c":"x","d":true,"e":{"f":{}},"g":[[],[null,"",0,false]]}}"#,
+        #"{"mask":""}"#, #"{"mask":"a,fooBar.bazQux,x1"}"#,
+        #"{"value":null}"#, #"{"value":false}"#, #"{"value":{"a":[1]}}"#, #"{"value":[null]}"#, #"{"value":""}"#,
+        #"{"list":[]}"#, #"{"list":[1,"x",null,{"a":[]}]}"#, #"{"values":[null,1,"x"]}"#,
     ])
     func comesBackAsItWas(json: String) throws {
         #expect(try TestProtos.roundTrip(json) == json)
@@ -62,6 +70,10 @@ import Testing
         (#"{"at":"2024-02-29T23:59:59.000001-00:30"}"#, #"{"at":"2024-03-01T00:29:59.000001Z"}"#),
         (#"{"lasts":"-1.5s"}"#, #"{"lasts":"-1.500s"}"#), (#"{"lasts":"1.000000001s"}"#, #"{"lasts":"1.000000001s"}"#),
         (#"{"wrappedInt64":7}"#, #"{"wrappedInt64":"7"}"#),
+        // null is a value of these two.
+        (#"{"null":null,"any":null,"struct":null,"list":null,"mask":null}"#, "{}"),
+        (#"{"null":"NULL_VALUE"}"#, "{}"),
+        (#"{"any":{"a_int32":1,"@type":"x/test.Everything"}}"#, #"{"any":{"@type":"x/test.Everything","aInt32":1}}"#),
         ("\t{ \"aString\" :\r\n\"\\u00fc\\ud83d\\ude00\\/\\b\" } ", #"{"aString":"ü😀/\u0008"}"#),
     ])
     func severalSpellings(json: String, printed: String) throws {
@@ -124,9 +136,22 @@ import Testing
         (#"{"at":"yesterday"}"#, "$.at: expected a timestamp such as 2026-02-03T04:05:06Z, found yesterday"),
         (#"{"lasts":"5"}"#, "$.lasts: expected a duration such as 1.5s, found 5"),
         (#"{"nothing":{"a":1}}"#, "$.nothing.a: google.protobuf.Empty has no such field"),
-        (#"{"any":{}}"#, "$.any: google.protobuf.Any is not supported"),
-        (#"{"struct":{}}"#, "$.struct: google.protobuf.Struct is not supported"),
-        (#"{"mask":"a"}"#, "$.mask: google.protobuf.FieldMask is not supported"),
+        (#"{"any":5}"#, "$.any: expected an object with @type, found a number"),
+        (#"{"any":{"text":"x"}}"#, "$.any: @type, such as type.googleapis.com/chat.Note, is needed once"),
+        (#"{"any":{"@type":1}}"#, "$.any: @type"),
+        (#"{"any":{"@type":"x/no.Such","a":1}}"#, #"$.any: the type of "x/no.Such" is not declared; give"#),
+        (#"{"any":{"@type":"x/no.Such","value":"*"}}"#, "$.any.value: expected Base64, found *"),
+        (#"{"any":{"@type":"x/test.Leaf","text":1}}"#, "$.any.text: expected a string, found a number"),
+        (#"{"any":{"@type":"x/test.Leaf","value":""}}"#, "$.any.value: test.Leaf has no such field"),
+        (#"{"any":{"@type":"x/test.Old","name":""}}"#, "$.any: the required field id is missing"),
+        (#"{"any":{"@type":"x/google.protobuf.Duration","value":"5"}}"#, "$.any.value: expected a duration"),
+        (#"{"any":{"@type":"x/google.protobuf.Duration"}}"#, "$.any: a google.protobuf.Duration is needed as value"),
+        (#"{"struct":[]}"#, "$.struct: expected an object, for a map, found an array"),
+        (#"{"struct":{"a":[0,1e400]}}"#, #"$.struct["a"][1]: 1e400 is out of the range of a double"#),
+        (#"{"list":{}}"#, "$.list: expected an array, found an object"),
+        (#"{"mask":5}"#, "$.mask: expected paths such as name,address.zipCode, found a number"),
+        (#"{"mask":"a_b"}"#, "$.mask: expected paths in lower camel case with commas between them, found a_b"),
+        (#"{"mask":"a,"}"#, "$.mask: expected paths"), (#"{"null":1.5}"#, "$.null: expected a 32-bit integer"),
     ])
     func whatIsWrongIsToldWithItsPlace(json: String, complaint: String) throws {
         let found = try #require(try TestProtos.complaint(json))
@@ -184,13 +209,86 @@ import Testing
                 try codec.json(ByteBuffer(bytes: bytes), message: "test.Leaf")
             }
         }
-        // Seconds beyond the year 9999.
-        #expect(throws: MessageJSON.Unsuitable.self) {
-            try codec.json(
-                ByteBuffer(bytes: [8, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]),
-                message: "google.protobuf.Timestamp"
-            )
+    }
+
+    /// A message that JSON has no form for, and what is printed of it.
+    struct Oddity: Sendable {
+        var bytes: [UInt8]
+        var message = "test.Everything"
+        var json: String
+        var complaint: String
+    }
+
+    private static let oddities = [
+        // Seconds beyond the year 9999, alone and next to another field.
+        Oddity(
+            bytes: [8, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F],
+            message: "google.protobuf.Timestamp",
+            json: #"{"seconds":"4398046511103"}"#,
+            complaint: "$: 4398046511103 s and 0 ns are out of the range of google.protobuf.Timestamp"
+        ),
+        Oddity(
+            bytes: [8, 1, 0xE2, 3, 7, 8, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F],
+            json: #"{"aInt32":1,"at":{"seconds":"4398046511103"}}"#,
+            complaint: "$.at: 4398046511103 s and 0 ns are out of the range"
+        ),
+        // An Any of a known type whose bytes are not such a message.
+        Oddity(
+            bytes: [8, 1, 0xA2, 4, 16, 0x0A, 11] + Array("x/test.Leaf".utf8) + [0x12, 1, 0xFF],
+            json: #"{"aInt32":1,"any":{"@type":"x/test.Leaf","value":"/w=="}}"#,
+            complaint: "$.any: the value cannot be read as test.Leaf: "
+        ),
+        // A Value that is not a number.
+        Oddity(
+            bytes: [0xBA, 4, 9, 0x11, 0, 0, 0, 0, 0, 0, 0xF8, 0x7F],
+            json: #"{"value":"NaN"}"#,
+            complaint: "$.value: nan cannot be a google.protobuf.Value in JSON"
+        ),
+        // A path in capital letters.
+        Oddity(
+            bytes: [0xB2, 4, 3, 0x0A, 1, 0x41],
+            json: #"{"mask":{"paths":["A"]}}"#,
+            complaint: "$.mask: a path would not be the same"
+        ),
+    ]
+
+    @Test(arguments: Self.oddities) func partsWithoutAFormInJSONAreReportedAndTheRestIsPrinted(oddity: Oddity) throws {
+        let codec = MessageJSON(try TestProtos.schema())
+        let printed = try codec.json(ByteBuffer(bytes: oddity.bytes), message: oddity.message)
+        #expect(printed.json.text() == oddity.json)
+        #expect(printed.complaints.count == 1)
+        #expect(printed.complaints.first?.hasPrefix(oddity.complaint) == true, "\(printed.complaints)")
+    }
+
+    @Test func complaintsAreBounded() throws {
+        let notANumber: [UInt8] = [0xD2, 4, 9, 0x11, 0, 0, 0, 0, 0, 0, 0xF8, 0x7F]
+        let bytes = (0..<12).flatMap { _ in notANumber }
+        let printed = try MessageJSON(TestProtos.schema()).json(ByteBuffer(bytes: bytes), message: "test.Everything")
+        #expect(printed.complaints.count == 11)
+        #expect(printed.complaints[9].hasPrefix("$.values[9]: "))
+        #expect(printed.complaints.last == "and 2 more parts")
+    }
+
+    /// Bytes in bytes have no bound of their own.
+    @Test func anysInAnysAreDecodedToABoundedDepth() throws {
+        let url = Array("x/google.protobuf.Any".utf8)
+        var bytes: [UInt8] = []
+        for _ in 0..<2_000 {
+            var length = UInt32(bytes.count)
+            var header = [0x0A, UInt8(url.count)] + url + [0x12]
+            repeat {
+                header.append(UInt8(length & 0x7F) | (length > 0x7F ? 0x80 : 0))
+                length >>= 7
+            } while length > 0
+            bytes = header + bytes
         }
+        let printed = try MessageJSON(TestProtos.schema()).json(
+            ByteBuffer(bytes: bytes),
+            message: "google.protobuf.Any"
+        )
+        #expect(printed.complaints.count == 1)
+        #expect(printed.complaints.first?.contains("too deep") == true)
+        #expect(printed.json.text().components(separatedBy: "@type").count == 102)
     }
 
     @Test func lastEntryOfAKeyCounts() throws {
@@ -198,7 +296,7 @@ import Testing
         // Number 40: a to 1, nothing at all, a to 2.
         let bytes: [UInt8] = [0xC2, 2, 5, 0x0A, 1, 0x61, 0x10, 1, 0xC2, 2, 0, 0xC2, 2, 5, 0x0A, 1, 0x61, 0x10, 2]
         let json = try codec.json(ByteBuffer(bytes: bytes), message: "test.Everything")
-        #expect(json.text() == #"{"byString":{"a":2,"":0}}"#)
+        #expect(json.json.text() == #"{"byString":{"a":2,"":0}}"#)
     }
 
     /// JSON with some bytes changed, left out or doubled: an error, or a message that comes back.
@@ -222,7 +320,7 @@ import Testing
             }
             let text = String(decoding: bytes, as: UTF8.self)
             guard let payload = try? codec.payload(text, message: "test.Everything") else { continue }
-            let json = try codec.json(payload, message: "test.Everything").text()
+            let json = try codec.json(payload, message: "test.Everything").json.text()
             #expect(try TestProtos.roundTrip(json) == json)
             messages += 1
         }

@@ -14,17 +14,17 @@ enum TestProtos {
 
     static func schema() throws -> ProtoSchema { try SchemaBuilder.schema(of: Self.descriptors(), onlyLast: false) }
 
-    /// The JSON that comes back of JSON which was made a message.
+    /// The JSON of the message that was read from JSON.
     static func roundTrip(
         _ json: String,
         as message: String = "test.Everything",
         emitsDefaults: Bool = false
     ) throws -> String {
         let codec = MessageJSON(try Self.schema(), emitsDefaults: emitsDefaults)
-        return try codec.json(codec.payload(json, message: message), message: message).text()
+        return try codec.json(codec.payload(json, message: message), message: message).json.text()
     }
 
-    /// Why JSON is no message; nil if it is one.
+    /// Why JSON cannot be read as a message; nil if it can.
     static func complaint(_ json: String, as message: String = "test.Everything") throws -> String? {
         let codec = MessageJSON(try Self.schema())
         do throws(MessageJSON.Unsuitable) {

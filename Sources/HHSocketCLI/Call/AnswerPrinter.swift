@@ -2,18 +2,18 @@ import HHSocket
 import HHSocketRPC
 import NIOCore
 
-/// Prints what became of calls: payloads on stdout, errors on stderr.
+/// Prints the outcome of calls: payloads on stdout, errors on stderr.
 struct AnswerPrinter {
     /// The request's type.
     var type: UInt32
     var json: Bool
-    /// Whether to print what the call took.
+    /// Whether to print the call's metrics.
     var metrics: Bool
     /// Whether to print the answers' metadata.
     var metadata: Bool
     /// The JSON of an answer whose status is 200; nil where answers are printed as they are.
-    var message: ((ByteBuffer) throws -> JSONValue)?
-    /// Whether an answer was not what it should be.
+    var message: ((ByteBuffer) throws -> MessageJSON.Printed)?
+    /// Whether an answer could not be printed, or not entirely.
     private(set) var hasFailed = false
 
     init(type: UInt32, json: Bool, metrics: Bool, metadata: Bool = false) {
@@ -46,7 +46,7 @@ struct AnswerPrinter {
             )
         case .failure(let error):
             StandardError.line("error: \(Self.code(of: error)): \(error.message.inOneLine)")
-            // An answer all the same, if one came.
+            // The payload of the answer, if one came.
             guard error.delivery == .answered, let body = error.body, let status = error.code.status else {
                 if self.json { self.printMetrics(outcome) }
                 return
@@ -62,10 +62,15 @@ struct AnswerPrinter {
         }
     }
 
-    /// The answer in JSON, if that is what is wanted. Nil too where it is no such message, which is told.
+    /// The answer in JSON, if that is wanted. Also nil if it is not such a message, which is reported.
     private mutating func read(_ body: ByteBuffer) -> JSONValue? {
         do {
-            return try self.message?(body)
+            guard let printed = try self.message?(body) else { return nil }
+            for complaint in printed.complaints {
+                StandardError.line("error: A part of the answer cannot be put into JSON: \(complaint.inOneLine)")
+                self.hasFailed = true
+            }
+            return printed.json
         } catch {
             StandardError.line("error: The answer cannot be read: \("\(error)".inOneLine)")
             self.hasFailed = true
@@ -84,8 +89,8 @@ struct AnswerPrinter {
         }
     }
 
-    /// A call that was made a moment after the attempt had failed says only that there is no connection; why is what an
-    /// operator needs.
+    /// The error of a call that was made just after an attempt to connect had failed says only that there is no connection;
+    /// its cause is of more use.
     private static func code(of error: SocketError) -> SocketError.Code {
         guard error.code == .notConnected, let cause = error.underlying as? SocketError else { return error.code }
         return cause.code

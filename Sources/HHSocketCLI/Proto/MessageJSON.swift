@@ -1,11 +1,19 @@
 import HHSocketMessage
 import NIOCore
 
-/// Payloads to JSON and back, by what `.proto` files declare.
+/// Converts payloads to JSON and back, by the declarations of `.proto` files.
 struct MessageJSON: Sendable {
-    /// Why a text is no such message.
+    /// Why a text or a payload cannot be read as a message.
     struct Unsuitable: Error, CustomStringConvertible {
         var description: String
+    }
+
+    /// A message in JSON.
+    struct Printed: Sendable, Hashable {
+        var json: JSONValue
+        /// The parts that protobuf's JSON has no form for, each with its place; they are in `json` as their plain fields or in
+        /// Base64.
+        var complaints: [String] = []
     }
 
     private let schema: ProtoSchema
@@ -16,7 +24,7 @@ struct MessageJSON: Sendable {
         self.emitsDefaults = emitsDefaults
     }
 
-    /// The payload that a text in JSON amounts to.
+    /// The payload that a text in JSON describes.
     ///
     /// - Parameter message: The full name of the message.
     func payload(_ text: String, message: String) throws(Unsuitable) -> ByteBuffer {
@@ -31,7 +39,7 @@ struct MessageJSON: Sendable {
     /// A payload in JSON.
     ///
     /// - Parameter message: The full name of the message.
-    func json(_ payload: ByteBuffer, message: String) throws(Unsuitable) -> JSONValue {
+    func json(_ payload: ByteBuffer, message: String) throws(Unsuitable) -> Printed {
         guard let type = self.schema.messages[message] else {
             throw Unsuitable(description: "\(message) is not declared")
         }
@@ -39,10 +47,9 @@ struct MessageJSON: Sendable {
             let read = payload.withUnsafeReadableBytes { bytes in
                 Result { try DynamicMessage(type.descriptor, serializedBytes: bytes) }
             }
-            return try MessageJSONWriter(self.schema, emitsDefaults: self.emitsDefaults).json(
-                read.get(),
-                named: message
-            )
+            var writer = MessageJSONWriter(self.schema, emitsDefaults: self.emitsDefaults)
+            let json = writer.json(try read.get(), type)
+            return Printed(json: json, complaints: writer.complaints)
         } catch {
             throw Unsuitable(description: "\(error)")
         }

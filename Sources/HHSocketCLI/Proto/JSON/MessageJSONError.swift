@@ -1,4 +1,4 @@
-/// Why JSON is no message of its kind, or a message cannot be put into JSON; and where.
+/// Why JSON cannot be read as a message, or a message cannot be written in JSON; and where.
 struct MessageJSONError: Error, CustomStringConvertible {
     enum Step {
         case member(String)
@@ -13,6 +13,12 @@ struct MessageJSONError: Error, CustomStringConvertible {
 
     init(_ complaint: String) {
         self.complaint = complaint
+    }
+
+    /// - Parameter path: From the outermost to the innermost step.
+    init(_ complaint: String, at path: [Step]) {
+        self.complaint = complaint
+        self.steps = path.reversed()
     }
 
     /// The same error, seen from one level further out.

@@ -1,6 +1,7 @@
+import Foundation
 import HHSocketMessage
 
-/// Makes messages of JSON, by protobuf's rules for it.
+/// Reads messages from protobuf's JSON.
 struct MessageJSONReader {
     private let schema: ProtoSchema
 
@@ -20,8 +21,99 @@ struct MessageJSONReader {
             var message = DynamicMessage(type.descriptor)
             message.set(0, try self.value(json, type.fields[0]))
             return message
-        case .unsupported: throw MessageJSONError("\(name) is not supported")
+        case .any: return try self.any(json, type)
+        case .object:
+            var message = DynamicMessage(type.descriptor)
+            message.set(0, try self.entries(json, type.fields[0]))
+            return message
+        case .list:
+            var message = DynamicMessage(type.descriptor)
+            message.set(0, try self.elements(json, type.fields[0]))
+            return message
+        case .value: return try self.anyValue(json, type)
+        case .fieldMask:
+            guard case .string(let text) = json else { throw .expected("paths such as name,address.zipCode", json) }
+            guard let paths = FieldMaskJSON.paths(text) else {
+                throw ScalarJSON.expected("paths in lower camel case with commas between them", text)
+            }
+            var message = DynamicMessage(type.descriptor)
+            message.set(0, paths.map { .string($0) })
+            return message
         case nil: return try self.plainMessage(json, type)
+        }
+    }
+
+    /// `{"@type": URL, …}`, with the members of the message, or with its form of its own as `value`. If the schema does not have
+    /// the type, `value` is its bytes in Base64.
+    private func any(_ json: JSONValue, _ type: ProtoMessage) throws(MessageJSONError) -> DynamicMessage {
+        guard case .object(let members) = json else { throw .expected("an object with @type", json) }
+        var message = DynamicMessage(type.descriptor)
+        guard !members.isEmpty else { return message }
+        let urls = members.filter { $0.name == "@type" }
+        guard urls.count == 1, case .string(let url) = urls[0].value else {
+            throw MessageJSONError("@type, such as type.googleapis.com/chat.Note, is needed once")
+        }
+        let others = members.filter { $0.name != "@type" }
+        message.set(0, .string(url))
+        guard let inner = self.schema.type(ofURL: url) else {
+            guard others.map(\.name) == ["value"] else {
+                throw MessageJSONError(
+                    "the type of \(JSONLine.quoted(url)) is not declared; give the message's bytes as value, in Base64"
+                )
+            }
+            do throws(MessageJSONError) {
+                message.set(1, try ScalarJSON.value(others[0].value, of: .bytes))
+            } catch {
+                throw error.within(.member("value"))
+            }
+            return message
+        }
+        let content: DynamicMessage
+        if WellKnownType(inner) == nil {
+            content = try self.plainMessage(.object(others), inner)
+        } else {
+            guard others.map(\.name) == ["value"] else {
+                throw MessageJSONError("a \(inner.name) is needed as value, and nothing else besides @type")
+            }
+            do throws(MessageJSONError) {
+                content = try self.message(others[0].value, named: inner.name)
+            } catch {
+                throw error.within(.member("value"))
+            }
+        }
+        do throws(MessageError) {
+            message.set(1, .bytes(Data(try content.serializedBytes())))
+        } catch {
+            throw MessageJSONError("\(error)")
+        }
+        return message
+    }
+
+    private func anyValue(_ json: JSONValue, _ type: ProtoMessage) throws(MessageJSONError) -> DynamicMessage {
+        var message = DynamicMessage(type.descriptor)
+        // The order of the fields: null, number, string, boolean, object, array.
+        switch json {
+        case .null: message.set(0, .int32(0))
+        case .number: message.set(1, try ScalarJSON.value(json, of: .double))
+        case .string(let text): message.set(2, .string(text))
+        case .bool(let value): message.set(3, .bool(value))
+        case .object: message.set(4, .message(try self.message(json, named: type.fields[4].typeName ?? "")))
+        case .array: message.set(5, .message(try self.message(json, named: type.fields[5].typeName ?? "")))
+        }
+        return message
+    }
+
+    /// Whether null is a value of the field, and does not say that it is absent.
+    private func hasNull(_ field: ProtoField) -> Bool {
+        guard !field.isRepeated else { return false }
+        switch field.kind {
+        case .enum: return field.typeName == "google.protobuf.NullValue"
+        case .message:
+            guard let type = field.typeName.flatMap({ self.schema.messages[$0] }),
+                case .value = WellKnownType(type)
+            else { return false }
+            return true
+        default: return false
         }
     }
 
@@ -37,7 +129,7 @@ struct MessageJSONReader {
             if let other = seen.updateValue(member.name, forKey: index) {
                 throw MessageJSONError("the same field as \(other)").within(step)
             }
-            if case .null = member.value { continue }
+            if case .null = member.value, !self.hasNull(field) { continue }
             if let oneof = field.oneof, let other = oneofs.updateValue(member.name, forKey: oneof) {
                 throw MessageJSONError(
                     "\(other) and \(member.name) exclude each other, as members of the oneof \(oneof)"
@@ -118,6 +210,7 @@ struct MessageJSONReader {
     private func enumeration(_ json: JSONValue, _ name: String) throws(MessageJSONError) -> Int32 {
         guard let type = self.schema.enums[name] else { throw MessageJSONError("\(name) is not declared") }
         switch json {
+        case .null where name == "google.protobuf.NullValue": return 0
         case .string(let text):
             if let value = type.values.first(where: { $0.name == text }) { return value.number }
             let hint = NearestNames.hint(for: text, among: type.values.map(\.name), all: true)

@@ -1,83 +1,101 @@
+import Foundation
 import HHSocketMessage
 
-/// Makes JSON of messages, by protobuf's rules for it.
+/// Writes messages in protobuf's JSON. Parts that JSON has no form for are written as their plain fields or in Base64, each with
+/// a complaint, so that the rest of the message is not lost.
 struct MessageJSONWriter {
+    /// Further complaints are only counted.
+    private static let maximumComplaints = 10
+    /// The number of steps into a message beyond which an `Any` is not decoded any more. A decoder bounds the depth of each
+    /// message, but not that of messages in the bytes of messages.
+    private static let maximumDepth = 100
+
     private let schema: ProtoSchema
     /// Whether fields that are zero because nothing was sent are written too.
     private let emitsDefaults: Bool
+    /// Where the value that is being written stands.
+    private var path: [MessageJSONError.Step] = []
+    private var firstComplaints: [MessageJSONError] = []
+    private var furtherComplaints = 0
 
     init(_ schema: ProtoSchema, emitsDefaults: Bool = false) {
         self.schema = schema
         self.emitsDefaults = emitsDefaults
     }
 
-    /// - Parameter name: The message's full name.
-    func json(_ message: DynamicMessage, named name: String) throws(MessageJSONError) -> JSONValue {
-        // The schema has all that it names.
-        guard let type = self.schema.messages[name] else { throw MessageJSONError("\(name) is not declared") }
+    /// The parts of the messages so far that JSON has no form for.
+    var complaints: [String] {
+        self.firstComplaints.map(\.description)
+            + (self.furtherComplaints == 0 ? [] : ["and \(self.furtherComplaints) more parts"])
+    }
+
+    /// - Parameter type: The message's type, of this writer's schema.
+    mutating func json(_ message: DynamicMessage, _ type: ProtoMessage) -> JSONValue {
         switch WellKnownType(type) {
-        case .timestamp: return try self.time(message, type, \.timestamp)
-        case .duration: return try self.time(message, type, \.duration)
-        case .wrapper: return try self.json(self.value(message, 0, type), type.fields[0])
-        case .unsupported: throw MessageJSONError("\(name) is not supported")
-        case nil: return try self.object(message, type)
+        case .timestamp: return self.time(message, type, \.timestamp)
+        case .duration: return self.time(message, type, \.duration)
+        case .wrapper: return self.json(self.value(message, 0, type), type.fields[0])
+        case .any: return self.any(message)
+        case .object: return self.json(message[0], type.fields[0]) ?? .object([JSONValue.Member]())
+        case .list: return self.json(message[0], type.fields[0]) ?? .array([])
+        case .value: return self.anyValue(message, type)
+        case .fieldMask: return self.fieldMask(message, type)
+        case nil: return self.object(message, type)
         }
     }
 
-    private func object(_ message: DynamicMessage, _ type: ProtoMessage) throws(MessageJSONError) -> JSONValue {
+    private mutating func complain(_ complaint: String) {
+        guard self.firstComplaints.count < Self.maximumComplaints else { return self.furtherComplaints += 1 }
+        self.firstComplaints.append(MessageJSONError(complaint, at: self.path))
+    }
+
+    private mutating func at<Result>(_ step: MessageJSONError.Step, _ body: (inout Self) -> Result) -> Result {
+        self.path.append(step)
+        defer { self.path.removeLast() }
+        return body(&self)
+    }
+
+    private mutating func object(_ message: DynamicMessage, _ type: ProtoMessage) -> JSONValue {
         var members: [JSONValue.Member] = []
         for (index, field) in type.fields.enumerated() {
-            do throws(MessageJSONError) {
-                guard let value = try self.json(message[index], field) else { continue }
-                members.append(.init(name: field.jsonName, value: value))
-            } catch {
-                throw error.within(.member(field.jsonName))
-            }
+            let value = self.at(.member(field.jsonName)) { $0.json(message[index], field) }
+            if let value { members.append(.init(name: field.jsonName, value: value)) }
         }
         return .object(members)
     }
 
     /// Nil for what is not written.
-    private func json(_ value: DynamicMessage.Field?, _ field: ProtoField) throws(MessageJSONError) -> JSONValue? {
+    private mutating func json(_ value: DynamicMessage.Field?, _ field: ProtoField) -> JSONValue? {
         switch value {
-        case .value(let value): return try self.json(value, field)
-        case .values(let values):
-            return field.isMap ? try self.entries(values, field) : try self.elements(values, field)
+        case .value(let value): return self.json(value, field)
+        case .values(let values): return field.isMap ? self.entries(values, field) : self.elements(values, field)
         case nil:
             guard self.emitsDefaults else { return nil }
             if field.isMap { return .object([JSONValue.Member]()) }
             if field.isRepeated { return .array([]) }
             guard field.presence == .implicit, field.kind != .message else { return nil }
-            return try self.json(.zero(of: field.kind, message: MessageDescriptor("", [])), field)
+            return self.json(.zero(of: field.kind, message: MessageDescriptor("", [])), field)
         }
     }
 
-    private func elements(_ values: [DynamicValue], _ field: ProtoField) throws(MessageJSONError) -> JSONValue {
+    private mutating func elements(_ values: [DynamicValue], _ field: ProtoField) -> JSONValue {
         var elements: [JSONValue] = []
         elements.reserveCapacity(values.count)
         for (index, value) in values.enumerated() {
-            do throws(MessageJSONError) {
-                elements.append(try self.json(value, field))
-            } catch {
-                throw error.within(.element(index))
-            }
+            elements.append(self.at(.element(index)) { $0.json(value, field) })
         }
         return .array(elements)
     }
 
-    private func entries(_ values: [DynamicValue], _ field: ProtoField) throws(MessageJSONError) -> JSONValue {
+    private mutating func entries(_ values: [DynamicValue], _ field: ProtoField) -> JSONValue {
         guard let type = field.typeName.flatMap({ self.schema.messages[$0] }) else { return .null }
         var members: [JSONValue.Member] = []
         // Of several entries with the same key the last one counts.
         var places: [String: Int] = [:]
         for case .message(let entry) in values {
             let key = MapKey.text(self.value(entry, 0, type))
-            let member: JSONValue.Member
-            do throws(MessageJSONError) {
-                member = .init(name: key, value: try self.json(self.value(entry, 1, type), type.fields[1]))
-            } catch {
-                throw error.within(.key(key))
-            }
+            let value = self.at(.key(key)) { $0.json($0.value(entry, 1, type), type.fields[1]) }
+            let member = JSONValue.Member(name: key, value: value)
             if let place = places[key] {
                 members[place] = member
             } else {
@@ -89,10 +107,13 @@ struct MessageJSONWriter {
     }
 
     /// One value.
-    private func json(_ value: DynamicValue, _ field: ProtoField) throws(MessageJSONError) -> JSONValue {
+    private mutating func json(_ value: DynamicValue, _ field: ProtoField) -> JSONValue {
         switch (value, field.kind) {
-        case (.message(let message), _): return try self.json(message, named: field.typeName ?? "")
+        case (.message(let message), _):
+            // The schema has every message that it names.
+            return field.typeName.flatMap { self.schema.messages[$0] }.map { self.json(message, $0) } ?? .null
         case (.int32(let number), .enum):
+            if field.typeName == "google.protobuf.NullValue" { return .null }
             let values = field.typeName.flatMap { self.schema.enums[$0] }?.values ?? []
             return values.first { $0.number == number }.map { .string($0.name) } ?? .number(number)
         default: return ScalarJSON.json(value) ?? .null
@@ -107,17 +128,72 @@ struct MessageJSONWriter {
         return .zero(of: field.kind, message: inner ?? type.descriptor)
     }
 
-    private func time(
+    // MARK: Forms of their own
+
+    private mutating func time(
         _ message: DynamicMessage,
         _ type: ProtoMessage,
         _ text: (CivilTime) -> String?
-    ) throws(MessageJSONError) -> JSONValue {
+    ) -> JSONValue {
         var time = CivilTime(seconds: 0, nanos: 0)
         if case .value(.int64(let seconds)) = message[0] { time.seconds = seconds }
         if case .value(.int32(let nanos)) = message[1] { time.nanos = nanos }
-        guard let text = text(time) else {
-            throw MessageJSONError("\(time.seconds) s and \(time.nanos) ns are no \(type.name)")
+        if let text = text(time) { return .string(text) }
+        self.complain("\(time.seconds) s and \(time.nanos) ns are out of the range of \(type.name)")
+        return self.object(message, type)
+    }
+
+    /// The message's members with `@type`, or its form of its own as `value`. If the schema does not have the type, `value` is
+    /// its bytes in Base64.
+    private mutating func any(_ message: DynamicMessage) -> JSONValue {
+        var url = ""
+        var bytes = Data()
+        if case .value(.string(let text)) = message[0] { url = text }
+        if case .value(.bytes(let value)) = message[1] { bytes = value }
+        if url.isEmpty, bytes.isEmpty { return .object([JSONValue.Member]()) }
+        let undecoded = JSONValue.object(["@type": .string(url), "value": .string(bytes.base64EncodedString())])
+        guard let type = self.schema.type(ofURL: url) else { return undecoded }
+        guard self.path.count < Self.maximumDepth else {
+            self.complain("messages lie too deep in one another to decode this one")
+            return undecoded
         }
-        return .string(text)
+        let inner: DynamicMessage
+        do {
+            inner = try bytes.withUnsafeBytes { bytes in
+                Result { try DynamicMessage(type.descriptor, serializedBytes: bytes) }
+            }
+            .get()
+        } catch {
+            self.complain("the value cannot be read as \(type.name): \(error)")
+            return undecoded
+        }
+        let name = JSONValue.Member(name: "@type", value: .string(url))
+        if WellKnownType(type) == nil, case .object(let members) = self.json(inner, type) {
+            return .object([name] + members)
+        }
+        let value = self.at(.member("value")) { $0.json(inner, type) }
+        return .object([name, .init(name: "value", value: value)])
+    }
+
+    private mutating func anyValue(_ message: DynamicMessage, _ type: ProtoMessage) -> JSONValue {
+        for (index, field) in type.fields.enumerated() {
+            guard case .value(let value) = message[index] else { continue }
+            if field.kind == .enum { return .null }
+            if case .double(let number) = value, !number.isFinite {
+                self.complain("\(number) cannot be a \(type.name) in JSON")
+            }
+            return self.json(value, field)
+        }
+        return .null
+    }
+
+    private mutating func fieldMask(_ message: DynamicMessage, _ type: ProtoMessage) -> JSONValue {
+        var paths: [String] = []
+        if case .values(let values) = message[0] {
+            for case .string(let path) in values { paths.append(path) }
+        }
+        if let text = FieldMaskJSON.text(paths) { return .string(text) }
+        self.complain("a path would not be the same after \(type.name)'s camel case")
+        return self.object(message, type)
     }
 }

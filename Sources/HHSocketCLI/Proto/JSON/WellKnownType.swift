@@ -1,30 +1,87 @@
 import HHSocketMessage
 
-/// The messages of `google/protobuf` that JSON has in a form of their own.
+/// The messages of `google/protobuf` that have a form of their own in JSON.
 enum WellKnownType {
     case timestamp, duration
-    /// A message of one value, which JSON has in the place of the message.
+    /// A message of one value, which stands in JSON for the message.
     case wrapper
-    /// What cannot be put into JSON here.
-    case unsupported
+    /// A message of any type, with the name of that type.
+    case any
+    /// An object, any JSON value, and an array.
+    case object, value, list
+    /// Paths of fields.
+    case fieldMask
 
-    /// Nil for other messages, and for those that are only called so.
+    /// Nil for other messages, and for those that have only the name.
     init?(_ message: ProtoMessage) {
         guard message.name.hasPrefix("google.protobuf.") else { return nil }
+        let fields = message.fields
+        let isSimple = fields.allSatisfy { $0.presence == .implicit }
+        func has(_ kinds: FieldKind...) -> Bool {
+            fields.map(\.number) == kinds.indices.map { UInt32($0) + 1 } && fields.map(\.kind) == kinds
+        }
         switch message.name.dropFirst("google.protobuf.".count) {
-        case "Timestamp" where Self.isSecondsAndNanos(message): self = .timestamp
-        case "Duration" where Self.isSecondsAndNanos(message): self = .duration
+        case "Timestamp" where has(.int64, .int32) && isSimple: self = .timestamp
+        case "Duration" where has(.int64, .int32) && isSimple: self = .duration
         case "DoubleValue", "FloatValue", "Int64Value", "UInt64Value", "Int32Value", "UInt32Value", "BoolValue",
             "StringValue", "BytesValue":
-            guard message.fields.count == 1, message.fields[0].presence == .implicit else { return nil }
+            guard fields.count == 1, isSimple else { return nil }
             self = .wrapper
-        case "Any", "Struct", "Value", "ListValue", "FieldMask": self = .unsupported
+        case "Any" where has(.string, .bytes) && isSimple: self = .any
+        case "Struct" where has(.message) && fields[0].isMap: self = .object
+        case "Value" where has(.enum, .double, .string, .bool, .message, .message) && Self.isOneof(fields):
+            self = .value
+        case "ListValue" where has(.message) && fields[0].isRepeated && !fields[0].isMap: self = .list
+        case "FieldMask" where has(.string) && fields[0].isRepeated: self = .fieldMask
         default: return nil
         }
     }
 
-    private static func isSecondsAndNanos(_ message: ProtoMessage) -> Bool {
-        message.fields.map(\.number) == [1, 2] && message.fields.map(\.kind) == [.int64, .int32]
-            && message.fields.allSatisfy { $0.presence == .implicit }
+    private static func isOneof(_ fields: [ProtoField]) -> Bool {
+        guard let first = fields.first?.presence, case .oneof = first else { return false }
+        return fields.allSatisfy { $0.presence == first }
+    }
+}
+
+/// The paths of a `FieldMask`: in messages the names of fields, in JSON the same in lower camel case, with commas between them.
+enum FieldMaskJSON {
+    /// Nil if a path would not come back as it was.
+    static func text(_ paths: [String]) -> String? {
+        var texts: [String] = []
+        for path in paths {
+            var text = ""
+            var isAfterUnderscore = false
+            for character in path {
+                if character == "_" {
+                    guard !isAfterUnderscore else { return nil }
+                    isAfterUnderscore = true
+                } else if isAfterUnderscore {
+                    text += character.uppercased()
+                    isAfterUnderscore = false
+                } else {
+                    text.append(character)
+                }
+            }
+            guard self.path(text) == path else { return nil }
+            texts.append(text)
+        }
+        return texts.joined(separator: ",")
+    }
+
+    /// Nil if the text is not in camel case.
+    static func paths(_ text: String) -> [String]? {
+        guard !text.isEmpty else { return [] }
+        let paths = text.split(separator: ",", omittingEmptySubsequences: false).map { self.path(String($0)) }
+        return paths.contains(nil) ? nil : paths.compactMap { $0 }
+    }
+
+    private static func path(_ text: String) -> String? {
+        guard !text.isEmpty, !text.contains("_"), !text.contains(",") else { return nil }
+        var path = ""
+        for character in text {
+            let isUpper = character.isASCII && character.isUppercase
+            path += isUpper ? "_\(character.lowercased())" : String(character)
+        }
+        return path
     }
 }

@@ -18,6 +18,12 @@ struct ProtoSchema: Sendable {
         )
     }
 
+    /// The message of a type URL, such as `type.googleapis.com/chat.Note`, as an `Any` has it.
+    func type(ofURL url: String) -> ProtoMessage? {
+        let name = url.split(separator: "/", omittingEmptySubsequences: false).last.map(String.init) ?? ""
+        return self.messages[name].flatMap { $0.isMapEntry ? nil : $0 }
+    }
+
     /// The message that servers push in frames of this type.
     func push(_ type: UInt32) -> ProtoMessage? {
         self.messages.values.filter { $0.pushType == type }.min { $0.name < $1.name }

@@ -6,9 +6,14 @@ struct HHSocketCommand: AsyncParsableCommand {
         commandName: "hhsocket",
         abstract: "Calls, pushes and servers over one long TCP connection.",
         discussion: """
-            Payloads go to stdout byte for byte, everything else to stderr. Exit codes: 0 when all went well, 1 when \
-            something failed, 64 for wrong usage.
+            Payloads go to stdout byte for byte, everything else to stderr.
+
+            A duration is \(DurationArgument.form). A size is \(SizeArgument.form).
+
+            Exit codes: 0 on success; 1 if something failed, such as a connection, a call, a file that cannot be read; 64 \
+            for wrong usage: an option, its value, a combination of options, or a request that is not the method's message.
             """,
+        version: Version.current,
         subcommands: [
             ServeCommand.self,
             CallCommand.self,
@@ -19,4 +24,49 @@ struct HHSocketCommand: AsyncParsableCommand {
             DemoCommand.self,
         ]
     )
+
+    /// Runs the command that the process was started with. The process exits with an error's message and code.
+    static func main() async {
+        let arguments = Array(CommandLine.arguments.dropFirst())
+        let commands = Commands(of: Self.self)
+        var command: any ParsableCommand
+        do {
+            command = try Self.parseAsRoot(arguments)
+        } catch {
+            // ArgumentParser checks values, and lets commands check their options, before it looks for unknown options. Often
+            // the unknown one is the cause of what is missing or wrong.
+            if Self.exitCode(for: error) != .success, let unknown = commands?.unknownOption(in: arguments) {
+                Self.exit(withUsageError: unknown.description, of: unknown.command)
+            }
+            Self.exit(withError: error)
+        }
+        do {
+            if var command = command as? any AsyncParsableCommand {
+                try await command.run()
+            } else {
+                try command.run()
+            }
+        } catch let error as ValidationError {
+            Self.exit(withUsageError: error.message, of: type(of: command).configuration.commandName ?? "")
+        } catch {
+            Self.exit(withError: error)
+        }
+    }
+
+    /// Exits with code 64 and the usage of a subcommand, in the form in which ArgumentParser reports wrong usage.
+    ///
+    /// - Parameter name: The subcommand's name; any other stands for the command itself.
+    private static func exit(withUsageError message: String, of name: String) -> Never {
+        let subcommand = Self.configuration.subcommands.first { $0.configuration.commandName == name }
+        let usage = subcommand.map { Self.usageString(for: $0) } ?? Self.usageString()
+        let path = subcommand == nil ? "hhsocket" : "hhsocket \(name)"
+        StandardError.line(
+            """
+            Error: \(message)
+            Usage: \(usage)
+              See '\(path) --help' for more information.
+            """
+        )
+        Self.exit(withError: ExitCode.validationFailure)
+    }
 }

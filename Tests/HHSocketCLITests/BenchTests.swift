@@ -21,7 +21,7 @@ import Darwin
     @Test(arguments: [4096, 100_000])
     func jsonLines(body: Int) async throws {
         let outcome = try await Command.run(
-            ["bench", "--parse", "--body", "\(body)", "--seconds", "0.01", "--json"],
+            ["bench", "--parse", "--body-length", "\(body)", "--duration", "10ms", "--json"],
             within: .seconds(120)
         )
         #expect(outcome.exitCode == 0)
@@ -42,16 +42,17 @@ import Darwin
 }
 
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct EchoBenchTests {
-    private static let short = ["--warmup", "0.05", "--seconds", "0.3"]
+    private static let short = ["--warmup", "50ms", "--duration", "300ms"]
 
     @Test(arguments: [
         [], ["--callbacks", "default"], ["--api", "async"], ["--connections", "3", "--in-flight", "5"],
-        ["--connections", "2", "--api", "async"], ["--api", "typed"], ["--api", "typed", "--body", "16"],
-        ["--api", "typed", "--body", "131", "--rate", "300"], ["--rate", "300"],
+        ["--connections", "2", "--api", "async"], ["--api", "typed"], ["--api", "typed", "--body-length", "16"],
+        ["--api", "typed", "--body-length", "131", "--rate", "300"], ["--rate", "300"],
         ["--rate", "300", "--callbacks", "default"],
-        ["--rate", "300", "--api", "async", "--connections", "2"], ["--in-flight", "1", "--body", "2"],
+        ["--rate", "300", "--api", "async", "--connections", "2"], ["--in-flight", "1", "--body-length", "2"],
+        // The name that it had before.
         ["--body", "100000", "--in-flight", "8"], ["--format", "plain"], ["--hello"],
-        ["--hello", "--api", "async", "--connections", "2", "--body", "16"],
+        ["--hello", "--api", "async", "--connections", "2", "--body-length", "1K"],
     ])
     func callsAreMeasured(arguments: [String]) async throws {
         let serve = arguments.contains("plain") ? ["--format", "plain"] : []
@@ -68,7 +69,8 @@ import Darwin
             }
             #expect(object["peer"] as? String == "a \"peer\"")
             #expect(object["workload"] as? String == "echo")
-            #expect(object["body"] as? Int == Int(option("--body") ?? (option("--api") == "typed" ? "60" : "128")))
+            let length = try (option("--body-length") ?? option("--body")).map(SizeArgument.parse)
+            #expect(object["body"] as? Int == length ?? (option("--api") == "typed" ? 60 : 128))
             #expect(object["inflight"] as? Int == Int(option("--in-flight") ?? "64"))
             #expect(object["connections"] as? Int == Int(option("--connections") ?? "1"))
             #expect(object["rate"] as? Double == option("--rate").flatMap(Double.init))
@@ -212,7 +214,7 @@ import Darwin
         bench.signal(SIGINT)
         let outcome = try await bench.outcome()
         #expect(outcome.exitCode == 1)
-        #expect(outcome.errors == "error: interrupted; this is what was measured by then\n")
+        #expect(outcome.errors == "error: interrupted; the report is of the calls until then\n")
         #expect(outcome.lines.count == 1)
         let object = try #require(try outcome.objects().first)
         #expect(object["interrupted"] as? Bool == true)
@@ -290,38 +292,55 @@ import Darwin
     #endif
 
     @Test(arguments: [
-        ([], "Say what to measure: HOST:PORT or --self for calls, --parse for the frame parser."),
-        (["nowhere"], "\"nowhere\" is no server: write HOST:PORT, an IPv6 address in brackets, or unix:PATH."),
+        ([], "Give HOST:PORT or --self to measure calls, or --parse to measure the frame parser."),
+        (
+            ["nowhere"],
+            "The value 'nowhere' is invalid for '<host:port>': write HOST:PORT, with an IPv6 address in brackets, or"
+        ),
         (["h:1", "--self"], "HOST:PORT names a server and --self starts one: leave one of them out."),
         (
             ["h:1", "--parse", "--rate", "5"],
-            "HOST:PORT, --rate: about calls, and --parse makes none; leave one or the other out."
+            "HOST:PORT, --rate: only for calls, and --parse makes none; leave one or the other out."
         ),
         (
-            ["h:1", "--body", "1"],
-            "--body is a number of bytes from 2, which hold the call's number, to 16777216, not 1."
+            ["h:1", "--body-length", "1"],
+            "--body-length is a size from 2, which hold the call's number, to 16777216, not 1."
         ),
         (["h:1", "--in-flight", "0"], "--in-flight is a number from 1 to 1000000, not 0."),
         (["h:1", "--connections", "1001"], "--connections is a number from 1 to 1000, not 1001."),
         (
-            ["h:1", "--body", "1000000", "--in-flight", "100000"],
-            "100000 bodies of 1000000 bytes in flight need more than 4 GiB; make --body, --in-flight or --connections "
-                + "smaller."
+            ["h:1", "--body-length", "1000000", "--in-flight", "100000"],
+            "100000 bodies of 1000000 bytes in flight need more than 4 GiB; reduce --body-length, --in-flight or "
+                + "--connections."
         ),
         (["h:1", "--rate", "0"], "--rate is a number of calls per second above 0, 1000000000 at most, not 0.0."),
-        (["h:1", "--warmup", "nan"], "--warmup is a number of seconds from 0 to 1000000, not nan."),
-        (["h:1", "--seconds", "0"], "--seconds is a number from 0.001 to 1000000, not 0.0."),
-        (["--parse", "--seconds", "1e7"], "--seconds is a number from 0.0 to 1000000, not 10000000.0."),
+        (
+            ["h:1", "--warmup", "nan"],
+            "The value 'nan' is invalid for '--warmup <duration>': expected a number with a unit"
+        ),
+        (["h:1", "--warmup", "11d"], "--warmup is 10d at most."),
+        (["h:1", "--duration", "0"], "--duration is 1ms at least."),
+        (["--parse", "--duration", "10000000"], "--duration is 10d at most."),
+        (
+            ["h:1", "--body-length", "5X"],
+            "The value '5X' is invalid for '--body-length <size>': expected a number of bytes"
+        ),
+        (["h:1", "--body", "5", "--body-length", "5"], "--body is the former name of --body-length"),
+        (["h:1", "--seconds", "5", "--duration", "5"], "--seconds is the former name of --duration"),
+        (
+            ["h:1", "--field", "a=1"],
+            "The format standard has no custom field \"a\" in its requests; it has none at all."
+        ),
         (
             ["h:1", "--api", "async", "--callbacks", "inline"],
-            "--callbacks is about completion handlers, and --api async has none; leave it out."
+            "--callbacks is for completion handlers, and --api async has none; leave it out."
         ),
         (["--self", "--server-pid", "1"], "--self knows its server's process; leave --server-pid out."),
         (["h:1", "--server-pid", "0"], "--server-pid is a process number, 1 or more, not 0."),
         (["h:1", "--api", "rpc"], "Please provide one of 'task', 'async' or 'typed'."),
-        (["h:1", "--api", "typed", "--body", "15"], "--body is a number of bytes from 16"),
+        (["h:1", "--api", "typed", "--body-length", "15"], "--body-length is a size from 16"),
         (["h:1", "--hello", "--format", "mars"], "The format mars cannot have hello: "),
-        (["--parse", "--hello"], "--hello: about calls, and --parse makes none; leave one or the other out."),
+        (["--parse", "--hello"], "--hello: only for calls, and --parse makes none; leave one or the other out."),
     ])
     func wrongUsageIsExplained(arguments: [String], message: String) async throws {
         let outcome = try await Command.run(["bench"] + arguments)

@@ -13,7 +13,7 @@ import Testing
         try await withServe { address, _ in
             let outcome = try await Command.run([
                 "call", address, "--type", "1005", "--header", "Tenant: acme", "--header", "lang:de:at", "--header",
-                "-x:", "--deadline", "60000", "--idempotency-key", "-key", "--timeout", "50", "--verbose",
+                "-x:", "--deadline", "1m", "--idempotency-key", "-key", "--timeout", "50", "--verbose",
             ])
             #expect(outcome.exitCode == 0, "\(outcome.errors)")
             let lines = outcome.lines
@@ -94,7 +94,7 @@ import Testing
     @Test func aCallEndsAtItsDeadline() async throws {
         try await withServe { address, _ in
             let outcome = try await Command.run([
-                "call", address, "--type", "1001", "--body", "60000", "--deadline", "300", "--timeout", "100",
+                "call", address, "--type", "1001", "--body", "60000", "--deadline", "300ms", "--timeout", "100",
             ])
             #expect(outcome.exitCode == 1)
             // Client and server know it both.
@@ -110,7 +110,7 @@ import Testing
         for _ in 0..<5 {
             let before = server.received.count
             let outcome = try await Command.run([
-                "call", "\(server.endpoint)", "--type", "1000", "--deadline", "60000", "--timeout", "60", "--repeat",
+                "call", "\(server.endpoint)", "--type", "1000", "--deadline", "60s", "--timeout", "60", "--repeat",
                 "3",
             ])
             #expect(outcome.exitCode == 0, "\(outcome.errors)")
@@ -121,7 +121,7 @@ import Testing
     }
 
     private static let options = [
-        ["--hello"], ["--header", "a:b"], ["--deadline", "60000"], ["--idempotency-key", "key"], ["--compress"],
+        ["--hello"], ["--header", "a:b"], ["--deadline", "60"], ["--idempotency-key", "key"], ["--compress"],
     ]
 
     @Test(arguments: Self.options)
@@ -176,7 +176,7 @@ import Testing
     @Test(arguments: [
         ["--header", "no colon"], ["--header", ":nameless"], ["--header", "a:1", "--header", "A:2"],
         ["--deadline", "0"],
-        ["--deadline", "soon"], ["--deadline", "315360000001"], ["--idempotency-key", ""],
+        ["--deadline", "soon"], ["--deadline", "3651d"], ["--idempotency-key", ""],
         ["--idempotency-key", String(repeating: "k", count: 129)], ["--hello", "--format", "mars"],
         ["--compress", "--format", "mars"],
     ])

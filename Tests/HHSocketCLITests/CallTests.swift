@@ -312,7 +312,6 @@ import Testing
         ["call", "127.0.0.1:1", "--type", "100", "--timeout", "0"],
         ["call", "127.0.0.1:1", "--type", "100", "--timeout", "nan"],
         ["call", "127.0.0.1:1", "--type", "100", "--body", "a", "--body-file", "b"],
-        ["call", "127.0.0.1:1", "--type", "100", "--body-file", "/no/such/file"],
         ["bench"], ["bench", "--parse", "--body", "-1"], ["bench", "--parse", "--body", "67108864"],
         ["bench", "--parse", "--seconds", "x"], ["listen", "127.0.0.1:1", "--count", "0"],
         ["listen", "127.0.0.1:1", "--type", "0"], ["listen", "nowhere"], ["demo", "--fast"],
@@ -322,6 +321,41 @@ import Testing
         #expect(outcome.exitCode == 64)
         #expect(outcome.output.isEmpty)
         #expect(!outcome.errors.isEmpty)
+    }
+
+    @Test(arguments: ["--body-file", "--json-body-file"])
+    func aFileThatCannotBeReadIsAFailureThatNamesIt(option: String) async throws {
+        let method = ["--proto", TestProtos.descriptorSet, "--method", "test.Echo/Everything"]
+        let options = option == "--body-file" ? ["--type", "100"] : method
+        let outcome = try await Command.run(["call", "127.0.0.1:1", option, "/no/such/file"] + options)
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.output.isEmpty)
+        #expect(outcome.errors.hasPrefix("error: Cannot read /no/such/file: "), "\(outcome.errors)")
+        #expect(outcome.errorLines.count == 1)
+    }
+
+    @Test func aServerThatIsSilentInAFormatMayHaveAnother() async throws {
+        let server = try await MockServer(.drop, format: .plain)
+        let call = ["call", "\(server.endpoint)", "--type", "100", "--timeout", "200ms"]
+        let outcome = try await Command.run(call + ["--format", "plain", "--repeat", "2"])
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.errorLines.count == 3)
+        #expect(outcome.errorLines.last?.hasPrefix("hint: the server accepted the connection, but no answer") == true)
+        #expect(outcome.errors.contains("`hhsocket inspect --format`"))
+        // Those who have answered speak it.
+        server.once(100, .status(.overloaded))
+        let answered = try await Command.run(call + ["--format", "plain", "--repeat", "2"])
+        #expect(answered.exitCode == 1)
+        #expect(!answered.errors.contains("hint: "), "\(answered.errors)")
+        // Nobody listened: that is another matter.
+        let closed = try await MockServer.closedEndpoint()
+        let refused = try await Command.run(["call", "\(closed)", "--type", "100", "--format", "plain"])
+        #expect(!refused.errors.contains("hint: "), "\(refused.errors)")
+        // The standard format needs no hint.
+        let standard = try await MockServer(.drop)
+        let plain = try await Command.run(["call", "\(standard.endpoint)", "--type", "100", "--timeout", "200ms"])
+        #expect(plain.errors.hasPrefix("error: timeout: "))
+        #expect(!plain.errors.contains("hint: "))
     }
 
     @Test func callThatMayWaitFindsAServerThatComesLater() async throws {

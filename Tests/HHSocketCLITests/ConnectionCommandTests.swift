@@ -73,8 +73,16 @@ import Darwin
             #expect(try await self.call(address, ["--ca", self.files.ca, "--pin", self.files.pin]).text == "hello")
             _ = try self.files.folder.write(renewed.keyPEM, to: "server.key")
             server.signal(SIGHUP)
-            try await server.complains("the certificate was read anew")
+            try await server.complains("the certificate was reloaded")
             #expect(try await self.call(address, ["--ca", self.files.ca, "--pin", renewed.pin]).text == "hello")
+        }
+    }
+
+    @Test func aServerWithoutTLSIgnoresAHangUp() async throws {
+        try await withServe { address, server in
+            for _ in 0..<2 { server.signal(SIGHUP) }
+            try await server.complains("SIGHUP is ignored: the server has no certificate to reload")
+            #expect(try await self.call(address, []).text == "hello")
         }
     }
 

@@ -48,18 +48,58 @@ import Testing
 
     @Test func layoutThatCannotWorkIsWrongUsageAndNamesTheRule() async throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("\(UUID()).json")
-        try #"{"request": ["type", "serial"], "response": ["type", "serial", "length"]}"#
-            .write(to: file, atomically: true, encoding: .utf8)
         defer { try? FileManager.default.removeItem(at: file) }
-        let outcome = try await Command.run(["call", "127.0.0.1:1", "--type", "100", "--format", file.path])
-        #expect(outcome.exitCode == 64)
-        #expect(outcome.errors.contains("lengthMissing"))
+        for (json, complaint) in [
+            (#"{"request": ["type", "serial"], "response": ["type", "serial", "length"]}"#, "lengthMissing"),
+            (#"{"request": [{"field": "type", "bytes": 2}], "response": []}"#, "a type always has 4 bytes"),
+            (
+                #"{"request": ["type"], "response": [], "lengthCounts": "rest"}"#,
+                #"at lengthCounts: "rest" is unknown; the values are "payload", "frame""#
+            ),
+        ] {
+            try json.write(to: file, atomically: true, encoding: .utf8)
+            let outcome = try await Command.run(["call", "127.0.0.1:1", "--type", "100", "--format", file.path])
+            #expect(outcome.exitCode == 64)
+            #expect(outcome.errors.contains(complaint), "\(outcome.errors)")
+        }
+    }
+
+    /// A format whose types for applications are these, in a file that is deleted with the folder.
+    private func file(in folder: TemporaryFolder, applicationTypes: ClosedRange<UInt32>) throws -> String {
+        let layout = WireFormat.Layout(
+            name: "narrow",
+            request: [.length(), .type(), .serial()],
+            response: [.length(), .type(), .serial(), .status()],
+            applicationTypes: applicationTypes
+        )
+        return try folder.write(WireFormat(layout).json, to: "\(applicationTypes.lowerBound).json")
+    }
+
+    @Test func aServerLeavesOutTypesThatTheFormatKeepsForItself() async throws {
+        let folder = try TemporaryFolder()
+        let some = try self.file(in: folder, applicationTypes: 1001...1003)
+        try await withServe(["--format", some]) { address, server in
+            try await server.complains(
+                "note: types not served: 1000, 1004, 1005; the format narrow leaves types from 1001 to 1003 to applications"
+            )
+            let outcome = try await Command.run([
+                "call", address, "--type", "1001", "--body", "1", "--format", some,
+            ])
+            #expect(outcome.text == "1", "\(outcome.errors)")
+        }
+        let none = try self.file(in: folder, applicationTypes: 1...99)
+        try await withServe(["--format", none]) { address, server in
+            try await server.complains("note: types not served: 1000, 1001, 1002, 1003, 1004, 1005;")
+            let outcome = try await Command.run(["call", address, "--type", "5", "--format", none])
+            #expect(outcome.exitCode == 1)
+            #expect(outcome.errors.hasPrefix("error: undefinedType: "), "\(outcome.errors)")
+        }
     }
 
     @Test(arguments: ["standard", "tgcd", "plain", "mars"])
     func benchOfAPreset(format: String) async throws {
         let outcome = try await Command.run(
-            ["bench", "--parse", "--body", "100000", "--seconds", "0.01", "--json", "--format", format],
+            ["bench", "--parse", "--body", "100000", "--seconds", "10ms", "--json", "--format", format],
             within: .seconds(240)
         )
         #expect(outcome.exitCode == 0)

@@ -91,6 +91,17 @@ import Testing
         }
     }
 
+    @Test(arguments: [[], ["--hex"]]) func aFileThatCannotBeReadIsAFailureThatNamesIt(options: [String]) async throws {
+        let folder = try TemporaryFolder()
+        for file in ["/no/such/file", folder.path] {
+            let outcome = try await Command.run(["inspect", file] + options)
+            #expect(outcome.exitCode == 1)
+            #expect(outcome.output.isEmpty)
+            #expect(outcome.errors.hasPrefix("error: Cannot read \(file): "), "\(outcome.errors)")
+            #expect(outcome.errorLines.count == 1)
+        }
+    }
+
     @Test func otherFormats() async throws {
         let mars: [UInt8] = [0, 0, 0, 20, 0, 0, 0, 200, 0, 0, 0, 7, 0, 0, 0, 9, 0, 0, 0, 2, 0x68, 0x69]
         let outcome = try await Command.run(["inspect", "-", "--format", "mars"], input: Data(mars))
@@ -99,7 +110,7 @@ import Testing
     }
 
     @Test(arguments: [
-        ["inspect"], ["inspect", "/no/such/file"], ["inspect", "-", "--direction", "sideways"],
+        ["inspect"], ["inspect", "-", "--direction", "sideways"],
         ["inspect", "-", "--format", "morse"], ["call", "127.0.0.1:1", "--type", "100", "--format", "/no/such/file"],
         ["call", "127.0.0.1:1", "--type", "6", "--format", "mars"],
         ["serve", "--port", "0", "--format", "mars", "--ping", "1"],

@@ -62,6 +62,32 @@ import Testing
         #expect(try await listen.outcome().lines == ["2001 news", "2001 news"])
     }
 
+    @Test func framesThatWereDroppedAreMentionedIfAskedFor() async throws {
+        let server = try await MockServer()
+        let stray = Frame(type: 2001, serial: 77, status: .ok, payload: ByteBuffer(string: "a push of its own serial"))
+        server.onConnect(.glued(.frame(stray), .frame(stray), .push(2001, "news")))
+        let listen = try Command(["listen", "\(server.endpoint)", "--verbose"])
+        // While it runs, for it may run for days.
+        try await listen.complains("dropped frames: 2 with a serial that no request had")
+        listen.signal(SIGTERM)
+        #expect(try await listen.outcome().lines == ["2001 news"])
+        let quiet = try await Command.run(["listen", "\(server.endpoint)", "--count", "1"])
+        #expect(!quiet.errors.contains("dropped"))
+        let last = try await Command.run(["listen", "\(server.endpoint)", "--count", "1", "--verbose"])
+        #expect(last.errors.contains("dropped frames: 2 with"), "\(last.errors)")
+    }
+
+    @Test func aServerThatIsSilentInAFormatMayHaveAnother() async throws {
+        let server = try await MockServer(.drop, format: .plain)
+        server.onConnect(.goSilent)
+        let listen = try Command([
+            "listen", "\(server.endpoint)", "--format", "plain", "--heartbeat", "100ms", "--heartbeat-misses", "0",
+        ])
+        try await listen.complains("hint: the server accepted the connection, but no push arrived")
+        listen.signal(SIGTERM)
+        #expect(try await listen.outcome().exitCode == 0)
+    }
+
     @Test func survivesARestartOfTheServer() async throws {
         let first = try Command(["serve", "--port", "0", "--push", "2001:first", "--push-every", "0.05"])
         let address = try #require(try await first.lines().first?.split(separator: " ").last)

@@ -159,6 +159,15 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         self.plan(for: direction).customs.map { ($0.name, $0.width) }
     }
 
+    /// The byte order of a request's length: that in which the command line writes numbers into custom fields, which are raw
+    /// bytes.
+    package var lengthOrder: ByteOrder {
+        for field in self.layout.request {
+            if case .word(.length, let order) = field.kind { return order }
+        }
+        return .big
+    }
+
     /// The length of ``Frame/customFields`` in bytes.
     public func customFieldLength(in direction: FrameDirection) -> Int { self.plan(for: direction).customLength }
 

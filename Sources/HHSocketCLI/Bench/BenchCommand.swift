@@ -7,14 +7,14 @@ struct BenchCommand: AsyncParsableCommand {
         commandName: "bench",
         abstract: "Measure calls to a server, or the frame parser.",
         discussion: """
-            With HOST:PORT or --self it makes calls, checks each answer, and tells how many there were per second, how long \
-            they took and what CPU time they cost. By default a call starts as soon as another is answered; then a slow \
-            server is asked less, and latencies flatter it. --rate asks at fixed times, whatever becomes of the calls \
-            before. A wrong answer or a failed call ends it with exit code 1. An interruption (SIGINT, SIGTERM) does so \
-            too, after what was measured by then has been told.
+            With HOST:PORT or --self it makes calls, checks each answer, and reports the number of calls per second, their \
+            latencies and the CPU time. By default a call starts as soon as another is answered; a slow server then gets \
+            fewer calls, and latencies flatter it. With --rate calls start at fixed times, whether or not earlier ones were \
+            answered. A wrong answer or a failed call ends it with exit code 1. So does an interruption (SIGINT, SIGTERM), \
+            after a report of the measurement so far.
 
-            --parse feeds 64 MiB of frames in 64 KiB pieces that do not align with them, and prints two lines: frames \
-            borrowed in a closure, and frames owned.
+            --parse parses 64 MiB of frames in 64 KiB pieces that do not align with them, and prints two lines: for frames \
+            borrowed in a closure, and for frames owned.
             """
     )
 
@@ -26,22 +26,36 @@ struct BenchCommand: AsyncParsableCommand {
 
     @OptionGroup var calls: EchoOptions
 
-    @Flag(help: "Measure the frame parser alone.")
+    @Flag(help: "Measure only the frame parser.")
     var parse = false
 
     @Option(
-        name: .customLong("body"),
-        help: ArgumentHelp("The length of each payload. (default: 128; with --api typed 60)", valueName: "bytes")
+        help: ArgumentHelp("The length of each payload. (default: 128; with --api typed 60)", valueName: "size"),
+        transform: SizeArgument.parse
     )
-    var givenBody: Int?
+    var bodyLength: Int?
 
-    private var body: Int { self.givenBody ?? (self.calls.api == .typed ? 60 : 128) }
+    // The names that these two had before; Scripts/bench-compare measures commits of that time with them.
+    @Option(name: .customLong("body"), help: .hidden, transform: SizeArgument.parse)
+    var formerBody: Int?
 
-    @Option(help: ArgumentHelp("How long to measure. (default: 2; with --parse 1, twice)", valueName: "seconds"))
-    var seconds: Double?
+    @Option(name: .customLong("seconds"), help: .hidden, transform: DurationArgument.parseOrZero)
+    var formerSeconds: Duration?
 
-    @Flag(help: "Print a JSON object a line.")
+    private var body: Int { self.bodyLength ?? self.formerBody ?? (self.calls.api == .typed ? 60 : 128) }
+
+    @Option(
+        help: ArgumentHelp("How long to measure. (default: 2s; with --parse 1s, twice)", valueName: "duration"),
+        transform: DurationArgument.parseOrZero
+    )
+    var duration: Duration?
+
+    private var givenDuration: Duration? { self.duration ?? self.formerSeconds }
+
+    @Flag(help: "Print one JSON object per line.")
     var json = false
+
+    @OptionGroup var fields: FieldOptions
 
     @Option(
         help: FormatArgument.help,
@@ -50,26 +64,31 @@ struct BenchCommand: AsyncParsableCommand {
     var format = ChosenFormat()
 
     func validate() throws {
-        let given = self.calls.given
+        guard self.bodyLength == nil || self.formerBody == nil else {
+            throw ValidationError("--body is the former name of --body-length; leave one of them out.")
+        }
+        guard self.duration == nil || self.formerSeconds == nil else {
+            throw ValidationError("--seconds is the former name of --duration; leave one of them out.")
+        }
+        _ = try self.fields.header(in: self.format.format)
+        let given = self.calls.given + (self.fields.fields.isEmpty ? [] : ["--field"])
         if self.parse {
             guard given.isEmpty else {
                 let options = given.joined(separator: ", ")
-                throw ValidationError("\(options): about calls, and --parse makes none; leave one or the other out.")
+                throw ValidationError("\(options): only for calls, and --parse makes none; leave one or the other out.")
             }
             try ParseReport.check(body: self.body)
         } else {
             guard self.calls.server != nil || self.calls.startsServer else {
                 throw ValidationError(
-                    "Say what to measure: HOST:PORT or --self for calls, --parse for the frame parser."
+                    "Give HOST:PORT or --self to measure calls, or --parse to measure the frame parser."
                 )
             }
             try self.calls.check(body: self.body, format: self.format.format)
         }
-        let shortest = self.parse ? 0 : 0.001
-        if let seconds = self.seconds, !(seconds >= shortest && seconds <= EchoOptions.longest) {
-            throw ValidationError(
-                "--seconds is a number from \(shortest) to \(Int(EchoOptions.longest)), not \(seconds)."
-            )
+        if let duration = self.givenDuration {
+            guard duration <= EchoOptions.longest else { throw ValidationError("--duration is 10d at most.") }
+            guard duration > .zero || self.parse else { throw ValidationError("--duration is 1ms at least.") }
         }
     }
 
@@ -94,8 +113,9 @@ struct BenchCommand: AsyncParsableCommand {
     private func measureParser() throws {
         let bench = ParseBench(body: self.body, format: self.format.format)
         let report = ParseReport(json: self.json)
-        try report.print(bench.borrowed(seconds: self.seconds ?? 1))
-        try report.print(bench.owned(seconds: self.seconds ?? 1))
+        let seconds = (self.givenDuration ?? .seconds(1)).inSeconds
+        try report.print(bench.borrowed(seconds: seconds))
+        try report.print(bench.owned(seconds: seconds))
     }
 
     private func measureCalls() async throws {
@@ -104,7 +124,7 @@ struct BenchCommand: AsyncParsableCommand {
         let interruption = Task { [stream = signals.stream] in
             var isFirst = true
             for await _ in stream {
-                // A second signal means it. A server of our own notices that we are gone.
+                // A second signal ends the process at once. The server of --self notices that.
                 guard isFirst else { Self.exit(withError: ExitCode.failure) }
                 isFirst = false
                 measuring.cancel()
@@ -114,12 +134,12 @@ struct BenchCommand: AsyncParsableCommand {
         let result = try await measuring.value
         try StandardOutput.write(self.json ? result.json : result.summary)
         guard !result.isInterrupted else {
-            StandardError.line("error: interrupted; this is what was measured by then")
+            StandardError.line("error: interrupted; the report is of the calls until then")
             throw ExitCode.failure
         }
     }
 
-    /// What was measured with the server that the options name.
+    /// The measurement with the server that the options name.
     private func echoResult() async throws -> EchoResult {
         do {
             if let server = self.calls.server { return try await self.echoResult(server, self.calls.serverPid) }
@@ -127,19 +147,20 @@ struct BenchCommand: AsyncParsableCommand {
             defer { ownServer.kill() }
             return try await self.echoResult(ownServer.endpoint, ownServer.pid)
         } catch  where Task.isCancelled {
-            // What failed, failed for that reason.
+            // Any other error is a consequence of that.
             throw EchoFailure("interrupted before anything was measured")
         }
     }
 
     private func echoResult(_ server: Endpoint, _ pid: Int32?) async throws -> EchoResult {
-        let parameters = self.calls.parameters(
+        var parameters = self.calls.parameters(
             server: server,
             serverPID: pid,
             format: self.format.format,
             body: self.body,
-            seconds: self.seconds ?? 2
+            seconds: (self.givenDuration ?? .seconds(2)).inSeconds
         )
+        parameters.header = try self.fields.header(in: self.format.format)
         return try await EchoBench(parameters).run(showsProgress: StandardError.isTerminal)
     }
 }

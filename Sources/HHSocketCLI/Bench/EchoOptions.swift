@@ -2,14 +2,15 @@ import ArgumentParser
 import HHSocket
 import HHSocketHello
 
-/// What `bench` is told about calls.
+/// The options of `bench` that concern calls.
 struct EchoOptions: ParsableArguments {
     static let defaultInFlight = 64
     static let connectionLimit = 1_000
     static let inFlightLimit = 1_000_000
     /// In bytes; each body in flight is held twice.
     static let memoryLimit = 4 << 30
-    static let longest = 1e6
+    /// Ten days.
+    static let longest = Duration.seconds(864_000)
 
     @Argument(
         help: ArgumentHelp(
@@ -20,39 +21,47 @@ struct EchoOptions: ParsableArguments {
     )
     var server: Endpoint?
 
-    @Flag(name: .customLong("self"), help: "Start a server of its own, in another process, and end it afterwards.")
+    @Flag(name: .customLong("self"), help: "Start a server in another process, measure it, and end it.")
     var startsServer = false
 
     @Option(
         help: ArgumentHelp(
-            "How many calls to have in flight on each connection; with --rate, at most. (default: 64)",
-            valueName: "calls"
+            "The number of calls in flight on each connection; with --rate the largest. (default: 64)",
+            valueName: "n"
         )
     )
     var inFlight: Int?
 
-    @Option(help: ArgumentHelp("How many clients to run, each with a connection and a thread. (default: 1)"))
+    @Option(
+        help: ArgumentHelp(
+            "The number of clients, each with a connection and a thread. (default: 1)",
+            valueName: "n"
+        )
+    )
     var connections: Int?
 
     @Option(
         help: ArgumentHelp(
             """
-            Start so many calls per second in all, evenly, instead of one as soon as another is answered. Latency then \
-            counts from when a call was to start, also if --in-flight kept it waiting.
+            The number of calls to start per second in all, at even intervals, instead of one as soon as another is \
+            answered. Latency then counts from the time at which a call was due, even if --in-flight delayed it.
             """,
             valueName: "calls/s"
         )
     )
     var rate: Double?
 
-    @Option(help: ArgumentHelp("How long to make calls before they count. (default: 0.5)", valueName: "seconds"))
-    var warmup: Double?
+    @Option(
+        help: ArgumentHelp("How long to make calls before the measurement. (default: 500ms)", valueName: "duration"),
+        transform: DurationArgument.parseOrZero
+    )
+    var warmup: Duration?
 
     @Option(
         help: ArgumentHelp(
             """
-            How calls are made: tasks with completion handlers, Swift tasks that await, or the same with a generated client \
-            and Protobuf messages, type \(Hhsocket_Bench.Methods.echo.type). (default: task)
+            How calls are made: by tasks with completion handlers, by Swift tasks that await, or by these with a generated \
+            client and Protobuf messages, type \(Hhsocket_Bench.Methods.echo.type). (default: task)
             """
         )
     )
@@ -61,27 +70,30 @@ struct EchoOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            Where completion handlers run. inline: on the socket's own thread. default: on the library's default queue, to \
-            which what one read brings is handed over in one block. (default: inline, which measures the calls alone)
+            Where completion handlers run. inline: on the socket's thread. default: on the library's default queue, which \
+            gets all answers of one read in one block. (default: inline)
             """
         )
     )
     var callbacks: EchoParameters.Callbacks?
 
     @Option(
-        help: ArgumentHelp("The server's process on this machine: its CPU time is told too (Linux).", valueName: "pid")
+        help: ArgumentHelp(
+            "The server's process on this machine, to report its CPU time too (Linux).",
+            valueName: "pid"
+        )
     )
     var serverPid: Int32?
 
     @Flag(
         help: """
-            Say hello first, and agree on metadata and compression; a server that does not is an error. The calls that are \
-            measured use neither.
+            Perform the hello handshake, and fail if the server does not agree on metadata and compression. The measured \
+            calls use neither.
             """
     )
     var hello = false
 
-    @Option(help: ArgumentHelp("What to call the server in the report. (default: hhsocket)", valueName: "name"))
+    @Option(help: ArgumentHelp("The server's name in the report. (default: hhsocket)", valueName: "name"))
     var peer: String?
 
     /// The options that were given, as they are written.
@@ -95,7 +107,7 @@ struct EchoOptions: ParsableArguments {
         return options.filter(\.isGiven).map(\.name)
     }
 
-    /// Says what is wrong with the options of calls with bodies of `body` bytes.
+    /// Checks the options, for calls with bodies of `body` bytes.
     func check(body: Int, format: WireFormat) throws {
         guard (self.server != nil) != self.startsServer else {
             throw ValidationError("HOST:PORT names a server and --self starts one: leave one of them out.")
@@ -107,7 +119,7 @@ struct EchoOptions: ParsableArguments {
         if self.api == .typed, !MessageCaller.lengths.contains(body) {
             throw ValidationError(
                 """
-                --body is a number of bytes from \(MessageCaller.lengths.lowerBound), the shortest message, to \
+                --body-length is a size from \(MessageCaller.lengths.lowerBound), the shortest message, to \
                 \(MessageCaller.lengths.upperBound), not \(body).
                 """
             )
@@ -115,7 +127,7 @@ struct EchoOptions: ParsableArguments {
         guard EchoBody.lengths.contains(body) else {
             throw ValidationError(
                 """
-                --body is a number of bytes from \(EchoBody.lengths.lowerBound), which hold the call's number, to \
+                --body-length is a size from \(EchoBody.lengths.lowerBound), which hold the call's number, to \
                 \(EchoBody.lengths.upperBound), not \(body).
                 """
             )
@@ -126,20 +138,18 @@ struct EchoOptions: ParsableArguments {
         guard 2 * bodies * body <= Self.memoryLimit else {
             throw ValidationError(
                 """
-                \(bodies) bodies of \(body) bytes in flight need more than \(Self.memoryLimit >> 30) GiB; make --body, \
-                --in-flight or --connections smaller.
+                \(bodies) bodies of \(body) bytes in flight need more than \(Self.memoryLimit >> 30) GiB; reduce \
+                --body-length, --in-flight or --connections.
                 """
             )
         }
         if let rate = self.rate, !(rate > 0 && rate <= 1e9) {
             throw ValidationError("--rate is a number of calls per second above 0, 1000000000 at most, not \(rate).")
         }
-        if let warmup = self.warmup, !(warmup >= 0 && warmup <= Self.longest) {
-            throw ValidationError("--warmup is a number of seconds from 0 to \(Int(Self.longest)), not \(warmup).")
-        }
+        if let warmup = self.warmup, warmup > Self.longest { throw ValidationError("--warmup is 10d at most.") }
         guard self.callbacks == nil || self.api ?? .task == .task else {
             let api = self.api?.rawValue ?? ""
-            throw ValidationError("--callbacks is about completion handlers, and --api \(api) has none; leave it out.")
+            throw ValidationError("--callbacks is for completion handlers, and --api \(api) has none; leave it out.")
         }
         guard self.serverPid == nil || !self.startsServer else {
             throw ValidationError("--self knows its server's process; leave --server-pid out.")
@@ -155,7 +165,7 @@ struct EchoOptions: ParsableArguments {
         }
     }
 
-    /// What is to be measured.
+    /// The measurement that the options describe.
     func parameters(
         server: Endpoint,
         serverPID: Int32?,
@@ -173,7 +183,7 @@ struct EchoOptions: ParsableArguments {
             body: body,
             inFlight: self.inFlight ?? Self.defaultInFlight,
             connections: self.connections ?? 1,
-            warmup: self.warmup ?? 0.5,
+            warmup: (self.warmup ?? .milliseconds(500)).inSeconds,
             seconds: seconds,
             api: api,
             callbacks: api == .task ? self.callbacks ?? .inline : nil,
@@ -183,9 +193,7 @@ struct EchoOptions: ParsableArguments {
 
     private static func endpoint(_ text: String) throws -> Endpoint {
         guard let endpoint = Endpoint(text) else {
-            throw ValidationError(
-                "\"\(text)\" is no server: write HOST:PORT, an IPv6 address in brackets, or unix:PATH."
-            )
+            throw ValidationError("write HOST:PORT, with an IPv6 address in brackets, or unix:PATH")
         }
         return endpoint
     }

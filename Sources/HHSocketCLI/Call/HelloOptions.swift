@@ -4,11 +4,14 @@ import HHSocketHello
 import HHSocketRPC
 import NIOCore
 
-/// What `call` tells the server beside the payload, which takes a hello.
+/// What `call` sends besides the payload, which requires a hello.
 struct HelloOptions: ParsableArguments {
     @Flag(
         name: .customLong("hello"),
-        help: "Say hello; a server that refuses it, or does not know it, is an error. The options below do so too."
+        help: """
+            Perform the hello handshake, and fail if the server does not support or refuses it. Implied by --header, \
+            --deadline, --idempotency-key and --compress.
+            """
     )
     var isOn = false
 
@@ -16,8 +19,8 @@ struct HelloOptions: ParsableArguments {
         parsing: .unconditionalSingleValue,
         help: ArgumentHelp(
             """
-            Send this metadata; may be given several times. Names are sent in lower case, and spaces that a value begins \
-            with are not.
+            Send this metadata. May be given several times. Names are sent in lower case, and values without the spaces \
+            that they begin with.
             """,
             valueName: "name:value"
         )
@@ -26,33 +29,34 @@ struct HelloOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Tell the server that the answer is of no use after so many milliseconds. The call ends then, or at --timeout.",
-            valueName: "ms"
-        )
+            "The time, sent to the server, after which the answer is of no use. The call ends then, or at --timeout.",
+            valueName: "duration"
+        ),
+        transform: DurationArgument.parse
     )
-    var deadline: Int?
+    var deadline: Duration?
 
     @Option(
         parsing: .unconditional,
         help: ArgumentHelp(
             """
-            Name the call, such as by a UUID, so that the server runs it once: a repeat of it, by --repeat and --retries \
-            too, is answered as the first was.
+            The name of the call, such as a UUID, by which the server runs it once: repeats, those of --repeat and \
+            --retries too, get the answer of the first.
             """,
             valueName: "key"
         )
     )
     var idempotencyKey: String?
 
-    @Flag(help: "Compress the payload, if that makes it smaller.")
+    @Flag(help: "Compress the payload if that makes it smaller.")
     var compress = false
 
-    /// Ten years: what is beyond is a slip.
-    private static let longestDeadline = 315_360_000_000
+    /// Ten years: a longer one is a slip.
+    private static let longestDeadline = Duration.seconds(315_360_000)
 
     func validate() throws {
-        if let deadline = self.deadline, !(1...Self.longestDeadline).contains(deadline) {
-            throw ValidationError("--deadline is 1 to \(Self.longestDeadline) milliseconds, not \(deadline).")
+        if let deadline = self.deadline, deadline > Self.longestDeadline {
+            throw ValidationError("--deadline is 3650d at most.")
         }
         if let key = self.idempotencyKey, !(1...Envelope.maximumKeyLength).contains(key.utf8.count) {
             throw ValidationError(
@@ -61,7 +65,7 @@ struct HelloOptions: ParsableArguments {
         }
         let names = self.header.map(\.name)
         if let name = names.first(where: { name in names.count { $0 == name } > 1 }) {
-            throw ValidationError("--header \(name) is there more than once, and metadata has one value for each name.")
+            throw ValidationError("--header \(name) is given more than once, but metadata has one value for each name.")
         }
     }
 
@@ -70,22 +74,22 @@ struct HelloOptions: ParsableArguments {
         self.isOn || !self.header.isEmpty || self.deadline != nil || self.idempotencyKey != nil || self.compress
     }
 
-    /// Refuses a format that has no room for it.
+    /// Refuses a format that cannot have a hello.
     func validate(in format: WireFormat) throws {
         guard !self.isAskedFor || format.supportsHello else {
             throw ValidationError("The format \(format) cannot have hello: \(WireFormat.helloNeeds).")
         }
     }
 
-    /// Has a client say hello, if that is asked for. To be used once its timeout is what it will be.
+    /// Has a client say hello, if that is asked for. To be called once its timeout is set.
     func apply(to configuration: inout SocketClient.Configuration) {
         guard self.isAskedFor else { return }
-        // Sooner than the call's own end, which would not tell that it was hello that was not answered.
+        // Sooner than the call's own end, whose error would not say that it was hello that was not answered.
         let timeout = min(HelloPolicy().timeout, configuration.timeout / 2)
         configuration.hello = HelloPolicy(isRequired: true, timeout: timeout)
     }
 
-    /// All but the deadline, which is each call's own.
+    /// Everything but the deadline, which each call has of its own.
     func apply(to request: inout SocketRequest) {
         request.metadata = Dictionary(uniqueKeysWithValues: self.header.map { ($0.name, $0.value) })
         request.idempotencyKey = self.idempotencyKey

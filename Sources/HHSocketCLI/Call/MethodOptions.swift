@@ -2,13 +2,13 @@ import ArgumentParser
 import Foundation
 import NIOCore
 
-/// How `call` calls a method that a `.proto` declares.
+/// The method of a `.proto` that `call` calls, and its request.
 struct MethodOptions: ParsableArguments {
     @OptionGroup var proto: ProtoOptions
 
     @Option(
         help: ArgumentHelp(
-            "The method to call, such as chat.Chat/Send; its type is the number that --proto gives it.",
+            "The method to call, such as chat.Chat/Send. Its type is the number that the .proto gives it.",
             valueName: "name"
         )
     )
@@ -26,7 +26,7 @@ struct MethodOptions: ParsableArguments {
     )
     var jsonBodyFile: String?
 
-    @Flag(help: "Print fields that are zero or empty too.")
+    @Flag(help: "Also print fields that are zero or empty.")
     var emitDefaults = false
 
     func validate() throws {
@@ -34,11 +34,11 @@ struct MethodOptions: ParsableArguments {
             throw ValidationError("--proto and --method go together.")
         }
         guard self.method != nil || (self.jsonBody == nil && self.jsonBodyFile == nil && !self.emitDefaults) else {
-            throw ValidationError("--json-body, --json-body-file and --emit-defaults need --proto and --method.")
+            throw ValidationError("--json-body, --json-body-file and --emit-defaults require --proto and --method.")
         }
     }
 
-    /// The method and the codec of its messages; nil if none is given. What is wrong is told on stderr.
+    /// The method and the codec of its messages; nil if none is given. Errors are reported on stderr.
     func selected() throws -> (method: ProtoMethod, codec: MessageJSON)? {
         guard let name = self.method, let schema = try self.proto.schema() else { return nil }
         do throws(ProtoError) {

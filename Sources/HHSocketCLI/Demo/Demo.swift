@@ -228,7 +228,7 @@ struct Demo {
     private static func server(host: String = "127.0.0.1", port: Int = 0) -> SocketServer {
         var configuration = SocketServer.Configuration(host: host, port: port)
         configuration.logger = LogArgument.logger(nil)
-        return SocketServer(configuration: configuration, router: BuiltIn.router)
+        return SocketServer(configuration: configuration, router: BuiltIn.router(for: .standard).router)
     }
 
     /// Starts one more server, on a port that was ours.

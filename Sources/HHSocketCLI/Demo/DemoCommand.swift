@@ -7,8 +7,8 @@ import NIOCore
 struct DemoCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "demo",
-        abstract: "Show what it does: two servers and a client over real TCP.",
-        discussion: "Each step is a line with its time. A step that does not do what it says ends it with exit code 1."
+        abstract: "Demonstrate the library: two servers and a client over real TCP.",
+        discussion: "Prints one line per step with its time. If a step fails, the exit code is 1."
     )
 
     func run() async throws {

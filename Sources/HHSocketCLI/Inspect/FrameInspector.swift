@@ -1,9 +1,9 @@
 import HHSocket
 import NIOCore
 
-/// Tells what a stream of frames holds, a line each.
+/// Describes the frames of a stream, one line per frame.
 struct FrameInspector {
-    /// Where and why a stream stops making sense.
+    /// Where and why a stream cannot be read as frames of the format.
     struct Nonsense: Error, Hashable, CustomStringConvertible {
         var offset: Int
         var reason: String
@@ -22,7 +22,7 @@ struct FrameInspector {
     init(direction: FrameDirection, format: WireFormat) {
         self.direction = direction
         self.format = format
-        // A run of wrong checksums is what somebody who inspects wants to see.
+        // A long run of wrong checksums is not an error here: it is to be shown.
         self.decoder = FrameDecoder(direction: direction, format: format, maximumCorruptRun: .max)
     }
 

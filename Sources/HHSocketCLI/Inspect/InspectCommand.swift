@@ -6,11 +6,11 @@ import NIOCore
 struct InspectCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "inspect",
-        abstract: "Tell which frames a recorded stream holds.",
+        abstract: "List the frames of a recorded stream.",
         discussion: """
-            A line on stdout for each frame: direction, offset in bytes, type, serial, status (- in a request), length of \
-            the payload, and whether the checksum is right. Where the stream stops making sense, stderr says where and \
-            why. The exit code is 0 when all of it made sense and every checksum was right, else 1.
+            Prints one line per frame: direction, offset in bytes, type, serial, status (- in a request), length of the \
+            payload, and whether the checksum is right. Where the bytes are no longer frames of the format, stderr says \
+            where and why. The exit code is 0 if the whole stream was read and every checksum was right, else 1.
             """
     )
 
@@ -31,7 +31,7 @@ struct InspectCommand: AsyncParsableCommand {
     @Flag(help: "The file is text: hex digits, or what xxd, hexdump -C or tcpdump -x print.")
     var hex = false
 
-    @Option(help: "Which way the frames went: request or response.")
+    @Option(help: "The direction of the frames: request or response.")
     var direction = Direction.request
 
     @Option(help: FormatArgument.help, transform: FormatArgument.parse)
@@ -41,19 +41,19 @@ struct InspectCommand: AsyncParsableCommand {
         Signals.ignoreBrokenPipes()
         var inspector = FrameInspector(direction: self.direction.frameDirection, format: self.format)
         do {
-            let input = try self.input()
             if self.hex {
-                try self.inspectText(input, &inspector)
+                try self.inspectText(&inspector)
             } else {
-                while let data = try input.read(upToCount: 1 << 16), !data.isEmpty {
+                let input = try InputFile.handle(of: self.file)
+                while let data = try self.piece(of: input), !data.isEmpty {
                     try self.inspect(ByteBuffer(bytes: data), &inspector)
                 }
             }
             try inspector.finish()
         } catch is StandardOutput.Closed {
             throw ExitCode.failure
-        } catch let error as ValidationError {
-            throw error
+        } catch let code as ExitCode {
+            throw code
         } catch {
             StandardError.line("error: \(error)")
             throw ExitCode.failure
@@ -61,18 +61,19 @@ struct InspectCommand: AsyncParsableCommand {
         if inspector.corruptFrames > 0 { throw ExitCode.failure }
     }
 
-    private func input() throws -> FileHandle {
-        if self.file == "-" { return .standardInput }
-        guard let handle = FileHandle(forReadingAtPath: self.file) else {
-            throw ValidationError("Cannot read \(self.file).")
+    /// Nil, or empty, at the end.
+    private func piece(of input: FileHandle) throws(ExitCode) -> Data? {
+        do {
+            return try input.read(upToCount: 1 << 16)
+        } catch {
+            throw InputFile.failure(self.file, error)
         }
-        return handle
     }
 
-    private func inspectText(_ input: FileHandle, _ inspector: inout FrameInspector) throws {
+    private func inspectText(_ inspector: inout FrameInspector) throws {
         var dump = HexDump()
-        // A dump is several times what it shows, and made for eyes: it fits into memory.
-        let text = String(decoding: try input.readToEnd() ?? Data(), as: UTF8.self)
+        // A dump is made for people to read, so it fits into memory.
+        let text = String(decoding: try InputFile.content(of: self.file), as: UTF8.self)
         for line in text.split(separator: "\n", omittingEmptySubsequences: false) {
             try self.inspect(ByteBuffer(bytes: dump.bytes(of: line)), &inspector)
         }
@@ -80,7 +81,7 @@ struct InspectCommand: AsyncParsableCommand {
 
     private func inspect(_ bytes: ByteBuffer, _ inspector: inout FrameInspector) throws {
         var lines = ""
-        // What was found before the stream stopped making sense is printed first.
+        // The frames before an error are printed first.
         let result = bytes.withUnsafeReadableBytes { bytes in
             Result { try inspector.inspect(bytes) { lines += $0 } }
         }

@@ -7,28 +7,28 @@ import NIOCore
 struct ListenCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "listen",
-        abstract: "Print pushes, a line each.",
+        abstract: "Print pushes, one per line.",
         discussion: """
             A line is the push's type and its text; control characters and backslashes are escaped, and bytes that are \
-            not UTF-8 are printed as `base64:` and their Base64. It reconnects for as long as it runs; what the \
-            connection does is told on stderr.
+            not UTF-8 are printed as `base64:` and their Base64. The command reconnects for as long as it runs, and reports \
+            on stderr what the connection does.
 
-            With --proto, pushes whose type is that of a message in the file are printed in JSON, as protobuf maps them.
+            With --proto, pushes whose type is that of a message in the file are printed in protobuf's JSON.
             """
     )
 
     @Argument(help: ServerAddresses.help)
     var servers: ServerAddresses
 
-    @Option(help: "Print pushes of this type alone.")
+    @Option(help: "Print only pushes of this type.")
     var type: UInt32?
 
-    @Option(help: "End after so many pushes.")
+    @Option(help: ArgumentHelp("The number of pushes after which to exit.", valueName: "n"))
     var count: Int?
 
     @Flag(
         help: """
-            Print an object a line: type, serial, status, server, and body or (not UTF-8) bodyBase64; with --proto \
+            Print one object per line: type, serial, status, server, and body or, if not UTF-8, bodyBase64; with --proto \
             message.
             """
     )
@@ -36,15 +36,18 @@ struct ListenCommand: AsyncParsableCommand {
 
     @OptionGroup var proto: ProtoOptions
 
-    @Flag(help: "Say hello, for servers that serve nobody else; one that refuses it is an error.")
+    @Flag(help: "Perform the hello handshake, and fail if the server refuses it. Some servers require it.")
     var hello = false
 
     @Option(help: FormatArgument.help, transform: FormatArgument.parse)
     var format = WireFormat.standard
 
+    @OptionGroup var fields: FieldOptions
+
     @OptionGroup var connection: ConnectionOptions
 
     func validate() throws {
+        _ = try self.fields.header(in: self.format)
         if let type = self.type { try FormatArgument.validate(type: type, in: self.format) }
         guard self.format.layout.push != nil else {
             throw ValidationError("The format \(self.format) has no pushes to listen for.")
@@ -61,10 +64,11 @@ struct ListenCommand: AsyncParsableCommand {
         let signals = Signals()
         var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
         configuration.socket.wireFormat = self.format
+        configuration.socket.header = try self.fields.header(in: self.format)
         if self.hello { configuration.hello = HelloPolicy(isRequired: true) }
         try self.connection.apply(to: &configuration.socket)
         let client = SocketClient(configuration: configuration)
-        // More than any reader should be behind.
+        // More than a reader should ever lag behind.
         let buffering = PushBufferingPolicy.dropOldest(1 << 16)
         let pushes =
             if let type = self.type {
@@ -73,8 +77,24 @@ struct ListenCommand: AsyncParsableCommand {
                 client.pushes(buffering: buffering)
             }
         let events = client.events
-        let telling = Task {
-            for await event in events { Self.tell(event) }
+        let hint = SilenceHint.text(self.format, missing: "push")
+        let reporting = Task { [hint] in
+            var hint = hint
+            for await event in events {
+                Self.report(event)
+                if case .disconnected = event, let text = hint, client.statistics.pushes == 0 {
+                    StandardError.line(text)
+                    hint = nil
+                }
+            }
+        }
+        let watching = Task { [isVerbose = self.connection.verbose] in
+            var dropped = DroppedFrames()
+            while isVerbose, !Task.isCancelled {
+                // Without an error: a last look follows when it is cancelled.
+                try? await Task.sleep(for: .seconds(1))
+                if let news = dropped.news(client.statistics) { StandardError.line(news) }
+            }
         }
         client.connect()
         let printing = Task { [count, json, serial = self.format.layout.push?.serial ?? FrameSerial.push] in
@@ -84,7 +104,7 @@ struct ListenCommand: AsyncParsableCommand {
                     let message = messages?.json(push)
                     try StandardOutput.write(Self.line(for: push, message: message, serial: serial, json: json))
                 } catch {
-                    // Whoever read has gone.
+                    // Nobody reads the output any more.
                     return
                 }
                 printed += 1
@@ -96,12 +116,14 @@ struct ListenCommand: AsyncParsableCommand {
         }
         await printing.value
         interruption.cancel()
-        telling.cancel()
+        reporting.cancel()
         await client.close()
-        self.connection.tell(client.history)
+        watching.cancel()
+        await watching.value
+        self.connection.report(client.history)
     }
 
-    /// - Parameter message: What is in it, where that is known.
+    /// - Parameter message: The push as a message, where that is known.
     static func line(for push: SocketPush, message: JSONValue? = nil, serial: UInt32, json: Bool) -> String {
         guard json else {
             if let message { return "\(push.type) \(message.text())\n" }
@@ -117,7 +139,7 @@ struct ListenCommand: AsyncParsableCommand {
         return object.line
     }
 
-    private static func tell(_ event: SocketEvent) {
+    private static func report(_ event: SocketEvent) {
         switch event {
         case .connected(let endpoint): StandardError.line("connected to \(endpoint)")
         case .goAway, .switched: StandardError.line("\(event)")

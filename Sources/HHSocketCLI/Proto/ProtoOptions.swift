@@ -1,13 +1,13 @@
 import ArgumentParser
 import Foundation
 
-/// Which `.proto` says what methods and messages are called and made of.
+/// The `.proto` that declares methods and messages.
 struct ProtoOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            The .proto that declares methods and messages, read by protoc; or a descriptor set, a file that ends in \
-            .pb, .protoset or .desc, for which no protoc is needed.
+            The .proto that declares methods and messages, which protoc reads; or a descriptor set, a file that ends in \
+            .pb, .protoset or .desc, which needs no protoc.
             """,
             valueName: "file"
         )
@@ -18,8 +18,8 @@ struct ProtoOptions: ParsableArguments {
         name: [.customShort("I", allowingJoined: true), .long],
         help: ArgumentHelp(
             """
-            A folder in which protoc looks for imports; may be given several times. (default: the file's own folder \
-            and the current one)
+            A folder in which protoc looks for imports. May be given several times. (default: the file's folder and the \
+            current one)
             """,
             valueName: "folder"
         )
@@ -28,11 +28,11 @@ struct ProtoOptions: ParsableArguments {
 
     func validate() throws {
         guard self.proto != nil || self.protoPath.isEmpty else {
-            throw ValidationError("--proto-path is about --proto, which is missing.")
+            throw ValidationError("--proto-path requires --proto.")
         }
     }
 
-    /// What the file declares; nil if none is given. What is wrong with it is told on stderr.
+    /// The declarations of the file; nil if none is given. Errors are reported on stderr.
     func schema() throws -> ProtoSchema? {
         guard let file = self.proto else { return nil }
         let isDescriptorSet = [".pb", ".protoset", ".desc"].contains { file.lowercased().hasSuffix($0) }

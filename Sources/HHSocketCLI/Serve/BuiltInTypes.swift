@@ -13,40 +13,55 @@ enum BuiltIn {
     /// Answered with the payload's SHA-256 in hex.
     static let sha256: UInt32 = 1003
 
-    /// Answered with what came beside the payload, a line each, and with metadata.
+    /// Answered with the serial and, one per line, what the request carries besides the payload; and with metadata.
     static let context: UInt32 = 1005
 
-    /// An hour. A longer sleep is cut to this, so that no request stays in memory for ever.
+    /// An hour. A longer sleep is cut to it, so that no request stays in memory for ever.
     static let longestSleep = 3_600_000
 
-    static var router: Router {
+    /// The router of a server, and the types that it omits because the format does not leave them to applications.
+    static func router(for format: WireFormat) -> (router: Router, omitted: [UInt32]) {
         var router = Router()
-        router.handleSynchronously(self.echo) { request, _ in request.body }
-        router.handle(self.sleep) { request, _ in
-            guard let milliseconds = Self.decimal(request.body, limit: Self.longestSleep) else {
-                throw StatusError(.illegalFormat)
+        var omitted: [UInt32] = []
+        func add(_ type: UInt32, _ handle: (inout Router) -> Void) {
+            if format.isApplicationType(type) { handle(&router) } else { omitted.append(type) }
+        }
+        add(self.echo) { $0.handleSynchronously(self.echo) { request, _ in request.body } }
+        add(self.sleep) { router in
+            router.handle(self.sleep) { request, _ in
+                guard let milliseconds = Self.decimal(request.body, limit: Self.longestSleep) else {
+                    throw StatusError(.illegalFormat)
+                }
+                try await Task.sleep(for: .milliseconds(milliseconds))
+                return request.body
             }
-            try await Task.sleep(for: .milliseconds(milliseconds))
-            return request.body
         }
-        router.handleSynchronously(Hhsocket_Bench.Methods.echo) { note, _ in note }
-        router.handleSynchronously(self.status) { request, _ in
-            // One more than fits, so that a number that is too large is not taken for the largest.
-            guard let number = Self.decimal(request.body, limit: Int(UInt32.max) + 1),
-                let status = UInt32(exactly: number)
-            else { throw StatusError(.illegalFormat) }
-            throw StatusError(Status(rawValue: status))
+        add(self.status) { router in
+            router.handleSynchronously(self.status) { request, _ in
+                // One more than fits, so that a number that is too large is not taken for the largest.
+                guard let number = Self.decimal(request.body, limit: Int(UInt32.max) + 1),
+                    let status = UInt32(exactly: number)
+                else { throw StatusError(.illegalFormat) }
+                throw StatusError(Status(rawValue: status))
+            }
         }
-        // In a task: hashing the largest payload takes longer than an event loop should be kept.
-        router.handle(self.sha256) { request, _ in ByteBuffer(string: Self.sha256Hex(of: request.body)) }
-        router.handleSynchronously(self.context) { request, context in
-            context.answerMetadata = ["server": "hhsocket"]
-            return ByteBuffer(string: Self.description(of: request, context))
+        // In a task: to hash the largest payload takes longer than an event loop may be blocked.
+        add(self.sha256) { router in
+            router.handle(self.sha256) { request, _ in ByteBuffer(string: Self.sha256Hex(of: request.body)) }
         }
-        return router
+        add(Hhsocket_Bench.Methods.echo.type) { router in
+            router.handleSynchronously(Hhsocket_Bench.Methods.echo) { note, _ in note }
+        }
+        add(self.context) { router in
+            router.handleSynchronously(self.context) { request, context in
+                context.answerMetadata = ["server": "hhsocket"]
+                return ByteBuffer(string: Self.description(of: request, context))
+            }
+        }
+        return (router, omitted)
     }
 
-    /// With the serial, which shows whether an answer is that to an earlier request.
+    /// Has the serial in it, by which a caller sees that an answer is that of an earlier request.
     private static func description(of request: ServerRequest, _ context: ServerContext) -> String {
         var lines = ["serial: \(request.serial)"]
         if let deadline = context.deadline {

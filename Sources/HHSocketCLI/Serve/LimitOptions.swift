@@ -1,11 +1,11 @@
 import ArgumentParser
 import HHSocketServer
 
-/// What bounds the server. What is not given is as `ServerLimits` has it.
+/// The limits of a server. Options that are not given have the defaults of `ServerLimits`.
 struct LimitOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "How many connections may be open; one too many is told to go away. (default: no limit)",
+            "The largest number of connections. A further client is told to go away. (default: no limit)",
             valueName: "n"
         )
     )
@@ -13,7 +13,7 @@ struct LimitOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "How many of them may come from one address, or one IPv6 network of 64 bits. (default: no limit)",
+            "The same for one address, or one IPv6 network of 64 bits. (default: no limit)",
             valueName: "n"
         )
     )
@@ -22,52 +22,55 @@ struct LimitOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            How many requests may be in flight; further ones are answered 503. Those that are answered at once never \
-            are. (default: 1048576)
+            The largest number of requests in flight. Further ones are answered with status 503, unless they can be \
+            answered at once. (default: 1048576)
             """,
             valueName: "n"
         )
     )
     var maxInFlight: Int?
 
-    @Option(help: ArgumentHelp("How many of them may be one connection's. (default: 65536)", valueName: "n"))
+    @Option(help: ArgumentHelp("The same for one connection. (default: 65536)", valueName: "n"))
     var maxInFlightPerConnection: Int?
 
     @Option(
         help: ArgumentHelp(
             """
-            How many requests a second a connection may make, and as many at once; further ones are answered 503. \
-            (default: no limit)
+            The number of requests per second that a connection may make, as many of them at once. Further ones are \
+            answered with status 503. (default: no limit)
             """,
-            valueName: "n"
+            valueName: "requests/s"
         )
     )
     var rate: Double?
 
     @Flag(
         help: """
-            Find out how many requests can be in flight without waiting for one another; further ones are answered 503.
+            Measure how many requests can be in flight without delaying each other, and answer further ones with status \
+            503.
             """
     )
     var adaptiveConcurrency = false
 
     @Option(
         help: ArgumentHelp(
-            "How long a client may be silent; then it is told to go away. 0: for ever. (default: 600)",
-            valueName: "seconds"
-        )
+            "The silence after which a client is told to go away; 0 means never. (default: 10m)",
+            valueName: "duration"
+        ),
+        transform: DurationArgument.parseOrZero
     )
-    var idleTimeout: SecondsOrZero?
+    var idleTimeout: Duration?
 
     @Option(
         help: ArgumentHelp(
-            "The largest payload; a client that announces a larger one is answered 301, and closed. (default: 16777216)",
-            valueName: "bytes"
-        )
+            "The largest payload. A larger one is answered with status 301, and the client is closed. (default: 16M)",
+            valueName: "size"
+        ),
+        transform: SizeArgument.parse
     )
     var maxPayload: Int?
 
-    /// 1 GiB: what is beyond is a slip.
+    /// 1 GiB: a larger value is a slip.
     private static let largestPayload = 1 << 30
 
     func validate() throws {
@@ -83,11 +86,11 @@ struct LimitOptions: ParsableArguments {
             throw ValidationError("--rate is above 0, and 1000000000 at most, not \(rate).")
         }
         if let bytes = self.maxPayload, !(1...Self.largestPayload).contains(bytes) {
-            throw ValidationError("--max-payload is a number from 1 to \(Self.largestPayload), not \(bytes).")
+            throw ValidationError("--max-payload is a size from 1 byte to 1G, not \(bytes) bytes.")
         }
     }
 
-    /// What the options amount to.
+    /// The limits that the options describe.
     var limits: ServerLimits {
         var limits = ServerLimits()
         limits.maximumConnections = self.maxConnections
@@ -96,7 +99,7 @@ struct LimitOptions: ParsableArguments {
         if let count = self.maxInFlightPerConnection { limits.maximumInFlightPerConnection = count }
         limits.requestRate = self.rate.map { RequestRate(perSecond: $0) }
         limits.concurrency = self.adaptiveConcurrency ? AdaptiveConcurrency() : nil
-        if let time = self.idleTimeout { limits.idleTimeout = time.duration == .zero ? nil : time.duration }
+        if let time = self.idleTimeout { limits.idleTimeout = time == .zero ? nil : time }
         if let bytes = self.maxPayload {
             limits.maximumPayloadLength = bytes
             // As many payloads as by default must find room, or the largest could never be received.

@@ -1,12 +1,12 @@
 import ArgumentParser
 import Logging
 
-/// `--log`: what is logged, on stderr.
+/// `--log`: the level of the log on stderr.
 enum LogArgument {
     static let help = ArgumentHelp(
         """
-        Log to stderr what is at least so important: trace, debug, info, notice, warning, error or critical. Without it \
-        nothing is logged.
+        Log to stderr from this level on: trace, debug, info, notice, warning, error or critical. Nothing is logged by \
+        default.
         """,
         valueName: "level"
     )
@@ -14,7 +14,7 @@ enum LogArgument {
     static func parse(_ text: String) throws -> Logger.Level {
         guard let level = Logger.Level(rawValue: text) else {
             let levels = Logger.Level.allCases.map(\.rawValue).joined(separator: ", ")
-            throw ValidationError("There is no level \"\(text)\": it is one of \(levels).")
+            throw ValidationError("the levels are \(levels)")
         }
         return level
     }

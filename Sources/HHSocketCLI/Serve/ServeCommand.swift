@@ -21,14 +21,15 @@ struct ServeCommand: AsyncParsableCommand {
         discussion: """
             Types: 1000 echoes the payload; 1001 sleeps for the payload's decimal milliseconds (an hour at most), then \
             echoes it; 1002 answers with the status that the payload names in decimal; 1003 answers with the payload's \
-            SHA-256 in hex; 1004 reads the message of `bench --api typed` and writes it anew; 1005 answers with what came \
-            beside the payload, a line each: the serial, and where hello agreed on them deadline, idempotency key and \
-            metadata. A payload that 1001 or 1002 cannot read is answered with status 303, one that 1004 cannot with 402.
+            SHA-256 in hex; 1004 decodes the message of `bench --api typed` and encodes it again; 1005 answers with the \
+            request's serial and, after hello, its deadline, idempotency key and metadata, one per line. A payload that \
+            1001 or 1002 cannot read is answered with status 303, one that 1004 cannot with 402. Types that a --format \
+            does not leave to applications are not served, which is reported on stderr.
 
-            Once connections are accepted stdout has a line for each place to listen at: first that of --host and --port, \
-            then those of --listen in their order, with the ports that were free where 0 was asked for. Nothing else is \
-            printed there. SIGINT and SIGTERM tell clients to go away, and let requests in flight finish, for --grace at \
-            most; a second one ends at once.
+            Once connections are accepted, stdout has one line per listener: first that of --host and --port, then those \
+            of --listen in their order, with the port that was picked instead of 0. Nothing else is printed there. SIGINT \
+            and SIGTERM tell clients to go away and let requests in flight finish, for --grace at most; a second signal \
+            ends the server at once. SIGHUP reloads the certificate of --cert; without one it is ignored.
             """
     )
 
@@ -41,27 +42,33 @@ struct ServeCommand: AsyncParsableCommand {
     @Option(
         help: ArgumentHelp(
             """
-            Listen there too: HOST:PORT, an IPv6 address in brackets, or unix:PATH; port 0 picks a free one. May be given \
-            several times. TLS and the format are the same everywhere.
+            A further address to listen on: HOST:PORT, with an IPv6 address in brackets, or unix:PATH; port 0 picks a free \
+            one. May be given several times. All listeners have the same TLS and format.
             """,
             valueName: "address"
         )
     )
     var listen: [ListenAddress] = []
 
-    @Option(help: ArgumentHelp("Push TEXT to every client again and again.", valueName: "type:text"))
+    @Option(help: ArgumentHelp("Push TEXT to every client periodically.", valueName: "type:text"))
     var push: PushText?
 
-    @Option(help: ArgumentHelp("How often to push. (default: 1)", valueName: "seconds"))
-    var pushEvery: Seconds?
+    @Option(
+        help: ArgumentHelp("The interval of --push. (default: 1s)", valueName: "duration"),
+        transform: DurationArgument.parse
+    )
+    var pushEvery: Duration?
 
-    @Option(help: ArgumentHelp("Ping after so long a silence; without it nobody is pinged.", valueName: "seconds"))
-    var ping: Seconds?
+    @Option(
+        help: ArgumentHelp("The silence after which a client is pinged. (default: no pings)", valueName: "duration"),
+        transform: DurationArgument.parse
+    )
+    var ping: Duration?
 
     @Option(
         parsing: .unconditional,
         help: ArgumentHelp(
-            "Each line on stdout: %h is the host, %p the port, %% a percent sign. (default: listening on HOST:PORT)",
+            "The line per listener on stdout: %h is the host, %p the port, %% a percent sign. (default: listening on HOST:PORT)",
             valueName: "format"
         )
     )
@@ -69,17 +76,17 @@ struct ServeCommand: AsyncParsableCommand {
 
     @Flag(
         name: .customLong("until-eof"),
-        help: "End as by SIGTERM when standard input ends: for a program that starts this one."
+        help: "Shut down, as after SIGTERM, when standard input ends: for programs that start this one."
     )
     var endsWithInput = false
 
     @Option(help: FormatArgument.help, transform: FormatArgument.parse)
     var format = WireFormat.standard
 
-    @Flag(help: "Answer the requests of each connection in their order.")
+    @Flag(help: "Answer the requests of each connection in the order in which they arrived.")
     var answersInOrder = false
 
-    @Flag(help: "Serve clients alone that have said hello; requests of others are answered 303.")
+    @Flag(help: "Serve only clients that have said hello; requests of others are answered with status 303.")
     var requireHello = false
 
     @Option(help: LogArgument.help, transform: LogArgument.parse)
@@ -113,7 +120,7 @@ struct ServeCommand: AsyncParsableCommand {
             throw ValidationError("The format \(self.format) cannot have hello: \(WireFormat.helloNeeds).")
         }
         guard self.pushEvery == nil || self.push != nil else {
-            throw ValidationError("--push-every says how often to push; --push TYPE:TEXT says what.")
+            throw ValidationError("--push-every requires --push TYPE:TEXT.")
         }
     }
 
@@ -121,27 +128,43 @@ struct ServeCommand: AsyncParsableCommand {
         Signals.ignoreBrokenPipes()
         let signals = Signals()
         if self.endsWithInput { Self.signalAtEndOfInput() }
-        let hangUps = self.tls.tls == nil ? nil : Signals([SIGHUP])
-        let server = SocketServer(configuration: self.configuration, router: BuiltIn.router)
+        // Without TLS too: by default the signal would end the process.
+        let hangUps = Signals([SIGHUP])
+        let (router, omitted) = BuiltIn.router(for: self.format)
+        if !omitted.isEmpty {
+            let types = self.format.layout.applicationTypes
+            StandardError.line(
+                """
+                note: types not served: \(omitted.map { "\($0)" }.joined(separator: ", ")); the format \(self.format) leaves \
+                types from \(types.lowerBound) to \(types.upperBound) to applications
+                """
+            )
+        }
+        let server = SocketServer(configuration: self.configuration, router: router)
         do {
             try await server.start()
         } catch {
             StandardError.line("error: \(error)")
             throw ExitCode.failure
         }
-        // Whoever started this may not read on; serving goes on all the same.
+        // Serving continues even if nobody reads the output.
         try? StandardOutput.write(server.addresses.map { self.announcement(of: $0) + "\n" }.joined())
 
         let pushing = Task { [push, pushEvery] in
             guard let push else { return }
             while !Task.isCancelled {
-                try await Task.sleep(for: pushEvery?.duration ?? .seconds(1))
+                try await Task.sleep(for: pushEvery ?? .seconds(1))
                 await server.push(type: push.type, body: push.body)
             }
         }
-        let reloading = Task { [stream = hangUps?.stream] in
-            guard let stream else { return }
-            for await _ in stream { Self.reload(server) }
+        let reloading = Task { [stream = hangUps.stream, hasTLS = self.tls.tls != nil] in
+            for await _ in stream {
+                guard hasTLS else {
+                    StandardError.line("SIGHUP is ignored: the server has no certificate to reload")
+                    continue
+                }
+                Self.reload(server)
+            }
         }
         var signalled = signals.stream.makeAsyncIterator()
         _ = await signalled.next()
@@ -169,7 +192,7 @@ struct ServeCommand: AsyncParsableCommand {
         var configuration = SocketServer.Configuration(
             listeners: listeners,
             limits: self.limits.limits,
-            heartbeat: self.ping.map { HeartbeatPolicy(interval: $0.duration) }
+            heartbeat: self.ping.map { HeartbeatPolicy(interval: $0) }
         )
         configuration.answersInOrder = self.answersInOrder
         configuration.hello.isRequired = self.requireHello
@@ -178,7 +201,7 @@ struct ServeCommand: AsyncParsableCommand {
         return configuration
     }
 
-    /// A thread, because reading blocks, and ends with the process.
+    /// Uses a thread, because reading blocks. It ends with the process.
     private static func signalAtEndOfInput() {
         Thread.detachNewThread {
             var buffer = [UInt8](repeating: 0, count: 4_096)
@@ -193,7 +216,7 @@ struct ServeCommand: AsyncParsableCommand {
     private static func reload(_ server: SocketServer) {
         do throws(SocketError) {
             try server.reloadTLS()
-            StandardError.line("the certificate was read anew")
+            StandardError.line("the certificate was reloaded")
         } catch {
             StandardError.line("error: \(error.code): \(error.message.inOneLine); the old certificate stays")
         }

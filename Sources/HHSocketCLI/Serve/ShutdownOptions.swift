@@ -2,22 +2,23 @@ import ArgumentParser
 import HHSocket
 import HHSocketServer
 
-/// What becomes of clients when a signal ends the server.
+/// How a server that a signal ends treats its clients.
 struct ShutdownOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            How long a signal lets requests in flight go on, and clients stay that were told to go away; 0: everything is \
-            closed at once. (default: 5)
+            How long, after a signal, requests in flight may run and clients may stay connected. With 0 everything is \
+            closed at once. (default: 5s)
             """,
-            valueName: "seconds"
-        )
+            valueName: "duration"
+        ),
+        transform: DurationArgument.parseOrZero
     )
-    var grace: SecondsOrZero?
+    var grace: Duration?
 
     @Option(
         help: ArgumentHelp(
-            "A server that clients may use instead, best first; may be given several times.",
+            "A server that clients may use instead, the best first. May be given several times.",
             valueName: "host:port"
         ),
         transform: Self.endpoint
@@ -26,15 +27,15 @@ struct ShutdownOptions: ParsableArguments {
 
     private static func endpoint(_ text: String) throws -> Endpoint {
         guard let endpoint = Endpoint(text), endpoint.unixPath == nil else {
-            throw ValidationError("\"\(text)\" is no host:port.")
+            throw ValidationError("write HOST:PORT, with an IPv6 address in brackets")
         }
         return endpoint
     }
 
-    /// What the options amount to.
+    /// The policy that the options describe.
     var policy: ShutdownPolicy {
         var policy = ShutdownPolicy()
-        policy.gracePeriod = self.grace?.duration ?? .seconds(5)
+        policy.gracePeriod = self.grace ?? .seconds(5)
         policy.otherEndpoints = self.goAwayTo
         return policy
     }

@@ -20,47 +20,17 @@ struct ServerAddresses: ExpressibleByArgument, Sendable {
     )
 }
 
-/// A positive number of seconds, fractions allowed.
-struct Seconds: ExpressibleByArgument, Sendable {
-    var duration: Duration
-
-    init(_ duration: Duration) {
-        self.duration = duration
-    }
-
-    init?(argument: String) {
-        // Up to 31 years: what is beyond is a slip, and what is far beyond could not be added to the clock.
-        guard let seconds = Double(argument), seconds >= 0.001, seconds <= 1e9 else { return nil }
-        self.duration = .seconds(seconds)
-    }
-}
-
-/// A number of seconds, fractions allowed; 0 too.
-struct SecondsOrZero: ExpressibleByArgument, Sendable {
-    var duration: Duration
-
-    init?(argument: String) {
-        if let seconds = Double(argument), seconds == 0 {
-            self.duration = .zero
-        } else if let seconds = Seconds(argument: argument) {
-            self.duration = seconds.duration
-        } else {
-            return nil
-        }
-    }
-}
-
-/// Where to listen: `HOST:PORT`, with an IPv6 address in brackets, or `unix:PATH`. Port 0 takes a free one.
+/// Where to listen: `HOST:PORT`, with an IPv6 address in brackets, or `unix:PATH`. Port 0 picks a free one.
 struct ListenAddress: ExpressibleByArgument, Sendable {
     var listener: ServerListener
 
     init?(argument: String) {
-        // An endpoint is where one can connect to, and so has no port 0.
-        let takesFreePort = argument.hasSuffix(":0") && !argument.hasPrefix("unix:")
-        guard let endpoint = Endpoint(takesFreePort ? argument.dropLast() + "1" : argument[...]) else { return nil }
+        // An endpoint is an address to connect to, so it cannot have port 0.
+        let picksFreePort = argument.hasSuffix(":0") && !argument.hasPrefix("unix:")
+        guard let endpoint = Endpoint(picksFreePort ? argument.dropLast() + "1" : argument[...]) else { return nil }
         self.listener =
             endpoint.unixPath.map { ServerListener(unixPath: $0) }
-            ?? ServerListener(host: endpoint.host, port: takesFreePort ? 0 : endpoint.port)
+            ?? ServerListener(host: endpoint.host, port: picksFreePort ? 0 : endpoint.port)
     }
 }
 

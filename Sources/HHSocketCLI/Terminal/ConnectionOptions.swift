@@ -1,23 +1,27 @@
 import ArgumentParser
 import HHSocket
 
-/// How `call` and `listen` keep their connection, and what they tell of it.
+/// How `call` and `listen` keep their connection, and what they report about it.
 struct ConnectionOptions: ParsableArguments {
-    @Option(help: ArgumentHelp("Ping after so much silence. (default: 60)", valueName: "seconds"))
-    var heartbeat: Seconds?
+    @Option(
+        help: ArgumentHelp("The silence after which the server is pinged. (default: 60s)", valueName: "duration"),
+        transform: DurationArgument.parse
+    )
+    var heartbeat: Duration?
 
     @Option(
         help: ArgumentHelp(
-            "How long a ping waits for an answer. (default: 8, or --heartbeat's if that is less)",
-            valueName: "seconds"
-        )
+            "How long to wait for the answer to a ping. (default: 8s, or --heartbeat's value if that is less)",
+            valueName: "duration"
+        ),
+        transform: DurationArgument.parse
     )
-    var heartbeatTimeout: Seconds?
+    var heartbeatTimeout: Duration?
 
-    @Option(help: "How many pings may stay unanswered before the server is dead.")
+    @Option(help: ArgumentHelp("The number of unanswered pings that are tolerated.", valueName: "n"))
     var heartbeatMisses = 1
 
-    @Flag(help: "Tell on stderr what the connection did and why, when the command ends.")
+    @Flag(help: "Report on stderr what the connection did and why, and how many frames were dropped.")
     var verbose = false
 
     @Option(
@@ -41,10 +45,10 @@ struct ConnectionOptions: ParsableArguments {
     var policy: HeartbeatPolicy {
         var policy = HeartbeatPolicy(misses: self.heartbeatMisses)
         if let heartbeat = self.heartbeat {
-            policy.interval = .fixed(heartbeat.duration)
-            policy.replyTimeout = min(heartbeat.duration, policy.replyTimeout)
+            policy.interval = .fixed(heartbeat)
+            policy.replyTimeout = min(heartbeat, policy.replyTimeout)
         }
-        if let timeout = self.heartbeatTimeout { policy.replyTimeout = timeout.duration }
+        if let timeout = self.heartbeatTimeout { policy.replyTimeout = timeout }
         return policy
     }
 
@@ -56,15 +60,15 @@ struct ConnectionOptions: ParsableArguments {
         }
     }
 
-    /// Makes a connection what the options say.
+    /// Configures a connection as the options say.
     func apply(to configuration: inout SocketConfiguration) throws {
         configuration.heartbeat = self.policy
         configuration.proxy = self.proxy
         configuration.tls = self.tls.tls
     }
 
-    /// Prints the history, if that was asked for.
-    func tell(_ history: ConnectionHistory) {
+    /// Prints what the connection did, with --verbose.
+    func report(_ history: ConnectionHistory) {
         guard self.verbose else { return }
         for entry in history.entries { StandardError.line("\(entry)") }
     }

@@ -5,7 +5,7 @@ import HHSocket
 /// `--format`: a preset's name, or a JSON file that describes a layout (`Docs/WireFormat.md`).
 enum FormatArgument {
     static let help = ArgumentHelp(
-        "How frames are laid out: standard, tgcd, plain, mars, or a JSON file that describes it.",
+        "The layout of frames: standard, tgcd, plain, mars, or a JSON file that describes it.",
         valueName: "name|file"
     )
 
@@ -17,13 +17,13 @@ enum FormatArgument {
         } catch {
             let presets = WireFormat.presets.keys.sorted().joined(separator: ", ")
             throw ValidationError(
-                "There is no format \"\(argument)\": it is none of \(presets), and no file that can be read."
+                "it is none of \(presets), and not a file that can be read (\(error.localizedDescription))"
             )
         }
         do throws(WireFormatError) {
             return try WireFormat(json: json)
         } catch {
-            throw ValidationError("The layout in \(argument) cannot work: \(error.message) (\(error.rule)).")
+            throw ValidationError("\(error.message) (\(error.rule))")
         }
     }
 
@@ -32,7 +32,7 @@ enum FormatArgument {
         guard format.isApplicationType(type) else {
             let types = format.layout.applicationTypes
             throw ValidationError(
-                "Type \(type) belongs to the format \(format); calls and pushes have types from \(types.lowerBound) to "
+                "Type \(type) is reserved in the format \(format); calls and pushes have types from \(types.lowerBound) to "
                     + "\(types.upperBound)."
             )
         }

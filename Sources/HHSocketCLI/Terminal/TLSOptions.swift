@@ -2,33 +2,35 @@ import ArgumentParser
 import HHSocket
 import HHSocketServer
 
-/// TLS to a server.
+/// The TLS options of clients.
 struct ClientTLSOptions: ParsableArguments {
-    @Flag(name: .customLong("tls"), help: "Speak TLS. The options below do so too.")
+    @Flag(name: .customLong("tls"), help: "Use TLS. Implied by the other TLS options.")
     var isOn = false
 
-    @Option(help: ArgumentHelp("Believe the authorities in this PEM file instead of the system's.", valueName: "file"))
+    @Option(help: ArgumentHelp("Trust the authorities in this PEM file instead of the system's.", valueName: "file"))
     var ca: String?
 
-    @Option(help: ArgumentHelp("Our certificate, with those that lead to its authority, in PEM.", valueName: "file"))
+    @Option(help: ArgumentHelp("The client certificate and its chain, in PEM.", valueName: "file"))
     var cert: String?
 
-    @Option(help: ArgumentHelp("The private key to it, in PEM.", valueName: "file"))
+    @Option(help: ArgumentHelp("The private key of --cert, in PEM.", valueName: "file"))
     var key: String?
 
     @Option(
         help: ArgumentHelp(
-            "The server's key must have this SHA-256; may be given several times.",
+            "Require the server's public key to have this SHA-256. May be given several times; one must match.",
             valueName: "base64"
         ),
         transform: Self.pin
     )
     var pin: [PublicKeyPin] = []
 
-    @Option(help: ArgumentHelp("What the server's certificate must name. (default: the host)", valueName: "name"))
+    @Option(
+        help: ArgumentHelp("The name that the server's certificate must have. (default: the host)", valueName: "name")
+    )
     var serverName: String?
 
-    @Flag(help: "Take any certificate: whoever is on the path can read and change everything.")
+    @Flag(help: "Accept any certificate. Anybody on the network path can then read and change everything.")
     var insecureSkipVerification = false
 
     func validate() throws {
@@ -45,7 +47,7 @@ struct ClientTLSOptions: ParsableArguments {
         }
     }
 
-    /// Nil for a connection without.
+    /// Nil for a connection without TLS.
     var tls: ClientTLS? {
         var tls = ClientTLS()
         if let ca = self.ca { tls.trust = .file(ca) }
@@ -60,22 +62,22 @@ struct ClientTLSOptions: ParsableArguments {
     }
 }
 
-/// TLS for clients.
+/// The TLS options of servers.
 struct ServerTLSOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "Speak TLS with this certificate, and those that lead to its authority, in PEM. SIGHUP reads it anew.",
+            "Use TLS with this certificate and its chain, in PEM. SIGHUP reloads the files.",
             valueName: "file"
         )
     )
     var cert: String?
 
-    @Option(help: ArgumentHelp("The private key to it, in PEM.", valueName: "file"))
+    @Option(help: ArgumentHelp("The private key of --cert, in PEM.", valueName: "file"))
     var key: String?
 
     @Option(
         help: ArgumentHelp(
-            "Let in clients alone that show a certificate of an authority in this PEM file.",
+            "Require clients to present a certificate issued by an authority in this PEM file.",
             valueName: "file"
         )
     )
@@ -86,11 +88,11 @@ struct ServerTLSOptions: ParsableArguments {
             throw ValidationError("--cert and --key go together.")
         }
         guard self.ca == nil || self.cert != nil else {
-            throw ValidationError("--ca is about TLS, which needs --cert and --key.")
+            throw ValidationError("--ca requires --cert and --key.")
         }
     }
 
-    /// Nil for a server without.
+    /// Nil for a server without TLS.
     var tls: ServerTLS? {
         guard let cert = self.cert, let key = self.key else { return nil }
         var tls = ServerTLS(identity: TLSIdentity(certificateFile: cert, keyFile: key))

@@ -44,6 +44,7 @@ struct EchoBench: Sendable {
         let callbacks = (self.parameters.callbacks ?? .inline).queue
         var configuration = SocketClient.Configuration(servers: [self.parameters.server])
         configuration.socket.wireFormat = self.parameters.format
+        configuration.socket.header = self.parameters.header
         if self.parameters.hello {
             configuration.hello = HelloPolicy(features: [.metadata, .compression], isRequired: true)
         }

@@ -34,6 +34,8 @@ struct EchoParameters: Sendable {
     /// Who is measured, for the report.
     var peer: String
     var format: WireFormat
+    /// The custom fields of each request.
+    var header: [String: [UInt8]] = [:]
     /// Whether connections begin with a hello that agrees on metadata and compression.
     var hello = false
     /// In bytes.

@@ -2,7 +2,7 @@ import ArgumentParser
 import Foundation
 import HHSocket
 
-/// Tells what `bench --parse` measured.
+/// Prints the results of `bench --parse`.
 struct ParseReport {
     /// The largest payload of which one frame fits the stream.
     static let largestBody =
@@ -12,7 +12,7 @@ struct ParseReport {
 
     static func check(body: Int) throws {
         guard (0...self.largestBody).contains(body) else {
-            throw ValidationError("--body is a number of bytes from 0 to \(self.largestBody), not \(body).")
+            throw ValidationError("--body-length is a size from 0 to \(self.largestBody) bytes, not \(body).")
         }
     }
 

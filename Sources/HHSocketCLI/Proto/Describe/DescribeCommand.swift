@@ -3,19 +3,19 @@ import ArgumentParser
 struct DescribeCommand: AsyncParsableCommand {
     static let configuration = CommandConfiguration(
         commandName: "describe",
-        abstract: "Tell what a .proto declares: methods, pushes and messages.",
+        abstract: "Describe the declarations of a .proto: methods, pushes and messages.",
         discussion: """
-            Services come first, with each method's type, then messages, pushes among them, and enumerations. All \
-            names are full ones. Without a symbol it is all that the file declares, but not what it imports.
+            Prints services with the type of each method, then messages, including pushes, then enumerations, with their \
+            full names. Without a symbol these are all declarations of the file, but not those that it imports.
             """
     )
 
     @OptionGroup var proto: ProtoOptions
 
-    @Argument(help: "The full name of a service, a method, a message or an enumeration: nothing else is told.")
+    @Argument(help: "The full name of a service, method, message or enumeration, to describe only that.")
     var symbol: String?
 
-    @Flag(help: "Print one JSON object: services, messages and enums.")
+    @Flag(help: "Print a JSON object: services, messages and enums.")
     var json = false
 
     func validate() throws {

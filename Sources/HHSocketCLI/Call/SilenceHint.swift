@@ -1,0 +1,51 @@
+import HHSocket
+import HHSocketRPC
+
+/// Finds out whether a server accepted connections and requests but never answered, and says that the frames' layout may be
+/// the reason.
+struct SilenceHint {
+    private let format: WireFormat
+    private var sawSilence = false
+    private var sawAnswer = false
+
+    init(_ format: WireFormat) {
+        self.format = format
+    }
+
+    /// Adds the outcome of a call.
+    mutating func note(_ outcome: CallOutcome) {
+        switch outcome.result {
+        case .success: self.sawAnswer = true
+        case .failure(let error):
+            if error.delivery == .answered { self.sawAnswer = true }
+            self.note(error)
+            if let cause = error.underlying as? SocketError { self.note(cause) }
+        }
+    }
+
+    /// Adds an error of a call or a connection.
+    mutating func note(_ error: SocketError) {
+        switch error.code {
+        case .timeout, .connectionLost: if error.delivery == .sentUnknown { self.sawSilence = true }
+        // Only hello is said in a handshake here.
+        case .handshakeTimeout: self.sawSilence = true
+        default: break
+        }
+    }
+
+    /// Nil if something was answered, and for the standard format: its layout is right if the server is one of HHSocket's.
+    var text: String? {
+        guard self.sawSilence, !self.sawAnswer else { return nil }
+        return Self.text(self.format, missing: "answer")
+    }
+
+    /// - Parameter missing: The kind of frame that did not arrive.
+    static func text(_ format: WireFormat, missing: String) -> String? {
+        guard format != .standard else { return nil }
+        return """
+            hint: the server accepted the connection, but no \(missing) arrived that the format \(format) recognizes. If the \
+            server is well, the layout may be wrong: record the bytes that are sent, and `hhsocket inspect --format` \
+            shows the frames in them.
+            """
+    }
+}

@@ -54,7 +54,8 @@ actor FeedServer: Feed_Feed.ServiceProtocol {
 
     func like(_ request: Feed_LikeRequest, context: ServerContext) async throws -> Google_Protobuf_Empty {
         guard let index = self.posts.firstIndex(where: { $0.number == request.post }) else {
-            throw StatusError(.noPermission)
+            // Final: an outbox need not try again.
+            throw StatusError(.illegalFormat)
         }
         self.posts[index].likes += 1
         self.likes += 1

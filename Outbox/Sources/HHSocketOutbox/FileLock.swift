@@ -21,14 +21,8 @@ final class FileLock: Sendable {
     private let descriptor: NIOLockedValueBox<CInt?>
 
     init(_ path: String) throws(OutboxError) {
-        let descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0o600)
-        guard descriptor >= 0 else {
-            let number = errno
-            throw OutboxError(
-                number == EACCES || number == EPERM || number == EROFS
-                    ? .readOnly : number == ENOSPC ? .diskFull : .storageFailed,
-                message: "the outbox's lock \(path) cannot be opened: \(String(cString: strerror(number)))"
-            )
+        guard let descriptor = try PrivateFile.open(path, named: "the outbox's lock") else {
+            throw OutboxError(.storageFailed, message: "the outbox's lock \(path) cannot be opened")
         }
         var result: CInt
         repeat { result = flock(descriptor, LOCK_EX | LOCK_NB) } while result != 0 && errno == EINTR

@@ -3,8 +3,8 @@ import Dispatch
 import Foundation
 import HHSocketRPC
 
-/// Messages that must leave, even if the app dies: they are on disk before ``enqueue(_:)`` returns, and removed when the server
-/// has answered.
+/// Messages that must leave, even if the app dies: they are on disk before ``enqueue(_:)`` returns, and stay there until the
+/// server has answered 200.
 ///
 /// ```swift
 /// configuration.hello = HelloPolicy()
@@ -20,7 +20,12 @@ import HHSocketRPC
 /// idempotency keys and keeps its answers at least as long as messages live (`ServerHello.idempotency`). A message is never sent
 /// without its key.
 ///
-/// What fails for good, ``OutboxConfiguration/verdict`` says. Messages expire. Everything is bounded.
+/// A message that the server refuses for good, or of which too many attempts fail, is moved to the dead letters
+/// (``deadLetters()``), where it stays until the app resends or removes it. So a message is deleted only when it was delivered,
+/// when it has expired, or because the app says so. ``OutboxConfiguration/verdict`` decides otherwise. Everything is bounded.
+///
+/// Delivery is at least once: if the process ends after the answer, but before the message is removed from disk, the next
+/// process sends it again, with the same key.
 ///
 /// One outbox at a time has a file. It keeps its client. Without ``close()`` it ends with its last reference, but not at
 /// once.
@@ -62,23 +67,24 @@ public final class Outbox: Sendable {
         clock: OutboxClock
     ) async throws(OutboxError) {
         let queue = DispatchQueue(label: "HHSocketOutbox")
+        let now = clock.now().date
         let opened = await withCheckedContinuation { continuation in
             queue.async {
                 continuation.resume(
                     returning: Result { () throws(OutboxError) in
-                        try OutboxStore.open(path, whenCorrupted: configuration.whenCorrupted)
+                        try OutboxStore.open(path, configuration, now: now)
                     }
                 )
             }
         }
-        let (store, loaded) = try opened.get()
+        let (store, contents) = try opened.get()
         self.setAside = store.setAside
         self.core = OutboxCore(
             configuration,
             transport,
             OutboxWriter(store, on: queue),
             clock,
-            loaded: loaded
+            loaded: contents
         )
         self.core.start()
     }
@@ -97,8 +103,9 @@ public final class Outbox: Sendable {
     /// does not know whether it has enqueued something before it died may do so again.
     ///
     /// - Returns: What names it here.
-    /// - Throws: ``OutboxError``: `full` where as much waits as may, `keyInUse` where another message with its key is waiting,
-    ///   `invalidMessage`, `diskFull`, `storageFailed`, `closed`. Nothing was kept then.
+    /// - Throws: ``OutboxError``: `full` where as much waits as may, `deadLettersFull` where there are as many dead letters as
+    ///   may be, `keyInUse` where another message with its key is waiting, `invalidMessage`, `diskFull`, `storageFailed`,
+    ///   `closed`. Nothing was kept then.
     @discardableResult
     public func enqueue(_ message: OutboxMessage) async throws(OutboxError) -> OutboxEntry.ID {
         try await self.core.enqueue(message)
@@ -112,7 +119,7 @@ public final class Outbox: Sendable {
     @discardableResult
     public func withdraw(_ id: OutboxEntry.ID) -> Bool { self.core.withdraw(id) }
 
-    /// Lets a topic go on that was suspended, or waits for its back-off to end.
+    /// Ends the suspension of a topic, or its back-off. A message whose attempts were exhausted may be sent as often again.
     public func resume(topic: String) { self.core.resume(topic: topic) }
 
     // MARK: What waits
@@ -122,6 +129,71 @@ public final class Outbox: Sendable {
 
     /// Each message that waits, those in flight included, in the order in which they were enqueued.
     public var pending: [OutboxEntry] { self.core.pending }
+
+    // MARK: Dead letters
+
+    /// The messages of this account that were given up, in the order in which they were enqueued.
+    ///
+    /// - Returns: ``OutboxConfiguration/maximumCount`` and ``OutboxConfiguration/maximumDeadLetters`` together at most, without
+    ///   their bodies.
+    /// - Throws: ``OutboxError``: `storageFailed`, `corrupted`, `closed`.
+    public func deadLetters() async throws(OutboxError) -> [OutboxDeadLetter] { try await self.core.deadLetters() }
+
+    /// A dead letter with its body, metadata and key.
+    ///
+    /// - Returns: Nil if there is no such dead letter.
+    /// - Throws: ``OutboxError``: `corrupted` if it is damaged on disk, `storageFailed`, `closed`.
+    public func message(ofDeadLetter id: OutboxEntry.ID) async throws(OutboxError) -> OutboxMessage? {
+        try await self.core.message(ofDeadLetter: id)
+    }
+
+    /// Makes a dead letter a message again, the last of its topic. It has all its attempts again.
+    ///
+    /// With its old key the server runs it once at most; but if its answer was final, the server keeps that for the key, and
+    /// gives it again until it forgets it. With a new key the server runs the message, perhaps for the second time.
+    ///
+    /// - Parameters:
+    ///   - id: The dead letter's ``OutboxDeadLetter/id``.
+    ///   - withNewKey: Whether it gets a new UUID for key; false by default.
+    ///   - timeToLive: For how long it is worth sending from now on; nil, the default, for
+    ///     ``OutboxConfiguration/defaultTimeToLive``.
+    /// - Returns: The number of the message, which is another than before; if the same message with the same key is waiting
+    ///   already, that one's. Nil if there is no such dead letter.
+    /// - Throws: ``OutboxError``: `full` where as many messages wait as may, `keyInUse` where another message with its key is
+    ///   waiting, `corrupted` if it is damaged on disk, `invalidMessage`, `diskFull`, `storageFailed`, `closed`. It is a dead
+    ///   letter still then.
+    @discardableResult
+    public func resend(
+        deadLetter id: OutboxEntry.ID,
+        withNewKey: Bool = false,
+        timeToLive: Duration? = nil
+    ) async throws(OutboxError) -> OutboxEntry.ID? {
+        try await self.core.resend(
+            deadLetter: id,
+            key: withNewKey ? UUID().uuidString : nil,
+            timeToLive: timeToLive
+        )
+    }
+
+    /// Deletes a dead letter.
+    ///
+    /// - Returns: False if there is no such dead letter.
+    /// - Throws: ``OutboxError``: `diskFull`, `storageFailed`, `closed`.
+    @discardableResult
+    public func remove(deadLetter id: OutboxEntry.ID) async throws(OutboxError) -> Bool {
+        try await self.core.remove(deadLetter: id)
+    }
+
+    // MARK: Accounts
+
+    /// Deletes the messages and dead letters of all accounts but ``OutboxConfiguration/account``, sent or not.
+    ///
+    /// - Returns: The number of messages and dead letters.
+    /// - Throws: ``OutboxError``: `diskFull`, `storageFailed`, `closed`.
+    @discardableResult
+    public func removeOtherAccounts() async throws(OutboxError) -> Int { try await self.core.removeOtherAccounts() }
+
+    // MARK: What happens
 
     /// What waits, now and whenever that changes. A reader that is slow gets the latest. Ends with the outbox.
     ///

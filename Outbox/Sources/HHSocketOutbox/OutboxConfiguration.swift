@@ -12,11 +12,46 @@ public struct OutboxConfiguration: Sendable {
         case setAside
     }
 
-    /// So many messages may wait; ``Outbox/enqueue(_:)`` throws `full` beyond. 10,000 by default. What is known of each is held in
-    /// memory, but not its body.
+    /// What to do about a message of which ``maximumAttempts`` attempts have failed.
+    public enum ExhaustionPolicy: Hashable, Sendable {
+        /// The message is moved to the dead letters, and its topic continues: one message that crashes its handler does not hold
+        /// the others back. The next message leaves although this one was not delivered.
+        case deadLetter
+        /// The message stays, and its topic stands still, as with ``OutboxVerdict/suspendTopic``. Choose it where no message may
+        /// leave before its predecessor was delivered.
+        case suspendTopic
+    }
+
+    /// Whose messages these are, such as the identifier of the user who has signed in; nil, the default, for nobody's. An empty
+    /// string is the same as nil.
+    ///
+    /// Each message is stored with the account under which it was enqueued. Those of other accounts stay in the file, but are
+    /// neither sent nor shown; they count towards the bounds of their own account. So close the outbox when a user signs out,
+    /// and open it with the account of the next: otherwise the messages of the one leave under the identity of the other.
+    public var account: String?
+    /// Whether messages that were enqueued without an account become those of ``account`` when the outbox opens; false by
+    /// default. It is for an app that begins to use accounts, and knows whose messages are in the file.
+    public var adoptsMessagesWithoutAccount = false
+    /// The number of messages that may wait; ``Outbox/enqueue(_:)`` throws `full` beyond. 10,000 by default. What is known of
+    /// each is held in memory, but not its body.
     public var maximumCount = 10_000
-    /// And so many bytes of them (``OutboxEntry/byteCount``). 64 MiB by default.
+    /// The number of bytes (``OutboxEntry/byteCount``) that messages and dead letters may have together;
+    /// ``Outbox/enqueue(_:)`` throws `full` beyond. 64 MiB by default.
     public var maximumBytes = 64 << 20
+    /// The number of dead letters from which on ``Outbox/enqueue(_:)`` throws `deadLettersFull`; 1,000 by default, 1 at least.
+    ///
+    /// Dead letters are never deleted to make room. Messages that wait already still become dead letters beyond it, so there
+    /// are never more than this and ``maximumCount`` together.
+    public var maximumDeadLetters = 1_000
+    /// The number of attempts that may fail before a message is given up, as ``whenExhausted`` says; 100 by default, 1 at
+    /// least, `Int.max` for no limit.
+    ///
+    /// An attempt counts if the request left, at least in part. The count is on disk, and survives the process. With the
+    /// default ``backoff`` 100 attempts take about 50 minutes during which there is a connection, and longer if the server does
+    /// not answer at all.
+    public var maximumAttempts = 100
+    /// What to do about a message of which ``maximumAttempts`` attempts have failed; `.deadLetter` by default.
+    public var whenExhausted = ExhaustionPolicy.deadLetter
     /// For how long messages are worth sending that do not say; nil for ever. 7 days by default.
     ///
     /// The server must keep its answers for as long (`IdempotencyPolicy.lifetime`), or a message whose answer was lost may be

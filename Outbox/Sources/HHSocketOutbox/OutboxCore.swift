@@ -9,8 +9,9 @@ final class OutboxCore: Sendable {
     private struct State {
         var machine: OutboxMachine
         var generator = SystemRandomNumberGenerator()
-        /// Attempts, by message.
-        var attempts: [OutboxEntry.ID: Task<Void, Never>] = [:]
+        /// Attempts, by number: a message may have its next one before the former has ended.
+        var attempts: [Int: Task<Void, Never>] = [:]
+        var lastAttempt = 0
         var connectivity: Task<Void, Never>?
         /// When ``wake`` wakes up, and what ends it.
         var wakeTime: NIODeadline?
@@ -33,14 +34,18 @@ final class OutboxCore: Sendable {
         _ transport: any OutboxTransport,
         _ writer: OutboxWriter,
         _ clock: OutboxClock,
-        loaded: [OutboxEntry]
+        loaded: OutboxStore.Contents
     ) {
         self.configuration = configuration
         self.transport = transport
         self.writer = writer
         self.clock = clock
         var machine = OutboxMachine(configuration)
-        machine.load(Self.limitingLives(of: loaded, now: clock.now().date))
+        machine.load(
+            Self.limitingLives(of: loaded.entries, now: clock.now().date),
+            deadLetterCount: loaded.deadLetterCount,
+            deadLetterBytes: loaded.deadLetterBytes
+        )
         self.state = NIOLockedValueBox(State(machine: machine))
     }
 
@@ -76,28 +81,31 @@ final class OutboxCore: Sendable {
         case .send(let entry):
             self.send(entry)
         case .remove(let entry, let event):
-            self.remove([entry.id]) { self.observers.tell(event) }
-        case .removeAgain(let ids):
-            self.remove(ids) {}
+            self.write(action, thenReports: event) { try $0.remove(entry.id) }
+        case .bury(let letter):
+            self.write(action, thenReports: .deadLettered(letter)) { try $0.bury(letter) }
+        case .count(let id, let attempts):
+            self.writer.submit({ try $0.setAttempts(attempts, of: id) }) { result in
+                // It is in memory at least, and on disk after the next failure.
+                if case .failure(let error) = result { self.observers.tell(.storageFailed(error)) }
+            }
         case .tell(let event):
             self.observers.tell(event)
         }
     }
 
-    private func remove(_ ids: [OutboxEntry.ID], _ tell: @escaping @Sendable () -> Void) {
-        self.writer.submit(
-            .remove(ids) { error in
-                if let error {
-                    self.turn { machine, now, _ in
-                        machine.removalFailed(ids, now: now)
-                        return [.tell(.storageFailed(error))]
-                    }
-                }
-                tell()
-                guard error == nil, self.state.withLockedValue({ $0.machine.isIdle && !$0.isStopped }) else { return }
-                self.writer.submit(.vacuum)
+    /// Takes a message that is over from its table. What became of it is reported when that is on disk, and not before.
+    private func write(
+        _ action: OutboxMachine.Action,
+        thenReports event: OutboxEvent,
+        _ work: @escaping @Sendable (OutboxStore.Transaction) throws -> Void
+    ) {
+        self.writer.submit(freesSpace: true, work) { result in
+            switch result {
+            case .success: self.observers.tell(event)
+            case .failure(let error): self.turn { machine, now, _ in machine.failed(action, error, now: now) }
             }
-        )
+        }
     }
 
     /// Has a turn in so long, if none is nearer.
@@ -153,24 +161,25 @@ final class OutboxCore: Sendable {
     private func send(_ entry: OutboxEntry) {
         self.state.withLockedValue { state in
             guard !state.isStopped else { return }
+            state.lastAttempt += 1
+            let number = state.lastAttempt
             // Begins under the lock, but nothing of it runs there: so it is there before it can end.
-            state.attempts[entry.id] = Task {
+            state.attempts[number] = Task {
                 let outcome = await self.attempt(entry)
-                self.state.withLockedValue { _ = $0.attempts.removeValue(forKey: entry.id) }
                 self.turn { $0.finished(entry.id, outcome, now: $1, using: &$2) }
+                // Not before: who closes the outbox waits until the outcome is on its way to the disk.
+                self.state.withLockedValue { _ = $0.attempts.removeValue(forKey: number) }
             }
         }
     }
 
     private func attempt(_ entry: OutboxEntry) async -> OutboxMachine.Outcome {
-        let read = await withCheckedContinuation { continuation in
-            self.writer.submit(.read(entry.id) { continuation.resume(returning: $0) })
-        }
-        let content: (body: ByteBuffer, metadata: [String: String])
-        switch read {
-        case .success(let found?): content = found
-        case .success(nil): return .missing
-        case .failure(let error): return .unreadable(error)
+        let content: OutboxStore.Content
+        do throws(OutboxError) {
+            guard let found = try await self.writer.perform({ try $0.content(entry.id) }) else { return .missing }
+            content = found
+        } catch {
+            return .unreadable(error)
         }
         var request = SocketRequest(type: entry.type, body: content.body, timeout: self.configuration.attemptTimeout)
         request.metadata = content.metadata
@@ -193,26 +202,35 @@ final class OutboxCore: Sendable {
         let bytes = message.byteCount
         try self.reserve(bytes)
         let now = self.clock.now().date
-        let expires = (message.timeToLive ?? self.configuration.defaultTimeToLive).flatMap { Self.date(now, $0) }
+        let expires = self.expiry(message.timeToLive, now)
         let result = await withCheckedContinuation { continuation in
-            self.writer.submit(
-                .insert(message, enqueued: now, expires: expires) { result in
-                    continuation.resume(returning: self.inserted(result, bytes: bytes))
-                }
-            )
+            self.writer.submit({ try $0.insert(message, enqueued: now, expires: expires) }) { result in
+                continuation.resume(returning: self.inserted(result, bytes: bytes))
+            }
         }
         return try result.get()
+    }
+
+    private func expiry(_ timeToLive: Duration?, _ now: Date) -> Date? {
+        (timeToLive ?? self.configuration.defaultTimeToLive).flatMap { Self.date(now, $0) }
     }
 
     private func reserve(_ bytes: Int) throws(OutboxError) {
         let (full, isStopped) = self.state.withLockedValue { state in
             state.isStopped ? (nil, true) : (state.machine.reserve(bytes: bytes), false)
         }
-        if isStopped { throw OutboxError(.closed, message: "the outbox has been closed; open it anew") }
+        if isStopped { throw Self.closed }
+        if let full { throw self.refusal(full, bytes) }
+    }
+
+    private static var closed: OutboxError {
+        OutboxError(.closed, message: "the outbox has been closed; open it anew")
+    }
+
+    private func refusal(_ full: OutboxMachine.Full, _ bytes: Int) -> OutboxError {
         switch full {
-        case nil: break
         case .count:
-            throw OutboxError(
+            OutboxError(
                 .full,
                 message: """
                     \(self.configuration.maximumCount) messages are waiting already; wait until some have left (snapshots), \
@@ -220,11 +238,20 @@ final class OutboxCore: Sendable {
                     """
             )
         case .bytes:
-            throw OutboxError(
+            OutboxError(
                 .full,
                 message: """
-                    \(bytes) bytes more than wait already would be more than \(self.configuration.maximumBytes); wait until \
-                    some have left (snapshots), withdraw some, or raise OutboxConfiguration.maximumBytes
+                    \(bytes) bytes more than the messages and dead letters have already would be more than \
+                    \(self.configuration.maximumBytes); wait until some have left (snapshots), withdraw some, remove dead \
+                    letters, or raise OutboxConfiguration.maximumBytes
+                    """
+            )
+        case .deadLetters:
+            OutboxError(
+                .deadLettersFull,
+                message: """
+                    there are \(self.configuration.maximumDeadLetters) dead letters or more; resend or remove some \
+                    (deadLetters()), or raise OutboxConfiguration.maximumDeadLetters
                     """
             )
         }
@@ -270,14 +297,87 @@ final class OutboxCore: Sendable {
     }
 
     func resume(topic: String) {
-        self.turn { machine, _, _ in
-            machine.resume(topic: topic)
-            return []
-        }
+        self.turn { machine, _, _ in machine.resume(topic: topic) }
     }
 
     var snapshot: OutboxSnapshot { self.state.withLockedValue { $0.machine.snapshot } }
     var pending: [OutboxEntry] { self.state.withLockedValue { $0.machine.pending } }
+
+    // MARK: Dead letters
+
+    func deadLetters() async throws(OutboxError) -> [OutboxDeadLetter] {
+        try await self.writer.perform { try $0.deadLetters() }
+    }
+
+    func message(ofDeadLetter id: OutboxEntry.ID) async throws(OutboxError) -> OutboxMessage? {
+        try await self.writer.perform { try $0.message(ofDeadLetter: id)?.message }
+    }
+
+    func resend(
+        deadLetter id: OutboxEntry.ID,
+        key: String?,
+        timeToLive: Duration?
+    ) async throws(OutboxError) -> OutboxEntry.ID? {
+        if let timeToLive, timeToLive <= .zero { throw OutboxMessage.tooShort(timeToLive) }
+        let (hasRoom, isStopped) = self.state.withLockedValue { state in
+            state.isStopped ? (false, true) : (state.machine.reserveForDeadLetter(), false)
+        }
+        if isStopped { throw Self.closed }
+        guard hasRoom else { throw self.refusal(.count, 0) }
+        let now = self.clock.now().date
+        let expires = self.expiry(timeToLive, now)
+        let result: Result<OutboxEntry.ID?, OutboxError> = await withCheckedContinuation { continuation in
+            self.writer.submit(
+                freesSpace: true,
+                { try $0.resend(deadLetter: id, key: key, enqueued: now, expires: expires) },
+                { continuation.resume(returning: self.resent($0)) }
+            )
+        }
+        return try result.get()
+    }
+
+    private func resent(_ result: Result<OutboxStore.Resending?, OutboxError>) -> Result<OutboxEntry.ID?, OutboxError> {
+        let resending: OutboxStore.Resending?
+        switch result {
+        case .success(let found): resending = found
+        case .failure(let error):
+            self.state.withLockedValue { $0.machine.unreserveForDeadLetter() }
+            return .failure(error)
+        }
+        if let resending, case .added(let entry) = resending.insertion {
+            self.turn { machine, _, _ in machine.resent(entry, deadLetterBytes: resending.deadLetterBytes) }
+            return .success(entry.id)
+        }
+        self.state.withLockedValue { $0.machine.unreserveForDeadLetter() }
+        switch resending?.insertion {
+        case .existing(let id):
+            self.deadLetterRemoved(bytes: resending?.deadLetterBytes ?? 0)
+            return .success(id)
+        case .refused(let error):
+            return .failure(error)
+        case .added, nil:
+            return .success(nil)
+        }
+    }
+
+    func remove(deadLetter id: OutboxEntry.ID) async throws(OutboxError) -> Bool {
+        guard let bytes = try await self.writer.perform(freesSpace: true, { try $0.remove(deadLetter: id) }) else {
+            return false
+        }
+        self.deadLetterRemoved(bytes: bytes)
+        return true
+    }
+
+    private func deadLetterRemoved(bytes: Int) {
+        self.turn { machine, _, _ in
+            machine.deadLetterRemoved(bytes: bytes)
+            return []
+        }
+    }
+
+    func removeOtherAccounts() async throws(OutboxError) -> Int {
+        try await self.writer.perform(freesSpace: true) { try $0.removeOtherAccounts() }
+    }
 
     // MARK: The end
 
@@ -300,10 +400,7 @@ final class OutboxCore: Sendable {
 
     func close() async {
         for attempt in self.stop() { await attempt.value }
-        if self.state.withLockedValue({ $0.machine.isIdle }) { self.writer.submit(.vacuum) }
-        await withCheckedContinuation { continuation in
-            self.writer.submit(.close { continuation.resume() })
-        }
+        await self.writer.close()
         self.observers.finish()
     }
 }

@@ -8,7 +8,7 @@ public struct OutboxError: Error, Sendable {
     /// What kind of failure it is. New codes may be added; always have a default case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Name: String, Hashable, Sendable {
-            case full, invalidMessage, keyInUse, closed
+            case full, deadLettersFull, invalidMessage, keyInUse, closed
             case inUse, corrupted, notAnOutbox, newerVersion
             case readOnly, diskFull, storageFailed
         }
@@ -19,7 +19,9 @@ public struct OutboxError: Error, Sendable {
 
         /// As many messages, or bytes, as allowed are waiting.
         public static let full = Self(.full)
-        /// The message cannot be kept as it is.
+        /// There are as many dead letters as ``OutboxConfiguration/maximumDeadLetters`` allows: resend or remove some.
+        public static let deadLettersFull = Self(.deadLettersFull)
+        /// The message cannot be kept, or sent, as it is.
         public static let invalidMessage = Self(.invalidMessage)
         /// Another message with this key is waiting.
         public static let keyInUse = Self(.keyInUse)

@@ -17,27 +17,31 @@ struct OutboxMachine: Sendable {
     enum Outcome: Sendable {
         case delivered(SocketResponse)
         case failed(SocketError, OutboxVerdict)
-        /// It could not be read.
+        /// The disk could not be read, or the message's row on it is damaged: then the code is `corrupted`.
         case unreadable(OutboxError)
-        /// It is not on disk any more.
+        /// The message is not on disk any more.
         case missing
     }
 
     enum Action: Sendable {
         case send(OutboxEntry)
-        /// Remove it from disk, then tell that.
+        /// Remove the message from disk, then report the event. If that fails: ``OutboxMachine/failed(_:_:now:)``.
         case remove(OutboxEntry, OutboxEvent)
-        /// Try once more to remove these.
-        case removeAgain([OutboxEntry.ID])
+        /// Move the message to the dead letters on disk, then report that. If that fails, as with `remove`.
+        case bury(OutboxDeadLetter)
+        /// Write the number of failed attempts to disk.
+        case count(OutboxEntry.ID, attempts: Int)
         case tell(OutboxEvent)
     }
 
+    /// The bound that is reached.
     enum Full: Hashable, Sendable {
-        case count, bytes
+        case count, bytes, deadLetters
     }
 
     private struct Topic: Sendable {
-        /// In order; those that are no longer in ``OutboxMachine/entries`` count for nothing.
+        /// In order. Those that are no longer in ``OutboxMachine/entries`` count for nothing; they are removed when they are
+        /// the first, or when there are many of them.
         var ids: Deque<OutboxEntry.ID> = []
         var count = 0
         var bytes = 0
@@ -62,12 +66,15 @@ struct OutboxMachine: Sendable {
         static func < (one: Self, other: Self) -> Bool { one.time < other.time }
     }
 
-    /// After so long what could not be removed is tried again. No back-off: the disk is our own.
-    static let removalRetry = TimeAmount.seconds(5)
+    /// The wait before what failed on disk is tried again. It does not grow: the disk is our own.
+    static let diskRetry = TimeAmount.seconds(5)
 
     private let maximumCount: Int
     private let maximumBytes: Int
     private let maximumConcurrency: Int
+    private let maximumDeadLetters: Int
+    private let maximumAttempts: Int
+    private let whenExhausted: OutboxConfiguration.ExhaustionPolicy
     private let backoff: Backoff
 
     private var entries: [OutboxEntry.ID: OutboxEntry] = [:]
@@ -80,16 +87,22 @@ struct OutboxMachine: Sendable {
     /// What waits, and what is being written, in bytes.
     private var bytes = 0
     private var reservedCount = 0
+    private var deadLetterCount = 0
+    private var deadLetterBytes = 0
     /// Topics that wait, and entries that expire. An item whose topic or entry says otherwise by now means nothing.
     private var waits = Heap<Due<NIODeadline, String>>()
     private var expiries = Heap<Due<Date, OutboxEntry.ID>>()
-    private var unremoved: [OutboxEntry.ID] = []
-    private var removalDue: NIODeadline?
+    /// What failed on disk, and when it is tried again. The messages are on disk still.
+    private var undone: [Action] = []
+    private var undoneDue: NIODeadline?
 
     init(_ configuration: OutboxConfiguration) {
         self.maximumCount = configuration.maximumCount
         self.maximumBytes = configuration.maximumBytes
         self.maximumConcurrency = max(1, configuration.maximumConcurrency)
+        self.maximumDeadLetters = max(1, configuration.maximumDeadLetters)
+        self.maximumAttempts = max(1, configuration.maximumAttempts)
+        self.whenExhausted = configuration.whenExhausted
         self.backoff = configuration.backoff
     }
 
@@ -97,13 +110,20 @@ struct OutboxMachine: Sendable {
 
     /// Makes room for a message that is about to be written.
     ///
-    /// - Returns: Nil, or of what there is too much.
+    /// - Returns: Nil, or the bound that is reached.
     mutating func reserve(bytes: Int) -> Full? {
-        guard self.entries.count + self.reservedCount < self.maximumCount else { return .count }
-        guard bytes <= self.maximumBytes, self.bytes <= self.maximumBytes - bytes else { return .bytes }
+        guard self.deadLetterCount < self.maximumDeadLetters else { return .deadLetters }
+        guard self.hasRoomForOne else { return .count }
+        guard bytes <= self.maximumBytes, self.bytes + self.deadLetterBytes <= self.maximumBytes - bytes else {
+            return .bytes
+        }
         self.reservedCount += 1
         self.bytes += bytes
         return nil
+    }
+
+    private var hasRoomForOne: Bool {
+        self.entries.count + self.reservedCount + self.undone.count < self.maximumCount
     }
 
     /// It has not been written.
@@ -120,11 +140,13 @@ struct OutboxMachine: Sendable {
     }
 
     /// What was on disk at the start, in order; also what is more than may be added.
-    mutating func load(_ entries: [OutboxEntry]) {
+    mutating func load(_ entries: [OutboxEntry], deadLetterCount: Int = 0, deadLetterBytes: Int = 0) {
         for entry in entries {
             self.bytes += entry.byteCount
             self.insert(entry)
         }
+        self.deadLetterCount = deadLetterCount
+        self.deadLetterBytes = deadLetterBytes
     }
 
     private mutating func insert(_ entry: OutboxEntry) {
@@ -147,6 +169,8 @@ struct OutboxMachine: Sendable {
         if topic.suspendedBy == id { topic.suspendedBy = nil }
         if topic.ids.first == id { topic.failures = 0 }
         while let first = topic.ids.first, self.entries[first] == nil { topic.ids.removeFirst() }
+        // Those that expired or were withdrawn behind a first one that stays.
+        if topic.ids.count > 2 * topic.count + 64 { topic.ids.removeAll { self.entries[$0] == nil } }
         // A topic without messages is forgotten with its wait: the next message is another.
         guard topic.count > 0 else { return entry }
         self.topics[entry.topic] = topic
@@ -161,10 +185,52 @@ struct OutboxMachine: Sendable {
         return [.remove(entry, .withdrawn(entry))]
     }
 
-    mutating func resume(topic name: String) {
+    /// Ends the suspension or the back-off of a topic. A message whose attempts were exhausted has all of them again.
+    mutating func resume(topic name: String) -> [Action] {
+        let suspendedBy = self.topics[name]?.suspendedBy
         self.topics[name]?.suspendedBy = nil
         self.topics[name]?.wait = nil
         self.offer(name)
+        guard let suspendedBy, let attempts = self.entries[suspendedBy]?.attempts, attempts >= self.maximumAttempts
+        else { return [] }
+        self.entries[suspendedBy]?.attempts = 0
+        return [.count(suspendedBy, attempts: 0)]
+    }
+
+    // MARK: Dead letters
+
+    private mutating func bury(_ letter: OutboxDeadLetter) -> Action {
+        self.forget(letter.id)
+        self.deadLetterCount += 1
+        self.deadLetterBytes += letter.byteCount
+        return .bury(letter)
+    }
+
+    /// Makes room for a dead letter that is about to become a message again. Its bytes are counted already.
+    ///
+    /// - Returns: False if as many messages as allowed are waiting.
+    mutating func reserveForDeadLetter() -> Bool {
+        guard self.hasRoomForOne else { return false }
+        self.reservedCount += 1
+        return true
+    }
+
+    /// It has not become one.
+    mutating func unreserveForDeadLetter() {
+        self.reservedCount -= 1
+    }
+
+    /// A dead letter for which room was made is a message again.
+    mutating func resent(_ entry: OutboxEntry, deadLetterBytes: Int) -> [Action] {
+        self.deadLetterRemoved(bytes: deadLetterBytes)
+        self.bytes += entry.byteCount
+        return self.added(entry)
+    }
+
+    /// A dead letter is no longer on disk.
+    mutating func deadLetterRemoved(bytes: Int) {
+        self.deadLetterCount -= 1
+        self.deadLetterBytes -= bytes
     }
 
     // MARK: Sending
@@ -205,27 +271,58 @@ struct OutboxMachine: Sendable {
         case .missing:
             self.forget(id)
             return []
+        case .unreadable(let error) where error.code == .corrupted:
+            return [self.bury(OutboxDeadLetter(entry, .unreadable, explanation: error.message, date: now.date))]
         case .unreadable(let error):
+            // Another read may succeed, such as when the device is unlocked.
             _ = self.wait(entry.topic, now, false, &generator)
             return [.tell(.storageFailed(error))]
         case .failed(let error, let verdict):
-            entry.attempts += 1
             if error.delivery != .notSent { entry.mayHaveBeenSent = true }
             self.entries[id] = entry
             // What ends it by our own stop is no failure.
             guard !self.isStopped else { return [] }
-            switch verdict {
-            case .discard:
-                self.forget(id)
-                return [.remove(entry, .failed(entry, error))]
-            case .suspendTopic:
-                self.topics[entry.topic]?.suspendedBy = id
-                return [.tell(.suspended(entry, error))]
-            default:
-                let delay = self.wait(entry.topic, now, error.delivery == .notSent, &generator)
-                return [.tell(.retrying(entry, error, after: delay))]
-            }
+            guard error.delivery != .notSent else { return self.apply(verdict, to: entry, error, now, &generator) }
+            entry.attempts += 1
+            self.entries[id] = entry
+            return [.count(id, attempts: entry.attempts)] + self.apply(verdict, to: entry, error, now, &generator)
         }
+    }
+
+    private mutating func apply(
+        _ verdict: OutboxVerdict,
+        to entry: OutboxEntry,
+        _ error: SocketError,
+        _ now: Moment,
+        _ generator: inout some RandomNumberGenerator
+    ) -> [Action] {
+        func letter(_ reason: OutboxDeadLetter.Reason) -> OutboxDeadLetter {
+            let status = error.delivery == .answered ? error.code.status : nil
+            return OutboxDeadLetter(entry, reason, status: status, explanation: "\(error)", date: now.date)
+        }
+        switch verdict {
+        case .deadLetter:
+            return [self.bury(letter(.refused))]
+        case .discard:
+            self.forget(entry.id)
+            return [.remove(entry, .failed(entry, error))]
+        case .suspendTopic:
+            return [self.suspend(entry, error)]
+        default:
+            guard error.delivery == .notSent || entry.attempts < self.maximumAttempts else {
+                switch self.whenExhausted {
+                case .deadLetter: return [self.bury(letter(.exhausted))]
+                case .suspendTopic: return [self.suspend(entry, error)]
+                }
+            }
+            let delay = self.wait(entry.topic, now, error.delivery == .notSent, &generator)
+            return [.tell(.retrying(entry, error, after: delay))]
+        }
+    }
+
+    private mutating func suspend(_ entry: OutboxEntry, _ error: SocketError) -> Action {
+        self.topics[entry.topic]?.suspendedBy = entry.id
+        return .tell(.suspended(entry, error))
     }
 
     private mutating func wait(
@@ -265,10 +362,10 @@ struct OutboxMachine: Sendable {
             self.inFlightCount += 1
             actions.append(.send(entry))
         }
-        if let due = self.removalDue, due <= now.uptime {
-            self.removalDue = nil
-            actions.append(.removeAgain(self.unremoved))
-            self.unremoved = []
+        if let due = self.undoneDue, due <= now.uptime {
+            self.undoneDue = nil
+            actions += self.undone
+            self.undone = []
         }
         return actions
     }
@@ -312,16 +409,19 @@ struct OutboxMachine: Sendable {
             // The end of its flight is told; others that expire meanwhile are found then, or by the longest sleep.
             if !isInFlight || due.time > now.date { consider(.seconds(due.time.timeIntervalSince(now.date))) }
         }
-        if let due = self.removalDue { consider(Duration(due - now.uptime)) }
+        if let due = self.undoneDue { consider(Duration(due - now.uptime)) }
         return next
     }
 
     // MARK: The disk
 
-    /// Messages that are over could not be removed. They are not sent again by this process.
-    mutating func removalFailed(_ ids: [OutboxEntry.ID], now: Moment) {
-        self.unremoved += ids
-        self.removalDue = now.uptime + Self.removalRetry
+    /// A message that is over could not be removed, or moved. It is not sent again by this process.
+    mutating func failed(_ action: Action, _ error: OutboxError, now: Moment) -> [Action] {
+        self.undone.append(action)
+        // Of several that fail together the first reports it.
+        guard self.undoneDue == nil else { return [] }
+        self.undoneDue = now.uptime + Self.diskRetry
+        return [.tell(.storageFailed(error))]
     }
 
     // MARK: Looking at it
@@ -334,8 +434,8 @@ struct OutboxMachine: Sendable {
     /// For tests: how many ends of lives are remembered.
     var expiryCount: Int { self.expiries.count }
 
-    /// Whether nothing waits, and nothing is being written.
-    var isIdle: Bool { self.entries.isEmpty && self.reservedCount == 0 }
+    /// For tests: how many numbers a topic holds, those that count for nothing included.
+    func queueLength(ofTopic name: String) -> Int { self.topics[name]?.ids.count ?? 0 }
 
     var snapshot: OutboxSnapshot {
         OutboxSnapshot(
@@ -349,7 +449,9 @@ struct OutboxMachine: Sendable {
                 )
             },
             count: self.entries.count,
-            bytes: self.topics.values.reduce(0) { $0 + $1.bytes }
+            bytes: self.topics.values.reduce(0) { $0 + $1.bytes },
+            deadLetterCount: self.deadLetterCount,
+            deadLetterBytes: self.deadLetterBytes
         )
     }
 

@@ -74,10 +74,12 @@ public struct OutboxMessage: Sendable, Hashable {
                 message: "a key has 1 to \(Self.maximumKeyLength) bytes, and this one \(self.key.utf8.count)"
             )
         }
-        if let timeToLive, timeToLive <= .zero {
-            return OutboxError(.invalidMessage, message: "a time to live must be more than zero; it is \(timeToLive)")
-        }
+        if let timeToLive, timeToLive <= .zero { return Self.tooShort(timeToLive) }
         return nil
+    }
+
+    static func tooShort(_ timeToLive: Duration) -> OutboxError {
+        OutboxError(.invalidMessage, message: "a time to live must be more than zero; it is \(timeToLive)")
     }
 }
 
@@ -105,7 +107,7 @@ public struct OutboxEntry: Sendable, Hashable, Identifiable {
     public let enqueued: Date
     /// From when on it is not sent any more; nil: it waits for ever.
     public internal(set) var expires: Date?
-    /// How often it has been sent by this process without being delivered.
+    /// The number of attempts that failed after the request had left, at least in part; those of earlier processes included.
     public internal(set) var attempts = 0
     /// Whether the server may have got it: an attempt may have reached it, in this process or in one before.
     public internal(set) var mayHaveBeenSent: Bool

@@ -9,9 +9,19 @@ import NIOCore
 /// SQLite with a write-ahead log, and `synchronous` FULL: a commit has reached the disk when it returns. With NORMAL it would
 /// survive the death of the process too, but not a loss of power, and "must leave" is meant then as well.
 final class OutboxStore: Sendable {
+    /// What the account had on disk.
+    struct Contents: Sendable {
+        /// The messages that wait, in order.
+        var entries: [OutboxEntry] = []
+        var deadLetterCount = 0
+        var deadLetterBytes = 0
+    }
+
     private let lock: FileLock
     private let database: DatabaseQueue
     private let path: String
+    /// Whose messages it reads and writes; empty for nobody's.
+    private let account: String
     /// Where the damaged file is that was in its place.
     let setAside: String?
 
@@ -19,31 +29,41 @@ final class OutboxStore: Sendable {
     private static let applicationID = 0x4848_4F42
     /// What the log may keep of the disk once it has been written back: 1 MiB.
     private static let journalSizeLimit = 1 << 20
+    /// The number of free bytes from which on they are given back, if they are also half of the file: 256 KiB. Giving back is
+    /// a transaction with an fsync of its own, so it must not follow each message.
+    private static let vacuumThreshold = 256 << 10
+    /// The files that SQLite keeps beside the database, by their suffixes.
+    private static let companions = ["-wal", "-shm"]
 
-    private init(_ lock: FileLock, _ database: DatabaseQueue, _ path: String, setAside: String?) {
+    private init(_ lock: FileLock, _ database: DatabaseQueue, _ path: String, account: String, setAside: String?) {
         self.lock = lock
         self.database = database
         self.path = path
+        self.account = account
         self.setAside = setAside
     }
 
     /// Opens the file, or makes it.
     ///
-    /// - Returns: The store, and what was in it, in order.
+    /// - Parameter now: The time at which messages are given up that are found to be damaged.
+    /// - Returns: The store, and what was in it.
     /// - Throws: ``OutboxError``, with everything closed.
     static func open(
         _ path: String,
-        whenCorrupted policy: OutboxConfiguration.CorruptionPolicy
-    ) throws(OutboxError) -> (store: OutboxStore, entries: [OutboxEntry]) {
+        _ configuration: OutboxConfiguration = OutboxConfiguration(),
+        now: Date
+    ) throws(OutboxError) -> (store: OutboxStore, contents: Contents) {
         let lock = try FileLock(path + FileLock.suffix)
+        let account = configuration.account ?? ""
+        let adopts = configuration.adoptsMessagesWithoutAccount
         do throws(OutboxError) {
-            let (database, entries) = try Self.open(path)
-            return (OutboxStore(lock, database, path, setAside: nil), entries)
+            let (database, contents) = try Self.open(path, account, adopts: adopts, now)
+            return (OutboxStore(lock, database, path, account: account, setAside: nil), contents)
         } catch {
-            guard error.code == .corrupted, policy == .setAside else { throw error }
+            guard error.code == .corrupted, configuration.whenCorrupted == .setAside else { throw error }
             let other = try Self.rename(path)
-            let (database, entries) = try Self.open(path)
-            return (OutboxStore(lock, database, path, setAside: other), entries)
+            let (database, contents) = try Self.open(path, account, adopts: adopts, now)
+            return (OutboxStore(lock, database, path, account: account, setAside: other), contents)
         }
     }
 
@@ -54,14 +74,23 @@ final class OutboxStore: Sendable {
 
     // MARK: Opening
 
-    private static func open(_ path: String) throws(OutboxError) -> (DatabaseQueue, [OutboxEntry]) {
-        try Self.mapping("the outbox \(path) cannot be opened", path) {
+    private static func open(
+        _ path: String,
+        _ account: String,
+        adopts: Bool,
+        _ now: Date
+    ) throws(OutboxError) -> (DatabaseQueue, Contents) {
+        // SQLite gives its own files the mode of the database.
+        try PrivateFile.create(path, named: "the outbox")
+        return try Self.mapping("the outbox \(path) cannot be opened", path) {
             var configuration = Configuration()
             configuration.label = "HHSocketOutbox"
             let database = try DatabaseQueue(path: path, configuration: configuration)
             do {
                 try database.writeWithoutTransaction { try Self.prepare($0, path) }
-                let migrator = Self.migrator
+                // It is an outbox, perhaps of a version that left the mode to the umask.
+                for suffix in [""] + Self.companions { PrivateFile.protect(path + suffix) }
+                let migrator = OutboxSchema.migrator
                 if try database.read({ try migrator.hasBeenSuperseded($0) }) {
                     throw OutboxError(
                         .newerVersion,
@@ -70,7 +99,12 @@ final class OutboxStore: Sendable {
                     )
                 }
                 try migrator.migrate(database)
-                return (database, try database.read { try Self.load($0, path) })
+                let contents = try database.write { db in
+                    let transaction = Transaction(db: db, path: path, account: account)
+                    if adopts { try transaction.adoptMessagesWithoutAccount() }
+                    return try transaction.load(now)
+                }
+                return (database, contents)
             } catch {
                 try? database.close()
                 throw error
@@ -106,53 +140,6 @@ final class OutboxStore: Sendable {
         guard verdict == "ok" else { throw Self.corrupted(path, verdict, nil) }
     }
 
-    private static var migrator: DatabaseMigrator {
-        var migrator = DatabaseMigrator()
-        migrator.registerMigration("1") { db in
-            // Numbers are never used again, so that an ID names one message for ever. Times are in milliseconds since 1970.
-            try db.execute(
-                sql: """
-                    CREATE TABLE message (
-                        id INTEGER PRIMARY KEY AUTOINCREMENT,
-                        key TEXT NOT NULL UNIQUE,
-                        topic TEXT NOT NULL,
-                        type INTEGER NOT NULL,
-                        body BLOB NOT NULL,
-                        metadata BLOB NOT NULL,
-                        byteCount INTEGER NOT NULL,
-                        enqueued INTEGER NOT NULL,
-                        expires INTEGER
-                    )
-                    """
-            )
-        }
-        return migrator
-    }
-
-    private static func load(_ db: Database, _ path: String) throws -> [OutboxEntry] {
-        let sql = "SELECT id, key, topic, type, byteCount, enqueued, expires FROM message ORDER BY id"
-        return try Row.fetchAll(db, sql: sql).map { row in
-            guard let id = Int64.fromDatabaseValue(row["id"]),
-                let key = String.fromDatabaseValue(row["key"]),
-                let topic = String.fromDatabaseValue(row["topic"]),
-                let type = UInt32.fromDatabaseValue(row["type"]),
-                let byteCount = Int.fromDatabaseValue(row["byteCount"]), byteCount >= 0, byteCount <= 1 << 40,
-                let enqueued = Int64.fromDatabaseValue(row["enqueued"])
-            else { throw Self.corrupted(path, "a message makes no sense", nil) }
-            return OutboxEntry(
-                id: .init(rawValue: id),
-                topic: topic,
-                key: key,
-                type: type,
-                byteCount: byteCount,
-                enqueued: Self.date(enqueued),
-                expires: Int64.fromDatabaseValue(row["expires"]).map(Self.date),
-                // By the process before, for all that is known.
-                mayHaveBeenSent: true
-            )
-        }
-    }
-
     /// Gives a damaged file and its log another name, which nothing has.
     private static func rename(_ path: String) throws(OutboxError) -> String {
         var number = 1
@@ -163,12 +150,9 @@ final class OutboxStore: Sendable {
         let other = "\(path).corrupt-\(number)"
         do {
             try FileManager.default.moveItem(atPath: path, toPath: other)
-            // The log belongs to it, and would spoil the new one. What is shared by processes is made anew from it.
-            if FileManager.default.fileExists(atPath: path + "-wal") {
-                try FileManager.default.moveItem(atPath: path + "-wal", toPath: other + "-wal")
-            }
-            if FileManager.default.fileExists(atPath: path + "-shm") {
-                try FileManager.default.moveItem(atPath: path + "-shm", toPath: other + "-shm")
+            // The log belongs to it, and would spoil the new one. What processes share is made anew from it.
+            for suffix in Self.companions where FileManager.default.fileExists(atPath: path + suffix) {
+                try FileManager.default.moveItem(atPath: path + suffix, toPath: other + suffix)
             }
         } catch {
             throw OutboxError(
@@ -188,24 +172,22 @@ final class OutboxStore: Sendable {
 
     // MARK: Messages
 
-    enum Insertion: Sendable {
-        case added(OutboxEntry)
-        /// It was there before.
-        case existing(OutboxEntry.ID)
-        case refused(OutboxError)
-    }
-
     /// All or nothing of what is done by `body` is on disk when this returns.
     func transaction<T>(_ body: (Transaction) throws -> T) throws(OutboxError) -> T {
         try Self.mapping("the outbox \(self.path) cannot be written", self.path) {
-            try self.database.write { try body(Transaction(db: $0, path: self.path)) }
+            try self.database.write { try body(Transaction(db: $0, path: self.path, account: self.account)) }
         }
     }
 
-    /// Gives space back to the system.
+    /// Gives space back to the system, if there is enough of it: half of the file, so that this costs less than the writing
+    /// did, and ``vacuumThreshold``.
     func vacuum() throws(OutboxError) {
         try Self.mapping("the outbox \(self.path) cannot be made smaller", self.path) {
             try self.database.writeWithoutTransaction { db in
+                let free = try Int.fetchOne(db, sql: "PRAGMA freelist_count") ?? 0
+                let all = try Int.fetchOne(db, sql: "PRAGMA page_count") ?? 0
+                let size = try Int.fetchOne(db, sql: "PRAGMA page_size") ?? 0
+                guard free >= all / 2, free * size >= Self.vacuumThreshold else { return }
                 // Each step frees one page.
                 let cursor = try Row.fetchCursor(db, sql: "PRAGMA incremental_vacuum")
                 while try cursor.next() != nil {}
@@ -216,96 +198,6 @@ final class OutboxStore: Sendable {
     /// For tests: what SQLite says.
     func pragma(_ name: String) throws -> Int? {
         try self.database.writeWithoutTransaction { try Int.fetchOne($0, sql: "PRAGMA \(name)") }
-    }
-
-    /// What can be done in one go.
-    struct Transaction {
-        fileprivate let db: Database
-        fileprivate let path: String
-
-        func insert(_ message: OutboxMessage, enqueued: Date, expires: Date?) throws -> Insertion {
-            let metadata = try OutboxStore.encode(message.metadata)
-            let body = Data(message.body.readableBytesView)
-            let same = try Row.fetchOne(
-                self.db,
-                sql:
-                    "SELECT id, topic = ? AND type = ? AND body = ? AND metadata = ? AS isSame FROM message WHERE key = ?",
-                arguments: [message.topic, message.type, body, metadata, message.key]
-            )
-            if let same {
-                guard let id = Int64.fromDatabaseValue(same["id"]), Bool.fromDatabaseValue(same["isSame"]) == true
-                else {
-                    return .refused(
-                        OutboxError(
-                            .keyInUse,
-                            message: "another message with the key \(message.key) is waiting; a key names one message"
-                        )
-                    )
-                }
-                return .existing(.init(rawValue: id))
-            }
-            let statement = try self.db.cachedStatement(
-                sql: """
-                    INSERT INTO message (key, topic, type, body, metadata, byteCount, enqueued, expires)
-                    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
-                    """
-            )
-            let byteCount = message.byteCount
-            try statement.execute(arguments: [
-                message.key, message.topic, message.type, body, metadata, byteCount,
-                OutboxStore.milliseconds(enqueued), expires.map(OutboxStore.milliseconds),
-            ])
-            return .added(
-                OutboxEntry(
-                    id: .init(rawValue: self.db.lastInsertedRowID),
-                    topic: message.topic,
-                    key: message.key,
-                    type: message.type,
-                    byteCount: byteCount,
-                    enqueued: enqueued,
-                    expires: expires,
-                    mayHaveBeenSent: false
-                )
-            )
-        }
-
-        func remove(_ ids: [OutboxEntry.ID]) throws {
-            let statement = try self.db.cachedStatement(sql: "DELETE FROM message WHERE id = ?")
-            for id in ids { try statement.execute(arguments: [id.rawValue]) }
-        }
-
-        /// - Returns: Nil if it is not there.
-        func body(_ id: OutboxEntry.ID) throws -> (body: ByteBuffer, metadata: [String: String])? {
-            let sql = "SELECT body, metadata FROM message WHERE id = ?"
-            guard let row = try Row.fetchOne(self.db, sql: sql, arguments: [id.rawValue]) else { return nil }
-            guard let body = Data.fromDatabaseValue(row["body"]),
-                let metadata = Data.fromDatabaseValue(row["metadata"]).flatMap(OutboxStore.decode)
-            else { throw OutboxStore.corrupted(self.path, "message \(id) makes no sense", nil) }
-            return (ByteBuffer(bytes: body), metadata)
-        }
-    }
-
-    // MARK: Values
-
-    private static func encode(_ metadata: [String: String]) throws -> Data {
-        guard !metadata.isEmpty else { return Data() }
-        let encoder = JSONEncoder()
-        // Always the same, so that it can be compared.
-        encoder.outputFormatting = .sortedKeys
-        return try encoder.encode(metadata)
-    }
-
-    private static func decode(_ data: Data) -> [String: String]? {
-        data.isEmpty ? [:] : try? JSONDecoder().decode([String: String].self, from: data)
-    }
-
-    private static func milliseconds(_ date: Date) -> Int64 {
-        // Beyond the year 280,000 it cannot be said; no such date is made.
-        Int64(exactly: (date.timeIntervalSince1970 * 1_000).rounded()) ?? .max
-    }
-
-    private static func date(_ milliseconds: Int64) -> Date {
-        Date(timeIntervalSince1970: Double(milliseconds) / 1_000)
     }
 
     // MARK: Errors

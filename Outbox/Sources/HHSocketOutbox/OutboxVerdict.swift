@@ -1,47 +1,48 @@
 #if Outbox
 import HHSocketRPC
 
-/// What becomes of a message whose attempt failed.
+/// The decision on a message whose attempt failed.
 public struct OutboxVerdict: Hashable, Sendable, CustomStringConvertible {
     private enum Name: String, Hashable, Sendable {
-        case `retry`, discard, suspendTopic
+        case `retry`, deadLetter, discard, suspendTopic
     }
 
     private let name: Name
 
     private init(_ name: Name) { self.name = name }
 
-    /// It is sent again after a back-off, with the same key, and its topic waits.
+    /// The message is sent again after a back-off, with the same key, and its topic waits. After
+    /// ``OutboxConfiguration/maximumAttempts`` attempts ``OutboxConfiguration/whenExhausted`` decides.
     public static let `retry` = Self(.retry)
-    /// It is removed, and observers are told by ``OutboxEvent/failed(_:_:)``. Its topic goes on.
+    /// The message is moved to the dead letters, and observers get ``OutboxEvent/deadLettered(_:)``. Its topic continues.
+    public static let deadLetter = Self(.deadLetter)
+    /// The message is deleted, and observers get ``OutboxEvent/failed(_:_:)``. Its topic continues. It is never the default.
     public static let discard = Self(.discard)
-    /// It stays, and its topic stands still until ``Outbox/resume(topic:)``, the next start, or until the message expires or is
-    /// withdrawn. Observers are told by ``OutboxEvent/suspended(_:_:)``.
+    /// The message stays, and its topic stands still until ``Outbox/resume(topic:)``, the next start, or until the message
+    /// expires or is withdrawn. Observers get ``OutboxEvent/suspended(_:_:)``.
     public static let suspendTopic = Self(.suspendTopic)
 
     public var description: String { self.name.rawValue }
 
-    /// What is done by default.
+    /// The default. It never deletes a message.
     ///
-    /// - Where no answer came, or one that cannot be read: retry. The key makes it harmless.
-    /// - Answers that servers do not keep for a key, because they ran nothing or want it again: 300, 302, 408, 409, 503, 504:
-    ///   retry.
-    /// - Any other answer but 200: discard. The server has it for this key, and would only say it again: the message has been
-    ///   dealt with, if not as one would like. Who would rather keep it has the topic suspended.
-    /// - What cannot leave at all: a message that is too large is discarded. `invalidArgument` suspends its topic, because it
-    ///   may be the client's configuration that is wrong, and not the message.
+    /// - No answer came, or one that cannot be read: retry. The key makes it harmless.
+    /// - The answer's status is transient (``HHSocket/Status/isTransient``), such as 401, 404, 405 or 503: retry. The server
+    ///   does not keep such answers for the key.
+    /// - Any other answer but 200: dead letter. The server keeps it for the key (``HHSocket/Status/isKept``), and a retry
+    ///   would get it again.
+    /// - The message is too large to be sent: dead letter.
+    /// - The client finds an `invalidArgument`: suspend the topic, because the client's configuration may be wrong, and not
+    ///   the message.
     public static func standard(for error: SocketError) -> OutboxVerdict {
         switch error.delivery {
-        case .notSent where error.code == .frameTooLarge: return .discard
+        case .notSent where error.code == .frameTooLarge: return .deadLetter
         case .notSent where error.code == .invalidArgument: return .suspendTopic
         case .notSent, .sentUnknown: return .retry
         case .answered: break
         }
-        guard let status = error.code.status else { return .retry }
-        let unkept: [Status] = [
-            .serverLostConnection, .lostPacket, .deadlineExceeded, .cancelledByServer, .overloaded, .draining,
-        ]
-        return unkept.contains(status) ? .retry : .discard
+        guard let status = error.code.status, !status.isTransient else { return .retry }
+        return .deadLetter
     }
 }
 #endif

@@ -2,25 +2,21 @@
 import Dispatch
 import Foundation
 import NIOConcurrencyHelpers
-import NIOCore
 
-/// Has what is asked of a store done, in order and on a thread that may block. What was asked while the disk was busy is
-/// done in one transaction, so a hundred messages that are enqueued together wait for the disk once or twice.
+/// Performs the work on a store, in order and on a thread that may block. What was submitted while the disk was busy is done in
+/// one transaction, so a hundred messages that are enqueued together wait for the disk once or twice.
 final class OutboxWriter: Sendable {
-    enum Job: Sendable {
-        case insert(
-            OutboxMessage,
-            enqueued: Date,
-            expires: Date?,
-            @Sendable (Result<OutboxStore.Insertion, OutboxError>) -> Void
-        )
-        case remove([OutboxEntry.ID], @Sendable (OutboxError?) -> Void)
-        case read(
-            OutboxEntry.ID,
-            @Sendable (Result<(body: ByteBuffer, metadata: [String: String])?, OutboxError>) -> Void
-        )
-        /// Gives space back.
-        case vacuum
+    private struct Work: Sendable {
+        /// Does its part of a transaction. Returns what is to be called once all of it is on disk.
+        ///
+        /// Where the transaction fails it is called again, alone.
+        var perform: @Sendable (OutboxStore.Transaction) throws -> @Sendable () -> Void
+        var fail: @Sendable (OutboxError) -> Void
+        var freesSpace: Bool
+    }
+
+    private enum Job: Sendable {
+        case work(Work)
         case close(@Sendable () -> Void)
     }
 
@@ -40,7 +36,50 @@ final class OutboxWriter: Sendable {
         self.queue = queue
     }
 
-    func submit(_ job: Job) {
+    /// Has a part of a transaction performed.
+    ///
+    /// - Parameters:
+    ///   - freesSpace: Whether it removes something, so that space may be given back to the system.
+    ///   - work: The part. It may be called twice, the first time without effect.
+    ///   - done: Called with its result when that is on disk, in the order of the calls, on the writer's thread.
+    func submit<Value: Sendable>(
+        freesSpace: Bool = false,
+        _ work: @escaping @Sendable (OutboxStore.Transaction) throws -> Value,
+        _ done: @escaping @Sendable (Result<Value, OutboxError>) -> Void
+    ) {
+        self.submit(
+            .work(
+                Work(
+                    perform: { transaction in
+                        let value = try work(transaction)
+                        return { done(.success(value)) }
+                    },
+                    fail: { done(.failure($0)) },
+                    freesSpace: freesSpace
+                )
+            )
+        )
+    }
+
+    /// Has a part of a transaction performed, and returns its result when that is on disk.
+    func perform<Value: Sendable>(
+        freesSpace: Bool = false,
+        _ work: @escaping @Sendable (OutboxStore.Transaction) throws -> Value
+    ) async throws(OutboxError) -> Value {
+        let result: Result<Value, OutboxError> = await withCheckedContinuation { continuation in
+            self.submit(freesSpace: freesSpace, work) { continuation.resume(returning: $0) }
+        }
+        return try result.get()
+    }
+
+    /// Closes the store when all earlier work is done. Later work fails with `closed`.
+    func close() async {
+        await withCheckedContinuation { continuation in
+            self.submit(.close { continuation.resume() })
+        }
+    }
+
+    private func submit(_ job: Job) {
         let schedules = self.state.withLockedValue { state in
             state.jobs.append(job)
             defer { state.isScheduled = true }
@@ -51,93 +90,60 @@ final class OutboxWriter: Sendable {
 
     private func work() {
         while true {
-            let (store, batch) = self.state.withLockedValue { state in
+            let batch = self.state.withLockedValue { state in
                 let batch = Array(state.jobs.prefix(Self.maximumBatch))
                 state.jobs.removeFirst(batch.count)
                 if batch.isEmpty { state.isScheduled = false }
-                return (state.store, batch)
+                return batch
             }
             guard !batch.isEmpty else { return }
-            if let store {
-                self.perform(batch, store)
-            } else {
-                let closed = OutboxError(.closed, message: "the outbox has been closed")
-                for job in batch { Self.fail(job, closed) }
-            }
+            self.perform(batch)
         }
     }
 
-    private func perform(_ batch: [Job], _ store: OutboxStore) {
-        // What is no part of a transaction ends the one before it.
-        var jobs: [Job] = []
+    private func perform(_ batch: [Job]) {
+        // Closing is no part of a transaction, and ends the one before it.
+        var together: [Work] = []
         for job in batch {
             switch job {
-            case .insert, .remove, .read:
-                jobs.append(job)
-            case .vacuum:
-                self.commit(jobs, store)
-                jobs = []
-                // If it fails the file is larger than it need be.
-                try? store.vacuum()
+            case .work(let work):
+                together.append(work)
             case .close(let done):
-                self.commit(jobs, store)
-                jobs = []
-                self.state.withLockedValue { $0.store = nil }
+                self.commit(together)
+                together = []
+                let store = self.state.withLockedValue { state in
+                    defer { state.store = nil }
+                    return state.store
+                }
                 // What cannot be closed is closed by the end of its last reference.
-                try? store.close()
+                try? store?.close()
                 done()
             }
         }
-        if self.state.withLockedValue({ $0.store != nil }) {
-            self.commit(jobs, store)
-        } else {
-            for job in jobs { Self.fail(job, OutboxError(.closed, message: "the outbox has been closed")) }
-        }
+        self.commit(together)
     }
 
-    private func commit(_ jobs: [Job], _ store: OutboxStore) {
-        guard !jobs.isEmpty else { return }
+    private func commit(_ works: [Work]) {
+        guard !works.isEmpty else { return }
+        guard let store = self.state.withLockedValue({ $0.store }) else {
+            let closed = OutboxError(.closed, message: "the outbox has been closed")
+            for work in works { work.fail(closed) }
+            return
+        }
         do throws(OutboxError) {
-            let tellings = try store.transaction { transaction in try jobs.map { try Self.perform($0, transaction) } }
-            for tell in tellings { tell() }
+            let reports = try store.transaction { transaction in try works.map { try $0.perform(transaction) } }
+            for report in reports { report() }
         } catch {
-            guard jobs.count > 1 else {
-                for job in jobs { Self.fail(job, error) }
+            guard works.count > 1 else {
+                works[0].fail(error)
                 return
             }
             // Perhaps it was one alone, such as one that is too large for the disk.
-            for job in jobs { self.commit([job], store) }
+            for work in works { self.commit([work]) }
+            return
         }
-    }
-
-    /// - Returns: What is to be called when all is on disk.
-    private static func perform(
-        _ job: Job,
-        _ transaction: OutboxStore.Transaction
-    ) throws -> () -> Void {
-        switch job {
-        case .insert(let message, let enqueued, let expires, let tell):
-            let insertion = try transaction.insert(message, enqueued: enqueued, expires: expires)
-            return { tell(.success(insertion)) }
-        case .remove(let ids, let tell):
-            try transaction.remove(ids)
-            return { tell(nil) }
-        case .read(let id, let tell):
-            let body = try transaction.body(id)
-            return { tell(.success(body)) }
-        case .vacuum, .close:
-            return {}
-        }
-    }
-
-    private static func fail(_ job: Job, _ error: OutboxError) {
-        switch job {
-        case .insert(_, _, _, let tell): tell(.failure(error))
-        case .remove(_, let tell): tell(error)
-        case .read(_, let tell): tell(.failure(error))
-        case .vacuum: break
-        case .close(let done): done()
-        }
+        // If it fails the file is larger than it need be.
+        if works.contains(where: \.freesSpace) { try? store.vacuum() }
     }
 }
 #endif

@@ -85,6 +85,61 @@ import Testing
         await server.shutdown(gracePeriod: .zero)
     }
 
+    /// What the server keeps for the key, and what the outbox takes for final, is one table's matter.
+    @Test func databaseThatIsAwayForAMomentLosesNothing() async throws {
+        struct Outage: Error {}
+        let folder = try TemporaryFolder()
+        let runs = Watched(0)
+        var router = Router()
+        router.handle(130) { _, _ in
+            if runs.increment() < 3 { throw Outage() }
+            return ByteBuffer()
+        }
+        let server = SocketServer(router: router)
+        try await server.start()
+        let client = self.client(try #require(server.address))
+        let outbox = try await Outbox(at: folder.outbox, client: client, configuration: self.limits)
+        let record = EventRecord(outbox)
+        client.connect()
+        try await outbox.enqueue(OutboxMessage(type: 130, body: "1", topic: "a"))
+        try await eventually("its delivery") { record.all.contains("delivered 1") }
+        #expect(record.all.filter { $0 == "retrying 1 unknown" }.count == 2)
+        #expect(runs.current == 3)
+        await server.shutdown(gracePeriod: .zero)
+    }
+
+    /// An app that signs in by a request is refused until it has, at every reconnect.
+    @Test func messagesWaitUntilTheUserHasSignedIn() async throws {
+        let folder = try TemporaryFolder()
+        var router = Router()
+        router.use(AuthenticationMiddleware(except: [110]))
+        router.handle(110) { _, context in
+            context.session.authenticate(as: "ann")
+            return ByteBuffer()
+        }
+        let bodies = Watched<[String]>([])
+        router.handle(130) { request, _ in
+            bodies.withLockedValue { $0.append(String(buffer: request.body)) }
+            return ByteBuffer()
+        }
+        let server = SocketServer(router: router)
+        try await server.start()
+        let client = self.client(try #require(server.address))
+        var configuration = self.limits
+        // Waits are so short here that a hundred attempts may be over before a slow machine signs in.
+        configuration.maximumAttempts = .max
+        let outbox = try await Outbox(at: folder.outbox, client: client, configuration: configuration)
+        let record = EventRecord(outbox)
+        client.connect()
+        try await outbox.enqueue(OutboxMessage(type: 130, body: "1", topic: "a"))
+        try await outbox.enqueue(OutboxMessage(type: 130, body: "2", topic: "a"))
+        try await eventually("a refusal") { record.all.contains("retrying 1 noPermission") }
+        _ = try await client.data(for: SocketRequest(type: 110))
+        try await eventually("both are delivered") { record.all.contains("delivered 2") }
+        #expect(bodies.current == ["1", "2"])
+        await server.shutdown(gracePeriod: .zero)
+    }
+
     @Test func anOutboxThatIsLetGoOfLetsGoOfItsClient() async throws {
         let folder = try TemporaryFolder()
         let server = try await MockServer(.echo)

@@ -12,7 +12,7 @@ import Testing
     @Test func everyExampleOfTheSectionIsInThisFile() throws {
         let source = try String(contentsOfFile: #filePath, encoding: .utf8)
         let section = try DocumentationPage("Docs/AppLayer.md", section: "Messages that must leave")
-        #expect(section.blocks().count == 3)
+        #expect(section.blocks().count == 5)
         #expect(try section.examples(missingFrom: source) == [])
     }
 
@@ -47,6 +47,52 @@ import Testing
         }
 
         #expect(outbox.pending.isEmpty)
+        await outbox.close()
+        await server.shutdown(gracePeriod: .zero)
+    }
+
+    private struct User {
+        var identifier: String
+    }
+
+    @Test func deadLettersOfAnAccount() async throws {
+        // The server takes nothing but 130 with a body; 131 does not exist there yet.
+        var router = Router()
+        router.handle(130) { _, _ in throw StatusError(.illegalFormat) }
+        let server = SocketServer(configuration: .init(), router: router)
+        try await server.start()
+        let user = User(identifier: "ann")
+        let scratch = try TemporaryFolder()
+        var configuration = SocketClient.Configuration(servers: server.addresses)
+        configuration.hello = HelloPolicy()
+        let client = SocketClient(configuration: configuration)
+        client.connect()
+
+        var settings = OutboxConfiguration()
+        settings.account = user.identifier
+
+        settings.maximumAttempts = 1
+        let path = scratch.file("outbox.sqlite")
+        let outbox = try await Outbox(at: path, client: client, configuration: settings)
+        for type in [130, 131] as [UInt32] { try await outbox.enqueue(OutboxMessage(type: type, topic: "a")) }
+        try await eventually("two dead letters") { outbox.snapshot.deadLetterCount == 2 }
+        let letters = try await outbox.deadLetters()
+        #expect(letters.map(\.reason) == [.refused, .exhausted])
+        #expect(letters.map(\.status) == [.illegalFormat, .undefinedType])
+        client.disconnect()
+        try await eventually("no connection") { !outbox.snapshot.isConnected }
+
+        for letter in try await outbox.deadLetters() {
+            print("\(letter.reason), \(letter.status.map { "status \($0)" } ?? "no answer"): \(letter.explanation)")
+            if letter.reason == .exhausted {
+                try await outbox.resend(deadLetter: letter.id)
+            } else {
+                try await outbox.remove(deadLetter: letter.id)
+            }
+        }
+
+        #expect(outbox.pending.map(\.type) == [131])
+        #expect(outbox.snapshot.deadLetterCount == 0)
         await outbox.close()
         await server.shutdown(gracePeriod: .zero)
     }

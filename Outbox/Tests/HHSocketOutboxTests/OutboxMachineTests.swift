@@ -15,6 +15,8 @@ private struct Rig {
         uptime: .uptimeNanoseconds(3_600_000_000_000)
     )
     var generator = SeededGenerator(seed: 7)
+    /// The numbers of attempts that were written to disk.
+    private(set) var counted: [Int64: Int] = [:]
     private var lastID: Int64 = 0
 
     init(isConnected: Bool = true, _ configure: (inout OutboxConfiguration) -> Void = { _ in }) {
@@ -75,14 +77,31 @@ private struct Rig {
         self.machine.withdraw(.init(rawValue: id)).map { self.told($0) }
     }
 
+    mutating func resume(_ topic: String) -> [String] {
+        self.told(self.machine.resume(topic: topic))
+    }
+
+    /// What was to be done on disk could not be done.
+    mutating func diskFailed(_ action: OutboxMachine.Action) -> [String] {
+        self.told(self.machine.failed(action, OutboxError(.storageFailed, message: ""), now: self.now))
+    }
+
     mutating func told(_ actions: [OutboxMachine.Action]) -> [String] {
-        (actions + self.machine.step(now: self.now)).map { action in
+        (actions + self.machine.step(now: self.now)).compactMap { action in
             switch action {
-            case .send(let entry): "send \(entry.id)"
-            case .remove(_, let event): "remove, \(EventRecord.text(event))"
-            case .removeAgain(let ids): "remove again \(ids.map(\.rawValue))"
-            case .tell(.retrying(let entry, _, let delay)): "retry \(entry.id) in \(delay)"
-            case .tell(let event): EventRecord.text(event)
+            case .send(let entry):
+                return "send \(entry.id)"
+            case .remove(_, let event):
+                return "remove, \(EventRecord.text(event))"
+            case .bury(let letter):
+                return "bury, \(EventRecord.text(.deadLettered(letter)))"
+            case .count(let id, let attempts):
+                self.counted[id.rawValue] = attempts
+                return nil
+            case .tell(.retrying(let entry, _, let delay)):
+                return "retry \(entry.id) in \(delay)"
+            case .tell(let event):
+                return EventRecord.text(event)
             }
         }
     }
@@ -103,7 +122,7 @@ private struct Rig {
         #expect(rig.delivered(1) == [])
         #expect(rig.delivered(2) == ["remove, delivered 2", "send 3"])
         #expect(rig.delivered(3) == ["remove, delivered 3"])
-        #expect(rig.machine.isIdle)
+        #expect(rig.machine.pending.isEmpty)
         #expect(rig.machine.snapshot.topics.isEmpty)
     }
 
@@ -192,13 +211,86 @@ private struct Rig {
         #expect(shares.count == 20)
     }
 
-    @Test func aRefusalForGoodRemovesTheMessageAndTheTopicGoesOn() {
+    @Test func finalAnswerMakesADeadLetterAndTheTopicContinues() {
         var rig = Rig()
         _ = rig.add("a")
         _ = rig.add("a")
-        #expect(rig.failed(1, .undefinedType, .answered) == ["remove, failed 1 undefinedType", "send 2"])
-        #expect(rig.failed(2, .noPermission, .answered) == ["remove, failed 2 noPermission"])
-        #expect(rig.machine.isIdle)
+        #expect(rig.failed(1, .illegalFormat, .answered) == ["bury, dead 1 refused", "send 2"])
+        #expect(rig.failed(2, .server(Status(rawValue: 777)), .answered) == ["bury, dead 2 refused"])
+        #expect(rig.machine.pending.isEmpty)
+        let snapshot = rig.machine.snapshot
+        #expect((snapshot.count, snapshot.deadLetterCount, snapshot.deadLetterBytes) == (0, 2, 200))
+    }
+
+    @Test func onlyTheAppsVerdictDeletes() {
+        var rig = Rig()
+        _ = rig.add("a")
+        _ = rig.add("a")
+        #expect(rig.failed(1, .illegalFormat, .answered, .discard) == ["remove, failed 1 illegalFormat", "send 2"])
+        #expect(rig.machine.snapshot.deadLetterCount == 0)
+    }
+
+    @Test func attemptsAreLimitedAndThenTheTopicContinues() {
+        var rig = Rig { $0.maximumAttempts = 3 }
+        _ = rig.add("a")
+        _ = rig.add("a")
+        let codes: [SocketError.Code] = [.undefinedType, .noPermission]
+        for (index, code) in codes.enumerated() {
+            #expect(rig.failed(1, code, .answered) == ["retry 1 in \(Double(index + 1)) seconds"])
+            #expect(rig.counted == [1: index + 1])
+            #expect(rig.advance(by: .seconds(index + 1)) == ["send 1"])
+        }
+        // Such as of a handler that crashes the server.
+        #expect(rig.failed(1, .connectionLost, .sentUnknown) == ["bury, dead 1 exhausted", "send 2"])
+        #expect(rig.counted == [1: 3])
+        // The next message has all its attempts.
+        #expect(rig.failed(2, .connectionLost, .sentUnknown) == ["retry 2 in 1.0 seconds"])
+    }
+
+    @Test func attemptsOfEarlierProcessesCount() {
+        var rig = Rig { $0.maximumAttempts = 3 }
+        let entry = OutboxEntry(
+            id: .init(rawValue: 7),
+            topic: "a",
+            key: "7",
+            type: 130,
+            byteCount: 10,
+            enqueued: rig.now.date,
+            attempts: 2,
+            mayHaveBeenSent: true
+        )
+        rig.machine.load([entry])
+        #expect(rig.told([]) == ["send 7"])
+        #expect(rig.failed(7, .unknown, .answered) == ["bury, dead 7 exhausted"])
+    }
+
+    @Test func attemptsThatNeverLeftDoNotCount() {
+        var rig = Rig { $0.maximumAttempts = 2 }
+        _ = rig.add("a")
+        for code in [.featureNotAgreed, .notConnected, .interceptorFailed, .timeout] as [SocketError.Code] {
+            #expect(rig.failed(1, code, .notSent).first?.hasPrefix("retry 1") == true)
+            #expect(rig.connected(true) == ["send 1"])
+        }
+        #expect(rig.counted.isEmpty)
+        #expect(rig.machine.pending.map(\.attempts) == [0])
+    }
+
+    @Test func exhaustedMessageMaySuspendItsTopicInstead() {
+        var rig = Rig {
+            $0.maximumAttempts = 2
+            $0.whenExhausted = .suspendTopic
+        }
+        _ = rig.add("a")
+        _ = rig.add("a")
+        _ = rig.failed(1, .database, .answered)
+        #expect(rig.advance(by: .seconds(1)) == ["send 1"])
+        #expect(rig.failed(1, .database, .answered) == ["suspended 1 database"])
+        #expect(rig.advance(by: .seconds(1_000)) == [])
+        // Resumed it has all its attempts again, also in the next process.
+        #expect(rig.resume("a") == ["send 1"])
+        #expect(rig.counted == [1: 0])
+        #expect(rig.failed(1, .database, .answered).first?.hasPrefix("retry 1") == true)
+        #expect(rig.counted == [1: 1])
     }
 
     @Test func withoutAnAgreementOnKeysAMessageStays() {
@@ -219,8 +311,7 @@ private struct Rig {
         #expect(rig.advance(by: .seconds(1_000)) == [])
         #expect(rig.nextStep == nil)
         #expect(rig.add("b") == ["send 3"])
-        rig.machine.resume(topic: "a")
-        #expect(rig.told([]) == ["send 1"])
+        #expect(rig.resume("a") == ["send 1"])
         _ = rig.failed(1, .invalidArgument, .notSent)
         // Without the message that suspended it, it goes on.
         #expect(rig.withdraw(1) == ["remove, withdrawn 1", "send 2"])
@@ -235,15 +326,26 @@ private struct Rig {
             (.overloaded, .answered, .retry), (.draining, .answered, .retry), (.lostPacket, .answered, .retry),
             (.serverLostConnection, .answered, .retry), (.deadlineExceeded, .answered, .retry),
             (.cancelledByServer, .answered, .retry), (.frameTooLarge, .answered, .retry),
-            (.undefinedType, .answered, .discard), (.noPermission, .answered, .discard),
-            (.unknown, .answered, .discard),
-            (.database, .answered, .discard), (.server(Status(rawValue: 777)), .answered, .discard),
-            (.illegalFormat, .answered, .discard), (.frameTooLarge, .notSent, .discard),
+            (.undefinedType, .answered, .retry), (.noPermission, .answered, .retry),
+            (.unknown, .answered, .retry), (.database, .answered, .retry),
+            (.server(Status(rawValue: 777)), .answered, .deadLetter), (.illegalFormat, .answered, .deadLetter),
+            (.protobufFailed, .answered, .deadLetter), (.notModified, .answered, .deadLetter),
+            (.illegalLength, .answered, .deadLetter), (.frameTooLarge, .notSent, .deadLetter),
             (.invalidArgument, .notSent, .suspendTopic),
         ] as [(SocketError.Code, SocketError.Delivery, OutboxVerdict)]
     )
     func verdicts(code: SocketError.Code, delivery: SocketError.Delivery, verdict: OutboxVerdict) {
         #expect(OutboxVerdict.standard(for: SocketError(code, message: "", delivery: delivery)) == verdict)
+    }
+
+    /// What the server keeps for a key is never retried, and what is retried is not kept.
+    @Test func verdictOnAnAnswerIsThatOfTheSharedTable() {
+        for number in 1...1_000 as ClosedRange<UInt32> where number != Status.ok.rawValue {
+            let status = Status(rawValue: number)
+            let verdict = OutboxVerdict.standard(for: SocketError(.init(status), message: "", delivery: .answered))
+            #expect(verdict == (status.isKept ? .deadLetter : .retry), "\(status)")
+            #expect((verdict == .retry) == status.isTransient, "\(status)")
+        }
     }
 
     // MARK: Time to live
@@ -320,6 +422,67 @@ private struct Rig {
         #expect(rig.machine.snapshot.bytes == 400)
     }
 
+    @Test func deadLettersAreBoundedByRefusingNewMessages() {
+        var rig = Rig { $0.maximumDeadLetters = 2 }
+        for id in 1...2 as ClosedRange<Int64> {
+            _ = rig.add("a")
+            _ = rig.failed(id, .illegalFormat, .answered)
+        }
+        #expect(rig.machine.reserve(bytes: 1) == .deadLetters)
+        rig.machine.deadLetterRemoved(bytes: 100)
+        #expect(rig.add("a") == ["send 3"])
+        #expect(rig.machine.snapshot.deadLetterCount == 1)
+    }
+
+    @Test func bytesOfDeadLettersCount() {
+        var rig = Rig { $0.maximumBytes = 1_000 }
+        _ = rig.add("a", bytes: 600)
+        _ = rig.failed(1, .illegalFormat, .answered)
+        #expect(rig.machine.reserve(bytes: 401) == .bytes)
+        #expect(rig.add("a", bytes: 400) == ["send 2"])
+        _ = rig.delivered(2)
+        // Resent, with a key that is longer.
+        #expect(rig.machine.reserveForDeadLetter() == true)
+        var entry = OutboxEntry(
+            id: .init(rawValue: 9),
+            topic: "a",
+            key: "9",
+            type: 130,
+            byteCount: 610,
+            enqueued: rig.now.date,
+            mayHaveBeenSent: false
+        )
+        entry.expires = nil
+        #expect(rig.told(rig.machine.resent(entry, deadLetterBytes: 600)) == ["enqueued 9", "send 9"])
+        let snapshot = rig.machine.snapshot
+        #expect((snapshot.bytes, snapshot.deadLetterCount, snapshot.deadLetterBytes) == (610, 0, 0))
+        #expect(rig.machine.reserve(bytes: 391) == .bytes)
+        #expect(rig.machine.reserve(bytes: 390) == nil)
+    }
+
+    @Test func resendingIsBoundedByTheCountOfMessages() {
+        var rig = Rig(isConnected: false) { $0.maximumCount = 1 }
+        rig.machine.load([], deadLetterCount: 2, deadLetterBytes: 200)
+        #expect(rig.machine.reserveForDeadLetter() == true)
+        #expect(rig.machine.reserveForDeadLetter() == false)
+        rig.machine.unreserveForDeadLetter()
+        #expect(rig.add("a") == [])
+        #expect(rig.machine.reserveForDeadLetter() == false)
+    }
+
+    @Test func numbersOfWithdrawnMessagesAreForgottenBehindASuspendedOne() {
+        var rig = Rig()
+        _ = rig.add("a")
+        _ = rig.failed(1, .invalidArgument, .notSent)
+        for id in 2...5_000 as ClosedRange<Int64> {
+            _ = rig.add("a")
+            #expect(rig.withdraw(id) == ["remove, withdrawn \(id)"])
+        }
+        #expect(rig.machine.queueLength(ofTopic: "a") < 100)
+        _ = rig.add("a")
+        #expect(rig.withdraw(1) == ["remove, withdrawn 1", "send 5001"])
+    }
+
     @Test func whatIsInFlightCannotBeWithdrawn() {
         var rig = Rig()
         _ = rig.add("a")
@@ -334,14 +497,25 @@ private struct Rig {
     // MARK: The disk
 
     @Test func whatCouldNotBeRemovedIsTriedAgainAndNotSent() {
-        var rig = Rig()
+        var rig = Rig { $0.maximumCount = 2 }
         _ = rig.add("a")
+        _ = rig.add("a")
+        let entries = rig.machine.pending
         _ = rig.delivered(1)
-        rig.machine.removalFailed([.init(rawValue: 1)], now: rig.now)
+        _ = rig.delivered(2)
+        // Several that fail together are one report.
+        #expect(rig.diskFailed(.remove(entries[0], .withdrawn(entries[0]))) == ["storage storageFailed"])
+        let letter = OutboxDeadLetter(entries[1], .refused, explanation: "", date: rig.now.date)
+        #expect(rig.diskFailed(.bury(letter)) == [])
+        // They are on disk still, and take up room.
+        #expect(rig.machine.reserve(bytes: 1) == .count)
         #expect(rig.nextStep == .seconds(5))
         #expect(rig.advance(by: .seconds(4)) == [])
-        #expect(rig.advance(by: .seconds(1)) == ["remove again [1]"])
+        #expect(rig.advance(by: .seconds(1)) == ["remove, withdrawn 1", "bury, dead 2 refused"])
         #expect(rig.nextStep == nil)
+        #expect(rig.machine.reserve(bytes: 1) == nil)
+        // Each round reports itself.
+        #expect(rig.diskFailed(.bury(letter)) == ["storage storageFailed"])
     }
 
     @Test func whatCannotBeReadWaitsAndWhatIsNotThereIsForgotten() {
@@ -351,6 +525,16 @@ private struct Rig {
         #expect(rig.finished(1, .unreadable(OutboxError(.storageFailed, message: ""))) == ["storage storageFailed"])
         #expect(rig.advance(by: .seconds(1)) == ["send 1"])
         #expect(rig.finished(1, .missing) == ["send 2"])
+    }
+
+    @Test func damagedRowBecomesADeadLetterAndDoesNotBlockItsTopic() {
+        var rig = Rig()
+        _ = rig.add("a")
+        _ = rig.add("a")
+        #expect(
+            rig.finished(1, .unreadable(OutboxError(.corrupted, message: "")))
+                == ["bury, dead 1 unreadable", "send 2"]
+        )
     }
 
     @Test func afterTheStopNothingIsSentAndWhatEndsStays() {
@@ -376,6 +560,7 @@ private struct Rig {
             var rig = Rig(isConnected: Bool.random(using: &generator)) {
                 $0.maximumConcurrency = concurrency
                 $0.maximumCount = 12
+                $0.maximumAttempts = 3
                 $0.backoff.jitter = 1
             }
             rig.generator = SeededGenerator(seed: seed &* 31)
@@ -384,6 +569,7 @@ private struct Rig {
             var inFlight: Set<Int64> = []
             var waiting: Set<Int64> = []
             var added: Int64 = 0
+            var buried = 0
 
             func take(_ told: [String], _ what: String) throws {
                 for text in told {
@@ -401,7 +587,8 @@ private struct Rig {
                         )
                         inFlight.insert(id)
                         try #require(inFlight.count <= concurrency, "seed \(seed), \(what): \(text)")
-                    } else if text.hasPrefix("remove,") {
+                    } else if text.hasPrefix("remove,") || text.hasPrefix("bury,") {
+                        if text.hasPrefix("bury,") { buried += 1 }
                         try #require(waiting.remove(id) != nil, "seed \(seed), \(what): \(text)")
                         inFlight.remove(id)
                     } else if text.hasPrefix("retry") || text.hasPrefix("suspended") {
@@ -441,13 +628,15 @@ private struct Rig {
                     case 0: try take(rig.failed(id, .overloaded, .answered), "overloaded")
                     case 1: try take(rig.failed(id, .connectionLost, .sentUnknown), "lost")
                     case 2: try take(rig.failed(id, .notConnected, .notSent), "not sent")
-                    case 3: try take(rig.failed(id, .noPermission, .answered), "refused")
+                    case 3: try take(rig.failed(id, .illegalFormat, .answered), "refused")
                     default: try take(rig.delivered(id), "delivered")
                     }
                 }
                 let snapshot = rig.machine.snapshot
                 try #require(snapshot.count == waiting.count, "seed \(seed)")
                 try #require(snapshot.bytes == waiting.count * 100, "seed \(seed)")
+                try #require(snapshot.deadLetterCount == buried, "seed \(seed)")
+                try #require(snapshot.deadLetterBytes == buried * 100, "seed \(seed)")
                 try #require(rig.machine.pending.map(\.id.rawValue) == waiting.sorted(), "seed \(seed)")
             }
             // In the end all leave.

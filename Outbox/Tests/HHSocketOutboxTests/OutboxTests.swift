@@ -277,17 +277,38 @@ import Testing
         #expect(transport.sent == ["1"])
     }
 
-    @Test func whatTheServerRefusesForGoodIsTold() async throws {
+    @Test func whatTheServerRefusesForGoodIsADeadLetter() async throws {
         let folder = try TemporaryFolder()
         let transport = FakeTransport { request in
-            String(buffer: request.body) == "bad" ? FakeTransport.refusal(.noPermission) : FakeTransport.ok(request)
+            String(buffer: request.body) == "bad" ? FakeTransport.refusal(.illegalFormat) : FakeTransport.ok(request)
         }
         let outbox = try await Outbox(at: folder.outbox, transport: transport)
         let record = EventRecord(outbox)
         try await outbox.enqueue(self.message("bad"))
         try await outbox.enqueue(self.message("good"))
-        try await eventually("both are told") { record.all.contains("delivered 2") }
-        #expect(record.all.filter { !$0.hasPrefix("enqueued") } == ["failed 1 noPermission", "delivered 2"])
+        try await eventually("both are over") { record.all.contains("delivered 2") }
+        #expect(record.all.filter { !$0.hasPrefix("enqueued") } == ["dead 1 refused", "delivered 2"])
+    }
+
+    /// A transient refusal, such as before the user has signed in, loses nothing.
+    @Test(arguments: [.undefinedType, .database, .unknown, .noPermission] as [SocketError.Code])
+    func whatTheServerRefusesForNowIsSentAgain(code: SocketError.Code) async throws {
+        let folder = try TemporaryFolder()
+        let attempts = NIOLockedValueBox(0)
+        let transport = FakeTransport { request in
+            let count = attempts.withLockedValue { count in
+                count += 1
+                return count
+            }
+            return count < 4 ? FakeTransport.refusal(code) : FakeTransport.ok(request)
+        }
+        var configuration = OutboxConfiguration()
+        configuration.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(2))
+        let outbox = try await Outbox(at: folder.outbox, transport: transport, configuration: configuration)
+        let record = EventRecord(outbox)
+        try await outbox.enqueue(self.message("x"))
+        try await eventually("its delivery") { record.all.contains("delivered 1") }
+        #expect(record.all.filter { $0.hasPrefix("retrying") } == [String](repeating: "retrying 1 \(code)", count: 3))
     }
 
     @Test func theAppMayDecideOtherwise() async throws {
@@ -308,6 +329,274 @@ import Testing
         outbox.resume(topic: "a")
         try await self.eventuallyEmpty(outbox)
         #expect(transport.sent == ["1", "1", "2"])
+    }
+
+    // MARK: Dead letters
+
+    /// An outbox that tries twice, on a server that takes only what is in `good`.
+    private func fussy(
+        _ folder: TemporaryFolder,
+        good: NIOLockedValueBox<Set<String>>
+    ) async throws -> (Outbox, FakeTransport) {
+        let transport = FakeTransport { request in
+            let body = String(buffer: request.body)
+            if good.withLockedValue({ $0.contains(body) }) { return FakeTransport.ok(request) }
+            return FakeTransport.refusal(body.hasPrefix("wrong") ? .server(Status(rawValue: 777)) : .database)
+        }
+        var configuration = OutboxConfiguration()
+        configuration.maximumAttempts = 2
+        configuration.backoff = Backoff(base: .milliseconds(1), cap: .milliseconds(2))
+        return (try await Outbox(at: folder.outbox, transport: transport, configuration: configuration), transport)
+    }
+
+    @Test func deadLettersAreListedResentAndRemoved() async throws {
+        let folder = try TemporaryFolder()
+        let good = NIOLockedValueBox<Set<String>>([])
+        var (outbox, transport) = try await self.fussy(folder, good: good)
+        var first = self.message("wrong 1")
+        first.metadata = ["tenant": "acme"]
+        let messages = [first, self.message("slow 2"), self.message("wrong 3", "b")]
+        for message in messages { try await outbox.enqueue(message) }
+        try await eventually("all are dead letters") { [outbox] in outbox.snapshot.deadLetterCount == 3 }
+        #expect(outbox.snapshot.count == 0)
+        await outbox.close()
+
+        // They outlive the process.
+        (outbox, transport) = try await self.fussy(folder, good: good)
+        #expect(outbox.pending == [])
+        let bytes = messages.reduce(0) { $0 + $1.byteCount }
+        #expect((outbox.snapshot.deadLetterCount, outbox.snapshot.deadLetterBytes) == (3, bytes))
+        let letters = try await outbox.deadLetters()
+        #expect(letters.map(\.id.rawValue) == [1, 2, 3])
+        #expect(letters.map(\.reason) == [.refused, .exhausted, .refused])
+        #expect(letters.map(\.status?.rawValue) == [777, 403, 777])
+        #expect(letters.map(\.entry?.key) == messages.map(\.key))
+        #expect(letters.map(\.entry?.attempts) == [1, 2, 1])
+        #expect(letters.map(\.entry?.mayHaveBeenSent) == [true, true, true])
+        #expect(letters.allSatisfy { $0.explanation.contains("as the test says") })
+        let found = try await outbox.message(ofDeadLetter: letters[0].id)
+        #expect(found == first)
+
+        good.withLockedValue { $0 = ["wrong 1", "slow 2"] }
+        let record = EventRecord(outbox)
+        let resent = try await outbox.resend(deadLetter: letters[1].id)
+        let renewed = try await outbox.resend(deadLetter: letters[0].id, withNewKey: true)
+        #expect([resent, renewed].map(\.?.rawValue) == [4, 5])
+        try await eventually("both are delivered") {
+            record.all.contains("delivered 4") && record.all.contains("delivered 5")
+        }
+        #expect(transport.sent == ["slow 2", "wrong 1"])
+        #expect(transport.requests[0].idempotencyKey == messages[1].key)
+        #expect(transport.requests[1].idempotencyKey != messages[0].key)
+        #expect(transport.requests[1].metadata == ["tenant": "acme"])
+        let wasRemoved = try await outbox.remove(deadLetter: letters[2].id)
+        #expect(wasRemoved)
+        // What is not there is neither resent nor removed.
+        let (again, other) = try await (
+            outbox.remove(deadLetter: letters[2].id), outbox.resend(deadLetter: letters[1].id)
+        )
+        #expect(!again)
+        #expect(other == nil)
+        #expect((outbox.snapshot.deadLetterCount, outbox.snapshot.deadLetterBytes) == (0, 0))
+        let rest = try await outbox.deadLetters()
+        #expect(rest == [])
+        await outbox.close()
+    }
+
+    @Test func attemptsAreCountedOverProcesses() async throws {
+        let folder = try TemporaryFolder()
+        var configuration = OutboxConfiguration()
+        configuration.maximumAttempts = 3
+        // So long that each process makes one attempt.
+        configuration.backoff = Backoff(base: .seconds(3_600), cap: .seconds(3_600), jitter: 0)
+        for attempt in 1...3 {
+            let transport = FakeTransport { _ in FakeTransport.refusal(.connectionLost, .sentUnknown) }
+            let outbox = try await Outbox(at: folder.outbox, transport: transport, configuration: configuration)
+            let record = EventRecord(outbox)
+            if attempt == 1 { try await outbox.enqueue(self.message("poison")) }
+            try await eventually("attempt \(attempt)") {
+                record.all.contains(attempt < 3 ? "retrying 1 connectionLost" : "dead 1 exhausted")
+                    || outbox.snapshot.deadLetterCount == 1 || outbox.pending.first?.attempts == attempt
+            }
+            await outbox.close()
+        }
+        let outbox = try await Outbox(at: folder.outbox, transport: FakeTransport(), configuration: configuration)
+        #expect(outbox.pending == [])
+        let letters = try await outbox.deadLetters()
+        #expect(letters.map(\.reason) == [.exhausted])
+        #expect(letters.map(\.entry?.attempts) == [3])
+        await outbox.close()
+    }
+
+    @Test func resendingAMessageThatWaitsAlreadyMakesNoSecondOne() async throws {
+        let folder = try TemporaryFolder()
+        let (outbox, transport) = try await self.fussy(folder, good: NIOLockedValueBox([]))
+        let message = self.message("wrong")
+        try await outbox.enqueue(message)
+        try await eventually("a dead letter") { outbox.snapshot.deadLetterCount == 1 }
+        transport.connectivityChanged(false)
+        try await eventually("no connection") { !outbox.snapshot.isConnected }
+        // An app that does not know what became of it enqueues it anew.
+        let id = try await outbox.enqueue(message)
+        let letters = try await outbox.deadLetters()
+        let resent = try await outbox.resend(deadLetter: letters[0].id)
+        #expect(resent == id)
+        let snapshot = outbox.snapshot
+        #expect((snapshot.count, snapshot.deadLetterCount, snapshot.deadLetterBytes) == (1, 0, 0))
+        #expect(snapshot.bytes == message.byteCount)
+        await outbox.close()
+    }
+
+    @Test func tooManyDeadLettersRefuseNewMessagesAndNoneIsDeleted() async throws {
+        let folder = try TemporaryFolder()
+        let transport = FakeTransport { _ in FakeTransport.refusal(.illegalFormat) }
+        var configuration = OutboxConfiguration()
+        configuration.maximumDeadLetters = 2
+        let outbox = try await Outbox(at: folder.outbox, transport: transport, configuration: configuration)
+        for number in 1...2 {
+            try await outbox.enqueue(self.message("\(number)"))
+            try await eventually("dead letter \(number)") { outbox.snapshot.deadLetterCount == number }
+        }
+        await #expect { try await outbox.enqueue(self.message("3")) } throws: {
+            ($0 as? OutboxError)?.code == .deadLettersFull && "\($0)".contains("maximumDeadLetters")
+        }
+        let letters = try await outbox.deadLetters()
+        #expect(letters.map(\.id.rawValue) == [1, 2])
+        try await outbox.remove(deadLetter: letters[0].id)
+        try await outbox.enqueue(self.message("3"))
+        await outbox.close()
+    }
+
+    // MARK: Accounts
+
+    private func open(
+        _ folder: TemporaryFolder,
+        account: String?,
+        adopts: Bool = false,
+        _ transport: FakeTransport = FakeTransport(isConnected: false)
+    ) async throws -> Outbox {
+        var configuration = OutboxConfiguration()
+        configuration.account = account
+        configuration.adoptsMessagesWithoutAccount = adopts
+        return try await Outbox(at: folder.outbox, transport: transport, configuration: configuration)
+    }
+
+    @Test func messagesOfAnotherAccountAreNotSent() async throws {
+        let folder = try TemporaryFolder()
+        let anns = try await self.open(folder, account: "ann")
+        var message = self.message("ann's")
+        message.key = "profile"
+        try await anns.enqueue(message)
+        await anns.close()
+
+        // The next user's app may choose the same key.
+        let transport = FakeTransport(FakeTransport.ok)
+        let bobs = try await self.open(folder, account: "bob", transport)
+        #expect(bobs.pending == [])
+        message.body = ByteBuffer(string: "bob's")
+        try await bobs.enqueue(message)
+        try await self.eventuallyEmpty(bobs)
+        #expect(transport.sent == ["bob's"])
+        await bobs.close()
+
+        let nobodys = try await self.open(folder, account: nil)
+        #expect(nobodys.pending == [])
+        await nobodys.close()
+
+        let later = FakeTransport(FakeTransport.ok)
+        let again = try await self.open(folder, account: "ann", later)
+        try await self.eventuallyEmpty(again)
+        #expect(later.sent == ["ann's"])
+        await again.close()
+    }
+
+    @Test func deadLettersOfAnotherAccountAreNotThere() async throws {
+        let folder = try TemporaryFolder()
+        let anns = try await self.open(
+            folder,
+            account: "ann",
+            FakeTransport { _ in FakeTransport.refusal(.illegalFormat) }
+        )
+        let id = try await anns.enqueue(self.message("ann's"))
+        try await eventually("a dead letter") { anns.snapshot.deadLetterCount == 1 }
+        await anns.close()
+        let bobs = try await self.open(folder, account: "bob")
+        #expect(bobs.snapshot.deadLetterCount == 0)
+        let letters = try await bobs.deadLetters()
+        #expect(letters == [])
+        let (resent, message) = try await (bobs.resend(deadLetter: id), bobs.message(ofDeadLetter: id))
+        let wasRemoved = try await bobs.remove(deadLetter: id)
+        #expect(resent == nil)
+        #expect(message == nil)
+        #expect(!wasRemoved)
+        let count = try await bobs.removeOtherAccounts()
+        #expect(count == 1)
+        await bobs.close()
+        let again = try await self.open(folder, account: "ann")
+        #expect(again.snapshot.deadLetterCount == 0)
+        await again.close()
+    }
+
+    @Test func messagesWithoutAccountCanBeAdopted() async throws {
+        let folder = try TemporaryFolder()
+        let nobodys = try await self.open(folder, account: nil)
+        for body in ["1", "2"] {
+            var message = self.message(body)
+            message.key = body
+            try await nobodys.enqueue(message)
+        }
+        await nobodys.close()
+        let careful = try await self.open(folder, account: "ann")
+        #expect(careful.pending == [])
+        var same = self.message("another")
+        same.key = "2"
+        try await careful.enqueue(same)
+        await careful.close()
+        let adopting = try await self.open(folder, account: "ann", adopts: true)
+        // But for the one whose key she has.
+        #expect(adopting.pending.map(\.id.rawValue) == [1, 3])
+        await adopting.close()
+        let rest = try await self.open(folder, account: "")
+        #expect(rest.pending.map(\.id.rawValue) == [2])
+        await rest.close()
+    }
+
+    // MARK: The disk
+
+    @Test func deliveryIsReportedWhenTheMessageIsRemovedAndNotBefore() async throws {
+        let folder = try TemporaryFolder()
+        let clock = VirtualClock()
+        let (store, contents) = try OutboxStore.open(folder.outbox, now: Date())
+        let writer = OutboxWriter(store, on: DispatchQueue(label: "test"))
+        let transport = FakeTransport()
+        var configuration = OutboxConfiguration()
+        configuration.defaultTimeToLive = nil
+        let core = OutboxCore(
+            configuration,
+            transport,
+            writer,
+            .virtual(clock, Date(timeIntervalSince1970: 1_000_000)),
+            loaded: contents
+        )
+        let texts = NIOLockedValueBox<[String]>([])
+        let events = core.observers.makeEvents()
+        let reader = Task {
+            for await event in events { texts.withLockedValue { $0.append(EventRecord.text(event)) } }
+        }
+        core.start()
+        _ = try await core.enqueue(self.message("x"))
+        try await eventually("it is sent") { transport.sent == ["x"] }
+        _ = try store.pragma("query_only = 1")
+        try await transport.answer("x")
+        try await eventually("the failure") { texts.withLockedValue { $0.last } == "storage readOnly" }
+        #expect(texts.withLockedValue { $0 } == ["enqueued 1", "storage readOnly"])
+        _ = try store.pragma("query_only = 0")
+        try await clock.waitForSleepers()
+        clock.advance(by: .seconds(5))
+        try await eventually("its delivery") { texts.withLockedValue { $0.last } == "delivered 1" }
+        #expect(texts.withLockedValue { $0 } == ["enqueued 1", "storage readOnly", "delivered 1"])
+        await core.close()
+        await reader.value
     }
 
     // MARK: Observers

@@ -35,6 +35,7 @@ final class EventRecord: Sendable {
         switch event {
         case .enqueued(let entry): "enqueued \(entry.id)"
         case .delivered(let entry, _): "delivered \(entry.id)"
+        case .deadLettered(let letter): "dead \(letter.id) \(letter.reason)"
         case .failed(let entry, let error): "failed \(entry.id) \(error.code)"
         case .expired(let entry): "expired \(entry.id)\(entry.mayHaveBeenSent ? ", perhaps sent" : "")"
         case .retrying(let entry, let error, _): "retrying \(entry.id) \(error.code)"

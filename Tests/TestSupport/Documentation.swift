@@ -9,6 +9,16 @@ package let packageFolder = (0..<3).reduce(URL(fileURLWithPath: #filePath)) { ur
 package struct DocumentationPage: Sendable {
     package let text: String
 
+    /// Every page, below the package's folder. Reviews of a date are none: they quote what was so then.
+    package static var paths: [String] {
+        get throws {
+            let folder = packageFolder.appendingPathComponent("Docs").path
+            let pages = try FileManager.default.contentsOfDirectory(atPath: folder)
+                .filter { $0.hasSuffix(".md") }.sorted().map { "Docs/\($0)" }
+            return ["README.md", "CONTRIBUTING.md"] + pages + ["Examples/python/README.md", "Outbox/README.md"]
+        }
+    }
+
     /// - Parameter path: Below the package's folder, such as `Docs/Testing.md`.
     package init(_ path: String) throws {
         self.text = try String(contentsOf: packageFolder.appendingPathComponent(path), encoding: .utf8)
@@ -26,24 +36,114 @@ package struct DocumentationPage: Sendable {
         self.text = section
     }
 
-    /// Its blocks of code in `language`.
-    package func blocks(_ language: String = "swift") -> [String] {
-        self.text.components(separatedBy: "```\(language)\n").dropFirst()
-            .compactMap { $0.components(separatedBy: "\n```").first }
+    /// A page that is only text.
+    package init(text: String) {
+        self.text = text
     }
 
-    /// The blocks of Swift that are not in `source`, where they may be indented by up to three levels.
+    /// The blocks of code in `language`; with "" those that name none.
+    package func blocks(_ language: String = "swift") -> [String] {
+        var blocks: [String] = []
+        var block: (language: Substring, lines: [Substring])?
+        for line in self.text.split(separator: "\n", omittingEmptySubsequences: false) {
+            if line.hasPrefix("```") {
+                if let ended = block {
+                    if ended.language == language { blocks.append(ended.lines.joined(separator: "\n")) }
+                    block = nil
+                } else {
+                    block = (line.dropFirst(3), [])
+                }
+            } else {
+                block?.lines.append(line)
+            }
+        }
+        return blocks
+    }
+
+    /// The text without blocks of code.
+    package var prose: String {
+        var isCode = false
+        var lines: [Substring] = []
+        for line in self.text.split(separator: "\n", omittingEmptySubsequences: false) {
+            if line.hasPrefix("```") {
+                isCode.toggle()
+            } else if !isCode {
+                lines.append(line)
+            }
+        }
+        return lines.joined(separator: "\n")
+    }
+
+    /// The modules that a block of Swift imports in its first lines, and its other lines.
+    package static func imports(of block: String) -> (modules: [String], rest: String) {
+        var lines = block.components(separatedBy: "\n")[...]
+        var modules: [String] = []
+        while let line = lines.first, line.hasPrefix("import ") {
+            modules.append(String(line.dropFirst("import ".count)))
+            lines = lines.dropFirst()
+        }
+        while !modules.isEmpty, lines.first == "" { lines = lines.dropFirst() }
+        return (modules, lines.joined(separator: "\n"))
+    }
+
+    /// The modules that its blocks of Swift import.
+    package var imports: Set<String> {
+        Set(self.blocks().flatMap { Self.imports(of: $0).modules })
+    }
+
+    /// The blocks of Swift that are not in `source`, where they may be indented by up to three levels. The imports in the
+    /// first lines of a block must be among those of `source`, in any place.
     ///
     /// - Throws: If the page has no block at all: then it is another page, or written in another way.
     package func examples(missingFrom source: String) throws -> [String] {
-        let blocks = self.blocks()
+        let blocks = self.blocks().filter { !Self.isOfAManifest($0) }
         guard !blocks.isEmpty else { throw Unexpected(description: "the page has no examples") }
+        let imported = Set(SourceFile.imports(of: source))
         return blocks.filter { block in
-            ![0, 4, 8, 12].contains { indentation in
-                let lines = block.components(separatedBy: "\n")
+            let (modules, rest) = Self.imports(of: block)
+            guard imported.isSuperset(of: modules) else { return true }
+            return ![0, 4, 8, 12].contains { indentation in
+                let lines = rest.components(separatedBy: "\n")
                     .map { $0.isEmpty ? "" : String(repeating: " ", count: indentation) + $0 }
-                return source.contains("\n" + lines.joined(separator: "\n") + "\n")
+                return ("\n" + source).contains("\n" + lines.joined(separator: "\n") + "\n")
             }
+        }
+    }
+
+    /// What a source file lacks in order to be the proof of the page's examples: the examples that are not in it, and the
+    /// modules that it imports although no example of the page does. A name that an example leaves unimported then is one
+    /// that its imports bring.
+    ///
+    /// - Parameters:
+    ///   - allowed: Modules that the test needs for itself and that bring none of the names in question.
+    ///   - file: The source file, by default the caller's.
+    package func shortcomings(
+        allowing allowed: Set<String> = [],
+        of file: String = #filePath
+    ) throws -> [String] {
+        let source = try String(contentsOfFile: file, encoding: .utf8)
+        let own: Set<String> = ["Testing", "TestSupport", "HHSocketTesting"]
+        let others = Set(SourceFile.imports(of: source)).subtracting(self.imports).subtracting(own).subtracting(allowed)
+        return try self.examples(missingFrom: source) + others.sorted().map { "the page does not import \($0)" }
+    }
+
+    /// Whether a block of Swift is a piece of a `Package.swift`, which no test can compile.
+    package static func isOfAManifest(_ block: String) -> Bool {
+        block.hasPrefix(".package(") || block.hasPrefix(".product(") || block.hasPrefix(".target(")
+            || block.hasPrefix("// swift-tools-version:")
+    }
+}
+
+/// What tests ask of a Swift file.
+package enum SourceFile {
+    /// The modules that it imports, with or without attributes.
+    package static func imports(of source: String) -> [String] {
+        source.components(separatedBy: "\n").compactMap { line in
+            let words = line.split(separator: " ")
+            guard let index = words.firstIndex(of: "import"), index + 1 < words.count,
+                words[..<index].allSatisfy({ $0.hasPrefix("@") }), !line.hasPrefix(" ")
+            else { return nil }
+            return String(words[index + 1])
         }
     }
 }

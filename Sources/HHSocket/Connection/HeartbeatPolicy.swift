@@ -9,9 +9,9 @@ import NIOCore
 /// configuration.heartbeat = HeartbeatPolicy(interval: .seconds(60), payload: ByteBuffer(string: "alive"))
 /// // Every 180 s, where the network is known to forget idle connections after 5 minutes.
 /// configuration.heartbeat = HeartbeatPolicy(interval: .seconds(180))
-/// // Every 60 s while the app is active, every 600 s in the background.
-/// configuration.heartbeat = HeartbeatPolicy(strategy: .fixed(.seconds(60), inBackground: .seconds(600)))
-/// // As seldom as the network of the moment allows.
+/// // Every 60 s while the app is active, every 540 s in the background; needs `backgroundPolicy = .keepConnected`.
+/// configuration.heartbeat = HeartbeatPolicy(strategy: .fixed(.seconds(60), inBackground: .seconds(540)))
+/// // In the background as seldom as the network of the moment allows; needs the same.
 /// configuration.heartbeat = HeartbeatPolicy(strategy: .adaptive())
 /// // The server pings every 60 s, and nobody else.
 /// configuration.heartbeat = HeartbeatPolicy(interval: .seconds(60), mode: .expectPings)

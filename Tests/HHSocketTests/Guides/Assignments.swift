@@ -1,20 +1,27 @@
-import HHSocket
+import HHSocketRPC
 
 /// Every configuration that a row of assignments makes, one after the other: a page shows several where a program has one.
-@dynamicMemberLookup struct Assignments {
-    private let initial: SocketConfiguration
+struct Assignments {
+    private let initial: SocketClient.Configuration
+    /// One for each assignment, with all before it.
     private(set) var made: [SocketConfiguration] = []
 
     init(servers: [Endpoint] = []) {
-        self.initial = SocketConfiguration(servers: servers)
+        self.initial = SocketClient.Configuration(servers: servers)
     }
 
-    subscript<Value>(dynamicMember path: WritableKeyPath<SocketConfiguration, Value>) -> Value {
-        get { (self.made.last ?? self.initial)[keyPath: path] }
-        set {
-            var next = self.made.last ?? self.initial
-            next[keyPath: path] = newValue
-            self.made.append(next)
+    /// As ``SocketClient/Configuration/socket``, so that an example assigns the same way.
+    var socket: Recorder {
+        get { Recorder(configuration: self.made.last ?? self.initial.socket) }
+        set { self.made.append(newValue.configuration) }
+    }
+
+    @dynamicMemberLookup struct Recorder {
+        fileprivate var configuration: SocketConfiguration
+
+        subscript<Value>(dynamicMember path: WritableKeyPath<SocketConfiguration, Value>) -> Value {
+            get { self.configuration[keyPath: path] }
+            set { self.configuration[keyPath: path] = newValue }
         }
     }
 }

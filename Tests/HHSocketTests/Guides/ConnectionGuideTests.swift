@@ -1,21 +1,77 @@
-import Foundation
+import HHSocketRPC
 import HHSocketTesting
-import Logging
 import MetricsTestKit
-import NIOCore
 import TestSupport
 import Testing
 
 @testable import HHSocket
 
+final class Reader: SocketDelegate {
+    func socket(_ socket: Socket, didConnectTo endpoint: Endpoint) {
+        Task { try await socket.send(Frame(type: 16, serial: 50, payload: ByteBuffer(string: "hello"))) }
+    }
+
+    func socket(_ socket: Socket, didReceive frame: Frame) {
+        print("type \(frame.type), serial \(frame.serial): \(String(buffer: frame.payload))")
+    }
+}
+
 /// The examples of `Docs/Connection.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ConnectionGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
-        let source = try String(contentsOfFile: #filePath, encoding: .utf8)
-        #expect(try DocumentationPage("Docs/Connection.md").examples(missingFrom: source) == [])
+        let page = try DocumentationPage("Docs/Connection.md")
+        #expect(try page.shortcomings(allowing: ["HHSocket", "MetricsTestKit"]) == [])
     }
 
-    // MARK: Waiting
+    @Test func everyEventHasARow() throws {
+        let section = try DocumentationPage("Docs/Connection.md", section: "Events")
+        let rows = section.text.split(separator: "\n").filter { $0.hasPrefix("| `") }
+        let cells = rows.compactMap { $0.split(separator: "|").first }
+        // Every other piece is between backticks.
+        let named = cells.flatMap { cell in
+            cell.split(separator: "`", omittingEmptySubsequences: false).enumerated()
+                .compactMap { $0.offset % 2 == 1 ? String($0.element) : nil }
+        }
+        let source = try DocumentationPage("Sources/HHSocket/Connection/SocketEvent.swift").text
+        let cases = source.matches(of: /\n    case ([a-zA-Z]+)/).map { String($0.output.1) }
+        #expect(cases.count > 10)
+        #expect(named.sorted() == cases.sorted())
+    }
+
+    @Test func theConnectionsPartOfAConfigurationIsItsSocket() async throws {
+        let server = try await MockServer(.echo)
+        let servers = [server.endpoint]
+
+        var configuration = SocketClient.Configuration(servers: servers)
+        configuration.socket.connectTimeout = .seconds(5)
+        let client = SocketClient(configuration: configuration)
+        client.connect()
+
+        try await server.connection(0)
+        await client.close()
+    }
+
+    @Test func eventsSayWhetherTheClientIsOnline() async throws {
+        let server = try await MockServer(.echo)
+        let client = SocketClient(configuration: .init(servers: [server.endpoint]))
+        let (events, ready) = (client.events, client.events)
+        let reader = Task {
+            for await event in client.events {
+                switch event {
+                case .connected, .switched: print("online")
+                case .disconnected(let error), .gaveUp(let error): print("offline: \(error)")
+                default: break
+                }
+            }
+        }
+        client.connect()
+        _ = try await first(of: ready, "a connection") { if case .connected = $0 { true } else { false } }
+        client.disconnect()
+        _ = try await first(of: events, "the end") { if case .closed = $0 { true } else { false } }
+        reader.cancel()
+    }
+
+    // MARK: Back-off
 
     /// The waits after the loss of a connection that is never made again, 20 at most, and whether attempts stop then.
     private func outage(_ configuration: SocketConfiguration) -> (waits: [Duration], givesUp: Bool) {
@@ -31,11 +87,10 @@ import Testing
 
     @Test func waitsAreThoseThatAreWanted() throws {
         var configuration = Assignments()
-        // swift-format-ignore
-        configuration.backoff = Backoff()                                                        // the default, see below
-        configuration.backoff = Backoff(base: .seconds(2), cap: .seconds(1024), jitter: 0, maximumRounds: 10)
-        configuration.backoff = Backoff(base: .seconds(2), cap: .seconds(64), jitter: 0, maximumRounds: 5)
-        configuration.backoff = .immediate
+        configuration.socket.backoff = Backoff()  // the default, see below
+        configuration.socket.backoff = Backoff(base: .seconds(2), cap: .seconds(1024), jitter: 0, maximumRounds: 10)
+        configuration.socket.backoff = Backoff(base: .seconds(2), cap: .seconds(64), jitter: 0, maximumRounds: 5)
+        configuration.socket.backoff = .immediate
 
         #expect(configuration.made.first?.backoff == SocketConfiguration(servers: []).backoff)
         let outages = configuration.made.map(self.outage)
@@ -50,17 +105,18 @@ import Testing
         #expect(outages.map(\.givesUp) == [false, true, true, false])
     }
 
-    // MARK: Through a proxy
+    // MARK: Proxies
 
     @Test func proxiesAreThoseThatAreWanted() async throws {
         let server = try await MockServer(.drop)
         let proxy = try await TestProxy(.http)
         var configuration = Assignments(servers: [server.endpoint])
         let password = "open sesame"
-        configuration.proxy = .http(host: "proxy.example", port: 3128)
-        configuration.proxy = .socks5(host: "10.0.0.1", credentials: Proxy.Credentials(user: "me", password: password))
-        configuration.proxy = try Proxy(url: "http://me:p%40ss@proxy.example:3128")
-        configuration.proxy = nil
+        let credentials = Proxy.Credentials(user: "me", password: password)
+        configuration.socket.proxy = .http(host: "proxy.example", port: 3128)
+        configuration.socket.proxy = .socks5(host: "10.0.0.1", credentials: credentials)
+        configuration.socket.proxy = try Proxy(url: "http://me:p%40ss@proxy.example:3128")
+        configuration.socket.proxy = nil
 
         let proxies = configuration.made.map(\.proxy)
         let descriptions = ["http://proxy.example:3128", "socks5://me@10.0.0.1:1080", "http://me@proxy.example:3128"]
@@ -68,26 +124,26 @@ import Testing
         #expect(proxies.map { $0?.credentials?.password } == [nil, password, "p@ss", nil])
         #expect(SocketConfiguration(servers: []).proxy == nil)
 
-        configuration.proxy = proxy.proxy()
+        configuration.socket.proxy = proxy.proxy()
         let socket = Socket(configuration: try #require(configuration.made.last))
         socket.connect()
         try await server.connection(0)
         #expect(proxy.asked == ["\(server.endpoint)"])
     }
 
-    // MARK: Greeting
+    // MARK: Handshake gate
 
     /// Connects to a server that knows one token.
     private func socket(_ server: MockServer, token text: String) -> Socket {
         server.on(17, .respond { $0.string == "the token" ? .status(.ok) : .status(.noPermission) })
-        var configuration = SocketConfiguration(servers: [server.endpoint])
-        configuration.backoff.base = .milliseconds(10)
+        var configuration = SocketClient.Configuration(servers: [server.endpoint])
+        configuration.socket.backoff.base = .milliseconds(10)
         @Sendable func token() -> ByteBuffer { ByteBuffer(string: text) }
-        configuration.gate = HandshakeGate { handshake in
+        configuration.socket.gate = HandshakeGate { handshake in
             let answer = try await handshake.exchange(type: 17, payload: token())
             if answer.status == .noPermission { throw HandshakeRefusal(.stop, "the token is not valid") }
         }
-        return Socket(configuration: configuration)
+        return Socket(configuration: configuration.socket)
     }
 
     @Test func greetingIsTheFirstThingOnEveryConnection() async throws {
@@ -117,15 +173,15 @@ import Testing
         #expect(socket.state.description == "closed")
     }
 
-    // MARK: The network
+    // MARK: Network changes
 
     @Test func networkIsWhatTheAppSays() async throws {
         let server = try await MockServer(.drop)
-        var configuration = SocketConfiguration(servers: [server.endpoint.asIfElsewhere])
+        var configuration = SocketClient.Configuration(servers: [server.endpoint.asIfElsewhere])
         let network = ManualNetworkMonitor()
-        configuration.networkMonitor = network
+        configuration.socket.networkMonitor = network
 
-        let socket = Socket(configuration: configuration)
+        let socket = Socket(configuration: configuration.socket)
         let events = socket.events
         socket.connect()
         _ = try await first(of: events, "a connection") { if case .connected = $0 { true } else { false } }
@@ -146,10 +202,10 @@ import Testing
 
     @Test func framesWaitForTheConnection() async throws {
         let server = try await MockServer(.drop)
-        var configuration = SocketConfiguration(servers: [server.endpoint])
-        configuration.writePolicy = WritePolicy(highWaterMark: 1 << 20, whenFull: .wait, whenNotReady: .wait)
+        var configuration = SocketClient.Configuration(servers: [server.endpoint])
+        configuration.socket.writePolicy = WritePolicy(highWaterMark: 1 << 20, whenFull: .wait, whenNotReady: .wait)
 
-        let socket = Socket(configuration: configuration)
+        let socket = Socket(configuration: configuration.socket)
         let (reading, alarm) = (ByteBuffer(string: "21 degrees"), ByteBuffer(string: "fire"))
         socket.connect()
         try await socket.send(Frame(type: 16, serial: 50, payload: reading), priority: .low)
@@ -160,18 +216,33 @@ import Testing
         #expect(received.map(\.body) == [reading, alarm])
     }
 
-    // MARK: Watching
+    // MARK: Frames without calls
+
+    @Test func delegateReadsFrames() async throws {
+        let server = try await MockServer(.echo)
+        let servers = [server.endpoint]
+
+        let socket = Socket(configuration: SocketConfiguration(servers: servers))
+        let reader = Reader()
+        socket.delegate = reader  // held weakly
+        socket.connect()
+
+        #expect(try await server.received(1).map(\.string) == ["hello"])
+        withExtendedLifetime(reader) {}
+    }
+
+    // MARK: Logs and metrics
 
     @Test func logAndMetricsAreTheAppsOwn() async throws {
         let server = try await MockServer(.drop)
         let factory = TestMetrics()
-        var configuration = SocketConfiguration(servers: [server.endpoint])
-        configuration.logger = Logger(label: "com.example.connection")
-        configuration.metricsFactory = factory  // nil: what MetricsSystem.bootstrap was given
+        var configuration = SocketClient.Configuration(servers: [server.endpoint])
+        configuration.socket.logger = .init(label: "com.example.connection")
+        configuration.socket.metricsFactory = factory  // nil: what MetricsSystem.bootstrap was given
 
-        let socket = Socket(configuration: configuration)
+        let socket = Socket(configuration: configuration.socket)
         socket.connect()
         try await eventually("ready") { factory.counterTotal(label: "hhsocket.connects") == 1 }
-        #expect(configuration.logger?.label == "com.example.connection")
+        #expect(configuration.socket.logger?.label == "com.example.connection")
     }
 }

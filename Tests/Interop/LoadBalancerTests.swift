@@ -72,6 +72,37 @@ import Testing
         for server in servers { await server.shutdown(gracePeriod: .zero) }
     }
 
+    /// A balancer's configuration as `Docs/Operations.md` has it, with other addresses and faster checks.
+    private struct OperationsPageConfiguration {
+        private var text: String
+
+        init(_ language: String, ports: [Int]) throws {
+            let page = try DocumentationPage("Docs/Operations.md", section: "Load balancers")
+            var text = try #require(page.blocks(language).first)
+            let changes = [
+                ("10.0.0.1:7000", "127.0.0.1:\(ports[0])"), ("10.0.0.2:7000", "127.0.0.1:\(ports[1])"),
+                ("inter 1s", "inter 100ms"),
+            ]
+            for (old, new) in changes where language == "haproxy" || !old.hasPrefix("inter") {
+                try #require(text.contains(old), "the configuration for \(language) is another one: it lacks \(old)")
+                text = text.replacingOccurrences(of: old, with: new)
+            }
+            try #require(text.contains("0.0.0.0:7000"))
+            self.text = text
+        }
+
+        func text(listeningOn port: Int) -> String {
+            self.text.replacingOccurrences(of: "0.0.0.0:7000", with: "127.0.0.1:\(port)") + "\n"
+        }
+    }
+
+    /// Also where there is no balancer.
+    @Test(arguments: ["haproxy", "nginx"])
+    func thePageHasAConfiguration(language: String) throws {
+        let text = try OperationsPageConfiguration(language, ports: [1, 2]).text(listeningOn: 3)
+        for address in ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"] { #expect(text.contains(address)) }
+    }
+
     // MARK: HAProxy
 
     @Suite(
@@ -85,25 +116,9 @@ import Testing
         private let tests = LoadBalancerTests()
 
         private func balance(_ ports: [Int], _ body: (Int) async throws -> Void) async throws {
+            let configuration = try OperationsPageConfiguration("haproxy", ports: ports)
             try await RealProxy.with(RealProxy.haproxy, arguments: { ["-db", "-f", $0] }, body) { port, _ in
-                """
-                global
-                    maxconn 1000
-                defaults
-                    mode tcp
-                    timeout connect 1s
-                    timeout client 10m
-                    timeout server 10m
-                    retries 3
-                    option redispatch 1
-                listen hhsocket
-                    bind 127.0.0.1:\(port)
-                    balance roundrobin
-                    default-server check inter 100ms fall 1 rise 1 on-marked-down shutdown-sessions
-                    server first 127.0.0.1:\(ports[0])
-                    server second 127.0.0.1:\(ports[1])
-
-                """
+                configuration.text(listeningOn: port)
             }
         }
 
@@ -124,6 +139,7 @@ import Testing
         private let tests = LoadBalancerTests()
 
         private func balance(_ ports: [Int], _ body: (Int) async throws -> Void) async throws {
+            let configuration = try OperationsPageConfiguration("nginx", ports: ports)
             let module = "/usr/lib/nginx/modules/ngx_stream_module.so"
             try await RealProxy.with(RealProxy.nginx, arguments: { ["-g", "daemon off;", "-c", $0] }, body) { port, _ in
                 """
@@ -131,20 +147,7 @@ import Testing
                 pid /tmp/hhsocket-nginx-\(port).pid;
                 error_log stderr crit;
                 worker_processes 1;
-                events { worker_connections 256; }
-                stream {
-                    upstream servers {
-                        server 127.0.0.1:\(ports[0]) max_fails=1 fail_timeout=60s;
-                        server 127.0.0.1:\(ports[1]) max_fails=1 fail_timeout=60s;
-                    }
-                    server {
-                        listen 127.0.0.1:\(port);
-                        proxy_connect_timeout 1s;
-                        proxy_timeout 10m;
-                        proxy_half_close on;
-                        proxy_pass servers;
-                    }
-                }
+                \(configuration.text(listeningOn: port))
 
                 """
             }

@@ -1,0 +1,93 @@
+import HHSocketRPC
+import HHSocketServer
+import TestSupport
+import Testing
+
+@testable import chat_example
+
+struct ChatRoom: Chat_Chat.ServiceProtocol {
+    func send(_ request: Chat_Message, context: ServerContext) async throws -> Chat_Receipt {
+        guard !request.text.isEmpty else { throw StatusError(.illegalLength) }
+        var receipt = Chat_Receipt()
+        receipt.number = 1
+        return receipt
+    }
+
+    func recall(_ request: Google_Protobuf_Empty, context: ServerContext) async throws -> Chat_History {
+        Chat_History()
+    }
+}
+
+/// The examples of `Docs/Codegen.md`, word for word, one of which is that of `README.md` too.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct CodegenGuideTests {
+    @Test func everyExampleOfThePageIsInThisFile() throws {
+        #expect(try DocumentationPage("Docs/Codegen.md").shortcomings(allowing: ["chat_example"]) == [])
+    }
+
+    private func message(_ text: String) -> Chat_Message {
+        var message = Chat_Message()
+        message.author = "ann"
+        message.text = text
+        return message
+    }
+
+    private func note(_ text: String) -> Chat_Note {
+        var note = Chat_Note()
+        note.message = self.message(text)
+        return note
+    }
+
+    @Test func clientAndServer() async throws {
+        let (message, note) = (self.message("hello"), self.note("news"))
+        let port = 0
+
+        var router = Router()
+        router.register(ChatRoom())
+        let server = SocketServer(configuration: .init(port: port), router: router)
+        try await server.start()
+        try await server.push(note)
+
+        let servers = server.addresses
+        let connection = SocketClient(configuration: .init(servers: servers))
+        connection.connect()
+        let chat = Chat_Chat.Client(connection)
+        let receipt = try await chat.send(message, options: .init(timeout: .seconds(3)))
+
+        #expect(receipt.number == 1)
+        let refused = await #expect(throws: SocketError.self) { try await chat.send(self.message("")) }
+        #expect(refused?.code == .illegalLength)
+
+        let client = connection
+        let reader = Task { try await Self.talk(client, message) }
+        let pushes = client.pushes(ofType: 2001)
+        try await eventually("a push that is accepted") { try await server.push(note) == 1 }
+        for await _ in pushes { break }
+        reader.cancel()
+        await connection.close()
+        await server.shutdown(gracePeriod: .zero)
+    }
+
+    private static func talk(_ client: SocketClient, _ message: Chat_Message) async throws {
+        let chat = Chat_Chat.Client(client)
+        let receipt = try await chat.send(message)
+        print("sent as number \(receipt.number)")
+        for await note in chat.pushes(Chat_Note.self) {
+            print("\(note.message.author): \(note.message.text)")
+        }
+    }
+
+    @Test func mock() async throws {
+        let note = self.note("news")
+        var mock = Chat_Chat.MockClient()
+        mock.onSend = { message in Chat_Receipt() }
+        let notes = mock.pushes(Chat_Note.self)
+        mock.pushSource.send(note)
+
+        let client: any Chat_Chat.ClientProtocol = mock
+        #expect(try await client.send(self.message("hello")) == Chat_Receipt())
+        for await heard in notes {
+            #expect(heard == note)
+            break
+        }
+    }
+}

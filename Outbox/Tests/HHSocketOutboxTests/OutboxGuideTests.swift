@@ -1,19 +1,16 @@
 #if Outbox
-import Foundation
 import HHSocketOutbox
 import HHSocketRPC
 import HHSocketServer
-import NIOCore
 import TestSupport
 import Testing
 
 /// The examples of the last section of `Docs/AppLayer.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct OutboxGuideTests {
     @Test func everyExampleOfTheSectionIsInThisFile() throws {
-        let source = try String(contentsOfFile: #filePath, encoding: .utf8)
-        let section = try DocumentationPage("Docs/AppLayer.md", section: "Messages that must leave")
-        #expect(section.blocks().count == 5)
-        #expect(try section.examples(missingFrom: source) == [])
+        let section = try DocumentationPage("Docs/AppLayer.md", section: "Outbox")
+        #expect(section.blocks().filter { !DocumentationPage.isOfAManifest($0) }.count == 5)
+        #expect(try section.shortcomings(allowing: ["HHSocketServer"]) == [])
     }
 
     @Test func sendingOne() async throws {

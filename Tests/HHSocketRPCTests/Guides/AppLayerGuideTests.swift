@@ -1,9 +1,6 @@
 import Foundation
-import HHSocket
-import HHSocketMessage
 import HHSocketRPC
 import HHSocketTesting
-import NIOCore
 import TestSupport
 import Testing
 
@@ -16,24 +13,48 @@ actor FolderStore: ResponseStore {
         var response: StoredResponse
     }
 
-    var files: [String: Data] = [:]
+    let folder: URL
 
-    func name(_ key: ResponseKey) -> String { Data(key.bytes).base64EncodedString() }
+    init(folder: URL) throws {
+        self.folder = folder
+        try FileManager.default.createDirectory(at: folder, withIntermediateDirectories: true)
+    }
+
+    // A key has any bytes, and may be longer than a file's name. This hash (FNV-1a) is the same after the next start.
+    func url(_ key: ResponseKey) -> URL {
+        let hash = key.bytes.reduce(0xCBF2_9CE4_8422_2325 as UInt64) { ($0 ^ UInt64($1)) &* 0x100_0000_01B3 }
+        return self.folder.appendingPathComponent(String(hash, radix: 16))
+    }
+
+    func file(at url: URL) -> File? {
+        guard let data = try? Data(contentsOf: url) else { return nil }
+        return try? JSONDecoder().decode(File.self, from: data)
+    }
 
     func response(for key: ResponseKey) -> StoredResponse? {
-        guard let data = self.files[self.name(key)] else { return nil }
-        return try? JSONDecoder().decode(File.self, from: data).response
+        // Two keys may have one hash; then the file has the answer that was stored last.
+        guard let file = self.file(at: self.url(key)), file.key == key.bytes else { return nil }
+        return file.response
     }
 
     func store(_ response: StoredResponse, for key: ResponseKey) {
-        self.files[self.name(key)] = try? JSONEncoder().encode(File(key: key.bytes, response: response))
+        let url = self.url(key)
+        do {
+            try JSONEncoder().encode(File(key: key.bytes, response: response)).write(to: url, options: .atomic)
+        } catch {
+            try? FileManager.default.removeItem(at: url)
+        }
     }
 
     func remove(_ removal: ResponseRemoval) {
-        self.files = self.files.filter { _, data in
-            guard let file = try? JSONDecoder().decode(File.self, from: data), let key = ResponseKey(bytes: file.key)
-            else { return false }
-            return !removal.covers(key, file.response)
+        let urls = try? FileManager.default.contentsOfDirectory(at: self.folder, includingPropertiesForKeys: nil)
+        for url in urls ?? [] {
+            if let file = self.file(at: url), let key = ResponseKey(bytes: file.key),
+                !removal.covers(key, file.response)
+            {
+                continue
+            }
+            try? FileManager.default.removeItem(at: url)
         }
     }
 }
@@ -41,9 +62,9 @@ actor FolderStore: ResponseStore {
 /// The examples of `Docs/AppLayer.md` about managers and their cache, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct AppLayerGuideTests {
     @Test func everyExampleOfTheseSectionsIsInThisFile() throws {
-        let source = try String(contentsOfFile: #filePath, encoding: .utf8)
-        for section in ["A screen's calls", "The cache"] {
-            #expect(try DocumentationPage("Docs/AppLayer.md", section: section).examples(missingFrom: source) == [])
+        for section in ["API managers", "Response cache"] {
+            let allowed: Set<String> = ["Foundation", "HHSocketRPC"]
+            #expect(try DocumentationPage("Docs/AppLayer.md", section: section).shortcomings(allowing: allowed) == [])
         }
     }
 
@@ -151,14 +172,29 @@ actor FolderStore: ResponseStore {
     }
 
     @Test func onADisk() async throws {
-        let kept = ResponseCache(store: FolderStore())
+        let temporary = try TemporaryFolder()
+        let folder = URL(fileURLWithPath: temporary.file("answers"))
+        let kept = try ResponseCache(store: FolderStore(folder: folder))
 
-        let manager = APIManager(client: MockTransport { $0.body }, cache: kept)
-        var request = APIRequest(SocketRequest(type: 101, body: "7"))
+        let manager = APIManager(client: MockTransport { $0.body }, cache: kept, name: "profiles")
+        // Longer than a file's name may be.
+        let body = String(repeating: "7/", count: 1_000)
+        var request = APIRequest(SocketRequest(type: 101, body: body))
         request.cachePolicy = .returningCached
         #expect(try await !manager.response(for: request).isHit)
         #expect(try await manager.response(for: request).isHit)
-        kept.removeAll(of: manager)
-        #expect(try await !manager.response(for: request).isHit)
+        await kept.flush()
+
+        // After the next start.
+        let again = APIManager(
+            client: MockTransport { $0.body },
+            cache: try ResponseCache(store: FolderStore(folder: folder)),
+            name: "profiles"
+        )
+        let fromDisk = try await again.response(for: request)
+        #expect(fromDisk.isHit)
+        #expect(fromDisk.response.string == body)
+        again.cache.removeAll(of: again)
+        #expect(try await !again.response(for: request).isHit)
     }
 }

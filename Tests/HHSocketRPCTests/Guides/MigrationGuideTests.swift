@@ -67,6 +67,7 @@ import FoundationNetworking
         client.cancelAllTasks()
         task.resume()
         try await eventually("the end") { task.state == .completed }
+        client.finishTasksAndInvalidate()
         #expect(task.response == nil)
         #expect(task.error?.code == .notConnected)
         #expect(task.error?.delivery == .notSent)

@@ -7,6 +7,8 @@ import NIOCore
 /// What all connections of a running server share.
 final class ServerCore: Sendable {
     let routes: [UInt32: Router.Route]
+    /// What answers requests of other types; nil: they are refused at once.
+    let unknownTypeHandler: Router.Handler?
     let limits: ServerLimits
     let heartbeat: HeartbeatPolicy?
     let answersInOrder: Bool
@@ -27,6 +29,7 @@ final class ServerCore: Sendable {
         self.limits = limits
         self.threads = BlockingThreads(count: configuration.blockingThreads)
         self.routes = router.routes(blockingOn: self.threads)
+        self.unknownTypeHandler = router.unknownTypeHandler
         self.heartbeat = configuration.heartbeat
         self.answersInOrder = configuration.answersInOrder
         self.hello = configuration.hello
@@ -103,11 +106,11 @@ final class ListenerSettings: Sendable {
         self.customFields = try listener.wireFormat.customFields(listener.header, in: .response)
         let limits = configuration.limits
         self.times = SessionWatch.Times(
-            idle: limits.idleTimeout.map { TimeAmount($0) },
+            idle: limits.idleTimeout.map { TimeAmount(clamping: $0) },
             firstFrame: listener.tls == nil && !configuration.hello.isRequired
-                ? nil : limits.firstFrameTimeout.map { TimeAmount($0) },
-            readStall: limits.readStallTimeout.map { TimeAmount($0) },
-            writeStall: limits.writeStallTimeout.map { TimeAmount($0) },
+                ? nil : limits.firstFrameTimeout.map { TimeAmount(clamping: $0) },
+            readStall: limits.readStallTimeout.map { TimeAmount(clamping: $0) },
+            writeStall: limits.writeStallTimeout.map { TimeAmount(clamping: $0) },
             minimumReadRate: limits.minimumReadRate
         )
         self.encoder = FrameEncoder(direction: .response, format: self.format, customFields: self.customFields)

@@ -12,7 +12,7 @@ public struct ServerStatistics: Hashable, Sendable {
     public var tlsFailures = 0
     /// Requests with a right checksum, however they were answered.
     public var requests = 0
-    /// Requests answered 401, because no handler has their type.
+    /// Requests whose type no handler has: answered 401, or by middleware that sees them (``ServerMiddleware/seesUnknownTypes``).
     public var unknownTypes = 0
     /// Frames with a wrong checksum.
     public var badChecksums = 0

@@ -211,30 +211,22 @@ public struct FrameDecoder: Sendable {
     /// The same, with the frame put where the caller has room for it: one reference less to count for each.
     @inlinable
     package mutating func next(into frame: inout Frame) throws(FrameError) -> Found {
-        if let header = self.soundHeader() {
+        if let header = self.wholeHeader() {
+            let mismatch = self.mismatch(of: header)
             frame = Frame(header, self.takePayload(of: header))
-            return .sound
+            guard let mismatch else { return .sound }
+            self.noteCorrupt(header)
+            return .corrupt(mismatch)
         }
         if self.needsCare { return try self.nextWithCare(into: &frame) }
 
-        // Not complete, too large, or with a wrong checksum.
-        let available = self.input.readableBytes
-        guard available >= self.direction.headerLength else {
-            self.stashInput()
-            return .nothing
+        // Not complete, or too large.
+        if self.input.readableBytes >= self.direction.headerLength {
+            let header = self.input.withUnsafeReadableBytes { FrameHeader($0, direction: self.direction) }
+            _ = try self.standardFrameLength(header)
         }
-        let header = self.input.withUnsafeReadableBytes { FrameHeader($0, direction: self.direction) }
-        guard available >= (try self.standardFrameLength(header)) else {
-            self.stashInput()
-            return .nothing
-        }
-        let mismatch = self.input.withUnsafeReadableBytes {
-            Self.view(header, in: $0, direction: self.direction).mismatch
-        }
-        frame = Frame(header, self.takePayload(of: header))
-        guard let mismatch else { return .sound }
-        self.noteCorrupt(header)
-        return .corrupt(mismatch)
+        self.stashInput()
+        return .nothing
     }
 
     /// The header of the next frame, if that is complete and sound, and of the standard format; its payload is for
@@ -243,22 +235,42 @@ public struct FrameDecoder: Sendable {
     /// Of most frames a read brings, this is all there is to know, and a frame need not be made.
     ///
     /// It changes nothing, and is `mutating` so that the decoder is not copied to be looked at.
+    ///
+    /// - Parameter isWanted: Whether the caller has a use for the frame. It is asked before the checksum is computed, since that of
+    ///   a frame that is left is computed by ``next(into:)``. True by default.
     @inlinable
-    package mutating func soundHeader() -> FrameHeader? {
+    package mutating func soundHeader(where isWanted: (FrameHeader) -> Bool = { _ in true }) -> FrameHeader? {
+        guard let header = self.wholeHeader(), isWanted(header), self.mismatch(of: header) == nil else { return nil }
+        return header
+    }
+
+    /// The header of the next frame, if that is complete, within the limit, and of the standard format.
+    @inlinable
+    mutating func wholeHeader() -> FrameHeader? {
         guard !self.needsCare else { return nil }
         let headerLength = self.direction.headerLength
         return self.input.withUnsafeReadableBytes { bytes in
-            guard let start = bytes.baseAddress, bytes.count >= headerLength else { return nil }
+            guard bytes.count >= headerLength else { return nil }
             let header = FrameHeader(bytes, direction: self.direction)
-            guard header.length <= UInt32(self.maximumPayloadLength) else { return nil }
-            let length = Int(header.length)
-            guard bytes.count >= headerLength + length + Frame.trailerLength else { return nil }
-            let computed = Adler32.checksum(UnsafeRawBufferPointer(start: start + headerLength, count: length))
-            return computed == bytes.bigEndianWord(at: headerLength + length) ? header : nil
+            guard header.length <= UInt32(self.maximumPayloadLength),
+                bytes.count >= headerLength + Int(header.length) + Frame.trailerLength
+            else { return nil }
+            return header
         }
     }
 
-    /// The payload of the frame whose header ``soundHeader()`` has just told. The next frame is the one behind it.
+    /// The checksums of the next frame, which ``wholeHeader()`` has found, if they differ.
+    @inlinable
+    mutating func mismatch(of header: FrameHeader) -> ChecksumMismatch? {
+        let (start, length) = (self.direction.headerLength, Int(header.length))
+        return self.input.withUnsafeReadableBytes { bytes in
+            let computed = Adler32.checksum(UnsafeRawBufferPointer(rebasing: bytes[start..<start + length]))
+            let received = bytes.bigEndianWord(at: start + length)
+            return received == computed ? nil : ChecksumMismatch(received: received, computed: computed)
+        }
+    }
+
+    /// The payload of the frame whose header ``soundHeader(where:)`` has just returned. The next frame is the one behind it.
     @inlinable
     package mutating func takePayload(of header: FrameHeader) -> ByteBuffer {
         let length = Int(header.length)

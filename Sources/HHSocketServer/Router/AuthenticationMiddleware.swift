@@ -2,7 +2,7 @@ import HHSocket
 import NIOCore
 
 /// Lets through the requests of clients whose identity is known (``ServerSession/authenticate(as:)``), and those by which it becomes
-/// known. Others are answered ``HHSocket/Status/noPermission`` (405).
+/// known. Others are answered ``HHSocket/Status/noPermission`` (405), whether or not a handler has their type.
 public struct AuthenticationMiddleware: ServerMiddleware {
     private let openTypes: Set<UInt32>
 
@@ -10,6 +10,9 @@ public struct AuthenticationMiddleware: ServerMiddleware {
     public init(except openTypes: Set<UInt32> = []) {
         self.openTypes = openTypes
     }
+
+    /// True: a client without an identity does not find out which types there are.
+    public var seesUnknownTypes: Bool { true }
 
     public func handle(
         _ request: ServerRequest,

@@ -85,8 +85,8 @@ public struct Router: Sendable {
     /// Puts `middleware` around every handler, also around those that are registered later.
     ///
     /// What is used first is outermost: it sees a request first and its answer last. With middleware every handler runs in
-    /// a task, those of ``handleSynchronously(_:_:)-swift.method`` too. It does not see requests that no handler has the type of, nor
-    /// those that are refused for a limit.
+    /// a task, those of ``handleSynchronously(_:_:)-swift.method`` too. It does not see requests that are refused for a limit, nor,
+    /// unless it asks for them (``ServerMiddleware/seesUnknownTypes``), those whose type no handler has.
     public mutating func use(_ middleware: any ServerMiddleware) {
         self.middleware.append(middleware)
     }
@@ -120,5 +120,12 @@ public struct Router: Sendable {
             }
             return .asynchronous(self.middleware.chain(to: handler))
         }
+    }
+
+    /// What answers requests of types that no handler has: the middleware that sees them, around a refusal. Nil where there is none;
+    /// then they are refused at once.
+    var unknownTypeHandler: Handler? {
+        let middleware = self.middleware.filter(\.seesUnknownTypes)
+        return middleware.isEmpty ? nil : middleware.chain { _, _ in throw StatusError(.undefinedType) }
     }
 }

@@ -15,6 +15,13 @@ import NIOCore
 /// router.use(Quota())
 /// ```
 public protocol ServerMiddleware: Sendable {
+    /// Whether it sees requests of types that no handler has, too. False by default.
+    ///
+    /// Without it such requests are answered ``HHSocket/Status/undefinedType`` (401) whoever sends them, and so a client finds out
+    /// which types there are. A middleware that lets only some clients through should return true; the `next` of such a request
+    /// throws ``StatusError`` with that status.
+    var seesUnknownTypes: Bool { get }
+
     /// Answers the request, or has it answered.
     ///
     /// - Parameter next: The next middleware, or the handler. It may be given another request, and be called not at all, or
@@ -28,6 +35,8 @@ public protocol ServerMiddleware: Sendable {
 }
 
 extension ServerMiddleware {
+    public var seesUnknownTypes: Bool { false }
+
     /// Has the request answered by `next`, and hands `note` the answer's status and how long it took.
     func timing(
         _ request: ServerRequest,

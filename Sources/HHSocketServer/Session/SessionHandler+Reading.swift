@@ -84,9 +84,12 @@ extension SessionHandler {
         else { return }
         var serverContext = ServerContext(session: session, extras: self.takePlainExtras())
         defer { self.plainExtras = serverContext.takeExtras() }
-        while self.phase == .open, self.bytesThisTurn < Self.largestTurn, let header = self.decoder.soundHeader(),
-            header.type == self.cachedType, self.machine.answersAtOnce(serial: header.serial)
+        while self.phase == .open, self.bytesThisTurn < Self.largestTurn,
+            let header = self.decoder.soundHeader(where: { header in
+                header.type == self.cachedType && self.machine.answersAtOnce(serial: header.serial)
+            })
         {
+            self.machine.receivedAtOnce()
             self.hasFrames = true
             let request = ServerRequest(
                 type: header.type,
@@ -153,7 +156,9 @@ extension SessionHandler {
         let isControl = self.format.isControlType(frame.type)
         let extras = isControl ? nil : self.extras(envelope?.metadata)
         let isCompressed = envelope?.isCompressed ?? false
-        let route = isControl ? nil : self.route(for: frame.type)
+        let known = isControl ? nil : self.route(for: frame.type)
+        // In the way of those that have a handler, lest a client that may call none of them can tell which there are.
+        let route = isControl ? nil : known ?? self.core.unknownTypeHandler.map { .asynchronous($0) }
         let handling: SessionMachine<Task<Void, Never>>.Handling =
             switch route {
             // Whether it is the first of its key takes a task to find out, and decompressing takes too long for this thread.
@@ -182,6 +187,7 @@ extension SessionHandler {
             case .synchronous(let synchronous): handler = { try synchronous($0, $1) }
             case nil: return
             }
+            if known == nil { self.machine.statistics.unknownTypes += 1 }
             self.start(handler, frame, extras, length: length, isCompressed: isCompressed, run: run)
         case .stop(let task, let run):
             task?.cancel()

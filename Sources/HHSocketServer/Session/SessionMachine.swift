@@ -180,14 +180,15 @@ struct SessionMachine<Work> {
         return Expired(work: slot.work)
     }
 
-    /// The same for a sound request that would be handled synchronously: whether to run its handler and answer, as nearly
-    /// always. If not, nothing has been received yet.
-    mutating func answersAtOnce(serial: UInt32) -> Bool {
-        guard self.slots.isEmpty, !self.isClosed, !self.isDraining, self.requestSerials.contains(serial) else {
-            return false
-        }
+    /// Whether to run the handler of a request that would be handled synchronously, and answer, as nearly always, if the request is
+    /// sound. Then it is to be reported by ``receivedAtOnce()``, otherwise by ``received(type:serial:isCorrupt:bytes:handling:refusal:)``.
+    func answersAtOnce(serial: UInt32) -> Bool {
+        self.slots.isEmpty && !self.isClosed && !self.isDraining && self.requestSerials.contains(serial)
+    }
+
+    /// A sound request has come that is answered at once.
+    mutating func receivedAtOnce() {
         self.statistics.requests += 1
-        return true
     }
 
     private mutating func receivedCorrupt(type: UInt32, serial: UInt32) -> Action {

@@ -173,6 +173,29 @@ import Testing
         #expect(decoder.bufferedCapacity <= 1 << 16)
     }
 
+    @Test func aFrameThatIsNotWantedIsLeftBeforeItsChecksumIsComputed() throws {
+        let frame = Frame(type: 1000, serial: 50, payload: ByteBuffer(string: "payload"))
+        var bytes = ByteBuffer()
+        FrameEncoder(direction: .request).encode(frame, into: &bytes)
+        // With a wrong checksum, which would be noticed first if it were computed first.
+        bytes.setInteger(0 as UInt32, at: bytes.writerIndex - 4)
+        var decoder = FrameDecoder(direction: .request)
+        decoder.append(bytes)
+        var asked: [UInt32] = []
+        let left = decoder.soundHeader { header in
+            asked.append(header.serial)
+            return false
+        }
+        #expect(left == nil)
+        #expect(asked == [50])
+        #expect(decoder.soundHeader() == nil)
+        guard case .corrupt(let corrupt, _)? = try decoder.next() else {
+            Issue.record("the frame has a wrong checksum")
+            return
+        }
+        #expect(corrupt == frame)
+    }
+
     @Test func theRestOfAReadDoesNotKeepTheReadsBuffer() throws {
         let encoder = FrameEncoder(direction: .response)
         var read = ByteBuffer()

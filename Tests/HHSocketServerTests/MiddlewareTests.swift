@@ -97,7 +97,7 @@ private struct Failure: Error {}
 
     @Test func spansAreAPartOfTheClientsTrace() async throws {
         let tracer = InMemoryTracer()
-        try await withServer(.init(), self.makeRouter(TracingMiddleware(tracer: tracer))) { server in
+        try await withServer(.init(), self.makeRouter(TracingMiddleware(tracer: tracer) { _ in true })) { server in
             let greeter = try await Greeter(server)
             // Without a trace of the client's each request begins one.
             try await self.callAll(greeter)
@@ -115,6 +115,57 @@ private struct Failure: Error {}
         #expect(spans.map { $0.status?.code } == [nil, .error, .error, nil, nil])
         #expect(spans[1].attributes.get("hhsocket.status") == .int64(Int64(Status.noPermission.rawValue)))
         #expect(spans[1].attributes.get("hhsocket.serial") == .int64(51))
+    }
+
+    @Test func traceOfAClientThatIsNotKnownIsNotContinued() async throws {
+        let tracer = InMemoryTracer()
+        var router = Router()
+        router.use(TracingMiddleware(tracer: tracer))
+        router.handle(100) { request, _ in request.body }
+        router.handle(110) { _, context in
+            context.session.authenticate(as: "ann")
+            return ByteBuffer()
+        }
+        try await withServer(.init(), router) { server in
+            let greeter = try await Greeter(server)
+            _ = try await greeter.greet()
+            let metadata = WireMetadata([InMemoryTracer.traceIDKey: "trace", InMemoryTracer.spanIDKey: "span"])
+            for (serial, type) in [(50, 100), (51, 110), (52, 100)] as [(UInt32, UInt32)] {
+                try await greeter.call(type, serial: serial, ByteBuffer(), metadata)
+                #expect(try await greeter.answer().frame.status == .ok)
+            }
+        }
+        let spans = tracer.finishedSpans
+        #expect(spans.map { $0.traceID == "trace" } == [false, false, true])
+        #expect(spans.map { $0.parentSpanID == "span" } == [false, false, true])
+    }
+
+    @Test func aClientThatIsNotKnownDoesNotFindOutWhichTypesThereAre() async throws {
+        var router = self.makeRouter(LoggingMiddleware())
+        router.use(AuthenticationMiddleware(except: [110, 111]))
+        router.handle(110) { _, context in
+            context.session.authenticate(as: "ann")
+            return ByteBuffer()
+        }
+        try await withServer(.init(), router) { server in
+            let greeter = try await Greeter(server)
+            func statuses(_ types: [UInt32]) async throws -> [Status] {
+                var statuses: [Status] = []
+                for type in types {
+                    try await greeter.call(type)
+                    statuses.append(try await greeter.answer().frame.status)
+                }
+                return statuses
+            }
+            // With a handler, without one, and open to anybody, but without one.
+            let before = try await statuses([100, 103, 99, 111])
+            #expect(before == [.noPermission, .noPermission, .noPermission, .undefinedType])
+            #expect(server.statistics.unknownTypes == 2)
+            let after = try await statuses([110, 100, 99])
+            #expect(after == [.ok, .ok, .undefinedType])
+            #expect(server.statistics.unknownTypes == 3)
+            #expect(server.requestsInFlight == 0)
+        }
     }
 
     @Test func aServersMetricsAreWhatItsStatisticsSay() async throws {

@@ -2,13 +2,25 @@ import HHSocket
 import NIOCore
 public import Tracing
 
-/// Begins a span for each request, as a part of the client's trace where its metadata tells of one.
+/// Begins a span for each request, as a part of the client's trace where its metadata has one and the client is trusted.
+///
+/// Whoever chooses a trace can have it sampled, add spans to the traces of others, and fill the tracing backend. So by default only
+/// clients whose identity is known are trusted (``ServerSession/authenticate(as:)``); the spans of others begin a trace of their own.
 public struct TracingMiddleware: ServerMiddleware {
     private let tracer: any Tracer
+    private let trusts: @Sendable (ServerContext) -> Bool
 
-    /// - Parameter tracer: Where spans begin; nil, the default: what `InstrumentationSystem.bootstrap` was given.
-    public init(tracer: (any Tracer)? = nil) {
+    /// - Parameters:
+    ///   - tracer: Where spans begin; nil, the default: what `InstrumentationSystem.bootstrap` was given.
+    ///   - trusts: Whether the trace in a request's metadata is continued. By default that of sessions with an identity is.
+    ///     `{ _ in true }` continues anybody's, which is right behind a gateway that removes the trace context of strangers;
+    ///     `{ $0.session.peerCertificate != nil }` that of clients with a certificate.
+    public init(
+        tracer: (any Tracer)? = nil,
+        continuingTracesWhere trusts: @escaping @Sendable (ServerContext) -> Bool = { $0.session.identity != nil }
+    ) {
         self.tracer = tracer ?? InstrumentationSystem.tracer
+        self.trusts = trusts
     }
 
     public func handle(
@@ -17,7 +29,9 @@ public struct TracingMiddleware: ServerMiddleware {
         next: Router.Handler
     ) async throws -> ByteBuffer {
         var serviceContext = ServiceContext.topLevel
-        self.tracer.extract(context.metadata, into: &serviceContext, using: MetadataExtractor())
+        if self.trusts(context) {
+            self.tracer.extract(context.metadata, into: &serviceContext, using: MetadataExtractor())
+        }
         let span = self.tracer.startAnySpan("answer \(request.type)", context: serviceContext, ofKind: .server)
         span.attributes["rpc.system"] = "hhsocket"
         span.attributes["rpc.method"] = "\(request.type)"

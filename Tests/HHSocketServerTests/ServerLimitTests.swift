@@ -384,8 +384,8 @@ extension HostileClient {
 }
 
 #if os(Linux)
-/// Exclusive: while there is no descriptor left, each second may be the process' last, for Dispatch's threads look into `/proc` as
-/// often and end the process if they cannot.
+/// Exclusive: Swift's tasks run on Dispatch's threads, and Dispatch looks into `/proc` every second while work waits for one of
+/// them. It ends the process if it cannot, so the less there is to do without a descriptor the better (see `SweepClock`).
 @Suite(.tags(.io, .exclusive), .timeLimit(.minutes(5))) struct ServerDescriptorTests {
     @Test func withoutFileDescriptorsNobodyIsAcceptedUntilThereAreSome() async throws {
         await #expect(processExitsWith: .success) {

@@ -9,11 +9,13 @@ SWIFTFLAGS ?=
 # time: with a plan that it remembers, a build of the tests after one of a product would compile the protoc that
 # swift-protobuf carries, which takes ten minutes.
 swift_options = --traits Development --disable-build-manifest-caching $(SWIFTFLAGS)
-# Benchmarks is a package of its own, whose builds share .build with ours. It turns on the same traits in its manifest.
-benchmarks_options = --package-path Benchmarks --scratch-path .build --disable-build-manifest-caching $(SWIFTFLAGS)
+# Where builds for release are. In a folder of their own they need not wait for builds for debugging, nor those for them.
+RELEASE_FOLDER ?= .build
+# Benchmarks is a package of its own, whose builds share that folder. It turns on the same traits in its manifest.
+benchmarks_options = --package-path Benchmarks --scratch-path "$(RELEASE_FOLDER)" --disable-build-manifest-caching $(SWIFTFLAGS)
 
 # The command, built for release: what is measured.
-command_for_release = .build/release/hhsocket-cli
+command_for_release = $(RELEASE_FOLDER)/release/hhsocket-cli
 # For make bench-compare: the commit to compare with, the least that is left of its speed, and more options.
 BASE ?= HEAD
 MIN ?= 0.98
@@ -33,7 +35,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-threads test-addresses test-fast build-tests slowest-tests test-network test-feed soak build-release bench bench-report bench-compare counts test-tools fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test test-threads test-addresses test-fast build-tests slowest-tests test-network test-feed soak build-release bench bench-once bench-report bench-compare counts test-tools fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -72,7 +74,8 @@ soak: build-tests ## run fifty times as much of what tests repeat with random in
 	HHSOCKET_EFFORT=50 HHSOCKET_HOSTILE_SECONDS=600 Scripts/test all RandomHistoryTests ClientModelTests CacheModelTests \
 		CacheTableTests TaskGroupOrderTests PageRecorderTests OutboxMachineTests CrashTests RollingRestartTests \
 		AbandonedCallsTests FrameSplittingTests PresetFrameTests FrameGarbageTests SwiftProtobufComparisonTests \
-		EngineComparisonTests PythonComparisonTests HostileBytesTests MessageJSONTests JSONParserTests HostileCrowdTests
+		EngineComparisonTests PythonComparisonTests HostileBytesTests MessageJSONTests JSONParserTests HostileCrowdTests \
+		DefaultConfigurationAttackTests
 	Scripts/test-sanitized address
 
 test-threads: programs = python3 openssl protoc:protobuf-compiler
@@ -89,8 +92,14 @@ build-release: dependencies ## build the command and the benchmarks for release,
 	swift build -c release $(benchmarks_options) --product HHSocketBenchmarks
 
 bench: programs = libdeflate.h:libdeflate-dev
-bench: dependencies ## measure the framework's parts, each alone; with BENCH_QUICK=1 they are only run
+bench: dependencies ## measure the framework's parts, each alone
 	swift package $(benchmarks_options) benchmark --no-progress
+
+bench-once: build-release ## run each benchmark for some milliseconds, which shows that it works
+	@log=$$(BENCH_QUICK=1 "$$(swift build -c release $(benchmarks_options) --show-bin-path)/HHSocketBenchmarks" 2>&1) && \
+		printf '%s\n' "$$log" | grep 'Debug results for' && \
+		printf '%s\n' "$$log" | grep -q 'Debug results for every benchmark has run' || \
+		{ printf '%s\n' "$$log" | tail -n 20; exit 1; }
 
 bench-report: programs = python3
 bench-report: $(command_for_release) ## measure calls and write Docs/Performance.md; PEERS=FILE puts those of others beside them
@@ -126,7 +135,7 @@ descriptor-sets: ## write anew what the generator's tests read, after Tests/Code
 # Always asked of SwiftPM, which knows whether it is up to date.
 .PHONY: $(command_for_release)
 $(command_for_release): dependencies
-	swift build -c release $(swift_options) --product hhsocket-cli
+	swift build -c release $(swift_options) --scratch-path "$(RELEASE_FOLDER)" --product hhsocket-cli
 
 # With Swift's runtime in it, so that it runs where no toolchain is; and calls are faster.
 static_options = $(swift_options) -c release --static-swift-stdlib --scratch-path .build-static

@@ -37,6 +37,7 @@ extension HostileClient {
             case wait(Duration)
             case stopReading
             case startReading
+            case readSlowly(bytes: Int, every: Duration)
             case halfClose
             case close
             case reset
@@ -104,6 +105,17 @@ extension HostileClient {
         public static var stopReading: Act { Act([.stopReading]) }
         /// Reads again.
         public static var startReading: Act { Act([.startReading]) }
+        /// Reads at most a few bytes after each interval from now on, until ``startReading`` or ``stopReading``.
+        ///
+        /// The interval is one of the real time, whatever the client's clock. The system takes more for the client than it reads:
+        /// give the client a small `receiveBuffer`.
+        ///
+        /// - Parameters:
+        ///   - bytes: The largest number of bytes in one read; 1 at least.
+        ///   - interval: The time between two reads; 1 ms at least.
+        public static func readSlowly(bytes: Int, every interval: Duration) -> Act {
+            Act([.readSlowly(bytes: max(1, bytes), every: max(.milliseconds(1), interval))])
+        }
         /// Says that it will send nothing more, and goes on reading.
         public static var halfClose: Act { Act([.halfClose]) }
         /// Closes the connection.

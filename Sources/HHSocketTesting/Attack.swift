@@ -48,6 +48,22 @@ extension HostileClient {
         /// After hello, requests whose bodies are a thousand times as large once they are decompressed: some of 900 KB, some of
         /// 64 MiB.
         case compressionBombs
+        /// Requests with bodies of 64 KiB, whose answers are read so slowly that they can never all be taken, but never not at
+        /// all.
+        case tricklingReaders
+        /// After hello, requests with the same idempotency key, and then the end of one of the connections.
+        case repeatedKey
+        /// After hello, requests with a deadline in an hour, and then the end of one of the connections.
+        case distantDeadlines
+        /// Hellos of nearly 16 MiB: a long list of features, and a field that nobody knows.
+        case largeHello
+        /// Requests with bodies of 1,025 bytes among large frames of a type that nobody handles: a server that keeps slices of what
+        /// it has read keeps all of it.
+        case pinnedSlices
+        /// A request, and others behind it that are canceled at once, each in turn.
+        case requestAndCancel
+        /// Heartbeats, as fast as they can be sent.
+        case pingFlood
 
         public var description: String { self.rawValue }
 
@@ -59,6 +75,7 @@ extension HostileClient {
         ///   - format: How frames are laid out; the standard format by default.
         ///   - strength: Multiplies the number of connections or frames: 1, the default, takes a second or so.
         ///   - seed: For what is drawn at random; 0 by default.
+        ///   - tls: TLS; nil, the default: none.
         /// - Returns: The attackers. Those the server did not close are still connected, as long as they are kept.
         /// - Throws: NIO's error when one cannot connect.
         public func run(
@@ -66,9 +83,11 @@ extension HostileClient {
             type: UInt32,
             format: WireFormat = .standard,
             strength: Int = 1,
-            seed: UInt64 = 0
+            seed: UInt64 = 0,
+            tls: ClientTLS? = nil
         ) async throws -> [HostileClient] {
             let strength = max(1, strength)
+            let target = Target(endpoint: endpoint, format: format, tls: tls)
             let headerLength = FrameForge(direction: .request, format: format).headerLength
             // Long enough for a server that is slow, short enough for a test of one that rightly takes no more.
             let patience = Duration.milliseconds(500)
@@ -76,36 +95,36 @@ extension HostileClient {
             let large = ByteBuffer(repeating: 0x61, count: 64 << 10)
             switch self {
             case .halfFrames:
-                return try await self.each(of: Array(1...28), endpoint, format) { bytes in
+                return try await self.each(of: Array(1...28), target) { bytes in
                     .request(type, serial: 50, "half a frame").cut(after: bytes)
                 }
             case .slowHeader:
-                return try await self.each(of: Array(1...(20 * strength)), endpoint, format) { _ in
+                return try await self.each(of: Array(1...(20 * strength)), target) { _ in
                     .request(type, serial: 50, "never").cut(after: headerLength - 1).dribbled()
                 }
             case .slowBody:
-                return try await self.each(of: Array(1...(20 * strength)), endpoint, format) { _ in
+                return try await self.each(of: Array(1...(20 * strength)), target) { _ in
                     .request(type, serial: 50, ByteBuffer(repeating: 0x61, count: 200))
                         .announcing(length: 1 << 20).cut(after: 200).dribbled()
                 }
             case .wildLengths:
                 let lengths: [UInt32] = [.max, .max - 3, .max - 15, 1 << 31, (1 << 31) - 1, 1 << 30]
-                return try await self.each(of: lengths, endpoint, format) { length in
+                return try await self.each(of: lengths, target) { length in
                     .request(type, serial: 50, large).announcing(length: length)
                 }
             case .checksumFlood:
-                return try await self.each(of: [0], endpoint, format) { _ in
+                return try await self.each(of: [0], target) { _ in
                     .requests(type, serials: serials, ByteBuffer(string: "wrong")).corrupted()
                 }
             case .callFlood:
-                return try await self.each(of: [0, 1], endpoint, format) { _ in
+                return try await self.each(of: [0, 1], target) { _ in
                     .requests(type, serials: serials, ByteBuffer(string: "call"))
                 }
             case .neverReads:
                 return try await withThrowingTaskGroup(of: HostileClient.self) { group in
                     for _ in 0..<4 {
                         group.addTask {
-                            let client = try await HostileClient(to: endpoint, format: format, reads: false)
+                            let client = try await target.client(reads: false)
                             // A server that takes all of it would have to keep it.
                             for round in 0..<UInt32(64 * strength) {
                                 let serials = (1_000 + round * 16)..<(1_016 + round * 16)
@@ -118,27 +137,27 @@ extension HostileClient {
                     return try await group.reduce(into: []) { $0.append($1) }
                 }
             case .connectFlood:
-                return try await self.each(of: Array(1...(200 * strength)), endpoint, format) { _ in .raw([]) }
+                return try await self.each(of: Array(1...(200 * strength)), target) { _ in .raw([]) }
             case .resetFlood:
-                return try await self.each(of: Array(1...(200 * strength)), endpoint, format) { number in
+                return try await self.each(of: Array(1...(200 * strength)), target) { number in
                     .request(type, serial: 50, "reset").cut(after: number % 20).then(.reset)
                 }
             case .unknownTypes:
-                let client = try await HostileClient(to: endpoint, format: format)
+                let client = try await target.client()
                 for unknown in [0x1FFF_FFFF, 15, 3, 0x2000_0000, 0x8000_0065, .max] as [UInt32] {
                     await client.perform(.requests(unknown, serials: 50..<2_000), within: patience)
                 }
                 return [client]
             case .reservedSerials:
-                return try await self.each(of: [0], endpoint, format) { _ in
+                return try await self.each(of: [0], target) { _ in
                     Act.requests(type, serials: 0..<50, ByteBuffer(string: "reserved")).times(100 * strength)
                 }
             case .duplicateSerials:
-                return try await self.each(of: [0], endpoint, format) { _ in
+                return try await self.each(of: [0], target) { _ in
                     Act.request(type, serial: 50, "again").times(10_000 * strength)
                 }
             case .unknownCancels:
-                return try await self.each(of: [0], endpoint, format) { _ in
+                return try await self.each(of: [0], target) { _ in
                     .glued(
                         .glued(serials.map { .cancel($0) }),
                         .requests(type, serials: 50..<100),
@@ -146,18 +165,18 @@ extension HostileClient {
                     )
                 }
             case .halfCloseInMidFrame:
-                return try await self.each(of: Array(1...28), endpoint, format) { bytes in
+                return try await self.each(of: Array(1...28), target) { bytes in
                     .request(type, serial: 50, "half a frame").cut(after: bytes).then(.halfClose)
                 }
             case .garbage:
-                return try await self.each(of: Array(0..<(20 * strength)), endpoint, format) { number in
+                return try await self.each(of: Array(0..<(20 * strength)), target) { number in
                     .garbage(100_000, seed: seed &+ UInt64(number))
                 }
             case .compressionBombs:
                 let bombs = try Self.bombs(of: [900_000, 64 << 20], type: type)
-                return try await self.each(of: Array(1...(4 * strength)), endpoint, format) { number in
+                return try await self.each(of: Array(1...(4 * strength)), target) { number in
                     .glued(
-                        .frame(Self.hello),
+                        .frame(Self.hello(.compression)),
                         .glued(
                             (1_000..<1_200).map { serial in
                                 let bomb = bombs[serial % 8 == 0 ? 1 : 0]
@@ -166,14 +185,94 @@ extension HostileClient {
                         )
                     )
                 }
+            case .tricklingReaders:
+                return try await withThrowingTaskGroup(of: HostileClient.self) { group in
+                    for _ in 0..<(4 * strength) {
+                        group.addTask {
+                            // The system takes little for it, so that the server has the rest.
+                            let client = try await target.client(reads: false, receiveBuffer: 16 << 10)
+                            await client.perform(.readSlowly(bytes: 4 << 10, every: .milliseconds(100)))
+                            for round in 0..<16 as Range<UInt32> {
+                                let serials = (1_000 + round * 16)..<(1_016 + round * 16)
+                                let act = Act.requests(type, serials: serials, large)
+                                guard await client.perform(act, within: patience) == .done else { break }
+                            }
+                            return client
+                        }
+                    }
+                    return try await group.reduce(into: []) { $0.append($1) }
+                }
+            case .repeatedKey:
+                var metadata = WireMetadata()
+                metadata.idempotencyKey = "one and the same"
+                return try await self.keyed(type, metadata, serials, target)
+            case .distantDeadlines:
+                var metadata = WireMetadata()
+                metadata.deadline = 3_600_000
+                return try await self.keyed(type, metadata, serials, target)
+            case .largeHello:
+                let hello = Self.largeHello(features: 50_000 * strength)
+                return try await self.each(of: Array(1...4), target) { _ in .frame(hello) }
+            case .pinnedSlices:
+                let filler = ByteBuffer(repeating: 0x61, count: 254_000)
+                let body = ByteBuffer(repeating: 0x30, count: 1_025)
+                let pairs = (1_000..<1_200 as Range<UInt32>).map { serial -> Act in
+                    .glued(
+                        .request(type, serial: serial, body),
+                        .request(FrameType.application.upperBound, serial: 50, filler)
+                    )
+                }
+                return try await self.each(of: Array(1...strength), target) { _ in .glued(pairs) }
+            case .requestAndCancel:
+                let pairs = serials.map { serial -> Act in
+                    .glued(.request(type, serial: serial, "canceled"), .cancel(serial))
+                }
+                return try await self.each(of: [0, 1], target) { _ in
+                    .request(type, serial: 999, "first").then(.glued(pairs))
+                }
+            case .pingFlood:
+                return try await self.each(of: [0, 1], target) { _ in .ping().times(50_000 * strength) }
             }
         }
 
-        /// A hello that offers compression.
-        private static var hello: Frame {
+        /// After hello, requests with this metadata on two connections, of which the first is reset.
+        private func keyed(
+            _ type: UInt32,
+            _ metadata: WireMetadata,
+            _ serials: Range<UInt32>,
+            _ target: Target
+        ) async throws -> [HostileClient] {
+            let sealed = try Envelope.seal(type: type, body: ByteBuffer(string: "again"), metadata: metadata)
+            return try await self.each(of: [0, 1], target) { number in
+                let requests = Act.glued(
+                    .frame(Self.hello(.metadata, .idempotency)),
+                    .requests(sealed.type, serials: serials, sealed.payload)
+                )
+                return number == 0 ? requests.then(.reset) : requests
+            }
+        }
+
+        /// A hello whose features have no name, and which has nearly 16 MiB.
+        private static func largeHello(features: Int) -> Frame {
+            let length = Frame.defaultMaximumPayloadLength - 64
+            // Version 1.
+            var payload = ByteBuffer(bytes: [0x08, 0x01])
+            payload.reserveCapacity(length)
+            for _ in 0..<min(features, length / 2 - 64) { payload.writeInteger(0x1200 as UInt16) }
+            // Field 15 has what is left, behind a tag and a length of five bytes.
+            let rest = length - payload.readableBytes - 6
+            payload.writeInteger(0x7A as UInt8)
+            for shift in [0, 7, 14, 21] { payload.writeInteger(UInt8(rest >> shift & 0x7F) | 0x80) }
+            payload.writeInteger(UInt8(rest >> 28))
+            payload.writeRepeatingByte(0x61, count: rest)
+            return Frame(type: FrameType.hello, serial: FrameSerial.hello, payload: payload)
+        }
+
+        /// A hello that offers these features.
+        private static func hello(_ features: ProtocolFeature...) -> Frame {
             var hello = WireHello()
             hello.version = 1
-            hello.features = ["\(ProtocolFeature.compression)"]
+            hello.features = features.map { "\($0)" }
             return Frame(
                 type: FrameType.hello,
                 serial: FrameSerial.hello,
@@ -193,15 +292,31 @@ extension HostileClient {
             }
         }
 
+        /// Who is attacked, and how it is reached.
+        private struct Target: Sendable {
+            var endpoint: Endpoint
+            var format: WireFormat
+            var tls: ClientTLS?
+
+            func client(reads: Bool = true, receiveBuffer: Int? = nil) async throws -> HostileClient {
+                try await HostileClient(
+                    to: self.endpoint,
+                    format: self.format,
+                    reads: reads,
+                    tls: self.tls,
+                    receiveBuffer: receiveBuffer
+                )
+            }
+        }
+
         private func each<Element>(
             of elements: [Element],
-            _ endpoint: Endpoint,
-            _ format: WireFormat,
+            _ target: Target,
             _ act: (Element) -> Act
         ) async throws -> [HostileClient] {
             var clients: [HostileClient] = []
             for element in elements {
-                let client = try await HostileClient(to: endpoint, format: format)
+                let client = try await target.client()
                 clients.append(client)
                 await client.perform(act(element), within: .milliseconds(500))
             }

@@ -24,6 +24,9 @@ public final class HostileClient: Sendable {
         case ended
     }
 
+    /// More bytes leave in several writes, so that a server which takes some of them is not taken for one that takes none.
+    private static let largestWrite = 256 << 10
+
     private let channel: any Channel
     private let inbox: NIOLoopBound<Inbox>
     private let forge: FrameForge
@@ -35,27 +38,37 @@ public final class HostileClient: Sendable {
     ///   - endpoint: The server.
     ///   - format: How frames are laid out; the standard format by default.
     ///   - reads: Whether it reads by itself; otherwise not before ``Act/startReading``. True by default.
+    ///   - tls: TLS, whose handshake is over when this returns; nil, the default: none.
+    ///   - receiveBuffer: The size of the system's buffer for what has come and is not read yet (`SO_RCVBUF`), in bytes. With a
+    ///     small one the server soon notices that this client does not read. Nil, the default: the system's choice.
     ///   - clock: What delays are measured with; the real time by default.
-    /// - Throws: NIO's error when it cannot connect.
+    /// - Throws: NIO's error when it cannot connect, or the handshake's.
     public init(
         to endpoint: Endpoint,
         format: WireFormat = .standard,
         reads: Bool = true,
+        tls: ClientTLS? = nil,
+        receiveBuffer: Int? = nil,
         clock: some Clock<Duration> = ContinuousClock()
     ) async throws {
-        let made = NIOLockedValueBox<NIOLoopBound<Inbox>?>(nil)
+        let made = NIOLockedValueBox<(inbox: NIOLoopBound<Inbox>, handshake: EventLoopFuture<Void>?)?>(nil)
         self.forge = FrameForge(direction: .request, format: format)
         self.sleep = { try await clock.sleep(for: $0) }
-        let bootstrap = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+        var bootstrap = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.allowRemoteHalfClosure, value: true)
-            .channelOption(.autoRead, value: reads)
+            // A handshake must be read in any case.
+            .channelOption(.autoRead, value: reads || tls != nil)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
+                    let handshake = try tls?.start(on: channel, to: endpoint)
                     let inbox = Inbox(eventLoop: channel.eventLoop, format: format)
-                    made.withLockedValue { $0 = NIOLoopBound(inbox, eventLoop: channel.eventLoop) }
+                    made.withLockedValue { $0 = (NIOLoopBound(inbox, eventLoop: channel.eventLoop), handshake) }
                     try channel.pipeline.syncOperations.addHandler(inbox)
                 }
             }
+        if let receiveBuffer {
+            bootstrap = bootstrap.channelOption(.socketOption(.so_rcvbuf), value: SocketOptionValue(clamping: receiveBuffer))
+        }
         if let path = endpoint.unixPath {
             self.channel = try await bootstrap.connect(unixDomainSocketPath: path).get()
         } else {
@@ -65,8 +78,11 @@ public final class HostileClient: Sendable {
                 .connect(host: endpoint.host, port: endpoint.port)
                 .get()
         }
-        guard let inbox = made.withLockedValue({ $0 }) else { throw ChannelError.ioOnClosedChannel }
+        guard let (inbox, handshake) = made.withLockedValue({ $0 }) else { throw ChannelError.ioOnClosedChannel }
         self.inbox = inbox
+        guard let handshake else { return }
+        try await handshake.get()
+        if !reads { try await self.channel.setOption(.autoRead, value: false).get() }
     }
 
     deinit {
@@ -91,6 +107,10 @@ public final class HostileClient: Sendable {
         for step in act.steps where outcome == .done {
             if case .send(let sending) = step, sending.dribble == nil {
                 self.append(sending, to: &gathered)
+                // More would not leave in one write anyway.
+                if gathered.readableBytes >= Self.largestWrite {
+                    outcome = await self.write(&gathered, within: time)
+                }
                 continue
             }
             outcome = await self.write(&gathered, within: time)
@@ -107,9 +127,11 @@ public final class HostileClient: Sendable {
         case .wait(let duration):
             return (try? await self.sleep(duration)) == nil ? .stalled : .done
         case .stopReading:
-            return await self.outcome(of: self.channel.setOption(.autoRead, value: false), within: time)
+            return await self.outcome(of: self.setReading(false), within: time)
         case .startReading:
-            return await self.outcome(of: self.channel.setOption(.autoRead, value: true), within: time)
+            return await self.outcome(of: self.setReading(true), within: time)
+        case .readSlowly(let bytes, let interval):
+            return await self.outcome(of: self.readSlowly(bytes, every: interval), within: time)
         case .halfClose:
             return await self.outcome(of: self.channel.close(mode: .output), within: time)
         case .close:
@@ -117,6 +139,26 @@ public final class HostileClient: Sendable {
         case .reset:
             self.channel.resetAndClose()
             return await self.outcome(of: self.channel.closeFuture, within: time)
+        }
+    }
+
+    /// Ends slow reading too.
+    private func setReading(_ reads: Bool) -> EventLoopFuture<Void> {
+        let (channel, inbox) = (self.channel, self.inbox)
+        return channel.eventLoop.flatSubmit {
+            inbox.value.stopReadingSlowly()
+            return channel.setOption(.autoRead, value: reads)
+        }
+    }
+
+    private func readSlowly(_ bytes: Int, every interval: Duration) -> EventLoopFuture<Void> {
+        let (channel, inbox) = (self.channel, self.inbox)
+        return channel.eventLoop.flatSubmit {
+            inbox.value.stopReadingSlowly()
+            return channel.setOption(.autoRead, value: false)
+                .and(channel.setOption(.maxMessagesPerRead, value: 1))
+                .and(channel.setOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: bytes)))
+                .map { _ in inbox.value.readSlowly(from: channel, every: TimeAmount(interval)) }
         }
     }
 
@@ -165,9 +207,9 @@ public final class HostileClient: Sendable {
         return outcome
     }
 
-    /// In pieces, so that a server which takes some bytes is not taken for one that takes none.
     private func write(_ bytes: inout ByteBuffer, within time: Duration) async -> Outcome {
-        while bytes.readableBytes > 0, let piece = bytes.readSlice(length: min(256 << 10, bytes.readableBytes)) {
+        while bytes.readableBytes > 0, let piece = bytes.readSlice(length: min(Self.largestWrite, bytes.readableBytes))
+        {
             let outcome = await self.outcome(of: self.channel.writeAndFlush(piece), within: time)
             guard outcome == .done else { return outcome }
         }
@@ -247,6 +289,7 @@ public final class HostileClient: Sendable {
         private var outputs = CircularBuffer<FrameDecoder.Output>()
         private(set) var first = ByteBuffer()
         private var hasEnded = false
+        private var slowReading: RepeatedTask?
         private var waiting: [Waiter<FrameDecoder.Output?>] = []
         private var waitingForEnd: [Waiter<Void>] = []
 
@@ -276,12 +319,29 @@ public final class HostileClient: Sendable {
             if case .inputClosed? = event as? ChannelEvent { self.end() }
         }
 
-        func channelInactive(context: ChannelHandlerContext) { self.end() }
+        func channelInactive(context: ChannelHandlerContext) {
+            self.stopReadingSlowly()
+            self.end()
+        }
+
         func errorCaught(context: ChannelHandlerContext, error: any Error) { self.end() }
 
         private func end() {
             self.hasEnded = true
             self.serve()
+        }
+
+        /// Asks the channel for one read after each interval, until that is stopped or the channel is closed.
+        func readSlowly(from channel: any Channel, every interval: TimeAmount) {
+            guard channel.isActive else { return }
+            self.slowReading = self.eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { _ in
+                channel.read()
+            }
+        }
+
+        func stopReadingSlowly() {
+            self.slowReading?.cancel()
+            self.slowReading = nil
         }
 
         private func serve() {

@@ -284,27 +284,36 @@ struct Demo {
         }
     }
 
-    /// The server of the next connection.
+    /// The server of the next connection. It may be ready before the end of the one that it replaces, where a server says that
+    /// it is about to end.
     private static func connected(_ events: AsyncStream<SocketEvent>) async throws -> Endpoint {
         try await self.next(events, "no connection") {
-            if case .connected(let endpoint) = $0 { endpoint } else { nil }
+            switch $0 {
+            case .connected(let endpoint), .switched(_, let endpoint): endpoint
+            default: nil
+            }
         }
     }
 
-    /// What `choose` makes of the first event of which it makes anything.
+    /// The first value that `choose` returns for an event. The error, where there is none in time, lists the events instead.
     private static func next<Value: Sendable>(
         _ events: AsyncStream<SocketEvent>,
         _ otherwise: String,
         _ choose: @escaping @Sendable (SocketEvent) -> Value?
     ) async throws -> Value {
-        let value = try await self.within(self.patience, otherwise) {
-            for await event in events {
-                if let value = choose(event) { return value }
+        let others = NIOLockedValueBox<[SocketEvent]>([])
+        do {
+            let value = try await self.within(self.patience, otherwise) {
+                for await event in events {
+                    if let value = choose(event) { return value }
+                    others.withLockedValue { $0.append(event) }
+                }
+                return nil
             }
-            return nil
-        }
-        guard let value else { throw Unexpected(description: otherwise) }
-        return value
+            if let value { return value }
+        } catch is Unexpected {}
+        let list = others.withLockedValue { $0.suffix(20).map { "\($0)".inOneLine }.joined(separator: "; ") }
+        throw Unexpected(description: list.isEmpty ? otherwise : "\(otherwise), but: \(list)")
     }
 
     /// Waits until the first server has counted something.

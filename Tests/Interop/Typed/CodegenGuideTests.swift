@@ -24,6 +24,35 @@ struct ChatRoom: Chat_Chat.ServiceProtocol {
         #expect(try DocumentationPage("Docs/Codegen.md").shortcomings(allowing: ["chat_example"]) == [])
     }
 
+    /// The page's `.proto` and its line for `protoc`, which make all that its examples use.
+    @Test(
+        .enabled(
+            if: Command.installed("protoc") != nil,
+            "There is no protoc: the .proto of Docs/Codegen.md is NOT TESTED here. Install the package protobuf-compiler."
+        )
+    )
+    func theProtoOfThePageMakesWhatItsExamplesUse() async throws {
+        let page = try DocumentationPage("Docs/Codegen.md")
+        let folder = try TemporaryFolder()
+        _ = try folder.write(try #require(page.blocks("proto").first), to: "chat.proto")
+        let line = try #require(page.blocks("").first { $0.hasPrefix("protoc ") })
+        let shell = try #require(Command.installed("sh", or: ["/bin"]))
+        let script = """
+            cd '\(folder.path)'
+            mkdir -p .build/debug Sources/Chat
+            ln -s '\(Command.executable("protoc-gen-hhsocket").path)' .build/debug/
+            ln -s '\(packageFolder.path)/Protos' Protos
+            \(line)
+            cat Sources/Chat/*.swift
+            """
+        let outcome = try await Command.run(["-ec", script], of: shell)
+        #expect(outcome.exitCode == 0, "\(outcome.errors)")
+        let names = Set(page.blocks().flatMap { $0.matches(of: /Chat_[A-Z][A-Za-z]*/).map { String($0.output) } })
+        #expect(names.count >= 5)
+        for name in names { #expect(outcome.text.contains(" \(name)"), "\(name) is not made") }
+        for method in ["send", "recall"] { #expect(outcome.text.contains("func \(method)(")) }
+    }
+
     private func message(_ text: String) -> Chat_Message {
         var message = Chat_Message()
         message.author = "ann"

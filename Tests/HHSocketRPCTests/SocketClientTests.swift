@@ -260,6 +260,8 @@ import Testing
     @Test func moreThanMaximumInFlightFailsAtOnce() async throws {
         let server = try await MockServer(.drop)
         let client = SocketClient.connecting(to: server.endpoint) { $0.maximumInFlight = 3 }
+        // Calls that wait for the connection would go on waiting.
+        try await client.connected()
         for _ in 0..<3 { client.dispatch(SocketRequest(type: 101)) }
         let error = try await socketError { () throws(SocketError) in
             _ = try await client.data(for: SocketRequest(type: 101))

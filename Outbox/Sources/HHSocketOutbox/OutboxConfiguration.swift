@@ -46,9 +46,9 @@ public struct OutboxConfiguration: Sendable {
     /// The number of attempts that may fail before a message is given up, as ``whenExhausted`` says; 100 by default, 1 at
     /// least, `Int.max` for no limit.
     ///
-    /// An attempt counts if the request left, at least in part. The count is on disk, and survives the process. With the
-    /// default ``backoff`` 100 attempts take about 50 minutes during which there is a connection, and longer if the server does
-    /// not answer at all.
+    /// An attempt counts if the request left, at least in part, and the process lived to see the failure. The count is on disk,
+    /// and survives the process. With the default ``backoff`` 100 attempts take about 50 minutes during which there is a
+    /// connection, and longer if the server does not answer at all.
     public var maximumAttempts = 100
     /// What to do about a message of which ``maximumAttempts`` attempts have failed; `.deadLetter` by default.
     public var whenExhausted = ExhaustionPolicy.deadLetter

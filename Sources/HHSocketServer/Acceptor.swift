@@ -60,7 +60,7 @@ struct Acceptor: Sendable {
         self.loops = Dictionary(uniqueKeysWithValues: loops.map { (ObjectIdentifier($0.eventLoop), $0) })
         self.settings = settings
         self.tls = tls
-        self.handshakeTimeout = max(.milliseconds(1), TimeAmount(handshakeTimeout))
+        self.handshakeTimeout = max(.milliseconds(1), TimeAmount(clamping: handshakeTimeout))
     }
 
     /// - Throws: ``HHSocket/SocketError`` with code `bindFailed` or `hostNotFound`.
@@ -110,7 +110,7 @@ struct Acceptor: Sendable {
     /// rarely as that, for each probe wakes a phone's radio.
     private func probing(_ bootstrap: ServerBootstrap) -> ServerBootstrap {
         guard let idle = self.core.limits.idleTimeout else { return bootstrap }
-        let seconds = min(max(TimeAmount(idle).nanoseconds / 1_000_000_000, 60), 32_767)
+        let seconds = min(max(TimeAmount(clamping: idle).nanoseconds / 1_000_000_000, 60), 32_767)
         #if os(Linux)
         let options = [(TCP_KEEPIDLE, Int(seconds)), (TCP_KEEPINTVL, 60), (TCP_KEEPCNT, 3)]
         #elseif canImport(Darwin)

@@ -17,7 +17,7 @@ public struct ShutdownPolicy: Sendable {
     public init() {}
 
     /// Over what time clients are told, so that not all of them reach the next server at once: a quarter of the grace.
-    var tellingTime: TimeAmount { .nanoseconds(TimeAmount(self.gracePeriod).nanoseconds / 4) }
+    var tellingTime: TimeAmount { .nanoseconds(TimeAmount(clamping: self.gracePeriod).nanoseconds / 4) }
 
     /// What one client is told.
     ///

@@ -240,7 +240,7 @@ public final class SocketServer: Service {
     private var sweepInterval: TimeAmount {
         let limits = self.configuration.limits
         let times = [limits.idleTimeout, limits.firstFrameTimeout, limits.readStallTimeout, limits.writeStallTimeout]
-        let shortest = times.compactMap { $0 }.min().map { TimeAmount($0).nanoseconds / 4 } ?? .max
+        let shortest = times.compactMap { $0 }.min().map { TimeAmount(clamping: $0).nanoseconds / 4 } ?? .max
         return .nanoseconds(min(max(shortest, 10_000_000), 1_000_000_000))
     }
 
@@ -256,7 +256,7 @@ public final class SocketServer: Service {
     ///   ``Configuration/shutdown`` says.
     public func shutdown(gracePeriod: Duration? = nil) async {
         await self.waitWhileStarting()
-        let grace = TimeAmount(gracePeriod ?? self.configuration.shutdown.gracePeriod)
+        let grace = TimeAmount(clamping: gracePeriod ?? self.configuration.shutdown.gracePeriod)
         let stopping: Task<Void, Never>? = self.state.withLockedValue { state in
             switch state {
             case .idle, .starting, .stopped:

@@ -115,7 +115,7 @@ struct IdempotencyWindow<Waiter> {
             let cost = Self.cost(of: answer, key)
             let kept = Kept(answer: answer, number: self.lastNumber, cost: cost)
             self.entries[key] = Entry(request: entry.request, kept: kept)
-            self.ages.append((key, self.lastNumber, now.advanced(clamping: TimeAmount(self.policy.lifetime))))
+            self.ages.append((key, self.lastNumber, now.advanced(clamping: TimeAmount(clamping: self.policy.lifetime))))
             self.keptBytes += cost
         }
         self.forget(now: now)

@@ -8,6 +8,8 @@ import PackageDescription
 // for the address sanitizer and with optimisation. Everything below them is as it is: this package shares the build folder of
 // everything else.
 let instrumented = ["-sanitize=address", "-sanitize-coverage=edge,inline-8bit-counters,pc-table"]
+// Generated code names the module as users do.
+let generatedNames = ["-module-alias", "HHSocketMessage=InstrumentedHHSocketMessage"]
 
 let package = Package(
     name: "hhsocket-fuzz",
@@ -63,16 +65,15 @@ let package = Package(
             ],
             // With both engines.
             swiftSettings: [
-                .define("ProtobufC"), .unsafeFlags(["-O", "-assert-config", "Debug"] + instrumented),
+                .define("ProtobufC"),
+                .unsafeFlags(["-O", "-assert-config", "Debug"] + generatedNames + instrumented),
             ]
         ),
-        // What `make generate` makes of Protos. It names the module as users do.
+        // What `make generate` makes of Protos.
         .target(
             name: "FuzzedMessages",
             dependencies: ["InstrumentedHHSocketMessage"],
-            swiftSettings: [
-                .unsafeFlags(["-O", "-module-alias", "HHSocketMessage=InstrumentedHHSocketMessage"] + instrumented)
-            ]
+            swiftSettings: [.unsafeFlags(["-O"] + generatedNames + instrumented)]
         ),
         .executableTarget(
             name: "Fuzz",

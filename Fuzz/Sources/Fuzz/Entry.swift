@@ -10,6 +10,8 @@ enum Target: String, CaseIterable {
     case frames
     /// Any bytes as the JSON description of a layout.
     case description
+    /// Any bytes as a message, by both engines.
+    case messages
 }
 
 nonisolated(unsafe) private var target = Target.standard
@@ -46,6 +48,7 @@ private func testOne(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     case .layouts: StreamFuzz.run(bytes, format: nil)
     case .frames: FrameFuzz.run(bytes)
     case .description: DescriptionFuzz.run(bytes)
+    case .messages: MessageFuzz.run(bytes)
     }
     return 0
 }

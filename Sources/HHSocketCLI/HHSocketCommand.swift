@@ -10,7 +10,7 @@ struct HHSocketCommand: AsyncParsableCommand {
 
             A duration is \(DurationArgument.form). A size is \(SizeArgument.form).
 
-            Exit codes: 0 on success; 1 if something failed, such as a connection, a call, a file that cannot be read; 64 \
+            Exit codes: 0 on success; 1 if something failed, such as a connection, a call or the reading of a file; 64 \
             for wrong usage: an option, its value, a combination of options, or a request that is not the method's message.
             """,
         version: Version.current,

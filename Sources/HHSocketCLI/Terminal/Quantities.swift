@@ -38,7 +38,7 @@ enum DurationArgument {
 /// Sizes on the command line: a number of bytes, `64K`, `16M` or `1G`.
 enum SizeArgument {
     /// How a size is written, for help texts and errors.
-    static let form = "a number of bytes, or of a unit of 1,024: 64K, 16M or 1G"
+    static let form = "a number of bytes, or a number with a unit, such as 64K, 16M or 1G; 1K is 1,024 bytes"
 
     private static let units: [Character: Int] = [
         "K": 1 << 10, "k": 1 << 10, "M": 1 << 20, "m": 1 << 20, "G": 1 << 30, "g": 1 << 30,

@@ -163,11 +163,11 @@ enum Chat_Chat {
     static let serviceName = "chat.Chat"
 
     enum Methods {
-        /// Says something to all who are there.
+        /// The name and the type of `Send`.
         static let send = HHSocketMessage.MethodDescriptor<Chat_Message, Chat_Receipt>(
             "chat.Chat/Send", type: 101, kind: .unary
         )
-        /// What was said last.
+        /// The name and the type of `Recall`.
         static let recall = HHSocketMessage.MethodDescriptor<HHSocketMessage.Google_Protobuf_Empty, Chat_History>(
             "chat.Chat/Recall", type: 102, kind: .unary
         )
@@ -226,7 +226,6 @@ extension Chat_Chat {
 
         init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-        /// Says something to all who are there.
         func send(
             _ request: Chat_Message,
             options: HHSocketRPC.CallOptions
@@ -234,7 +233,6 @@ extension Chat_Chat {
             try await self.client.call(Chat_Chat.Methods.send, request, options: options)
         }
 
-        /// What was said last.
         func recall(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
@@ -254,16 +252,15 @@ extension Chat_Chat {
 extension Chat_Chat {
     /// Answers calls by the handlers that a test gives it. A call without one throws.
     struct MockClient: ClientProtocol {
-        /// Says something to all who are there.
+        /// Answers `send`.
         var onSend: (@Sendable (Chat_Message) async throws -> Chat_Receipt)?
-        /// What was said last.
+        /// Answers `recall`.
         var onRecall: (@Sendable (HHSocketMessage.Google_Protobuf_Empty) async throws -> Chat_History)?
         /// Sends to every sequence of pushes that was got from this mock.
         let pushSource = HHSocketRPC.MockPushes()
 
         init() {}
 
-        /// Says something to all who are there.
         func send(
             _ request: Chat_Message,
             options: HHSocketRPC.CallOptions
@@ -278,7 +275,6 @@ extension Chat_Chat {
             }
         }
 
-        /// What was said last.
         func recall(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions

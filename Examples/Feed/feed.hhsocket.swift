@@ -188,15 +188,15 @@ enum Feed_Feed {
     static let serviceName = "feed.Feed"
 
     enum Methods {
-        /// A page of posts.
+        /// The name and the type of `List`.
         static let list = HHSocketMessage.MethodDescriptor<Feed_ListRequest, Feed_PostPage>(
             "feed.Feed/List", type: 131, kind: .unary
         )
-        /// Who is asking.
+        /// The name and the type of `Me`.
         static let me = HHSocketMessage.MethodDescriptor<HHSocketMessage.Google_Protobuf_Empty, Feed_Profile>(
             "feed.Feed/Me", type: 132, kind: .unary
         )
-        /// Counts each request that it runs: so a repeat must have the same idempotency key.
+        /// The name and the type of `Like`.
         static let like = HHSocketMessage.MethodDescriptor<Feed_LikeRequest, HHSocketMessage.Google_Protobuf_Empty>(
             "feed.Feed/Like", type: 133, kind: .unary
         )
@@ -268,7 +268,6 @@ extension Feed_Feed {
 
         init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-        /// A page of posts.
         func list(
             _ request: Feed_ListRequest,
             options: HHSocketRPC.CallOptions
@@ -276,7 +275,6 @@ extension Feed_Feed {
             try await self.client.call(Feed_Feed.Methods.list, request, options: options)
         }
 
-        /// Who is asking.
         func me(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
@@ -284,7 +282,6 @@ extension Feed_Feed {
             try await self.client.call(Feed_Feed.Methods.me, request, options: options)
         }
 
-        /// Counts each request that it runs: so a repeat must have the same idempotency key.
         func like(
             _ request: Feed_LikeRequest,
             options: HHSocketRPC.CallOptions

@@ -113,11 +113,11 @@ import Testing
                     public static let serviceName = "chat.Chat"
 
                     public enum Methods {
-                        /// Says something.
+                        /// The name and the type of `Send`.
                         public static let send = HHSocketMessage.MethodDescriptor<Chat_Note, Chat_Receipt>(
                             "chat.Chat/Send", type: 101, kind: .unary
                         )
-                        /// Listens.
+                        /// The name and the type of `Watch`.
                         public static let watch = HHSocketMessage.MethodDescriptor<Chat_Receipt, Chat_Note>(
                             "chat.Chat/Watch", type: 102, kind: .serverStream
                         )
@@ -163,7 +163,6 @@ import Testing
 
                         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-                        /// Says something.
                         public func send(
                             _ request: Chat_Note,
                             options: HHSocketRPC.CallOptions
@@ -189,14 +188,13 @@ import Testing
                 extension Chat_Chat {
                     /// Answers calls by the handlers that a test gives it. A call without one throws.
                     public struct MockClient: ClientProtocol {
-                        /// Says something.
+                        /// Answers `send`.
                         public var onSend: (@Sendable (Chat_Note) async throws -> Chat_Receipt)?
                         /// Sends to every sequence of pushes that was got from this mock.
                         public let pushSource = HHSocketRPC.MockPushes()
 
                         public init() {}
 
-                        /// Says something.
                         public func send(
                             _ request: Chat_Note,
                             options: HHSocketRPC.CallOptions
@@ -277,11 +275,11 @@ import Testing
                     static let serviceName = "chat.Chat"
 
                     enum Methods {
-                        /// Says something.
+                        /// The name and the type of `Send`.
                         static let send = HHSocketMessage.MethodDescriptor<Chat_Note, Chat_Receipt>(
                             "chat.Chat/Send", type: 101, kind: .unary
                         )
-                        /// Listens.
+                        /// The name and the type of `Watch`.
                         static let watch = HHSocketMessage.MethodDescriptor<Chat_Receipt, Chat_Note>(
                             "chat.Chat/Watch", type: 102, kind: .serverStream
                         )

@@ -3216,29 +3216,31 @@ public enum Every_Thing_Everything {
     public static let serviceName = "every.thing.Everything"
 
     public enum Methods {
-        /// Asks for scalars.
+        /// The name and the type of `Ask`.
         public static let ask = HHSocketMessage.MethodDescriptor<Every_Thing_Scalars, Every_Thing_Optionals>(
             "every.thing.Everything/Ask", type: 101, kind: .unary
         )
+        /// The name and the type of `Ping`.
         public static let ping = HHSocketMessage.MethodDescriptor<HHSocketMessage.Google_Protobuf_Empty, HHSocketMessage.Google_Protobuf_Empty>(
             "every.thing.Everything/Ping", type: 102, kind: .unary
         )
+        /// The name and the type of `Inner`.
         public static let inner = HHSocketMessage.MethodDescriptor<Every_Thing_Outer.Middle.Inner, Every_Thing_News.Flash>(
             "every.thing.Everything/Inner", type: 103, kind: .unary
         )
-        /// Answers again and again.
+        /// The name and the type of `Watch`.
         public static let watch = HHSocketMessage.MethodDescriptor<Every_Thing_Scalars, Every_Thing_News>(
             "every.thing.Everything/Watch", type: 104, kind: .serverStream
         )
+        /// The name and the type of `Upload`.
         public static let upload = HHSocketMessage.MethodDescriptor<Every_Thing_Scalars, Every_Thing_News>(
             "every.thing.Everything/Upload", type: 105, kind: .clientStream
         )
+        /// The name and the type of `Talk`.
         public static let talk = HHSocketMessage.MethodDescriptor<Every_Thing_Scalars, Every_Thing_News>(
             "every.thing.Everything/Talk", type: 106, kind: .bidirectionalStream
         )
-        /// Given up.
-        ///
-        /// NOTE: This method was marked as deprecated in the .proto file
+        /// The name and the type of `Old`.
         public static let old = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
             "every.thing.Everything/Old", type: 536870911, kind: .unary
         )
@@ -3323,7 +3325,6 @@ extension Every_Thing_Everything {
 
         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-        /// Asks for scalars.
         public func ask(
             _ request: Every_Thing_Scalars,
             options: HHSocketRPC.CallOptions
@@ -3361,9 +3362,6 @@ extension Every_Thing_Everything {
             fatalError("every.thing.Everything/Talk streams its requests and its answers, which HHSocket does not do yet")
         }
 
-        /// Given up.
-        ///
-        /// NOTE: This method was marked as deprecated in the .proto file
         public func old(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
@@ -3383,20 +3381,19 @@ extension Every_Thing_Everything {
 extension Every_Thing_Everything {
     /// Answers calls by the handlers that a test gives it. A call without one throws.
     public struct MockClient: ClientProtocol {
-        /// Asks for scalars.
+        /// Answers `ask`.
         public var onAsk: (@Sendable (Every_Thing_Scalars) async throws -> Every_Thing_Optionals)?
+        /// Answers `ping`.
         public var onPing: (@Sendable (HHSocketMessage.Google_Protobuf_Empty) async throws -> HHSocketMessage.Google_Protobuf_Empty)?
+        /// Answers `inner`.
         public var onInner: (@Sendable (Every_Thing_Outer.Middle.Inner) async throws -> Every_Thing_News.Flash)?
-        /// Given up.
-        ///
-        /// NOTE: This method was marked as deprecated in the .proto file
+        /// Answers `old`.
         public var onOld: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// Sends to every sequence of pushes that was got from this mock.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
 
-        /// Asks for scalars.
         public func ask(
             _ request: Every_Thing_Scalars,
             options: HHSocketRPC.CallOptions
@@ -3439,9 +3436,6 @@ extension Every_Thing_Everything {
             }
         }
 
-        /// Given up.
-        ///
-        /// NOTE: This method was marked as deprecated in the .proto file
         public func old(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
@@ -3529,36 +3523,47 @@ public enum Every_Thing_Taken {
     public static let serviceName = "every.thing.Taken"
 
     public enum Methods {
+        /// The name and the type of `Default`.
         public static let `default` = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
             "every.thing.Taken/Default", type: 16, kind: .unary
         )
+        /// The name and the type of `Init`.
         public static let init_ = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
             "every.thing.Taken/Init", type: 17, kind: .unary
         )
+        /// The name and the type of `Self`.
         public static let self_ = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
             "every.thing.Taken/Self", type: 18, kind: .unary
         )
+        /// The name and the type of `Client`.
         public static let client = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
             "every.thing.Taken/Client", type: 19, kind: .unary
         )
+        /// The name and the type of `Pushes`.
         public static let pushes = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
             "every.thing.Taken/Pushes", type: 20, kind: .unary
         )
+        /// The name and the type of `PushSource`.
         public static let pushSource = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
             "every.thing.Taken/PushSource", type: 21, kind: .unary
         )
+        /// The name and the type of `Register`.
         public static let register = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
             "every.thing.Taken/Register", type: 22, kind: .unary
         )
+        /// The name and the type of `Type`.
         public static let type = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
             "every.thing.Taken/Type", type: 23, kind: .unary
         )
+        /// The name and the type of `ServiceName`.
         public static let serviceName = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
             "every.thing.Taken/ServiceName", type: 24, kind: .unary
         )
+        /// The name and the type of `Throws`.
         public static let `throws` = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
             "every.thing.Taken/Throws", type: 25, kind: .unary
         )
+        /// The name and the type of `get_HTTP_url`.
         public static let getHTTPURL = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
             "every.thing.Taken/get_HTTP_url", type: 26, kind: .unary
         )
@@ -3801,16 +3806,27 @@ extension Every_Thing_Taken {
 extension Every_Thing_Taken {
     /// Answers calls by the handlers that a test gives it. A call without one throws.
     public struct MockClient: ClientProtocol {
+        /// Answers `default`.
         public var onDefault: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
+        /// Answers `init_`.
         public var onInit: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
+        /// Answers `self_`.
         public var onSelf: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
+        /// Answers `client`.
         public var onClient: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
+        /// Answers `pushes`.
         public var onPushes: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
+        /// Answers `pushSource`.
         public var onPushSource: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
+        /// Answers `register`.
         public var onRegister: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
+        /// Answers `type`.
         public var onType: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
+        /// Answers `serviceName`.
         public var onServiceName: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
+        /// Answers `throws`.
         public var onThrows: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
+        /// Answers `getHTTPURL`.
         public var onGetHTTPURL: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// Sends to every sequence of pushes that was got from this mock.
         public let pushSource = HHSocketRPC.MockPushes()

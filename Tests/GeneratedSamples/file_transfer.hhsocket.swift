@@ -167,18 +167,19 @@ public enum Files_Transfer {
     public static let serviceName = "files.Transfer"
 
     public enum Methods {
-        /// Begins to send a file, or goes on with one that was not sent to its end.
+        /// The name and the type of `Begin`.
         public static let begin = HHSocketMessage.MethodDescriptor<Files_File, Files_Upload>(
             "files.Transfer/Begin", type: 301, kind: .unary
         )
-        /// Sends a piece. The answer says from where on pieces are missing now.
+        /// The name and the type of `Send`.
         public static let send = HHSocketMessage.MethodDescriptor<Files_Piece, Files_Upload>(
             "files.Transfer/Send", type: 302, kind: .unary
         )
+        /// The name and the type of `Fetch`.
         public static let fetch = HHSocketMessage.MethodDescriptor<Files_PieceRequest, Files_Piece>(
             "files.Transfer/Fetch", type: 303, kind: .unary
         )
-        /// The same without a round trip for each piece.
+        /// The name and the type of `SendAll`.
         public static let sendAll = HHSocketMessage.MethodDescriptor<Files_Piece, Files_Upload>(
             "files.Transfer/SendAll", type: 304, kind: .clientStream
         )
@@ -248,7 +249,6 @@ extension Files_Transfer {
 
         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-        /// Begins to send a file, or goes on with one that was not sent to its end.
         public func begin(
             _ request: Files_File,
             options: HHSocketRPC.CallOptions
@@ -256,7 +256,6 @@ extension Files_Transfer {
             try await self.client.call(Files_Transfer.Methods.begin, request, options: options)
         }
 
-        /// Sends a piece. The answer says from where on pieces are missing now.
         public func send(
             _ request: Files_Piece,
             options: HHSocketRPC.CallOptions
@@ -289,17 +288,17 @@ extension Files_Transfer {
 extension Files_Transfer {
     /// Answers calls by the handlers that a test gives it. A call without one throws.
     public struct MockClient: ClientProtocol {
-        /// Begins to send a file, or goes on with one that was not sent to its end.
+        /// Answers `begin`.
         public var onBegin: (@Sendable (Files_File) async throws -> Files_Upload)?
-        /// Sends a piece. The answer says from where on pieces are missing now.
+        /// Answers `send`.
         public var onSend: (@Sendable (Files_Piece) async throws -> Files_Upload)?
+        /// Answers `fetch`.
         public var onFetch: (@Sendable (Files_PieceRequest) async throws -> Files_Piece)?
         /// Sends to every sequence of pushes that was got from this mock.
         public let pushSource = HHSocketRPC.MockPushes()
 
         public init() {}
 
-        /// Begins to send a file, or goes on with one that was not sent to its end.
         public func begin(
             _ request: Files_File,
             options: HHSocketRPC.CallOptions
@@ -314,7 +313,6 @@ extension Files_Transfer {
             }
         }
 
-        /// Sends a piece. The answer says from where on pieces are missing now.
         public func send(
             _ request: Files_Piece,
             options: HHSocketRPC.CallOptions

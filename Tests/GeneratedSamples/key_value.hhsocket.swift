@@ -301,16 +301,19 @@ public enum Kv_Store {
     public static let serviceName = "kv.Store"
 
     public enum Methods {
+        /// The name and the type of `Get`.
         public static let get = HHSocketMessage.MethodDescriptor<Kv_GetRequest, Kv_GetReply>(
             "kv.Store/Get", type: 201, kind: .unary
         )
+        /// The name and the type of `Put`.
         public static let put = HHSocketMessage.MethodDescriptor<Kv_Entry, Kv_PutReply>(
             "kv.Store/Put", type: 202, kind: .unary
         )
+        /// The name and the type of `Delete`.
         public static let delete = HHSocketMessage.MethodDescriptor<Kv_DeleteRequest, Kv_DeleteReply>(
             "kv.Store/Delete", type: 203, kind: .unary
         )
-        /// Every entry whose key begins so, one after the other.
+        /// The name and the type of `Scan`.
         public static let scan = HHSocketMessage.MethodDescriptor<Kv_GetRequest, Kv_Entry>(
             "kv.Store/Scan", type: 204, kind: .serverStream
         )
@@ -415,8 +418,11 @@ extension Kv_Store {
 extension Kv_Store {
     /// Answers calls by the handlers that a test gives it. A call without one throws.
     public struct MockClient: ClientProtocol {
+        /// Answers `get`.
         public var onGet: (@Sendable (Kv_GetRequest) async throws -> Kv_GetReply)?
+        /// Answers `put`.
         public var onPut: (@Sendable (Kv_Entry) async throws -> Kv_PutReply)?
+        /// Answers `delete`.
         public var onDelete: (@Sendable (Kv_DeleteRequest) async throws -> Kv_DeleteReply)?
         /// Sends to every sequence of pushes that was got from this mock.
         public let pushSource = HHSocketRPC.MockPushes()

@@ -51,9 +51,10 @@ struct ClientGenerator {
             )
         }
         let call = "self.client.call(\(self.service).Methods.\(method.used), request, options: options)"
+        // Its comment is that of the requirement, which documentation takes over.
         printer.print(
             "",
-            "\(method.comment)\(method.clientSignature(access: access)) {",
+            "\(method.clientSignature(access: access)) {",
             "    try await \(call)",
             "}"
         )

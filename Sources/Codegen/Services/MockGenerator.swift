@@ -23,7 +23,7 @@ struct MockGenerator {
             printer.withIndentation { printer in
                 for method in self.methods {
                     let handler = "@Sendable (\(method.request)) async throws -> \(method.response)"
-                    printer.print("\(method.comment)\(access)var \(method.handler): (\(handler))?")
+                    printer.print("/// Answers `\(method.used)`.", "\(access)var \(method.handler): (\(handler))?")
                 }
                 printer.print(
                     "/// Sends to every sequence of pushes that was got from this mock.",
@@ -47,7 +47,7 @@ struct MockGenerator {
     private func print(_ method: Method, _ printer: inout CodePrinter) {
         printer.print(
             "",
-            "\(method.comment)\(method.clientSignature(access: self.context.access)) {",
+            "\(method.clientSignature(access: self.context.access)) {",
             "    guard let handler = self.\(method.handler) else {",
             "        throw HHSocketRPC.SocketError.unanswered("
                 + "by: \"\(self.service).MockClient\", handler: \"\(method.handler)\")",

@@ -50,7 +50,8 @@ struct ServiceGenerator {
     private func printDescription(of method: Method, _ printer: inout CodePrinter) {
         guard let number = method.number else { return }
         printer.print(
-            "\(method.comment)\(self.context.access)static let \(method.declared) = "
+            "/// The name and the type of `\(method.descriptor.name)`.",
+            "\(self.context.access)static let \(method.declared) = "
                 + "\(Names.runtime).MethodDescriptor<\(method.request), \(method.response)>("
         )
         printer.printIndented(

@@ -64,7 +64,7 @@ enum Hhsocket_Bench {
     static let serviceName = "hhsocket.Bench"
 
     enum Methods {
-        /// Answers with what it got, read and written anew.
+        /// The name and the type of `Echo`.
         static let echo = HHSocketMessage.MethodDescriptor<Hhsocket_BenchNote, Hhsocket_BenchNote>(
             "hhsocket.Bench/Echo", type: 1004, kind: .unary
         )
@@ -110,7 +110,6 @@ extension Hhsocket_Bench {
 
         init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-        /// Answers with what it got, read and written anew.
         func echo(
             _ request: Hhsocket_BenchNote,
             options: HHSocketRPC.CallOptions

@@ -44,7 +44,7 @@ public enum Notes_Notes {
     public static let serviceName = "notes.Notes"
 
     public enum Methods {
-        /// Keeps one.
+        /// The name and the type of `Keep`.
         public static let keep = HHSocketMessage.MethodDescriptor<Notes_Note, HHSocketMessage.Google_Protobuf_Empty>(
             "notes.Notes/Keep", type: 101, kind: .unary
         )
@@ -90,7 +90,6 @@ extension Notes_Notes {
 
         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-        /// Keeps one.
         public func keep(
             _ request: Notes_Note,
             options: HHSocketRPC.CallOptions

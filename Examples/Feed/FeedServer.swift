@@ -33,11 +33,11 @@ actor FeedServer: Feed_Feed.ServiceProtocol {
     }
 
     func list(_ request: Feed_ListRequest, context: ServerContext) async throws -> Feed_PostPage {
-        guard (1...100).contains(request.limit), let first = Int(request.cursor.isEmpty ? "0" : request.cursor) else {
-            throw StatusError(.illegalFormat)
-        }
+        guard (1...100).contains(request.limit),
+            let first = Int(request.cursor.isEmpty ? "0" : request.cursor), first >= 0
+        else { throw StatusError(.illegalFormat) }
         try self.checkRevision(context)
-        let newestFirst = self.posts.reversed().dropFirst(max(0, first))
+        let newestFirst = self.posts.reversed().dropFirst(first)
         var page = Feed_PostPage()
         page.posts = Array(newestFirst.prefix(Int(request.limit)))
         if newestFirst.count > page.posts.count { page.nextCursor = "\(first + page.posts.count)" }

@@ -10,7 +10,7 @@ extension MessageBody where Self: SwiftProtobuf.Message {
     ///
     /// - Throws: `BinaryDecodingError`: the bytes are no such message.
     public init(messageBytes: UnsafeRawBufferPointer) throws {
-        try self.init(serializedBytes: Array(messageBytes))
+        try self.init(serializedBytes: messageBytes.bytes)
     }
 
     /// Calls `body` once with the payload.

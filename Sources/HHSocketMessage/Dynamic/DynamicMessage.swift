@@ -80,7 +80,7 @@ extension DynamicMessage {
     private static func holds(_ record: RecordReader, _ index: Int, _ field: FieldDescriptor) -> Bool {
         switch field.presence {
         case .oneof: record.oneof(index) == field.number
-        // Of messages and of required fields the engines set no flag.
+        // Not every engine sets the flag of a message, and none that of a required field.
         case _ where field.kind == .message: record.slot(index).load(as: UnsafeRawPointer?.self) != nil
         case .required: true
         default: record.flag(index) != 0

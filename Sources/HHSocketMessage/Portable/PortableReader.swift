@@ -9,7 +9,7 @@ struct PortableReader {
         _ bytes: UnsafeRawBufferPointer,
         _ plan: UnsafePointer<MessagePlan>
     ) throws(MessageError) -> UnsafeRawPointer {
-        guard bytes.count < MessageLimits.length else {
+        guard bytes.count <= MessageLimits.length else {
             throw MessageError(.tooLarge, in: plan.pointee.descriptor.name)
         }
         let record = self.arena.takeZeroed(plan.pointee.recordLength)

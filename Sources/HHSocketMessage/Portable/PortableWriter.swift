@@ -30,7 +30,7 @@ struct PortableWriter {
 
     /// All that was written.
     func finished(_ plan: UnsafePointer<MessagePlan>) throws(MessageError) -> UnsafeRawBufferPointer {
-        guard self.count < MessageLimits.length else {
+        guard self.count <= MessageLimits.length else {
             throw MessageError(.tooLarge, in: plan.pointee.descriptor.name)
         }
         return UnsafeRawBufferPointer(start: self.cursor, count: self.count)

@@ -25,7 +25,7 @@ enum ProtobufCEngine: MessageEngine {
     ) throws(MessageError) -> UnsafeRawBufferPointer {
         let message = UnsafePointer(record.assumingMemoryBound(to: ProtobufCMessage.self))
         let length = protobuf_c_message_get_packed_size(message)
-        guard length < MessageLimits.length else {
+        guard length <= MessageLimits.length else {
             throw MessageError(.tooLarge, in: plan.pointee.descriptor.name)
         }
         let bytes = arena.take(length)

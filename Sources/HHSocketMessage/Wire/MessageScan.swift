@@ -6,7 +6,7 @@ struct MessageScan {
     private(set) var needsPortableEngine = false
 
     mutating func check(_ bytes: UnsafeRawBufferPointer, _ plan: UnsafePointer<MessagePlan>) throws(MessageError) {
-        guard bytes.count < MessageLimits.length else {
+        guard bytes.count <= MessageLimits.length else {
             throw MessageError(.tooLarge, in: plan.pointee.descriptor.name)
         }
         var reader = WireReader(bytes)

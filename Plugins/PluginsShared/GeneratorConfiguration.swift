@@ -16,24 +16,6 @@ struct GeneratorConfiguration {
     var importPaths: [String]?
     var protocPath: String?
 
-    /// What the file for `zoo/animal.proto` is called; the generator has the same.
-    enum FileNaming: String, CaseIterable {
-        case fullPath = "FullPath"
-        case pathToUnderscores = "PathToUnderscores"
-        case dropPath = "DropPath"
-
-        func outputName(of file: String) -> String {
-            let base = String(file.dropLast(".proto".count))
-            let name =
-                switch self {
-                case .fullPath: base
-                case .pathToUnderscores: base.replacingOccurrences(of: "/", with: "_")
-                case .dropPath: base.split(separator: "/").last.map(String.init) ?? base
-                }
-            return "\(name).hhsocket.swift"
-        }
-    }
-
     init() {}
 
     init(contentsOf file: URL) throws {

@@ -3,28 +3,25 @@ import Foundation
 /// The system's `protoc`. Swift-protobuf has one too, but it is made of some 300 files of C++, which nobody should have
 /// to compile for a few lines of Swift.
 enum Protoc {
+    /// Xcode has a short PATH.
     private static let folders = ["/opt/homebrew/bin", "/usr/local/bin", "/usr/bin"]
     private static let advice =
         "Install it with `apt install protobuf-compiler libprotobuf-dev` or `brew install protobuf`, or say where it is: "
-        + "in the environment variable PROTOC_PATH, or as \"protocPath\" in \(GeneratorConfiguration.fileName)."
+        + "in the environment variable \(ProtocSearch.variable), or as \"protocPath\" in \(GeneratorConfiguration.fileName)."
 
     /// The environment has the last word, then the configuration, whose path is seen from its folder.
     static func find(_ settings: GeneratorSettings) throws -> URL {
         let environment = ProcessInfo.processInfo.environment
-        if let path = environment["PROTOC_PATH"], !path.isEmpty {
-            return try self.program(URL(fileURLWithPath: path), "The environment variable PROTOC_PATH")
+        if let path = ProtocSearch.namedPath(in: environment) {
+            return try self.program(URL(fileURLWithPath: path), "The environment variable \(ProtocSearch.variable)")
         }
         if let path = settings.configuration.protocPath {
             return try self.program(settings.url(path), "\"protocPath\" in \(settings.file?.path ?? "the options")")
         }
-        let searched = (environment["PATH"] ?? "").split(separator: ":").map(String.init) + self.folders
-        for folder in searched {
-            let candidate = URL(fileURLWithPath: folder).appendingPathComponent("protoc")
-            if FileManager.default.isExecutableFile(atPath: candidate.path) { return candidate }
-        }
+        if let path = ProtocSearch.firstPath(in: environment, orIn: self.folders) { return URL(fileURLWithPath: path) }
         throw PluginError(
-            "There is no protoc, the compiler of protocol buffers, in PATH or \(self.folders.joined(separator: ", ")). "
-                + self.advice
+            "There is no protoc, the compiler of protocol buffers, in PATH or "
+                + "\(self.folders.joined(separator: ", ")). \(self.advice)"
         )
     }
 

@@ -13,13 +13,6 @@ struct GeneratorOptions {
         case swiftProtobuf = "SwiftProtobuf"
     }
 
-    /// What the file for `zoo/animal.proto` is called.
-    enum FileNaming: String, CaseIterable {
-        case fullPath = "FullPath"
-        case pathToUnderscores = "PathToUnderscores"
-        case dropPath = "DropPath"
-    }
-
     private static let names = ["Visibility", "Messages", "Client", "Server", "Mocks", "FileNaming"]
 
     var visibility = Visibility.internal
@@ -66,18 +59,6 @@ struct GeneratorOptions {
             throw OptionError(text: "\(key)=\(value): expected \(listed(Choice.allCases.map(\.rawValue)))")
         }
         return choice
-    }
-
-    /// The name of the Swift file for a `.proto`.
-    func outputName(of file: String) -> String {
-        let base = file.hasSuffix(".proto") ? String(file.dropLast(".proto".count)) : file
-        let name =
-            switch self.fileNaming {
-            case .fullPath: base
-            case .pathToUnderscores: String(base.map { $0 == "/" ? "_" : $0 })
-            case .dropPath: base.split(separator: "/").last.map(String.init) ?? base
-            }
-        return "\(name).hhsocket.swift"
     }
 }
 

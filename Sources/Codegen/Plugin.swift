@@ -23,7 +23,7 @@ import SwiftProtobufPluginLibrary
         guard complaints.isEmpty else { throw Complaints(complaints) }
         for file in files {
             let generator = FileGenerator(Context(options: options, file: file))
-            try generatorOutputs.add(fileName: options.outputName(of: file.name), contents: generator.text)
+            try generatorOutputs.add(fileName: options.fileNaming.outputName(of: file.name), contents: generator.text)
         }
     }
 }

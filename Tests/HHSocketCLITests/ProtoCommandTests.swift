@@ -78,6 +78,29 @@ import Testing
         #expect(try json.objects().first?["body"] as? String == "no protobuf")
     }
 
+    @Test func whatJSONHasNoFormForIsReportedAndTheRestIsPrinted() async throws {
+        // A Timestamp beyond the year 9999, beside a number.
+        let body: [UInt8] = [8, 1, 0xE2, 3, 7, 8, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F]
+        let server = try await MockServer(.answer(ByteBuffer(bytes: body)))
+        let outcome = try await Command.run(["call", "\(server.endpoint)"] + Self.everything)
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.text == #"{"aInt32":1,"at":{"seconds":"4398046511103"}}"# + "\n")
+        #expect(outcome.errorLines.count == 1)
+        #expect(
+            outcome.errors.hasPrefix("error: A part of the answer cannot be put into JSON: $.at: 4398046511103 s"),
+            "\(outcome.errors)"
+        )
+    }
+
+    @Test func messagesOfAnyTypeAreSentAndPrinted() async throws {
+        let json = #"{"any":{"@type":"type.googleapis.com/test.Leaf","text":"x"},"struct":{"a":[null,1]},"mask":"aB"}"#
+        try await withServe { address, _ in
+            let outcome = try await Command.run(["call", address] + Self.everything + ["--json-body", json])
+            #expect(outcome.exitCode == 0, "\(outcome.errors)")
+            #expect(outcome.text == json + "\n")
+        }
+    }
+
     @Test func errorStatusIsToldAsEver() async throws {
         let server = try await MockServer(.answer("members only", status: .noPermission))
         let outcome = try await Command.run(["call", "\(server.endpoint)"] + Self.everything)
@@ -89,7 +112,6 @@ import Testing
     @Test(arguments: [
         (["--json-body", #"{"aLeaf":{"tags":["",1]}}"#], "$.aLeaf.tags[1]: expected a string, found a number"),
         (["--json-body", "{"], "line 1, column 2 of the JSON"),
-        (["--json-body-file", "/no/such/file"], "Cannot read /no/such/file"),
     ])
     func wrongRequestIsWrongUsageAndNothingIsCalled(body: [String], complaint: String) async throws {
         let outcome = try await Command.run(["call", "127.0.0.1:1"] + Self.everything + body)
@@ -198,7 +220,7 @@ import Testing
 
     // MARK: protoc
 
-    private static let hasProtoc = Protoc.path != nil
+    private static let hasProtoc = (try? Protoc.find(in: ProcessInfo.processInfo.environment)) != nil
 
     @Test(.enabled(if: Self.hasProtoc)) func readsProtosWithTheirComments() async throws {
         let outcome = try await Command.run(["describe", "--proto", TestProtos.source, "test.Leaf"])
@@ -248,8 +270,38 @@ import Testing
         #expect(found.text == "message A {\n  common.Name name = 1;\n}\n", "\(found.errors)")
     }
 
+    @Test func optionsThatTheCommandKnowsAreThoseOfTheProto() throws {
+        let file = packageFolder.appendingPathComponent("Protos/hhsocket/options.proto")
+        #expect(try OptionsProto.text == String(contentsOf: file, encoding: .utf8))
+    }
+
+    @Test func environmentNamesProtoc() async throws {
+        let folder = try TemporaryFolder()
+        let proto = try folder.write("", to: "any.proto")
+        // It writes the committed descriptor set, whatever it is asked for.
+        let text = """
+            #!/bin/sh
+            for argument; do
+                case $argument in --descriptor_set_out=*) exec cp "\(TestProtos.descriptorSet)" "${argument#*=}" ;; esac
+            done
+            """
+        let protoc = try folder.write(text, to: "another")
+        try FileManager.default.setAttributes([.posixPermissions: 0o755], ofItemAtPath: protoc)
+        func describe(with protoc: String) async throws -> Command.Outcome {
+            let script = "PROTOC_PATH=\(protoc) exec \"\(Command.hhsocket.path)\" describe --proto \(proto)"
+            return try await Command.run(["-c", script], of: URL(fileURLWithPath: "/bin/sh"))
+        }
+        let found = try await describe(with: protoc)
+        #expect(found.exitCode == 0, "\(found.errors)")
+        #expect(found.text.contains("message test."), "\(found.text)")
+        let missing = folder.file("missing")
+        let lost = try await describe(with: missing)
+        #expect(lost.exitCode == 1)
+        #expect(lost.errors.contains("PROTOC_PATH names \(missing), where there is no protoc"), "\(lost.errors)")
+    }
+
     @Test func lackOfProtocSaysWhatToInstall() async throws {
-        let script = "PATH=/nowhere exec \"\(Command.hhsocket.path)\" describe --proto \"\(TestProtos.source)\""
+        let script = "PROTOC_PATH= PATH=/nowhere exec \"\(Command.hhsocket.path)\" describe --proto \"\(TestProtos.source)\""
         let outcome = try await Command.run(["-c", script], of: URL(fileURLWithPath: "/bin/sh"))
         #expect(outcome.exitCode == 1)
         #expect(outcome.errors.contains("apt install protobuf-compiler"))

@@ -2,7 +2,19 @@ import Foundation
 
 /// `hhsocket/options.proto`, so that files which import it are understood wherever they lie.
 enum OptionsProto {
-    private static let text = """
+    /// `Protos/hhsocket/options.proto`, with which a test compares it.
+    static let text = """
+        // The options by which a .proto says the numbers that HHSocket sends in the place of names. Import it and write
+        //
+        //   rpc Send(Note) returns (Receipt) {
+        //     option (hhsocket.message_type) = 101;
+        //   }
+        //   message Joined {
+        //     option (hhsocket.push_type) = 2001;
+        //   }
+        //
+        // The numbers are those in the headers of frames: 16 to 536870911 (0x1FFFFFFF); 0 to 15 are the protocol's own. Each
+        // names one method or one push, among all the files that a server or a client is made of.
         syntax = "proto3";
 
         package hhsocket;
@@ -10,12 +22,15 @@ enum OptionsProto {
         import "google/protobuf/descriptor.proto";
 
         extend google.protobuf.MethodOptions {
-          optional uint32 message_type = 50501;
+          // The number by which the method is called.
+          optional uint32 message_type = \(CustomOptions.number);
         }
 
         extend google.protobuf.MessageOptions {
-          optional uint32 push_type = 50501;
+          // The number by which the message is pushed to clients that have not asked for it.
+          optional uint32 push_type = \(CustomOptions.number);
         }
+
         """
 
     /// - Parameter folder: Is made; it is the one to look for imports in.

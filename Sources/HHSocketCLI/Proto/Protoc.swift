@@ -6,12 +6,7 @@ enum Protoc {
     ///
     /// - Parameter paths: Where imports are looked for; the file's own folder and the current one, if there are none.
     static func descriptorSet(of file: String, paths: [String]) throws(ProtoError) -> Data {
-        guard let protoc = Self.path else {
-            throw ProtoError(
-                "protoc, which reads .proto files, is not in PATH; install it (apt install protobuf-compiler, "
-                    + "brew install protobuf), or give a descriptor set that it has written elsewhere."
-            )
-        }
+        let protoc = try Self.find(in: ProcessInfo.processInfo.environment)
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("hhsocket-\(UUID().uuidString)")
         defer { try? FileManager.default.removeItem(at: folder) }
         let output = folder.appendingPathComponent("descriptors.pb")
@@ -38,9 +33,23 @@ enum Protoc {
         return descriptors
     }
 
-    /// Where it is, by PATH.
-    static var path: String? {
-        let folders = (ProcessInfo.processInfo.environment["PATH"] ?? "").split(separator: ":")
-        return folders.map { "\($0)/protoc" }.first { FileManager.default.isExecutableFile(atPath: $0) }
+    /// The path of the program that PROTOC_PATH names, or of the first in PATH.
+    static func find(in environment: [String: String]) throws(ProtoError) -> String {
+        if let path = ProtocSearch.namedPath(in: environment) {
+            guard FileManager.default.isExecutableFile(atPath: path) else {
+                throw ProtoError(
+                    "The environment variable \(ProtocSearch.variable) names \(path), where there is no protoc."
+                )
+            }
+            return path
+        }
+        guard let path = ProtocSearch.firstPath(in: environment) else {
+            throw ProtoError(
+                "protoc, which reads .proto files, is not in PATH; install it (apt install protobuf-compiler, "
+                    + "brew install protobuf), say where it is in \(ProtocSearch.variable), or give a descriptor set that it has "
+                    + "written elsewhere."
+            )
+        }
+        return path
     }
 }

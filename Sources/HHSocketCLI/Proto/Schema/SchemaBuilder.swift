@@ -13,11 +13,10 @@ struct SchemaBuilder {
     /// - Parameter onlyLast: Whether the last file alone was asked for, and the others are what it imports.
     static func schema(of descriptorSet: Data, onlyLast: Bool) throws(ProtoError) -> ProtoSchema {
         let set: Google_Protobuf_FileDescriptorSet
+        var extensions = SimpleExtensionMap()
+        extensions.insert(contentsOf: CustomOptions.all)
         do {
-            set = try Google_Protobuf_FileDescriptorSet(
-                serializedBytes: descriptorSet,
-                extensions: NumberOptions.extensions
-            )
+            set = try Google_Protobuf_FileDescriptorSet(serializedBytes: descriptorSet, extensions: extensions)
         } catch {
             throw ProtoError("it is no descriptor set as protoc --descriptor_set_out writes it")
         }
@@ -96,7 +95,7 @@ struct SchemaBuilder {
             comment: comments[path],
             fields: fields,
             isMapEntry: message.options.mapEntry,
-            pushType: message.options.getExtensionValue(ext: NumberOptions.pushType),
+            pushType: message.options.getExtensionValue(ext: CustomOptions.pushType),
             descriptor: descriptor
         )
     }
@@ -134,7 +133,7 @@ struct SchemaBuilder {
                 response: Self.fullName(method.outputType),
                 requestIsStream: method.clientStreaming,
                 responseIsStream: method.serverStreaming,
-                type: method.options.getExtensionValue(ext: NumberOptions.messageType)
+                type: method.options.getExtensionValue(ext: CustomOptions.messageType)
             )
         }
         return ProtoService(name: name, file: file.name, comment: comments[path], methods: methods)

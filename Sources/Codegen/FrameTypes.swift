@@ -1,0 +1,12 @@
+import SwiftProtobuf
+import SwiftProtobufPluginLibrary
+
+extension MethodDescriptor {
+    /// The type of the frames by which the method is called; nil if the `.proto` gives none.
+    var messageType: UInt32? { self.options.getExtensionValue(ext: CustomOptions.messageType) }
+}
+
+extension Descriptor {
+    /// The type of the frames by which the message is pushed; nil if it is not pushed.
+    var pushType: UInt32? { self.options.getExtensionValue(ext: CustomOptions.pushType) }
+}

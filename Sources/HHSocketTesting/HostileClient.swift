@@ -67,7 +67,8 @@ public final class HostileClient: Sendable {
                 }
             }
         if let receiveBuffer {
-            bootstrap = bootstrap.channelOption(.socketOption(.so_rcvbuf), value: SocketOptionValue(clamping: receiveBuffer))
+            let length = SocketOptionValue(clamping: receiveBuffer)
+            bootstrap = bootstrap.channelOption(.socketOption(.so_rcvbuf), value: length)
         }
         if let path = endpoint.unixPath {
             self.channel = try await bootstrap.connect(unixDomainSocketPath: path).get()

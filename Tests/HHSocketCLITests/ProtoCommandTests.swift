@@ -301,7 +301,8 @@ import Testing
     }
 
     @Test func lackOfProtocSaysWhatToInstall() async throws {
-        let script = "PROTOC_PATH= PATH=/nowhere exec \"\(Command.hhsocket.path)\" describe --proto \"\(TestProtos.source)\""
+        let line = "exec \"\(Command.hhsocket.path)\" describe --proto \"\(TestProtos.source)\""
+        let script = "PROTOC_PATH= PATH=/nowhere \(line)"
         let outcome = try await Command.run(["-c", script], of: URL(fileURLWithPath: "/bin/sh"))
         #expect(outcome.exitCode == 1)
         #expect(outcome.errors.contains("apt install protobuf-compiler"))

@@ -8,11 +8,13 @@ SWIFTFLAGS ?=
 # One configuration for everything here: what is built with other traits is built anew. And SwiftPM makes a new plan each
 # time: with a plan that it remembers, a build of the tests after one of a product would compile the protoc that
 # swift-protobuf carries, which takes ten minutes.
-swift_options = --traits Development --disable-build-manifest-caching $(SWIFTFLAGS)
+# C and C++ are built without debug information, which takes as long to make for BoringSSL as its code.
+common_options = --disable-build-manifest-caching -Xcc -g0 $(SWIFTFLAGS)
+swift_options = --traits Development $(common_options)
 # Where builds for release are. In a folder of their own they need not wait for builds for debugging, nor those for them.
 RELEASE_FOLDER ?= .build
 # Benchmarks is a package of its own, whose builds share that folder. It turns on the same traits in its manifest.
-benchmarks_options = --package-path Benchmarks --scratch-path "$(RELEASE_FOLDER)" --disable-build-manifest-caching $(SWIFTFLAGS)
+benchmarks_options = --package-path Benchmarks --scratch-path "$(RELEASE_FOLDER)" $(common_options)
 
 # The command, built for release: what is measured.
 command_for_release = $(RELEASE_FOLDER)/release/hhsocket-cli
@@ -64,7 +66,7 @@ test-network: dependencies ## pull cables between two network namespaces; as roo
 
 test-plugins: programs = protoc:protobuf-compiler
 test-plugins: dependencies ## build and run a package that uses the SwiftPM plugins
-	sh Scripts/test-plugins $(SWIFTFLAGS)
+	sh Scripts/test-plugins -Xcc -g0 $(SWIFTFLAGS)
 
 test-feed: programs = sqlite3.h:libsqlite3-dev
 test-feed: dependencies ## build Examples/Feed and have it do what it should

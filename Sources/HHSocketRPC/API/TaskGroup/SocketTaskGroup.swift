@@ -63,7 +63,7 @@ public final class SocketTaskGroup: Sendable {
 
     let core: TaskGroupCore
     /// More counts as so much.
-    private static let maximumWeight = 1 << 32
+    private static let maximumWeight = Int(clamping: Int64(1) << 32)
 
     /// - Parameters:
     ///   - callbackQueue: Where `completionHandler` runs, and ``progress`` changes: by default the main queue on Apple's

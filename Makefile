@@ -5,11 +5,11 @@ DESTDIR ?=
 # More options for every swift build and test, e.g. SWIFTFLAGS="-Xswiftc -warnings-as-errors".
 SWIFTFLAGS ?=
 
-# One configuration for everything here: what is built with other traits is built anew. And SwiftPM makes a new plan each
-# time: with a plan that it remembers, a build of the tests after one of a product would compile the protoc that
-# swift-protobuf carries, which takes ten minutes.
-# C and C++ are built without debug information, which takes as long to make for BoringSSL as its code.
+# SwiftPM makes a new plan each time: with a plan that it remembers, a build of the tests after one of a product would compile the
+# protoc that swift-protobuf carries, which takes ten minutes. C and C++ are built without debug information, which takes as long to
+# make for BoringSSL as its code.
 common_options = --disable-build-manifest-caching -Xcc -g0 $(SWIFTFLAGS)
+# One configuration for everything here: what is built with other traits is built anew.
 swift_options = --traits Development $(common_options)
 # Where builds for release are. In a folder of their own they need not wait for builds for debugging, nor those for them.
 RELEASE_FOLDER ?= .build

@@ -47,7 +47,8 @@ extension NetworkSnapshot {
             }
             interfaces[name] = interface
         }
-        return Array(interfaces.values)
+        // In one order: that of a dictionary's values changes with where it lies in memory.
+        return interfaces.values.sorted { $0.name < $1.name }
     }
 
     /// The bytes of an IP address; nil for one of another kind.

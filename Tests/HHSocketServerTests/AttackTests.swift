@@ -54,7 +54,8 @@ import Testing
                 #expect(!standing.isEmpty)
                 let growth = residentBytes() - before
                 if attack == .compressionBombs {
-                    withKnownIssue("H6: bodies are decompressed for anybody, beyond the account", isIntermittent: true) {
+                    withKnownIssue("H6: bodies are decompressed for anybody, beyond the account", isIntermittent: true)
+                    {
                         #expect(growth < Self.allowedGrowth, "\(attack), type \(type): \(growth >> 20) MiB")
                     }
                 } else {

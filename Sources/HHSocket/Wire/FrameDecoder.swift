@@ -240,8 +240,18 @@ public struct FrameDecoder: Sendable {
     ///   a frame that is left is computed by ``next(into:)``. True by default.
     @inlinable
     package mutating func soundHeader(where isWanted: (FrameHeader) -> Bool = { _ in true }) -> FrameHeader? {
-        guard let header = self.wholeHeader(), isWanted(header), self.mismatch(of: header) == nil else { return nil }
-        return header
+        guard !self.needsCare else { return nil }
+        let headerLength = self.direction.headerLength
+        // One look at the bytes for all of it: each costs a checked access to the buffer's storage.
+        return self.input.withUnsafeReadableBytes { bytes in
+            guard let start = bytes.baseAddress, bytes.count >= headerLength else { return nil }
+            let header = FrameHeader(bytes, direction: self.direction)
+            guard header.length <= UInt32(self.maximumPayloadLength) else { return nil }
+            let length = Int(header.length)
+            guard bytes.count >= headerLength + length + Frame.trailerLength, isWanted(header) else { return nil }
+            let computed = Adler32.checksum(UnsafeRawBufferPointer(start: start + headerLength, count: length))
+            return computed == bytes.bigEndianWord(at: headerLength + length) ? header : nil
+        }
     }
 
     /// The header of the next frame, if that is complete, within the limit, and of the standard format.

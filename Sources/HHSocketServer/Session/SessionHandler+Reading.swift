@@ -84,10 +84,11 @@ extension SessionHandler {
         else { return }
         var serverContext = ServerContext(session: session, extras: self.takePlainExtras())
         defer { self.plainExtras = serverContext.takeExtras() }
+        let type = self.cachedType
         while self.phase == .open, self.bytesThisTurn < Self.largestTurn,
-            let header = self.decoder.soundHeader(where: { header in
-                header.type == self.cachedType && self.machine.answersAtOnce(serial: header.serial)
-            })
+            let serials = self.machine.serialsAnsweredAtOnce,
+            // Without a look at `self`, which would be retained for it.
+            let header = self.decoder.soundHeader(where: { $0.type == type && serials.contains($0.serial) })
         {
             self.machine.receivedAtOnce()
             self.hasFrames = true

@@ -180,10 +180,11 @@ struct SessionMachine<Work> {
         return Expired(work: slot.work)
     }
 
-    /// Whether to run the handler of a request that would be handled synchronously, and answer, as nearly always, if the request is
-    /// sound. Then it is to be reported by ``receivedAtOnce()``, otherwise by ``received(type:serial:isCorrupt:bytes:handling:refusal:)``.
-    func answersAtOnce(serial: UInt32) -> Bool {
-        self.slots.isEmpty && !self.isClosed && !self.isDraining && self.requestSerials.contains(serial)
+    /// The serials of sound requests whose handler runs and answers at once, if it is synchronous, as nearly always; nil if there
+    /// are none now. Such a request is to be reported by ``receivedAtOnce()``, any other by
+    /// ``received(type:serial:isCorrupt:bytes:handling:refusal:)``.
+    var serialsAnsweredAtOnce: ClosedRange<UInt32>? {
+        self.slots.isEmpty && !self.isClosed && !self.isDraining ? self.requestSerials : nil
     }
 
     /// A sound request has come that is answered at once.

@@ -62,6 +62,9 @@ final class OutboxCore: Sendable {
     // MARK: Turns
 
     /// Tells the machine something, and does what it says then. Never under the lock.
+    ///
+    /// Only what belongs on disk is handed to the writer under it: whoever sees a state of the machine, such as in a snapshot,
+    /// and then asks the writer, finds on disk what led to that state.
     private func turn(
         _ news: (inout OutboxMachine, OutboxMachine.Moment, inout SystemRandomNumberGenerator) -> [OutboxMachine.Action]
     ) {
@@ -69,6 +72,7 @@ final class OutboxCore: Sendable {
         let (actions, next) = self.state.withLockedValue { state in
             var actions = news(&state.machine, now, &state.generator)
             actions += state.machine.step(now: now)
+            for action in actions { self.save(action) }
             return (actions, state.machine.nextStep(now: now))
         }
         for action in actions { self.perform(action) }
@@ -78,8 +82,15 @@ final class OutboxCore: Sendable {
 
     private func perform(_ action: OutboxMachine.Action) {
         switch action {
-        case .send(let entry):
-            self.send(entry)
+        case .send(let entry): self.send(entry)
+        case .tell(let event): self.observers.tell(event)
+        case .remove, .bury, .count: break
+        }
+    }
+
+    /// Hands an action to the writer, if it is one for the disk. The writer calls nothing before this returns.
+    private func save(_ action: OutboxMachine.Action) {
+        switch action {
         case .remove(let entry, let event):
             self.write(action, thenReports: event) { try $0.remove(entry.id) }
         case .bury(let letter):
@@ -89,8 +100,7 @@ final class OutboxCore: Sendable {
                 // It is in memory at least, and on disk after the next failure.
                 if case .failure(let error) = result { self.observers.tell(.storageFailed(error)) }
             }
-        case .tell(let event):
-            self.observers.tell(event)
+        case .send, .tell: break
         }
     }
 

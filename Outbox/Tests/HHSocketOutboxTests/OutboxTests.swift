@@ -403,6 +403,23 @@ import Testing
         await outbox.close()
     }
 
+    /// Nobody sees a state of which the disk does not know: who reads it then, or closes the outbox, finds it there.
+    @Test func deadLettersThatTheSnapshotCountsAreListed() async throws {
+        let (outbox, _) = try await self.fussy(try TemporaryFolder(), good: NIOLockedValueBox([]))
+        let count = 400
+        let reader = Task {
+            while true {
+                let counted = outbox.snapshot.deadLetterCount
+                let listed = try await outbox.deadLetters().count
+                guard listed >= counted else { return "\(counted) are counted and \(listed) are listed" }
+                if listed == count { return "all are listed" }
+            }
+        }
+        for number in 0..<count { try await outbox.enqueue(self.message("wrong", "\(number % 8)")) }
+        #expect(try await withDeadline("the reader") { try await reader.value } == "all are listed")
+        await outbox.close()
+    }
+
     @Test func attemptsAreCountedOverProcesses() async throws {
         let folder = try TemporaryFolder()
         var configuration = OutboxConfiguration()

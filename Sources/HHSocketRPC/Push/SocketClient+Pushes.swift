@@ -1,6 +1,9 @@
 extension SocketClient {
     /// The pushes of one type, from now on. Each call subscribes anew, and each subscription gets every push.
     ///
+    /// What the server pushes because of a call that was made after this returned is never missed. A push that is on its way
+    /// while this is called may be.
+    ///
     /// ```swift
     /// for await push in client.pushes(ofType: 2001) { … }
     /// ```

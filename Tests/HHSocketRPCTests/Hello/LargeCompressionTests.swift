@@ -106,6 +106,8 @@ import Testing
     @Test func pushesKeepTheirOrderAroundOneThatIsDecompressed() async throws {
         let (server, client) = try await self.connect()
         let pushes = client.pushes(ofType: 2_001)
+        // It is answered after the subscription has been made.
+        _ = try await client.data(for: SocketRequest(type: 101))
         let large = String(buffer: self.text(1 << 20))
         await server.perform(
             .glued(

@@ -385,6 +385,7 @@ let package = Package(
             name: "CodegenTests",
             dependencies: [
                 "protoc-gen-hhsocket",
+                "TestSupport",
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
                 .product(name: "SwiftProtobufPluginLibrary", package: "swift-protobuf"),
             ],

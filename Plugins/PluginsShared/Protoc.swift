@@ -10,8 +10,10 @@ enum Protoc {
         + "in the environment variable \(ProtocSearch.variable), or as \"protocPath\" in \(GeneratorConfiguration.fileName)."
 
     /// The environment has the last word, then the configuration, whose path is seen from its folder.
-    static func find(_ settings: GeneratorSettings) throws -> URL {
-        let environment = ProcessInfo.processInfo.environment
+    static func find(
+        _ settings: GeneratorSettings,
+        in environment: [String: String] = ProcessInfo.processInfo.environment
+    ) throws -> URL {
         if let path = ProtocSearch.namedPath(in: environment) {
             return try self.program(URL(fileURLWithPath: path), "The environment variable \(ProtocSearch.variable)")
         }

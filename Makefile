@@ -6,9 +6,9 @@ DESTDIR ?=
 SWIFTFLAGS ?=
 
 # SwiftPM makes a new plan each time: with a plan that it remembers, a build of the tests after one of a product would compile the
-# protoc that swift-protobuf carries, which takes ten minutes. C and C++ are built without debug information, which takes as long to
-# make for BoringSSL as its code.
-common_options = --disable-build-manifest-caching -Xcc -g0 $(SWIFTFLAGS)
+# protoc that swift-protobuf carries, which takes ten minutes. Nobody reads an index that is written while building: editors have
+# their own.
+common_options = --disable-build-manifest-caching --disable-index-store $(SWIFTFLAGS)
 # One configuration for everything here: what is built with other traits is built anew.
 swift_options = --traits Development $(common_options)
 # Where builds for release are. In a folder of their own they need not wait for builds for debugging, nor those for them.
@@ -66,7 +66,7 @@ test-network: dependencies ## pull cables between two network namespaces; as roo
 
 test-plugins: programs = protoc:protobuf-compiler
 test-plugins: dependencies ## build and run a package that uses the SwiftPM plugins
-	sh Scripts/test-plugins -Xcc -g0 $(SWIFTFLAGS)
+	sh Scripts/test-plugins $(SWIFTFLAGS)
 
 test-feed: programs = sqlite3.h:libsqlite3-dev
 test-feed: dependencies ## build Examples/Feed and have it do what it should
@@ -77,7 +77,7 @@ soak: build-tests ## run fifty times as much of what tests repeat with random in
 		CacheTableTests TaskGroupOrderTests PageRecorderTests OutboxMachineTests CrashTests RollingRestartTests \
 		AbandonedCallsTests FrameSplittingTests PresetFrameTests FrameGarbageTests SwiftProtobufComparisonTests \
 		EngineComparisonTests PythonComparisonTests HostileBytesTests MessageJSONTests JSONParserTests HostileCrowdTests \
-		DefaultConfigurationAttackTests
+		DefaultConfigurationAttackTests AttackTests
 	Scripts/test-sanitized address
 
 test-threads: programs = python3 openssl protoc:protobuf-compiler

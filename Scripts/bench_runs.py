@@ -47,7 +47,7 @@ def available_core():
 
 # What the Makefile builds with. Commits from before this trait build with what they find.
 DEVELOPMENT = "Development"
-DEVELOPMENT_OPTIONS = ["--traits", DEVELOPMENT, "--disable-build-manifest-caching", "-Xcc", "-g0"]
+DEVELOPMENT_OPTIONS = ["--traits", DEVELOPMENT, "--disable-build-manifest-caching"]
 
 
 def build(folder, environment=None):

@@ -6,9 +6,8 @@ DESTDIR ?=
 SWIFTFLAGS ?=
 
 # SwiftPM makes a new plan each time: with a plan that it remembers, a build of the tests after one of a product would compile the
-# protoc that swift-protobuf carries, which takes ten minutes. Nobody reads an index that is written while building: editors have
-# their own.
-common_options = --disable-build-manifest-caching --disable-index-store $(SWIFTFLAGS)
+# protoc that swift-protobuf carries, which takes ten minutes.
+common_options = --disable-build-manifest-caching $(SWIFTFLAGS)
 # One configuration for everything here: what is built with other traits is built anew.
 swift_options = --traits Development $(common_options)
 # Where builds for release are. In a folder of their own they need not wait for builds for debugging, nor those for them.

@@ -36,7 +36,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-threads test-addresses test-fast build-tests slowest-tests test-network test-feed soak build-release bench bench-once bench-report bench-compare counts test-tools fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test test-threads test-addresses test-fast build-tests slowest-tests test-network test-feed soak build-release bench bench-once bench-report bench-compare counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,9 +53,10 @@ test-fast: build-tests ## build everything, and run the tests that need no socke
 	@Scripts/test fast
 
 build-tests: programs = python3 openssl protoc:protobuf-compiler sqlite3.h:libsqlite3-dev
+# By its name: with --build-tests SwiftPM would build the generator a second time, for the plugins, which no test depends on.
 build-tests: dependencies ## build what make test runs, and run nothing
 	$(needs_python)
-	swift build --build-tests $(swift_options)
+	swift build --product hhsocketPackageTests $(swift_options)
 
 slowest-tests: ## print the slowest thirty tests of the last run
 	@Scripts/slowest-tests
@@ -121,6 +122,9 @@ test-tools: ## test what the scripts for measuring compute
 	Scripts/bench-report --self-test
 	Scripts/bench-compare --self-test
 	Scripts/counts --self-test
+
+build-fuzz: dependencies ## build what make fuzz runs, and run nothing
+	sh Fuzz/run build
 
 fuzz: dependencies ## feed the decoders with what libFuzzer makes up, for FUZZ_SECONDS (60)
 	sh Fuzz/run $(FUZZ_SECONDS)

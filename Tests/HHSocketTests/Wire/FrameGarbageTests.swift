@@ -74,7 +74,8 @@ import Testing
                 }
             }
         }
-        #expect(sawFrames && sawError)
+        // With less effort there are too few rounds for that.
+        #expect(effort < 1 || (sawFrames && sawError))
     }
 
     struct Outcome {

@@ -348,7 +348,8 @@ extension GoldenFrame {
             decoder.feed(stream[...], by: setup.use, into: &decoded)
             #expect(decoder.bufferedCapacity <= FrameDecoderTests.allowance(received: stream.count))
         }
-        #expect(outputs > 15)
-        #expect(errors > 1)
+        // With less effort there are too few rounds for that.
+        #expect(effort < 1 || outputs > 15)
+        #expect(effort < 1 || errors > 1)
     }
 }

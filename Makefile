@@ -36,7 +36,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-threads test-addresses test-fast build-tests slowest-tests test-network test-feed soak build-release bench bench-once bench-report bench-compare counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test test-threads test-addresses test-checked test-fast build-tests slowest-tests test-network test-feed soak build-release bench bench-once bench-report bench-compare counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -72,13 +72,19 @@ test-feed: programs = sqlite3.h:libsqlite3-dev
 test-feed: dependencies ## build Examples/Feed and have it do what it should
 	sh Scripts/test-feed $(swift_options)
 
-soak: build-tests ## run fifty times as much of what tests repeat with random inputs, hostile clients for ten minutes, and the address sanitizer
+soak: build-tests ## run fifty times as much of what tests repeat with random inputs, hostile clients for ten minutes, the address sanitizer, and all tests in release with every check of exclusive access
 	HHSOCKET_EFFORT=50 HHSOCKET_HOSTILE_SECONDS=600 Scripts/test all RandomHistoryTests ClientModelTests CacheModelTests \
 		CacheTableTests TaskGroupOrderTests PageRecorderTests OutboxMachineTests CrashTests RollingRestartTests \
 		AbandonedCallsTests FrameSplittingTests PresetFrameTests FrameGarbageTests SwiftProtobufComparisonTests \
 		EngineComparisonTests PythonComparisonTests HostileBytesTests MessageJSONTests JSONParserTests HostileCrowdTests \
 		DefaultConfigurationAttackTests AttackTests
 	Scripts/test-sanitized address
+	$(MAKE) test-checked
+
+test-checked: dependencies ## build the tests for release with every check of exclusive access, and run them
+	swift build -c release --product hhsocketPackageTests $(swift_options) --scratch-path .build-checked -Xswiftc -enable-testing \
+		-Xswiftc -enforce-exclusivity=checked -Xswiftc -DCHECKED_EXCLUSIVITY
+	SWIFT_TEST_BUNDLE=.build-checked/release/hhsocketPackageTests.xctest Scripts/test all --results .build-checked/test-results
 
 test-threads: programs = python3 openssl protoc:protobuf-compiler
 test-threads: dependencies ## build the tests for the thread sanitizer and run them

@@ -9,38 +9,42 @@ import NIOCore
 /// All methods may be called from any thread and return at once. When the last reference goes the connection is closed
 /// and the thread ends.
 public final class Socket: Sendable {
-    private let core: SocketCore
-    private let bridge: DelegateBridge
+    private let driver: Driver
+    private let session: RawSession
 
     public init(configuration: SocketConfiguration) {
-        self.core = SocketCore(configuration: configuration)
-        self.bridge = DelegateBridge(core: self.core)
-        self.core.setConsumer(self.bridge)
-        self.bridge.setSocket(self)
+        let rules = FrameRules(configuration)
+        let connector = FrameConnector(rules)
+        self.driver = Driver(configuration: configuration, maker: connector, refusal: rules.refusal)
+        self.session = RawSession(driver: self.driver, connector: connector)
+        // What a server says of its end is not looked at: it is left.
+        connector.attach(to: self.driver, self.driver.loop) { _, _, _ in ServerDeparture() }
+        self.driver.setHost(self.session)
+        self.session.setSocket(self)
     }
 
     deinit {
-        self.core.invalidate()
+        self.driver.invalidate()
     }
 
     /// Told what happens; held weakly.
     public var delegate: (any SocketDelegate)? {
-        get { self.bridge.delegate }
-        set { self.bridge.delegate = newValue }
+        get { self.session.delegate }
+        set { self.session.delegate = newValue }
     }
 
     /// What the socket is doing now.
-    public var state: SocketState { self.core.state }
+    public var state: SocketState { self.driver.state }
 
     /// What happens from now on. Each call makes a stream of its own, which keeps the latest 256 events for its reader
     /// and ends with the socket.
-    public var events: AsyncStream<SocketEvent> { self.bridge.streams.makeStream() }
+    public var events: AsyncStream<SocketEvent> { self.session.streams.makeStream() }
 
     /// Connects, and reconnects whenever the connection is lost, until ``disconnect()``. While waiting to reconnect it
     /// tries at once; connected or connecting already it does nothing. Where there is no network, by what the network monitor
     /// says, one round of attempts is made all the same: monitors err.
     public func connect() {
-        self.core.submit(.closure { [core] in core.connect() })
+        self.driver.submit(.closure { [driver] in driver.connect(in: &$0) })
     }
 
     /// The same as ``connect()``, but gives up after so many rounds without a ready connection, each of which tries every
@@ -48,30 +52,30 @@ public final class Socket: Sendable {
     ///
     /// - Parameter attempts: 1 or more; less counts as 1.
     public func connect(attempts: Int) {
-        self.core.submit(.closure { [core] in core.connect(attempts: attempts) })
+        self.driver.submit(.closure { [driver] in driver.connect(attempts: attempts, in: &$0) })
     }
 
     /// Closes the connection, after what was sent has left (within a second), and stays closed until ``connect()``.
     public func disconnect() {
-        self.core.submit(.closure { [core] in core.disconnect() })
+        self.driver.submit(.closure { [driver] in driver.disconnect(in: &$0) })
     }
 
     /// Leaves the present server for the next best one, as soon as a connection to that is ready. If none can be reached
     /// the connection stays where it is.
     public func switchServer() {
-        self.core.submit(.closure { [core] in core.switchServer(to: nil) })
+        self.driver.submit(.closure { [driver] in driver.switchServer(to: nil, in: &$0) })
     }
 
     /// Leaves the present server for `endpoint`, which is added to the list if it is new, as soon as a connection to it is
     /// ready. If it cannot be reached the connection stays where it is.
     public func switchServer(to endpoint: Endpoint) {
-        self.core.submit(.closure { [core] in core.switchServer(to: endpoint) })
+        self.driver.submit(.closure { [driver] in driver.switchServer(to: endpoint, in: &$0) })
     }
 
     /// Replaces the list of servers. What is known of those that stay is kept. If the present one is not among them it is
     /// left, as by ``switchServer()``.
     public func setServers(_ servers: [Endpoint]) {
-        self.core.submit(.closure { [core] in core.replaceServers(with: servers) })
+        self.driver.submit(.closure { [driver] in driver.replaceServers(with: servers, in: &$0) })
     }
 
     /// To be called when the network has gone, has come back, or has changed its path.
@@ -85,18 +89,20 @@ public final class Socket: Sendable {
     /// - Parameter name: What to call this network, such as the Wi-Fi's name; an adaptive heartbeat learns for each. Nil: as
     ///   before.
     public func networkDidChange(isReachable: Bool, name: String? = nil) {
-        self.core.submit(.closure { [core] in core.networkChanged(isReachable: isReachable, label: name) })
+        self.driver.submit(
+            .closure { [driver] in driver.networkChanged(isReachable: isReachable, label: name, in: &$0) }
+        )
     }
 
     /// To be called when the app goes into the background; what follows, ``SocketConfiguration/backgroundPolicy`` says.
     public func applicationDidEnterBackground() {
-        self.core.submit(.closure { [core] in core.didEnterBackground() })
+        self.driver.submit(.closure { [driver] in driver.didEnterBackground(in: &$0) })
     }
 
     /// To be called when the app returns to the foreground: a connection that looks alive is probed, a dead one is made anew
     /// without waiting.
     public func applicationWillEnterForeground() {
-        self.core.submit(.closure { [core] in core.willEnterForeground() })
+        self.driver.submit(.closure { [driver] in driver.willEnterForeground(in: &$0) })
     }
 
     /// Reads certificates and keys anew, on the calling thread: connections that are made from now on use them, the present one
@@ -105,11 +111,11 @@ public final class Socket: Sendable {
     /// - Throws: ``SocketError`` with code `invalidArgument` that says what cannot be read, or that the configuration has no
     ///   TLS; what was read before stays in use.
     public func reloadTLS() throws(SocketError) {
-        try self.core.reloadTLS()
+        try self.driver.reloadTLS()
     }
 
     /// What happened to the connection lately, and why.
-    public var history: ConnectionHistory { self.core.history }
+    public var history: ConnectionHistory { self.driver.history }
 
     /// Sends a frame, and returns once it is on its way or queued within the high-water mark. Where there is no room, or no
     /// connection, it waits or fails as ``SocketConfiguration/writePolicy`` says. What is on its way when the connection is
@@ -124,110 +130,15 @@ public final class Socket: Sendable {
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { (writer: CheckedContinuation<Result<Void, SocketError>, Never>) in
                 // Never refused: only the end of this object, which is still in use here, closes the queue.
-                self.core.submit(
-                    .closure { [core] in
-                        if write.begin({ writer.resume(returning: $0) }) { core.perform(write) }
+                self.driver.submit(
+                    .closure { [session] turn in
+                        if write.begin({ writer.resume(returning: $0) }) { session.perform(write, in: &turn) }
                     }
                 )
             }
         } onCancel: {
-            self.core.submit(.closure { [core] in core.cancel(write) })
+            self.driver.submit(.closure { [session] _ in session.cancel(write) })
         }
         try result.get()
     }
-}
-
-/// Turns what the core says into delegate callbacks and events.
-private final class DelegateBridge: FrameConsumer, Sendable {
-    private struct State {
-        weak var socket: Socket?
-        weak var delegate: (any SocketDelegate)?
-    }
-
-    let streams = EventStreams()
-    private let state = NIOLockedValueBox(State())
-    private let backlog = CallbackBacklog()
-    // The core holds the bridge until it is invalidated.
-    private unowned let core: SocketCore
-
-    init(core: SocketCore) {
-        self.core = core
-    }
-
-    func setSocket(_ socket: Socket) {
-        self.state.withLockedValue { $0.socket = socket }
-    }
-
-    var delegate: (any SocketDelegate)? {
-        get { self.state.withLockedValue { $0.delegate } }
-        set { self.state.withLockedValue { $0.delegate = newValue } }
-    }
-
-    private func tell(_ body: @escaping @Sendable (any SocketDelegate, Socket) -> Void) {
-        let (delegate, socket) = self.state.withLockedValue { ($0.delegate, $0.socket) }
-        guard let delegate, let socket else { return }
-        self.core.callBack(.closure { body(delegate, socket) })
-    }
-
-    func received(_ frame: Frame, on id: ConnectionID) {
-        self.deliver(frame) { $0.socket($1, didReceive: frame) }
-    }
-
-    func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch, on id: ConnectionID) {
-        self.deliver(frame) { $0.socket($1, didReceiveCorrupt: frame) }
-    }
-
-    /// The same as ``tell(_:)`` for what the server sends, which is not read while the delegate's queue is behind.
-    private func deliver(_ frame: Frame, _ body: @escaping @Sendable (any SocketDelegate, Socket) -> Void) {
-        let (delegate, socket) = self.state.withLockedValue { ($0.delegate, $0.socket) }
-        guard let delegate, let socket else { return }
-        let length = frame.payload.readableBytes
-        if self.backlog.add(bytes: length) { self.core.setReading(isSuspended: true) }
-        self.core.callBack(
-            .closure { [core, backlog] in
-                body(delegate, socket)
-                guard backlog.remove(bytes: length) else { return }
-                // Asked anew: since this was submitted the queue may have fallen behind again.
-                core.submit(.closure { core.setReading(isSuspended: backlog.isFull) })
-            }
-        )
-    }
-
-    func happened(_ event: SocketEvent) {
-        self.streams.yield(event)
-        switch event {
-        case .connected(let endpoint): self.tell { $0.socket($1, didConnectTo: endpoint) }
-        case .connectFailed(let error): self.tell { $0.socket($1, didFailToConnectWith: error) }
-        case .disconnected(let error): self.tell { $0.socket($1, didDisconnectWith: error) }
-        case .gaveUp(let error): self.tell { $0.socket($1, didGiveUpWith: error) }
-        case .closed: self.tell { $0.socketDidClose($1) }
-        case .switched(let old, let new):
-            let error = SocketError(
-                .connectionLost,
-                message: "the connection to \(old) was left for one to \(new)",
-                endpoint: old
-            )
-            self.tell {
-                $0.socket($1, didDisconnectWith: error)
-                $0.socket($1, didConnectTo: new)
-            }
-        default: break
-        }
-    }
-
-    func socketWasInvalidated() {
-        self.streams.finish()
-    }
-
-    // Whoever speaks in frames knows alone what is in flight: what was sent has left, and that is all that is waited for.
-    func connectionDrains(_ id: ConnectionID) { self.core.finishDraining(id) }
-    func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint, _ agreement: Agreement?) {}
-    func connectionWasLost(_ id: ConnectionID, _ error: SocketError) {}
-    func connectionIsOffline(_ error: SocketError) {}
-    func connectionIsBeingMade() {}
-    func isReceiving(_ arriving: FrameDecoder.Arriving) {}
-    func timerFired() {}
-    func turnEnded() {}
-    func frameWillLeave(type: UInt32, serial: UInt32, on id: ConnectionID) -> Bool { true }
-    func frameProgressed(type: UInt32, serial: UInt32, payloadBytes: Int) {}
 }

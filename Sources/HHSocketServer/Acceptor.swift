@@ -41,7 +41,7 @@ struct FileIdentity: Hashable, Sendable {
     }
 }
 
-/// Makes a session of each connection that comes to one listener.
+/// Makes a link of each connection that comes to one listener.
 struct Acceptor: Sendable {
     private let core: ServerCore
     private let loops: [ObjectIdentifier: ServerLoop]
@@ -154,13 +154,13 @@ struct Acceptor: Sendable {
         let (core, settings) = (self.core, self.settings)
         let refusal = try self.admit(channel, loop)
         let operations = channel.pipeline.syncOperations
-        func session() -> SessionHandler {
-            SessionHandler(loop: loop, core: core, listener: settings, refusal: refusal)
+        func connection() -> ServerConnection {
+            ServerConnection(loop: loop, core: core, listener: settings, refusal: refusal)
         }
-        guard let context = self.tls.withLockedValue({ $0 }) else { return try operations.addHandler(session()) }
+        guard let context = self.tls.withLockedValue({ $0 }) else { return try connection().add(to: operations) }
         try operations.addHandlers([
             NIOSSLServerHandler(context: context),
-            TLSAcceptance(loop: loop, timeout: self.handshakeTimeout, session: session),
+            TLSAcceptance(loop: loop, timeout: self.handshakeTimeout, connection: connection),
         ])
     }
 
@@ -175,10 +175,10 @@ struct Acceptor: Sendable {
             channel.closeFuture.whenComplete { _ in quota.leave(origin) }
             return nil
         case .tooMany:
-            loop.count(\.connectionsRefused)
+            loop.counters.count(\.connectionsRefused)
             reason = "there are too many connections"
         case .tooManyFromOneAddress:
-            loop.count(\.connectionsRefusedByAddress)
+            loop.counters.count(\.connectionsRefusedByAddress)
             reason = "there are too many connections from your address"
         }
         guard quota.beginRefusal() else { throw ChannelError.operationUnsupported }
@@ -244,7 +244,7 @@ private final class AcceptFailureCounter: ChannelInboundHandler {
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         if let error = error as? IOError {
-            self.loop?.count(\.acceptFailures)
+            self.loop?.counters.count(\.acceptFailures)
             let log = self.core.peerLog
             log.write(.error, "a connection cannot be accepted", ["error": "\(error)"], by: self.core.logger)
         }

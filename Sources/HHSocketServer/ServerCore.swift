@@ -89,6 +89,7 @@ final class ListenerSettings: Sendable {
     let customFields: [UInt8]?
     let times: SessionWatch.Times
     let encoder: FrameEncoder
+    let linkSettings: LinkSettings<Frame>
     /// Whether clients may take frames of type 4 for what they are, though no hello was said.
     let isStandard: Bool
     let supportsHello: Bool
@@ -114,9 +115,36 @@ final class ListenerSettings: Sendable {
             minimumReadRate: limits.minimumReadRate
         )
         self.encoder = FrameEncoder(direction: .response, format: self.format, customFields: self.customFields)
+        self.linkSettings = Self.linkSettings(self.format, configuration)
         self.isStandard = self.encoder.isStandard
         self.supportsHello = self.format.supportsHello
         self.maximumPushLength = limits.maximumAnswerLength
+    }
+
+    /// How links behave: nothing is read from a client that does not read, and what it holds and how long is bounded by
+    /// ``ServerLimits``.
+    private static func linkSettings(
+        _ format: WireFormat,
+        _ configuration: SocketServer.Configuration
+    ) -> LinkSettings<Frame> {
+        let (heartbeat, limit) = (configuration.heartbeat, configuration.limits.maximumAnswerLength)
+        var settings = LinkSettings<Frame>(maximumQueuedBytes: .max) { interval, now in
+            guard let heartbeat, let interval, format.serverPing != nil else { return nil }
+            return Beats(monitor: HeartbeatMonitor(heartbeat, interval: interval, canPing: true, now: now), now: now)
+        } makeBeat: {
+            guard let heartbeat, var ping = format.serverPing else { return nil }
+            ping.payload = try heartbeat.beat(limit: limit)
+            return ping
+        }
+        settings.readsOnlyWhileWritable = true
+        // One system call for what a read brings, as long as no more than 1 MiB is held for it.
+        settings.outputLimit = 1 << 20
+        settings.gathersPieces = true
+        // Then it is found out what the client has not taken.
+        settings.tellsOfRoomAfter = ServerConnection.largestUnchecked
+        settings.partingTime = nil
+        settings.lingerTime = ServerConnection.lingerTime
+        return settings
     }
 
     /// The bytes of a push; nil in a format that has none, where the type is the protocol's, and of one that clients do not take.

@@ -49,14 +49,14 @@ final class ServerMetrics: Sendable {
 
     private func write() {
         self.state.withLockedValue { state in
-            let now = self.loops.reduce(into: ServerStatistics()) { $0 += $1.statistics }
+            let now = self.loops.reduce(into: ServerStatistics()) { $0 += $1.counters.statistics }
             for (path, counter) in self.counters {
                 let change = now[keyPath: path] - state.written[keyPath: path]
                 if change > 0 { counter.increment(by: change) }
             }
             state.written = now
         }
-        self.connections.record(self.loops.reduce(0) { $0 + $1.connectionCount })
+        self.connections.record(self.loops.reduce(0) { $0 + $1.counters.connectionCount })
         self.inFlight.record(self.core.load.requestsInFlight)
         self.bufferedBytes.record(self.core.load.bytes)
         if let limiter = self.core.limiter { self.concurrencyLimit?.record(limiter.limit) }

@@ -338,7 +338,7 @@ public final class SocketServer: Service {
 
     /// The connections open now.
     public var connectionCount: Int {
-        self.loops.reduce(0) { $0 + $1.connectionCount }
+        self.loops.reduce(0) { $0 + $1.counters.connectionCount }
     }
 
     /// The requests in flight now; those are not counted that are answered on the event loop.
@@ -370,7 +370,7 @@ public final class SocketServer: Service {
     private var core: ServerCore? { self.running?.core }
 
     private static func total(_ loops: [ServerLoop]) -> ServerStatistics {
-        loops.reduce(into: ServerStatistics()) { $0 += $1.statistics }
+        loops.reduce(into: ServerStatistics()) { $0 += $1.counters.statistics }
     }
 
     // MARK: Sessions

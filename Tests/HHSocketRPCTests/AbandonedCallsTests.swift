@@ -152,7 +152,9 @@ private struct PassThrough: SocketInterceptor {
             guard let core = client?.core else { return true }
             return await withCheckedContinuation { answer in
                 _ = core.submit(
-                    .closure { answer.resume(returning: core.table.count == 0 && core.dispatched.isEmpty) }
+                    .closure { _ in
+                        answer.resume(returning: core.hot.table.count == 0 && core.dispatched.isEmpty)
+                    }
                 )
             }
         }

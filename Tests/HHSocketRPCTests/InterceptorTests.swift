@@ -320,7 +320,9 @@ private func noting(_ name: String, in log: NIOLockedValueBox<[String]>) -> Inte
         #expect(log.withLockedValue { $0 }.isEmpty)
         // Complete, they are in the table no more.
         let count = await withCheckedContinuation { answer in
-            _ = client.core.submit(.closure { [core = client.core] in answer.resume(returning: core.table.count) })
+            _ = client.core.submit(
+                .closure { [core = client.core] _ in answer.resume(returning: core.hot.table.count) }
+            )
         }
         #expect(count == 0)
     }

@@ -13,6 +13,11 @@ struct ConnectionLog {
         self.logger = logger
     }
 
+    /// A heartbeat was skipped because it could not be made. Its kind alone: what an app's error says may be a secret.
+    func beatFailed(_ error: any Error) {
+        self.logger.warning("a heartbeat could not be made", metadata: ["error": "\(type(of: error))"])
+    }
+
     mutating func happened(_ event: SocketEvent) {
         var metadata: Logger.Metadata = [:]
         var level = Logger.Level.debug

@@ -9,6 +9,9 @@ extension ConnectionMachine {
         now: NIODeadline
     ) -> [Action] {
         var actions = self.abandonMaking()
+        if let connection = self.current, !self.settings.linksMayOverlap {
+            actions += self.part(with: connection, now: now)
+        }
         self.isWaitingForReturn = false
         self.making = Making(target: target, avoided: avoided)
         switch self.phase {
@@ -22,6 +25,21 @@ extension ConnectionMachine {
         let id = self.makeID()
         self.making?.stage = .resolving(id, until: now.advanced(clamping: TimeAmount(clamping: timeout)))
         return actions + [.resolve(id)]
+    }
+
+    /// Gives up the ready connection before another is made.
+    private mutating func part(with connection: Connection, now: NIODeadline) -> [Action] {
+        let isLeft = self.departure?.id == connection.id
+        if !isLeft { self.judge(connection, now: now) }
+        self.phase = .idle
+        let error = SocketError(
+            .connectionLost,
+            message: "the connection to \(connection.endpoint) was left for another one",
+            endpoint: connection.endpoint
+        )
+        self.lastError = error
+        return (isLeft ? [] : [.leave(connection.id)])
+            + [.part(connection.id, error), .report(.disconnected(error))]
     }
 
     /// Closes what is being made. The phase stays.
@@ -261,7 +279,7 @@ extension ConnectionMachine {
     }
 
     /// Stops. `reason` is what the calls that wait are told.
-    private mutating func giveUp(_ reason: SocketError) -> [Action] {
+    mutating func giveUp(_ reason: SocketError) -> [Action] {
         self.making = nil
         self.insists = false
         self.lastError = reason
@@ -292,9 +310,11 @@ extension ConnectionMachine {
     }
 
     /// Nothing is ready any more, and nothing is being made.
-    mutating func wait(for error: SocketError, now: NIODeadline) -> [Action] {
+    ///
+    /// - Parameter time: The least that is waited, whatever the back-off says.
+    mutating func wait(for error: SocketError, notBefore time: Duration = .zero, now: NIODeadline) -> [Action] {
         if let reason = self.reasonToHold { return self.hold(reason) }
-        let delay = self.nextDelay()
+        let delay = max(self.nextDelay(), time)
         let until = now.advanced(clamping: TimeAmount(clamping: delay))
         self.phase = .waiting(until: until, reason: error, pulledForward: false)
         return [.offline(error), .report(.waiting(delay: delay, reason: error))]

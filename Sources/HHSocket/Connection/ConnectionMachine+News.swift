@@ -3,7 +3,14 @@ import NIOCore
 /// What is heard from connections, the network, the app's life and the timer.
 extension ConnectionMachine {
     /// A connection ended without our doing.
-    mutating func connectionLost(_ id: ConnectionID, _ error: SocketError, now: NIODeadline) -> [Action] {
+    ///
+    /// - Parameter verdict: What follows from it, where its language or the peer said so.
+    mutating func connectionLost(
+        _ id: ConnectionID,
+        _ error: SocketError,
+        _ verdict: EndVerdict = EndVerdict(),
+        now: NIODeadline
+    ) -> [Action] {
         if self.draining.remove(id) != nil { return [.lost(id, error)] }
         if case .handshaking(let attempt, _) = self.making?.stage, attempt.id == id {
             self.making?.stage = .connecting
@@ -14,7 +21,7 @@ extension ConnectionMachine {
         if self.departure?.id == id { return self.leftConnectionLost(connection, error, now: now) }
         self.judge(connection, now: now)
         // What the network or a pause of ours did is not held against the server.
-        if self.canBeReached(connection.endpoint), !self.isInBackground, !connection.isSuspect {
+        if verdict.isServersFault, self.canBeReached(connection.endpoint), !self.isInBackground, !connection.isSuspect {
             self.servers.failed(connection.endpoint, now: now, using: &self.generator)
         }
         let actions: [Action] = [.lost(id, error), .report(.disconnected(error))]
@@ -22,11 +29,19 @@ extension ConnectionMachine {
             self.phase = .making
             return actions + [.beingMade]
         }
-        if connection.isSuspect, self.reasonToHold == nil {
+        switch verdict.next {
+        case .never:
+            self.phase = .idle
+            return actions + self.giveUp(error)
+        case .atOnce where self.reasonToHold == nil,
+            .afterBackoff where connection.isSuspect && self.reasonToHold == nil:
             self.phase = .idle
             return actions + self.startMaking(now: now)
+        case .notBefore(let time):
+            return actions + self.wait(for: error, notBefore: time, now: now)
+        case .atOnce, .afterBackoff:
+            return actions + self.wait(for: error, now: now)
         }
-        return actions + self.wait(for: error, now: now)
     }
 
     /// What a connection that ends tells of its server.

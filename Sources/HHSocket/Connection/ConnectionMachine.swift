@@ -19,6 +19,9 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         var background = BackgroundPolicy.finishTasks
         /// Where the proxy is that all servers but Unix domain sockets are reached through; nil where there is none.
         var proxy: Endpoint?
+        /// Whether a successor is made while the connection that is left is still there; else that is closed first, for there
+        /// are never two.
+        var linksMayOverlap = true
     }
 
     enum Action: Sendable {
@@ -32,6 +35,8 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         case close(ConnectionID)
         /// Calls may leave, by this connection.
         case ready(ConnectionID, Endpoint)
+        /// The connection is left for another, and may not overlap with it: close it, and tell that it is lost once it is gone.
+        case part(ConnectionID, SocketError)
         /// The connection has a successor: let it finish what is in flight, close it, and report ``drained(_:)``.
         case drain(ConnectionID)
         /// The server of the ready connection is about to end: calls wait for a successor, which will be made.

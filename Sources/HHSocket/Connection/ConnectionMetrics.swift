@@ -92,9 +92,8 @@ final class ConnectionMetrics {
         self.heartbeatRoundTrip.recordNanoseconds(time.nanoseconds)
     }
 
-    /// Takes over what was counted since the last time.
+    /// Counts what went over a link since the last time.
     func take(_ traffic: Traffic) {
-        guard !traffic.isEmpty else { return }
         if traffic.bytesSent > 0 {
             self.bytesSent.increment(by: traffic.bytesSent)
             self.framesSent.increment(by: traffic.framesSent)
@@ -103,7 +102,6 @@ final class ConnectionMetrics {
             self.bytesReceived.increment(by: traffic.bytesReceived)
             self.framesReceived.increment(by: traffic.framesReceived)
         }
-        traffic.reset()
     }
 
     /// So many bytes wait to be sent now. Sockets that share a factory add up.

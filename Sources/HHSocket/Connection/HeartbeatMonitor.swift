@@ -48,7 +48,7 @@ package struct HeartbeatMonitor: Sendable {
     private let misses: Int
     /// Whether we ping; else we wait for the peer's pings.
     package let pings: Bool
-    private var interval: TimeAmount
+    private(set) var interval: TimeAmount
     private var lastSent: NIODeadline
     private var lastReceived: NIODeadline
     /// From when on the silence counts where we do not ping.
@@ -121,6 +121,13 @@ package struct HeartbeatMonitor: Sendable {
         self.silentSince = max(self.silentSince, now)
         self.series?.lastPing = now
         self.series?.wasBlocked = true
+    }
+
+    /// The ping that was due could not be made: nothing waits for an answer, and the next is due after another interval.
+    package mutating func pingWasSkipped(now: NIODeadline) {
+        self.series = nil
+        self.lastSent = now
+        self.lastReceived = max(self.lastReceived, now)
     }
 
     /// The connection has ended without our doing, or by ``Action/peerIsDead(silentFor:)``. Returns what became of the

@@ -39,6 +39,10 @@ public struct HeartbeatPolicy: Sendable {
     public var misses: Int
     /// What our pings carry. Formats that allow no payload in a heartbeat need it empty.
     public var payload: ByteBuffer
+    /// Makes what each ping of ours carries, instead of ``payload``; nil by default. Runs on the socket's thread, which it must not
+    /// block. If it throws, or what it makes cannot be sent, that ping is skipped, with a warning in the log, and the
+    /// next is due after another interval.
+    public var makePayload: (@Sendable () throws -> ByteBuffer)?
     /// Who pings. A client behaves as with ``Mode-swift.enum/expectPings`` in a format in which only servers ping.
     public var mode: Mode
 
@@ -86,5 +90,23 @@ public struct HeartbeatPolicy: Sendable {
             payload: payload,
             mode: mode
         )
+    }
+}
+
+extension HeartbeatPolicy {
+    /// What the next ping carries.
+    ///
+    /// - Throws: What ``makePayload`` throws; ``SocketError`` with the code `frameTooLarge` if what it makes
+    ///   cannot be sent.
+    package func beat(limit maximumPayloadLength: Int) throws -> ByteBuffer {
+        guard let makePayload = self.makePayload else { return self.payload }
+        let payload = try makePayload()
+        guard payload.readableBytes <= maximumPayloadLength else {
+            throw SocketError(
+                .frameTooLarge,
+                message: "a heartbeat of \(payload.readableBytes) bytes is over the limit of \(maximumPayloadLength)"
+            )
+        }
+        return payload
     }
 }

@@ -1,16 +1,19 @@
-/// What went over a socket's connections since this was last looked at, on the socket thread.
-final class Traffic {
-    var bytesSent = 0
-    var bytesReceived = 0
-    var framesSent = 0
-    var framesReceived = 0
+/// What went over a link, or over several.
+package struct Traffic: Equatable, Sendable {
+    package var bytesSent = 0
+    package var bytesReceived = 0
+    package var framesSent = 0
+    package var framesReceived = 0
 
-    var isEmpty: Bool { self.bytesSent == 0 && self.bytesReceived == 0 }
+    package init() {}
 
-    func reset() {
-        self.bytesSent = 0
-        self.bytesReceived = 0
-        self.framesSent = 0
-        self.framesReceived = 0
+    /// What came on top of an earlier count.
+    func since(_ earlier: Traffic) -> Traffic {
+        var change = self
+        change.bytesSent -= earlier.bytesSent
+        change.bytesReceived -= earlier.bytesReceived
+        change.framesSent -= earlier.framesSent
+        change.framesReceived -= earlier.framesReceived
+        return change
     }
 }

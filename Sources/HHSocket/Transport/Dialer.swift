@@ -9,19 +9,19 @@ import Network
 
 /// Opens connections, and lets go of those that nobody wants any more. Lives on the socket thread.
 final class Dialer: @unchecked Sendable {
-    // Proof of Sendable: the constants are Sendable themselves, but for the traffic; that and the variables are touched on
-    // the event loop alone.
+    // Proof of Sendable: the constants are Sendable themselves; the variables are touched on the event loop alone.
     private let eventLoop: any EventLoop
     private let configuration: SocketConfiguration
-    /// The custom fields of every frame that brings none.
-    private let customFields: Result<[UInt8]?, SocketError>
-    private let traffic: Traffic
+    /// Why no attempt can succeed; nil: it can.
+    private let refusal: SocketError?
     /// Nil where there is no TLS.
     let tls: ClientTLSContext?
     private var attempts: [ConnectionID: Attempt] = [:]
     /// Attempts whose future is still to come, abandoned ones included.
     private var unfinished = 0
     private var finishedPromise: EventLoopPromise<Void>?
+
+    typealias MakeLink = () throws(SocketError) -> any ChannelHandler & DrivenLink
 
     private struct Attempt {
         var endpoint: Endpoint
@@ -42,37 +42,41 @@ final class Dialer: @unchecked Sendable {
     init(
         eventLoop: any EventLoop,
         configuration: SocketConfiguration,
-        customFields: Result<[UInt8]?, SocketError>,
-        traffic: Traffic
+        refusal: SocketError?
     ) {
         self.eventLoop = eventLoop
         self.configuration = configuration
-        self.customFields = customFields
-        self.traffic = traffic
+        self.refusal = refusal
         self.tls = configuration.tls.map { ClientTLSContext($0) }
     }
 
-    /// Opens a connection, proxy, TLS and all. `completion` is called once, on the socket thread and after this method has
-    /// returned; never once the attempt is abandoned.
+    /// Opens a connection, proxy, TLS and all.
+    ///
+    /// - Parameters:
+    ///   - makeLink: Makes what goes to the end of the pipeline of a channel that is connected.
+    ///   - completion: Called once, on the socket thread and after this method has returned; never once the attempt is abandoned.
     func dial(
         _ id: ConnectionID,
         _ endpoint: Endpoint,
-        owner: any Link.Owner & Sendable,
-        completion: @escaping @Sendable (Result<Link, SocketError>) -> Void
+        makeLink: @escaping MakeLink,
+        completion: @escaping (Result<any DrivenLink, SocketError>) -> Void
     ) {
+        // Both are called on the event loop, which this is.
+        let makeLink = NIOLoopBound(makeLink, eventLoop: self.eventLoop)
+        let completion = NIOLoopBound(completion, eventLoop: self.eventLoop)
         self.attempts[id] = Attempt(endpoint: endpoint)
         let plan: Plan
         do throws(SocketError) {
             plan = try self.plan(endpoint)
         } catch {
             self.eventLoop.execute {
-                if self.attempts.removeValue(forKey: id) != nil { completion(.failure(error)) }
+                if self.attempts.removeValue(forKey: id) != nil { completion.value(.failure(error)) }
             }
             return
         }
         self.unfinished += 1
         let timer = self.eventLoop.scheduleTask(in: TimeAmount(clamping: self.configuration.connectTimeout)) {
-            self.timedOut(id, completion)
+            self.timedOut(id, completion.value)
         }
         self.prepareTLS(id)
             .flatMap { context in
@@ -85,7 +89,9 @@ final class Dialer: @unchecked Sendable {
                     channel.close(promise: nil)
                     throw CancellationError()
                 }
-                return try self.addLink(to: channel, id, plan, owner)
+                let link = try makeLink.value()
+                try channel.pipeline.syncOperations.addHandler(link)
+                return NIOLoopBound(link as any DrivenLink, eventLoop: self.eventLoop)
             }
             .whenComplete { result in
                 timer.cancel()
@@ -93,9 +99,9 @@ final class Dialer: @unchecked Sendable {
                 if let attempt = self.attempts.removeValue(forKey: id) {
                     // Where nobody has closed it, such as after a TLS handler that could not be made.
                     if case .failure = result { for channel in attempt.channels { channel.close(promise: nil) } }
-                    completion(result.mapError { self.error(plan, attempt.stage, $0) })
+                    completion.value(result.map { $0.value }.mapError { self.error(plan, attempt.stage, $0) })
                 } else if case .success(let link) = result {
-                    link.close()
+                    link.value.kill()
                 }
                 if self.unfinished == 0 { self.finishedPromise?.succeed() }
             }
@@ -106,7 +112,6 @@ final class Dialer: @unchecked Sendable {
     /// What an attempt needs, found out before it is made.
     private struct Plan: Sendable {
         var endpoint: Endpoint
-        var customFields: [UInt8]?
         var proxy: Proxy?
         /// What is to be said to the proxy.
         var negotiation: (any ProxyNegotiation)?
@@ -124,7 +129,8 @@ final class Dialer: @unchecked Sendable {
             )
         }
         do throws(SocketError) {
-            var plan = Plan(endpoint: endpoint, customFields: try self.customFields.get())
+            if let refusal = self.refusal { throw refusal }
+            var plan = Plan(endpoint: endpoint)
             if let proxy = self.proxy(for: endpoint) {
                 plan.proxy = proxy
                 plan.negotiation = try proxy.negotiation(to: endpoint)
@@ -201,7 +207,7 @@ final class Dialer: @unchecked Sendable {
         #endif
         return ClientBootstrap(group: self.eventLoop)
             .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .channelOption(.writeBufferWaterMark, value: Link.channelWaterMarks)
+            .channelOption(.writeBufferWaterMark, value: LinkChannel.waterMarks)
             .channelOption(
                 .recvAllocator,
                 value: AdaptiveRecvByteBufferAllocator(minimum: 2 << 10, initial: 16 << 10, maximum: 256 << 10)
@@ -246,24 +252,6 @@ final class Dialer: @unchecked Sendable {
         return done.futureResult
     }
 
-    private func addLink(
-        to channel: any Channel,
-        _ id: ConnectionID,
-        _ plan: Plan,
-        _ owner: any Link.Owner
-    ) throws -> Link {
-        let link = Link(
-            id: id,
-            endpoint: plan.endpoint,
-            configuration: self.configuration,
-            customFields: plan.customFields,
-            traffic: self.traffic,
-            owner: owner
-        )
-        try channel.pipeline.syncOperations.addHandler(link)
-        return link
-    }
-
     // MARK: Ends
 
     private func error(_ plan: Plan, _ stage: Stage, _ error: any Error) -> SocketError {
@@ -282,7 +270,7 @@ final class Dialer: @unchecked Sendable {
 
     private func timedOut(
         _ id: ConnectionID,
-        _ completion: (Result<Link, SocketError>) -> Void
+        _ completion: (Result<any DrivenLink, SocketError>) -> Void
     ) {
         guard let attempt = self.attempts.removeValue(forKey: id) else { return }
         let timeout = self.configuration.connectTimeout

@@ -19,23 +19,24 @@ import NIOPosix
             self.done = done
         }
 
-        func performOnSocketThread(_ operation: UInt8) {
+        func performOnSocketThread(_ operation: UInt8, in turn: inout Turn) {
             self.remaining -= 1
             if self.remaining == 0 { self.done() }
         }
     }
 
-    private let core: SocketCore
+    private let driver: Driver
     private let submitters: MultiThreadedEventLoopGroup
 
     /// A socket that never connects, and threads that submit to it. They wait until ``submit(_:)``.
     public init(threads: Int) {
-        self.core = SocketCore(configuration: SocketConfiguration(servers: []))
+        let rules = FrameRules(SocketConfiguration(servers: []))
+        self.driver = Driver(configuration: rules.configuration, maker: FrameConnector(rules))
         self.submitters = MultiThreadedEventLoopGroup(numberOfThreads: threads)
     }
 
     deinit {
-        self.core.invalidate()
+        self.driver.invalidate()
         self.submitters.shutdownGracefully(queue: .global()) { _ in
             // Fails only if they were shut down before.
         }
@@ -51,8 +52,8 @@ import NIOPosix
             isDone.unlock(withValue: true)
         }
         for submitter in submitters {
-            submitter.execute { [core] in
-                for _ in 0..<count { core.submit(.work(work, 0)) }
+            submitter.execute { [driver] in
+                for _ in 0..<count { driver.submit(.work(work, 0)) }
             }
         }
         isDone.lock(whenValue: true)

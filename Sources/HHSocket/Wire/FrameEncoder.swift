@@ -58,8 +58,21 @@ public struct FrameEncoder: Sendable {
         into buffer: inout ByteBuffer
     ) {
         assert(self.plan == nil)
+        Self.encode(type: type, serial: serial, status: status, payload, self.direction, into: &buffer)
+    }
+
+    /// The same without an encoder, which would be retained to be used where it is.
+    @inlinable
+    package static func encode(
+        type: UInt32,
+        serial: UInt32,
+        status: Status,
+        _ payload: ByteBuffer,
+        _ direction: FrameDirection,
+        into buffer: inout ByteBuffer
+    ) {
         let length = payload.readableBytes
-        let headerLength = self.direction.headerLength
+        let headerLength = direction.headerLength
         let end = headerLength + length
         let header = FrameHeader(
             type: type,
@@ -70,7 +83,7 @@ public struct FrameEncoder: Sendable {
         )
         payload.withUnsafeReadableBytes { payload in
             _ = buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: end + Frame.trailerLength) { target in
-                header.write(to: target, direction: self.direction)
+                header.write(to: target, direction: direction)
                 if length > 0 {
                     UnsafeMutableRawBufferPointer(rebasing: target[headerLength..<end]).copyMemory(from: payload)
                 }

@@ -5,71 +5,65 @@ import NIOCore
 extension ClientCore {
     typealias Attempt = DispatchTable<SocketTask>.Attempt
 
-    func start(_ task: SocketTask) {
-        if self.leavesAtOnce(task, from: .running) { return }
+    func start(_ task: SocketTask, in turn: inout Turn) {
+        if self.leavesAtOnce(task, from: .running, in: &turn) { return }
         // Cancelled meanwhile: the cancellation is submitted too, and completes it.
         guard let priority = task.begin() else { return }
         let request = task.originalRequest
-        task.flight.queued.comes(at: self.socket.now)
+        task.flight.queued.comes(at: turn.now)
         self.observe(task)
-        guard !self.isInvalidated else { return self.complete(task, Self.released) }
-        guard !self.isFinishing else { return self.complete(task, Self.invalidated) }
-        let isDirect = self.isDirect || request.skipsInterceptors
+        guard !self.isInvalidated else { return self.complete(task, Self.released, in: &turn) }
+        guard !self.isFinishing else { return self.complete(task, Self.invalidated, in: &turn) }
+        let isDirect = self.traits.isDirect || request.skipsInterceptors
         if isDirect {
             do throws(SocketError) {
-                try self.check(request)
+                try self.check(request, in: &turn)
             } catch {
-                return self.complete(task, error)
+                return self.complete(task, error, in: &turn)
             }
         }
         // Interceptors, and waits between attempts, are bounded by nothing else.
-        guard self.table.hasRoom else { return self.complete(task, self.tooManyCalls()) }
-        let deadline = self.deadline(of: request)
-        let key = self.table.enter(task, deadline: deadline)
+        guard self.hot.table.hasRoom else { return self.complete(task, self.tooManyCalls(), in: &turn) }
+        let deadline = self.deadline(of: request, in: &turn)
+        let key = self.hot.table.enter(task, deadline: deadline)
         task.flight.deadline = deadline
         task.flight.key = key
         if task.isDispatched { self.dispatched[task.taskIdentifier] = key }
         if isDirect {
-            self.attempt(task, key, request, priority)
+            self.attempt(task, key, request, priority, in: &turn)
         } else {
             self.intercept(task, key)
         }
         self.armTimer()
     }
 
-    /// Starts a task here and now, where it need not be submitted. Any thread; false where it must be.
-    func startAtOnce(_ task: SocketTask) -> Bool {
-        self.isPlain && self.socket.isDelivering && self.leavesAtOnce(task, from: .suspended)
-    }
-
-    /// Sends the request of a task in this state, if it can leave with the next flush: nothing stands between it and the
-    /// wire, and nothing can go wrong. Nearly all do.
-    private func leavesAtOnce(_ task: SocketTask, from state: SocketTask.State) -> Bool {
-        let length = task.originalRequest.body.readableBytes
-        guard self.isPlain, length <= self.largestPlainBody, self.socket.canSendAtOnce(length: length),
-            self.table.canSend, task.originalRequest.isPlain,
-            self.format.isApplicationType(task.originalRequest.type), task.leaves(from: state, bytesSent: length)
-        else { return false }
-        let deadline = self.deadline(of: task.originalRequest)
-        let (key, serial) = self.table.enterSent(task, deadline: deadline)
-        task.flight.leavesAtOnce(key, at: self.socket.now, deadline, length)
-        if task.isDispatched { self.dispatched[task.taskIdentifier] = key }
-        self.socket.sendAtOnce(type: task.originalRequest.type, serial: serial, task.originalRequest.body)
-        if deadline < self.timerFires { self.armTimer() }
-        return true
+    /// When a call must be complete that starts now.
+    func deadline(of request: SocketRequest, in turn: inout Turn) -> NIODeadline {
+        let end = turn.now.advanced(
+            clamping: request.timeout.map { TimeAmount(clamping: $0) } ?? self.traits.timeout
+        )
+        // A request that is plain, as most are, has no options to look at.
+        guard !request.isPlain, let deadline = request.deadline else { return end }
+        return min(end, deadline)
     }
 
     /// What is sent for the task: its request, or what interceptors have made of that.
     func request(of task: SocketTask) -> SocketRequest { task.flight.request ?? task.originalRequest }
 
     /// The next attempt of a call that is in the table.
-    func attempt(_ task: SocketTask, _ key: DispatchKey) {
-        self.attempt(task, key, self.request(of: task), task.priority)
+    func attempt(_ task: SocketTask, _ key: DispatchKey, in turn: inout Turn) {
+        self.attempt(task, key, self.request(of: task), task.priority, in: &turn)
     }
 
-    private func attempt(_ task: SocketTask, _ key: DispatchKey, _ request: SocketRequest, _ priority: FramePriority) {
+    private func attempt(
+        _ task: SocketTask,
+        _ key: DispatchKey,
+        _ request: SocketRequest,
+        _ priority: FramePriority,
+        in turn: inout Turn
+    ) {
         self.follow(
-            self.table.attempt(
+            self.hot.table.attempt(
                 key,
                 priority,
                 bytes: request.waitingLength,
@@ -78,7 +72,8 @@ extension ClientCore {
             task,
             key,
             request,
-            priority
+            priority,
+            in: &turn
         )
     }
 
@@ -87,28 +82,29 @@ extension ClientCore {
         _ task: SocketTask,
         _ key: DispatchKey,
         _ request: SocketRequest,
-        _ priority: FramePriority
+        _ priority: FramePriority,
+        in turn: inout Turn
     ) {
         switch submission {
         case .send(_, let serial):
-            self.send(task, request, priority, key, serial)
+            self.send(task, request, priority, key, serial, in: &turn)
         case .wait:
-            if self.table.link == .offline || self.isPutOff { self.pullForward() }
+            if self.hot.table.link == .offline || self.life.isPutOff { self.pullForward(in: &turn) }
         case .refuse(let refusal):
-            if let idle = self.table.endAttempt(key) { self.ended(idle, self.refused(refusal)) }
-            if refusal == .offline { self.pullForward() }
+            if let idle = self.hot.table.endAttempt(key) { self.ended(idle, self.refused(refusal), in: &turn) }
+            if refusal == .offline { self.pullForward(in: &turn) }
         }
     }
 
     /// Whether the call waits for a connection also where none is being made. A retry does, and so does who is kept from a
     /// connection that is left.
     private func isPatient(_ task: SocketTask, _ request: SocketRequest) -> Bool {
-        guard self.table.link != .ready, !self.socket.isClosed else { return false }
-        return self.table.link == .leaving || task.flight.retries > 0
+        guard self.hot.table.link != .ready, !self.driver.isClosed else { return false }
+        return self.hot.table.link == .leaving || task.flight.retries > 0
             || (request.waitsForConnectivity ?? self.configuration.waitsForConnectivity)
     }
 
-    func check(_ request: SocketRequest) throws(SocketError) {
+    func check(_ request: SocketRequest, in turn: inout Turn) throws(SocketError) {
         guard self.format.isApplicationType(request.type) else {
             let types = self.format.layout.applicationTypes
             throw SocketError(
@@ -117,18 +113,18 @@ extension ClientCore {
                     "type \(request.type) is reserved; use another one from \(types.lowerBound) to \(types.upperBound)"
             )
         }
-        if let body = request.cancellationBody, body.readableBytes > self.socket.maximumPayloadLength {
+        if let body = request.cancellationBody, body.readableBytes > self.configuration.socket.maximumPayloadLength {
             throw SocketError(
                 .frameTooLarge,
                 message: """
                     a cancellationBody of \(body.readableBytes) bytes is over the limit of \
-                    \(self.socket.maximumPayloadLength) (maximumPayloadLength)
+                    \(self.configuration.socket.maximumPayloadLength) (maximumPayloadLength)
                     """
             )
         }
         // What cannot be sent need not wait for a connection.
         _ = try self.customFields(of: request)
-        if request.asksForMetadata { try self.checkMetadata(of: request) }
+        if request.asksForMetadata { try self.checkMetadata(of: request, in: &turn) }
     }
 
     func send(
@@ -136,13 +132,16 @@ extension ClientCore {
         _ request: SocketRequest,
         _ priority: FramePriority,
         _ key: DispatchKey,
-        _ serial: UInt32
+        _ serial: UInt32,
+        in turn: inout Turn
     ) {
         task.flight.attempts += 1
         task.flight.firstByte = .init()
         do throws(SocketError) {
-            if let policy = try self.mustDeflate(request, of: task) { return self.deflate(task, request, key, policy) }
-            let sealed = try self.seal(request, of: task)
+            if let policy = try self.mustDeflate(request, of: task) {
+                return self.deflate(task, request, key, policy, in: &turn)
+            }
+            let sealed = try self.seal(request, of: task, in: &turn)
             task.flight.payloadLength = sealed.type == request.type ? nil : sealed.payload.readableBytes
             let frame = Frame(
                 type: sealed.type,
@@ -150,44 +149,58 @@ extension ClientCore {
                 payload: sealed.payload,
                 customFields: try self.customFields(of: request)
             )
-            if try self.socket.send(frame, priority) {
-                self.leaves(task, request, serial)
+            if try self.send(frame, priority, in: &turn) {
+                self.leaves(task, request, serial, in: &turn)
             } else {
-                self.table.queued(key)
+                self.hot.table.queued(key)
             }
         } catch {
-            self.table.queued(key)
-            if let attempt = self.table.endAttempt(key) { self.ended(attempt, error) }
+            self.hot.table.queued(key)
+            if let attempt = self.hot.table.endAttempt(key) { self.ended(attempt, error, in: &turn) }
         }
     }
 
+    /// Sends a frame by the connection that calls leave by.
+    ///
+    /// - Returns: Whether it is leaving already.
+    private func send(_ frame: Frame, _ priority: FramePriority, in turn: inout Turn) throws(SocketError) -> Bool {
+        guard self.hot.link != nil, let connection = self.connection else { throw self.driver.notConnected() }
+        return try self.connector.rules.send(frame, priority, on: connection.link, connection.endpoint, in: &turn)
+    }
+
     private func customFields(of request: SocketRequest) throws(SocketError) -> [UInt8]? {
-        request.isPlain ? try self.customFields.get() : try self.socket.customFields(request.header)
+        request.isPlain ? try self.traits.customFields.get() : try self.connector.rules.customFields(request.header)
     }
 
     /// The request's first bytes leave. A small one leaves as a whole.
-    func leaves(_ task: SocketTask, _ request: SocketRequest, _ serial: UInt32) {
-        task.flight.sent.comes(at: self.socket.now)
+    func leaves(_ task: SocketTask, _ request: SocketRequest, _ serial: UInt32, in turn: inout Turn) {
+        task.flight.sent.comes(at: turn.now)
         let length = task.flight.payloadLength ?? request.body.readableBytes
-        if length <= Frame.unslicedLength { self.progressed(task, payloadBytes: length, request, serial) }
+        if length <= Frame.unslicedLength { self.progressed(task, payloadBytes: length, request, serial, in: &turn) }
     }
 
     /// So many bytes of the payload have left.
-    func progressed(_ task: SocketTask, payloadBytes: Int, _ request: SocketRequest, _ serial: UInt32) {
+    func progressed(
+        _ task: SocketTask,
+        payloadBytes: Int,
+        _ request: SocketRequest,
+        _ serial: UInt32,
+        in turn: inout Turn
+    ) {
         let length = request.body.readableBytes
         let isWhole = payloadBytes == task.flight.payloadLength ?? length
         // Where the payload is not the body alone, the rest of the body is said to have left when all of it has.
         let bytesSent = isWhole ? length : min(payloadBytes, max(0, length - 1))
-        if task.progressed(bytesSent: bytesSent) { self.showProgress(of: task) }
+        if task.progressed(bytesSent: bytesSent) { self.showProgress(of: task, in: &turn) }
         guard isWhole else { return }
         task.flight.bytesSent += length
         // A server may begin its answer before the request has come whole.
         guard let timeout = request.firstResponseTimeout ?? self.configuration.firstResponseTimeout,
             !task.flight.firstByte.hasCome
         else { return }
-        self.table.expectFirstResponse(
+        self.hot.table.expectFirstResponse(
             serial: serial,
-            by: self.socket.now.advanced(clamping: TimeAmount(clamping: timeout))
+            by: turn.now.advanced(clamping: TimeAmount(clamping: timeout))
         )
         self.armTimer()
     }
@@ -195,38 +208,38 @@ extension ClientCore {
     // MARK: Ends
 
     /// An attempt has failed: the call is sent again, goes back to its interceptors, or completes.
-    func ended(_ attempt: Attempt, _ error: SocketError) {
+    func ended(_ attempt: Attempt, _ error: SocketError, in turn: inout Turn) {
         let task = attempt.call
         self.noteOrigin(of: attempt)
         var error = error
-        if self.isSentAgain(attempt, error) { return self.finishDrained() }
-        if self.retries(attempt, error) { return self.finishDrained() }
+        if self.isSentAgain(attempt, error, in: &turn) { return self.finishDrained(in: &turn) }
+        if self.retries(attempt, error, in: &turn) { return self.finishDrained(in: &turn) }
         if task.flight.retries > 0 { error.message += "; this was attempt \(attempt.count), and it is the last" }
         if let reply = task.flight.reply {
             task.flight.reply = nil
             let reported = self.honest(error, task)
             // Whatever the interceptors make of it, and whether or not they ask once more.
             if !error.notExecuted { task.flight.mayHaveRun = true }
-            self.finishDrained()
+            self.finishDrained(in: &turn)
             return reply.resume(returning: .failure(reported))
         }
-        self.table.remove(attempt.key)
-        self.complete(task, error)
+        self.hot.table.remove(attempt.key)
+        self.complete(task, error, in: &turn)
     }
 
     /// An attempt has been answered, and is not under way any more: the call goes back to its interceptors, or is out of
     /// the table and completes.
-    func ended(_ task: SocketTask, _ response: SocketResponse) {
-        self.retryBucket?.callWasAnswered()
-        if !self.isDirect, let reply = task.flight.reply {
+    func ended(_ task: SocketTask, _ response: SocketResponse, in turn: inout Turn) {
+        self.hot.retryBucket?.callWasAnswered()
+        if !self.traits.isDirect, let reply = task.flight.reply {
             task.flight.reply = nil
             task.flight.mayHaveRun = true
-            self.finishDrained()
+            self.finishDrained(in: &turn)
             return reply.resume(returning: .success(response))
         }
         // A call that passes by the interceptors is in the table still.
-        if !self.isDirect, let key = task.flight.key { self.table.remove(key) }
-        self.complete(task, response)
+        if !self.traits.isDirect, let key = task.flight.key { self.hot.table.remove(key) }
+        self.complete(task, response, in: &turn)
     }
 
     /// What never left in the last attempt may have run in one before.
@@ -237,10 +250,10 @@ extension ClientCore {
         return error
     }
 
-    private func retries(_ attempt: Attempt, _ error: SocketError) -> Bool {
+    private func retries(_ attempt: Attempt, _ error: SocketError, in turn: inout Turn) -> Bool {
         let task = attempt.call
         let request = self.request(of: task)
-        guard let policy = request.retryPolicy ?? self.configuration.retryPolicy, !self.socket.isClosed,
+        guard let policy = request.retryPolicy ?? self.configuration.retryPolicy, !self.driver.isClosed,
             let delay = policy.delay(
                 after: error,
                 attempts: attempt.count,
@@ -250,14 +263,14 @@ extension ClientCore {
                 using: &self.generator
             )
         else { return false }
-        let due = self.socket.now.advanced(clamping: TimeAmount(clamping: delay))
-        guard due < task.flight.deadline, self.retryBucket?.take() ?? true else { return false }
+        let due = turn.now.advanced(clamping: TimeAmount(clamping: delay))
+        guard due < task.flight.deadline, self.hot.retryBucket?.take() ?? true else { return false }
         task.flight.retries += 1
         task.flight.lastFailure = error
         task.flight.mayHaveRun = task.flight.mayHaveRun || !error.notExecuted
-        self.table.backOff(attempt.key, until: due)
+        self.hot.table.backOff(attempt.key, until: due)
         self.observeRetry(task, after: error, in: delay)
-        if task.progressStartsOver() { self.showProgress(of: task) }
+        if task.progressStartsOver() { self.showProgress(of: task, in: &turn) }
         self.armTimer()
         return true
     }
@@ -268,55 +281,55 @@ extension ClientCore {
     }
 
     /// The time of a call is over.
-    func expired(_ attempt: Attempt) {
+    func expired(_ attempt: Attempt, in turn: inout Turn) {
         self.noteOrigin(of: attempt)
-        self.tellServer(of: attempt)
+        self.tellServer(of: attempt, in: &turn)
         // It may be this call alone. If it is not, the link should not be trusted for longer.
-        if attempt.phase == .sent { self.socket.suspect(attempt.connection) }
+        if attempt.phase == .sent { self.driver.perform(.suspect(attempt.connection), in: &turn) }
         let error = self.timedOut(attempt)
-        self.judge(error, on: attempt.connection)
-        self.complete(attempt.call, error)
+        self.judge(error, on: attempt.connection, in: &turn)
+        self.complete(attempt.call, error, in: &turn)
     }
 
     /// The answer to an attempt did not begin in time.
-    func answerDidNotBegin(_ attempt: Attempt) {
-        self.tellServer(of: attempt)
-        self.socket.suspect(attempt.connection)
+    func answerDidNotBegin(_ attempt: Attempt, in turn: inout Turn) {
+        self.tellServer(of: attempt, in: &turn)
+        self.driver.perform(.suspect(attempt.connection), in: &turn)
         let error = self.firstResponseTimedOut(attempt)
-        self.judge(error, on: attempt.connection)
-        self.ended(attempt, error)
+        self.judge(error, on: attempt.connection, in: &turn)
+        self.ended(attempt, error, in: &turn)
     }
 
-    func cancel(_ task: SocketTask) {
+    func cancel(_ task: SocketTask, in turn: inout Turn) {
         // Complete by now: nothing of it may be written any more, for other threads read it.
         guard task.state != .completed else { return }
         var error = SocketError(
             .cancelled,
             message: "the call of type \(task.originalRequest.type) was cancelled",
-            endpoint: self.socket.currentEndpoint
+            endpoint: self.driver.currentEndpoint
         )
-        if let key = task.flight.key, let attempt = self.table.remove(key) {
+        if let key = task.flight.key, let attempt = self.hot.table.remove(key) {
             self.noteOrigin(of: attempt)
             if attempt.serial != nil { error.endpoint = self.endpoint(of: attempt.connection) }
             error.serial = attempt.serial
             error.delivery = attempt.phase == .sent ? .sentUnknown : .notSent
-            self.tellServer(of: attempt)
+            self.tellServer(of: attempt, in: &turn)
         }
         // A task that is in no table was never started, or is complete, and then this does nothing.
-        self.complete(task, error)
+        self.complete(task, error, in: &turn)
     }
 
-    func cancelAll() {
-        for key in self.table.keys { self.cancel(key) }
+    func cancelAll(in turn: inout Turn) {
+        for key in self.hot.table.keys { self.cancel(key, in: &turn) }
     }
 
-    func cancelTask(withIdentifier identifier: Int) {
-        if let key = self.dispatched[identifier] { self.cancel(key) }
+    func cancelTask(withIdentifier identifier: Int, in turn: inout Turn) {
+        if let key = self.dispatched[identifier] { self.cancel(key, in: &turn) }
     }
 
-    private func cancel(_ key: DispatchKey) {
-        guard let task = self.table.call(for: key), task.beginCancelling() else { return }
-        self.cancel(task)
+    private func cancel(_ key: DispatchKey, in turn: inout Turn) {
+        guard let task = self.hot.table.call(for: key), task.beginCancelling() else { return }
+        self.cancel(task, in: &turn)
     }
 
     /// The call can be cancelled by its identifier no more.
@@ -326,91 +339,116 @@ extension ClientCore {
     }
 
     func reprioritize(_ task: SocketTask) {
-        if let key = task.flight.key { self.table.setPriority(task.priority, key) }
+        if let key = task.flight.key { self.hot.table.setPriority(task.priority, key) }
     }
 
     /// The server should stop working on a call that nobody waits for any more.
-    func tellServer(of attempt: Attempt) {
+    func tellServer(of attempt: Attempt, in turn: inout Turn) {
         guard attempt.phase == .sent, let serial = attempt.serial, var frame = self.format.cancel(serial: serial)
         else { return }
         let request = self.request(of: attempt.call)
         if let body = request.cancellationBody { frame.payload = body }
         frame.customFields = try? self.customFields(of: request)
-        self.socket.send(frame, .control, on: attempt.connection)
+        // If it cannot leave the connection does not move, and the server will notice that.
+        self.connection(attempt.connection)?.link.send(frame, .control, in: &turn)
     }
 
     /// Completes a task that is in the table no more, or never was.
-    func complete(_ task: SocketTask, _ error: SocketError) {
+    func complete(_ task: SocketTask, _ error: SocketError, in turn: inout Turn) {
         let error = self.honest(error, task)
-        self.willComplete(task, .failure(error))
+        self.willComplete(task, .failure(error), in: &turn)
         let ending = task.finish(error, takingHandler: self.callsBackHere(task))
-        if case .takenHandler(let handler) = ending { return handler(.failure(error)) }
-        self.tell(task, ending)
+        if case .takenHandler(let handler) = ending {
+            return turn.run(CompletedCall(task: task, handler: handler, result: .failure(error)))
+        }
+        self.tell(task, ending, in: &turn)
     }
 
-    private func complete(_ task: SocketTask, _ response: SocketResponse) {
-        self.willComplete(task, .success(response))
+    private func complete(_ task: SocketTask, _ response: SocketResponse, in turn: inout Turn) {
+        self.willComplete(task, .success(response), in: &turn)
         let ending = task.finish(response, takingHandler: self.callsBackHere(task))
-        if case .takenHandler(let handler) = ending { return handler(.success(response)) }
-        self.tell(task, ending)
+        if case .takenHandler(let handler) = ending {
+            return turn.run(CompletedCall(task: task, handler: handler, result: .success(response)))
+        }
+        self.tell(task, ending, in: &turn)
     }
 
     /// Whether the task's handler runs on this thread, as soon as there is something to tell.
-    private func callsBackHere(_ task: SocketTask) -> Bool { self.callsBackHere && task.callbackQueue == nil }
+    private func callsBackHere(_ task: SocketTask) -> Bool { self.traits.callsBackHere && task.callbackQueue == nil }
 
     /// The same, with what interceptors made of it.
-    func complete(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
+    func complete(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>, in turn: inout Turn) {
         switch result {
-        case .success(let response): self.complete(task, response)
-        case .failure(let error): self.complete(task, error)
+        case .success(let response): self.complete(task, response, in: &turn)
+        case .failure(let error): self.complete(task, error, in: &turn)
         }
     }
 
     @inline(__always)
-    private func willComplete(_ task: SocketTask, _ result: @autoclosure () -> Result<SocketResponse, SocketError>) {
+    private func willComplete(
+        _ task: SocketTask,
+        _ result: @autoclosure () -> Result<SocketResponse, SocketError>,
+        in turn: inout Turn
+    ) {
         if task.flight.queued.hasCome, !task.flight.completed.hasCome {
-            task.flight.completed.comes(at: self.socket.now)
-            if self.isObserved { self.observeCompletion(task, result()) }
+            task.flight.completed.comes(at: turn.now)
+            if self.traits.isObserved { self.observeCompletion(task, result()) }
         }
         task.flight.key = nil
         self.forgetDispatched(task)
-        if !self.isDirect { self.endInterception(task, result()) }
-        self.finishDrained()
+        if !self.traits.isDirect { self.endInterception(task, result(), in: &turn) }
+        self.finishDrained(in: &turn)
     }
 
-    private func tell(_ task: SocketTask, _ ending: SocketTask.Ending) {
+    private func tell(_ task: SocketTask, _ ending: SocketTask.Ending, in turn: inout Turn) {
         switch ending {
         case .none, .takenHandler, .unheard(showsProgress: false):
             break
         case .handler:
-            self.callBack(task, .work(task))
+            self.callBack(task, .work(task), in: &turn)
         case .unheard(showsProgress: true):
-            self.showProgress(of: task)
+            self.showProgress(of: task, in: &turn)
         case .continuation(let continuation, let showsProgress):
-            if showsProgress { self.showProgress(of: task) }
-            self.socket.resume(continuation)
+            if showsProgress { self.showProgress(of: task, in: &turn) }
+            turn.resume(continuation)
         }
     }
 
-    func showProgress(of task: SocketTask) {
-        self.callBack(task, .closure { task.updateProgress() })
+    func showProgress(of task: SocketTask, in turn: inout Turn) {
+        self.callBack(task, .closure { task.updateProgress() }, in: &turn)
     }
 
     /// Has `callback` run where the task's handler does.
-    private func callBack(_ task: SocketTask, _ callback: SocketCallback) {
-        if let queue = task.callbackQueue {
-            queue.run { callback.run() }
-        } else {
-            self.socket.callBack(callback)
+    private func callBack(_ task: SocketTask, _ callback: SocketCallback, in turn: inout Turn) {
+        switch task.callbackQueue?.target {
+        case nil: turn.callBack(callback)
+        case .queue(let queue)?: queue.async { callback.run() }
+        case .socketThread?: turn.run(callback)
         }
     }
 
     /// So much of a call's answer has come.
-    func isReceiving(_ arriving: FrameDecoder.Arriving) {
+    func isReceiving(_ arriving: FrameDecoder.Arriving, in turn: inout Turn) {
         guard !self.format.isPush(serial: arriving.serial),
-            let task = self.table.responseBegins(serial: arriving.serial)
+            let task = self.hot.table.responseBegins(serial: arriving.serial)
         else { return }
-        task.flight.firstByte.comesFirst(at: self.socket.now)
-        if task.progressed(bytesReceived: arriving.receivedBytes, of: arriving.length) { self.showProgress(of: task) }
+        task.flight.firstByte.comesFirst(at: turn.now)
+        if task.progressed(bytesReceived: arriving.receivedBytes, of: arriving.length) {
+            self.showProgress(of: task, in: &turn)
+        }
+    }
+}
+
+/// The handler of a call that has completed, which runs when nothing is borrowed any more. Whoever remembers the task weakly finds it
+/// until then.
+struct CompletedCall: TurnHandler {
+    let task: SocketTask
+    let handler: SocketTask.Handler
+    let result: Result<SocketResponse, SocketError>
+
+    consuming func run() {
+        let task = self.task
+        self.handler(self.result)
+        withExtendedLifetime(task) {}
     }
 }

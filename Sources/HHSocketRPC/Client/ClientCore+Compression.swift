@@ -22,42 +22,48 @@ extension ClientCore {
     func mustDeflate(_ request: SocketRequest, of task: SocketTask) throws(SocketError) -> CompressionPolicy? {
         let length = request.body.readableBytes
         guard length > Self.longestDeflatedHere, task.flight.deflated == nil,
-            let policy = try self.compression(of: request, self.origin.agreement), length >= policy.minimumLength
+            let policy = try self.compression(of: request, self.connection?.agreement), length >= policy.minimumLength
         else { return nil }
         return policy
     }
 
     /// Ends the attempt, none of which has left, compresses the body, and begins the attempt over again.
-    func deflate(_ task: SocketTask, _ request: SocketRequest, _ key: DispatchKey, _ policy: CompressionPolicy) {
-        self.table.queued(key)
-        guard self.table.endAttempt(key) != nil else { return }
+    func deflate(
+        _ task: SocketTask,
+        _ request: SocketRequest,
+        _ key: DispatchKey,
+        _ policy: CompressionPolicy,
+        in turn: inout Turn
+    ) {
+        self.hot.table.queued(key)
+        guard self.hot.table.endAttempt(key) != nil else { return }
         task.flight.attempts -= 1
-        self.finishDrained()
+        self.finishDrained(in: &turn)
         let body = request.body
         self.compressionQueue.async {
             let deflated = Envelope.deflate(body, level: policy.level)
-            _ = self.submit(.closure { self.continueAttempt(task, key, deflated) })
+            _ = self.submit(.closure { self.continueAttempt(task, key, deflated, in: &$0) })
         }
     }
 
     /// - Parameter deflated: Nil if the body would not become smaller.
-    private func continueAttempt(_ task: SocketTask, _ key: DispatchKey, _ deflated: ByteBuffer?) {
+    private func continueAttempt(_ task: SocketTask, _ key: DispatchKey, _ deflated: ByteBuffer?, in turn: inout Turn) {
         // Otherwise the call has completed meanwhile.
-        guard task.flight.key == key, self.table.phase(of: key) == .idle else { return }
+        guard task.flight.key == key, self.hot.table.phase(of: key) == .idle else { return }
         task.flight.deflated = deflated.map { .smaller($0) } ?? .notSmaller
-        guard !self.socket.isClosed else {
-            if let idle = self.table.endAttempt(key) { self.ended(idle, self.socket.closedByUser) }
+        guard !self.driver.isClosed else {
+            if let idle = self.hot.table.endAttempt(key) { self.ended(idle, Driver.closedByUser, in: &turn) }
             return
         }
         let request = self.request(of: task)
         let priority = task.priority
-        let submission = self.table.attemptAgain(
+        let submission = self.hot.table.attemptAgain(
             key,
             priority,
             bytes: request.waitingLength,
             isReturning: false
         )
-        self.follow(submission, task, key, request, priority)
+        self.follow(submission, task, key, request, priority, in: &turn)
         self.armTimer()
     }
 
@@ -69,27 +75,27 @@ extension ClientCore {
     }
 
     /// Takes an answer, by which its attempt ends, decompresses its body, and goes on with the call then.
-    func inflate(_ frame: Frame, _ envelope: Envelope, on id: ConnectionID) {
-        let reception = self.table.receive(serial: frame.serial)
+    func inflate(_ frame: Frame, _ envelope: Envelope, on connection: ClientConnection, in turn: inout Turn) {
+        let reception = self.hot.table.receive(serial: frame.serial)
         guard case .answer(let attempt) = reception else { return self.count(reception) }
         let task = attempt.call
         let key = attempt.key
         let answer = CompressedAnswer(
             frame: frame,
             metadata: envelope.metadata?.values ?? [:],
-            origin: self.origin(of: id),
-            connection: id,
+            origin: connection.origin,
+            connection: connection.id,
             mayHaveRunBefore: task.flight.mayHaveRun
         )
-        task.flight.firstByte.comesFirst(at: self.socket.now)
+        task.flight.firstByte.comesFirst(at: turn.now)
         // Should the call be cancelled, or its time be over, before its answer can be read.
         task.flight.mayHaveRun = true
-        let limit = self.socket.maximumPayloadLength
+        let limit = self.configuration.socket.maximumPayloadLength
         self.compressionQueue.async {
             let body = Result { () throws(EnvelopeError) in try Envelope.inflate(envelope.body, limit: limit) }
-            _ = self.submit(.closure { self.inflated(answer, body, task, key) })
+            _ = self.submit(.closure { self.inflated(answer, body, task, key, in: &$0) })
         }
-        self.finishDrained()
+        self.finishDrained(in: &turn)
     }
 
     /// What is known of an answer while its body is decompressed.
@@ -106,17 +112,18 @@ extension ClientCore {
         _ answer: CompressedAnswer,
         _ body: Result<ByteBuffer, EnvelopeError>,
         _ task: SocketTask,
-        _ key: DispatchKey
+        _ key: DispatchKey,
+        in turn: inout Turn
     ) {
         // Otherwise the call has completed meanwhile.
-        guard task.flight.key == key, self.table.phase(of: key) == .idle,
-            var attempt = self.table.endAttempt(key)
+        guard task.flight.key == key, self.hot.table.phase(of: key) == .idle,
+            var attempt = self.hot.table.endAttempt(key)
         else { return }
         task.flight.mayHaveRun = answer.mayHaveRunBefore
         task.flight.origin = answer.origin
         attempt.connection = answer.connection
         var frame = answer.frame
-        frame.type &= ~self.flagMask
+        frame.type &= ~self.traits.flagMask
         let error: SocketError
         switch body {
         case .failure(let reason):
@@ -125,8 +132,8 @@ extension ClientCore {
             frame.payload = body
             task.flight.bytesReceived += body.readableBytes
             guard frame.status != .ok else {
-                self.judge(nil, on: answer.connection)
-                if self.isDirect { self.table.remove(key) }
+                self.judge(nil, on: answer.connection, in: &turn)
+                if self.traits.isDirect { self.hot.table.remove(key) }
                 let origin =
                     frame.customFields != nil || !answer.metadata.isEmpty
                     ? SocketResponse.Origin(
@@ -134,12 +141,12 @@ extension ClientCore {
                         endpoint: answer.origin.endpoint,
                         metadata: answer.metadata
                     ) : answer.origin
-                return self.ended(task, SocketResponse(frame, origin))
+                return self.ended(task, SocketResponse(frame, origin), in: &turn)
             }
             error = self.failed(frame, answer.metadata, attempt, answer.origin.endpoint)
         }
-        self.judge(error, on: answer.connection)
-        self.ended(attempt, error)
+        self.judge(error, on: answer.connection, in: &turn)
+        self.ended(attempt, error, in: &turn)
     }
 
     // MARK: Pushes
@@ -157,52 +164,53 @@ extension ClientCore {
     }
 
     /// Whether so many pushes stand in line that nothing more should be read.
-    var pushLineIsFull: Bool { self.pushLineBytes > Self.longestPushLine }
+    var pushLineIsFull: Bool { self.pushes.lineBytes > Self.longestPushLine }
 
     /// Delivers the push after those that came before it.
-    func standInLine(_ push: WaitingPush) {
-        self.pushLine.append(push)
-        self.pushLineBytes += push.frame.payload.readableBytes
-        if self.pushLineIsFull { self.updateReading() }
+    func standInLine(_ push: WaitingPush, in turn: inout Turn) {
+        let wasFull = self.pushLineIsFull
+        self.pushes.line.append(push)
+        self.pushes.lineBytes += push.frame.payload.readableBytes
+        if !wasFull, self.pushLineIsFull { self.holdReading(in: &turn) }
         // Otherwise the first of them is being decompressed.
-        if self.pushLine.count == 1 { self.deliverPushLine() }
+        if self.pushes.line.count == 1 { self.deliverPushLine(in: &turn) }
     }
 
-    private func deliverPushLine() {
-        while let first = self.pushLine.first {
+    private func deliverPushLine(in turn: inout Turn) {
+        while let first = self.pushes.line.first {
             guard !first.isCompressed else { return self.inflateFirstPush(first.frame.payload) }
-            self.leaveLine()
-            self.deliverPush(first.frame, first.metadata, first.endpoint)
+            self.leaveLine(in: &turn)
+            self.deliverPush(first.frame, first.metadata, first.endpoint, in: &turn)
         }
     }
 
     private func inflateFirstPush(_ compressed: ByteBuffer) {
-        let limit = self.socket.maximumPayloadLength
+        let limit = self.configuration.socket.maximumPayloadLength
         self.compressionQueue.async {
             let body = Result { () throws(EnvelopeError) in try Envelope.inflate(compressed, limit: limit) }
-            _ = self.submit(.closure { self.inflatedFirstPush(body) })
+            _ = self.submit(.closure { self.inflatedFirstPush(body, in: &$0) })
         }
     }
 
-    private func inflatedFirstPush(_ body: Result<ByteBuffer, EnvelopeError>) {
-        guard !self.isInvalidated, let first = self.pushLine.first else { return }
-        self.leaveLine()
+    private func inflatedFirstPush(_ body: Result<ByteBuffer, EnvelopeError>, in turn: inout Turn) {
+        guard !self.isInvalidated, let first = self.pushes.line.first else { return }
+        self.leaveLine(in: &turn)
         switch body {
         case .success(let body):
             var frame = first.frame
             frame.payload = body
-            self.deliverPush(frame, first.metadata, first.endpoint)
+            self.deliverPush(frame, first.metadata, first.endpoint, in: &turn)
         case .failure(let reason):
             self.receivedPush(first.frame.type, thatCannotBeRead: reason, first.endpoint)
         }
-        self.deliverPushLine()
+        self.deliverPushLine(in: &turn)
     }
 
     /// The first push stands in line no more.
-    private func leaveLine() {
-        guard let first = self.pushLine.popFirst() else { return }
+    private func leaveLine(in turn: inout Turn) {
+        guard let first = self.pushes.line.popFirst() else { return }
         let wasFull = self.pushLineIsFull
-        self.pushLineBytes -= first.frame.payload.readableBytes
-        if wasFull, !self.pushLineIsFull { self.updateReading() }
+        self.pushes.lineBytes -= first.frame.payload.readableBytes
+        if wasFull, !self.pushLineIsFull { self.releaseReading(in: &turn) }
     }
 }

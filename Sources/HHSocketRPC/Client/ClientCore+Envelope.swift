@@ -9,7 +9,7 @@ extension ClientCore {
     private static let maximumNameLength = 128
 
     /// Refuses what no server would be sent, and what is too late.
-    func checkMetadata(of request: SocketRequest) throws(SocketError) {
+    func checkMetadata(of request: SocketRequest, in turn: inout Turn) throws(SocketError) {
         guard request.metadata.count <= Envelope.maximumValues else {
             throw Self.invalid(
                 "\(request.metadata.count) values of metadata are more than \(Envelope.maximumValues)"
@@ -34,7 +34,7 @@ extension ClientCore {
                 "an idempotencyKey has 1 to \(Envelope.maximumKeyLength) bytes; this one has \(key.utf8.count)"
             )
         }
-        if let deadline = request.deadline { _ = try self.milliseconds(to: deadline, of: request) }
+        if let deadline = request.deadline { _ = try self.milliseconds(to: deadline, of: request, in: &turn) }
     }
 
     private static func invalid(_ message: String) -> SocketError { SocketError(.invalidArgument, message: message) }
@@ -44,16 +44,18 @@ extension ClientCore {
     }
 
     /// How much time is left, rounded up.
-    private func milliseconds(to deadline: NIODeadline, of request: SocketRequest) throws(SocketError) -> UInt64 {
-        let left = (deadline - self.socket.now).nanoseconds
+    private func milliseconds(to deadline: NIODeadline, of request: SocketRequest, in turn: inout Turn)
+        throws(SocketError) -> UInt64
+    {
+        let left = (deadline - turn.now).nanoseconds
         guard left > 0 else {
             throw SocketError(
                 .timeout,
                 message: """
-                    the deadline of the request of type \(request.type) passed \(Duration(self.socket.now - deadline)) before \
+                    the deadline of the request of type \(request.type) passed \(Duration(turn.now - deadline)) before \
                     it could leave (SocketRequest.deadline)
                     """,
-                endpoint: self.socket.currentEndpoint
+                endpoint: self.driver.currentEndpoint
             )
         }
         return UInt64(left / 1_000_000) + (left % 1_000_000 > 0 ? 1 : 0)
@@ -63,34 +65,40 @@ extension ClientCore {
     ///
     /// - Throws: `featureNotAgreed` if it asks for what the connection does not have; `timeout` if its deadline has passed;
     ///   `invalidArgument` if its metadata is too long.
-    func seal(_ request: SocketRequest, of task: SocketTask) throws(SocketError) -> Envelope.Sealed {
-        let agreement = self.origin.agreement
+    func seal(_ request: SocketRequest, of task: SocketTask, in turn: inout Turn) throws(SocketError) -> Envelope.Sealed
+    {
+        let agreement = self.connection?.agreement
         if request.isPlain, agreement == nil { return (request.type, request.body) }
         let compression = try self.compression(of: request, agreement)
         guard request.asksForMetadata || task.flight.span != nil else {
             guard compression != nil else { return (request.type, request.body) }
-            return try self.seal(request, nil, compression, task.flight.deflated)
+            return try self.seal(request, nil, compression, task.flight.deflated, in: &turn)
         }
         let deflated = task.flight.deflated
         try self.requireMetadata(for: request, agreement)
-        guard agreement?.has(.metadata) == true else { return try self.seal(request, nil, compression, deflated) }
+        guard agreement?.has(.metadata) == true else {
+            return try self.seal(request, nil, compression, deflated, in: &turn)
+        }
         var metadata = WireMetadata()
         metadata.values = request.metadata
-        if let deadline = request.deadline { metadata.deadline = try self.milliseconds(to: deadline, of: request) }
+        if let deadline = request.deadline {
+            metadata.deadline = try self.milliseconds(to: deadline, of: request, in: &turn)
+        }
         if let key = request.idempotencyKey { metadata.idempotencyKey = key }
         if let traced = self.traced(metadata, task),
-            let sealed = try? self.seal(request, traced, compression, deflated)
+            let sealed = try? self.seal(request, traced, compression, deflated, in: &turn)
         {
             return sealed
         }
-        return try self.seal(request, request.asksForMetadata ? metadata : nil, compression, deflated)
+        return try self.seal(request, request.asksForMetadata ? metadata : nil, compression, deflated, in: &turn)
     }
 
     private func seal(
         _ request: SocketRequest,
         _ metadata: WireMetadata?,
         _ compression: CompressionPolicy?,
-        _ deflated: TaskFlight.Deflated?
+        _ deflated: TaskFlight.Deflated?,
+        in turn: inout Turn
     ) throws(SocketError) -> Envelope.Sealed {
         do throws(EnvelopeError) {
             if compression != nil, case .smaller(let body) = deflated {
@@ -120,11 +128,12 @@ extension ClientCore {
         case true?:
             try self.require(.compression, for: "compresses", agreement)
             // What is too large to be sent as it is would be too large for the server when it is read.
-            guard request.body.readableBytes <= self.socket.maximumPayloadLength else { return nil }
+            guard request.body.readableBytes <= self.configuration.socket.maximumPayloadLength else { return nil }
             return CompressionPolicy(minimumLength: 0, level: (policy ?? CompressionPolicy()).level)
         case nil:
             guard let policy, request.body.readableBytes >= policy.minimumLength,
-                request.body.readableBytes <= self.socket.maximumPayloadLength, agreement?.has(.compression) == true
+                request.body.readableBytes <= self.configuration.socket.maximumPayloadLength,
+                agreement?.has(.compression) == true
             else { return nil }
             return policy
         }
@@ -142,6 +151,7 @@ extension ClientCore {
         _ agreement: Agreement?
     ) throws(SocketError) {
         guard agreement?.has(feature) != true else { return }
+        let endpoint = self.endpoint(of: self.hot.connectionID)
         let why: String
         if let hello = self.configuration.hello {
             why =
@@ -157,9 +167,9 @@ extension ClientCore {
             .featureNotAgreed,
             message: """
                 SocketRequest.\(property) takes the feature \(feature), which was not agreed on with \
-                \(self.origin.endpoint): \(why)
+                \(endpoint): \(why)
                 """,
-            endpoint: self.origin.endpoint
+            endpoint: endpoint
         )
     }
 
@@ -167,7 +177,7 @@ extension ClientCore {
 
     /// The metadata with the context of the call's span; nil if there is nothing to add, or no room for it.
     private func traced(_ metadata: WireMetadata, _ task: SocketTask) -> WireMetadata? {
-        guard let tracer = self.tracer, let span = task.flight.span else { return nil }
+        guard let tracer = self.traits.tracer, let span = task.flight.span else { return nil }
         var context: [String: String] = [:]
         tracer.inject(span.context, into: &context, using: MetadataInjector())
         // What the caller says itself stands.

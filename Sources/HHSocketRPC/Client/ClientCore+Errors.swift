@@ -6,24 +6,24 @@ extension ClientCore {
     func refused(_ refusal: DispatchTable<SocketTask>.Refusal) -> SocketError {
         switch refusal {
         case .offline:
-            self.socket.notConnected()
+            self.driver.notConnected()
         case .tooManyInFlight:
             SocketError(
                 .tooManyInFlight,
                 message: """
-                    \(self.table.inFlightCount) calls to \(self.place) are in flight already (maximumInFlight); wait for \
+                    \(self.hot.table.inFlightCount) calls to \(self.place) are in flight already (maximumInFlight); wait for \
                     some to complete
                     """,
-                endpoint: self.socket.currentEndpoint
+                endpoint: self.driver.currentEndpoint
             )
         case .queueFull:
             SocketError(
                 .queueFull,
                 message: """
-                    \(self.table.waitingCount) calls, \(self.table.waitingBytes) bytes, wait for a connection to \
+                    \(self.hot.table.waitingCount) calls, \(self.hot.table.waitingBytes) bytes, wait for a connection to \
                     \(self.place) already (maximumWaiting, maximumWaitingBytes)
                     """,
-                endpoint: self.socket.currentEndpoint
+                endpoint: self.driver.currentEndpoint
             )
         }
     }
@@ -33,14 +33,14 @@ extension ClientCore {
         SocketError(
             .queueFull,
             message: """
-                \(self.table.count) calls have not completed yet (maximumInFlight and maximumWaiting together), those included \
+                \(self.hot.table.count) calls have not completed yet (maximumInFlight and maximumWaiting together), those included \
                 whose interceptors are at work or that wait to be sent again
                 """,
-            endpoint: self.socket.currentEndpoint
+            endpoint: self.driver.currentEndpoint
         )
     }
 
-    private var place: String { self.socket.currentEndpoint.map { "\($0)" } ?? "the server" }
+    private var place: String { self.driver.currentEndpoint.map { "\($0)" } ?? "the server" }
 
     func timedOut(_ attempt: Attempt) -> SocketError {
         let task = attempt.call
@@ -48,11 +48,11 @@ extension ClientCore {
         let lastFailure = task.flight.lastFailure
         // Where it has left, it is that connection's server that did not answer, though there may be another one by now.
         let left = attempt.serial == nil ? nil : self.endpoint(of: attempt.connection)
-        let lastConnect = self.socket.lastError
+        let lastConnect = self.driver.lastError
         let place = left.map { "\($0)" } ?? self.place
         let what =
             switch attempt.phase {
-            case .waiting where self.table.link == .leaving:
+            case .waiting where self.hot.table.link == .leaving:
                 "no successor of the connection to \(place), which ends,"
             case .waiting: "no connection to \(place)"
             case .queued: "\(place) did not read"
@@ -71,7 +71,7 @@ extension ClientCore {
             .timeout,
             message: "\(what) \(limit) (type \(request.type)\(serial))\(causes)",
             underlying: lastConnect ?? lastFailure,
-            endpoint: left ?? self.socket.currentEndpoint ?? lastConnect?.endpoint,
+            endpoint: left ?? self.driver.currentEndpoint ?? lastConnect?.endpoint,
             serial: attempt.serial,
             delivery: attempt.phase == .sent ? .sentUnknown : .notSent
         )

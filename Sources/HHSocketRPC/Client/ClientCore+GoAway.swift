@@ -18,8 +18,8 @@ extension ClientCore {
     func receivedGoAway(_ frame: Frame, on id: ConnectionID) -> ServerDeparture? {
         self.count(\.goAways)
         // Only what a connection says first is read, so that many of them cost no more than their counting.
-        guard id != self.goneAway, self.leftOrigins[id] == nil else { return nil }
-        self.goneAway = id
+        guard id != self.life.goneAway, self.left[id] == nil else { return nil }
+        self.life.goneAway = id
         guard frame.payload.readableBytes <= Self.maximumGoAwayLength,
             let message = try? frame.payload.message(as: WireGoAway.self)
         else {
@@ -29,56 +29,57 @@ extension ClientCore {
         return ServerDeparture(message)
     }
 
-    func connectionIsLeaving(_ id: ConnectionID) {
-        guard id == self.connection else { return }
-        for attempt in self.table.linkIsLeft() {
+    func connectionIsLeaving(_ id: ConnectionID, in turn: inout Turn) {
+        guard id == self.connection?.id else { return }
+        for attempt in self.hot.table.linkIsLeft() {
             // It never left.
             attempt.call.flight.attempts = max(1, attempt.call.flight.attempts) - 1
-            self.attemptAgain(attempt, isReturning: false)
+            self.attemptAgain(attempt, isReturning: false, in: &turn)
         }
     }
 
-    func attemptIsPutOff() {
-        self.isPutOff = true
-        let isInUse = self.table.link == .leaving && self.table.inFlightCount > 0
-        if isInUse || self.table.waitingCount > 0 { self.pullForward() }
+    func attemptIsPutOff(in turn: inout Turn) {
+        self.life.isPutOff = true
+        let isInUse = self.hot.table.link == .leaving && self.hot.table.inFlightCount > 0
+        if isInUse || self.hot.table.waitingCount > 0 { self.pullForward(in: &turn) }
     }
 
-    func pullForward() {
-        self.isPutOff = false
-        self.socket.pullForward()
+    func pullForward(in turn: inout Turn) {
+        self.life.isPutOff = false
+        self.driver.perform(.pullForward, in: &turn)
     }
 
     /// Sends a call once more that the server did not run because it is about to end, whatever the call's retry policy says:
     /// by the next connection, within its deadline. False if it is to fail.
-    func isSentAgain(_ attempt: Attempt, _ error: SocketError) -> Bool {
-        guard error.code == .draining, error.delivery == .answered, !self.socket.isClosed else { return false }
+    func isSentAgain(_ attempt: Attempt, _ error: SocketError, in turn: inout Turn) -> Bool {
+        guard error.code == .draining, error.delivery == .answered, !self.driver.isClosed else { return false }
         // Whether or not it has said so by go-away.
-        if attempt.connection == self.connection, self.table.link == .ready {
-            self.socket.leave(attempt.connection, ServerDeparture(reason: "it answers that it is about to end (504)"))
+        if attempt.connection == self.hot.connectionID, self.hot.table.link == .ready {
+            let departure = ServerDeparture(reason: "it answers that it is about to end (504)")
+            self.driver.perform(.leave(attempt.connection, departure, isAnnounced: false), in: &turn)
         }
         let task = attempt.call
         guard task.flight.resends < Self.maximumResends,
-            attempt.connection != self.connection || self.table.link != .ready
+            attempt.connection != self.hot.connectionID || self.hot.table.link != .ready
         else { return false }
         task.flight.resends += 1
         task.flight.lastFailure = error
-        if task.progressStartsOver() { self.showProgress(of: task) }
+        if task.progressStartsOver() { self.showProgress(of: task, in: &turn) }
         self.observeResend(task, after: error)
-        self.attemptAgain(attempt, isReturning: true)
+        self.attemptAgain(attempt, isReturning: true, in: &turn)
         return true
     }
 
-    private func attemptAgain(_ attempt: Attempt, isReturning: Bool) {
+    private func attemptAgain(_ attempt: Attempt, isReturning: Bool, in turn: inout Turn) {
         let request = self.request(of: attempt.call)
         let priority = attempt.call.priority
-        let submission = self.table.attemptAgain(
+        let submission = self.hot.table.attemptAgain(
             attempt.key,
             priority,
             bytes: request.waitingLength,
             isReturning: isReturning
         )
-        self.follow(submission, attempt.call, attempt.key, request, priority)
+        self.follow(submission, attempt.call, attempt.key, request, priority, in: &turn)
     }
 }
 

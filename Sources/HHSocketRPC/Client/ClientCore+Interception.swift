@@ -23,7 +23,7 @@ extension ClientCore {
                     return .failure(error)
                 }
             }
-            _ = self?.submit(.closure { [weak self] in self?.interceptorsReturned(task, result) })
+            _ = self?.submit(.closure { [weak self] in self?.interceptorsReturned(task, result, in: &$0) })
         }
     }
 
@@ -34,7 +34,7 @@ extension ClientCore {
     ) async throws(SocketError) -> SocketResponse {
         let result = await withCheckedContinuation {
             (reply: CheckedContinuation<Result<SocketResponse, SocketError>, Never>) in
-            let isAlive = self.submit(.closure { self.interceptorAsks(task, request, reply) })
+            let isAlive = self.submit(.closure { self.interceptorAsks(task, request, reply, in: &$0) })
             if !isAlive { reply.resume(returning: .failure(Self.released)) }
         }
         return try result.get()
@@ -43,9 +43,10 @@ extension ClientCore {
     private func interceptorAsks(
         _ task: SocketTask,
         _ request: SocketRequest,
-        _ reply: CheckedContinuation<Result<SocketResponse, SocketError>, Never>
+        _ reply: CheckedContinuation<Result<SocketResponse, SocketError>, Never>,
+        in turn: inout Turn
     ) {
-        guard let key = task.flight.key, let phase = self.table.phase(of: key) else {
+        guard let key = task.flight.key, let phase = self.hot.table.phase(of: key) else {
             return reply.resume(returning: .failure(self.interceptedTooLate(task)))
         }
         guard phase == .idle, task.flight.reply == nil else {
@@ -59,7 +60,7 @@ extension ClientCore {
             )
         }
         do throws(SocketError) {
-            try self.check(request)
+            try self.check(request, in: &turn)
         } catch {
             return reply.resume(returning: .failure(error))
         }
@@ -68,21 +69,25 @@ extension ClientCore {
         task.flight.reply = reply
         task.flight.retries = 0
         task.flight.resends = 0
-        self.table.resetAttempts(key)
-        self.attempt(task, key)
+        self.hot.table.resetAttempts(key)
+        self.attempt(task, key, in: &turn)
         self.armTimer()
     }
 
-    private func interceptorsReturned(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
+    private func interceptorsReturned(
+        _ task: SocketTask,
+        _ result: Result<SocketResponse, SocketError>,
+        in turn: inout Turn
+    ) {
         // Otherwise the call has completed before.
-        guard let key = task.flight.key, let attempt = self.table.remove(key) else { return }
+        guard let key = task.flight.key, let attempt = self.hot.table.remove(key) else { return }
         // They may have returned without waiting for what they asked for.
-        self.tellServer(of: attempt)
-        self.complete(task, result)
+        self.tellServer(of: attempt, in: &turn)
+        self.complete(task, result, in: &turn)
     }
 
     /// The call completes; its interceptors, if they are still at work, work for nobody.
-    func endInterception(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
+    func endInterception(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>, in turn: inout Turn) {
         guard let interception = task.flight.interception else { return }
         task.flight.interception = nil
         interception.cancel()

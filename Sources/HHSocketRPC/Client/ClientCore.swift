@@ -12,88 +12,76 @@ import Tracing
 /// A client's calls and pushes on the socket thread: performs what ``DispatchTable`` decides.
 ///
 /// What becomes of a call is in `ClientCore+Calls`, what interceptors do with it in `ClientCore+Interception`, what the server
-/// says in `ClientCore+Frames`, what follows when it is about to end in `ClientCore+GoAway`, and what the user is told when
-/// something fails in `ClientCore+Errors`.
-final class ClientCore: FrameConsumer, @unchecked Sendable {
+/// answers in `ClientCore+Answers`, its pushes in `ClientCore+Pushes`, what becomes of connections in `ClientCore+Connections`, what
+/// follows when a server is about to end in `ClientCore+GoAway`, what the user is told when something fails in `ClientCore+Errors`,
+/// and the ways that nearly all calls take in `FastPath`.
+final class ClientCore: @unchecked Sendable {
     // Proof of Sendable: the constants never change or are locked; every other property is touched
     // on the socket thread alone.
-    let socket: any FrameCarrier
-    let streams = EventStreams()
+    let driver: any ConnectionDriver
+    let loop: SocketLoop
+    let connector: FrameConnector
     let configuration: SocketClient.Configuration
+    let traits: CallTraits
     let format: WireFormat
-    let tracer: (any Tracer)?
-    /// Whether a task is to remember in which context it was resumed.
-    let needsContext: Bool
-    /// Whether anybody wants to know what becomes of single calls.
-    let isObserved: Bool
-    /// Whether a call goes straight to the table, because no interceptor stands around it.
-    let isDirect: Bool
-    /// Whether a request that has nothing of its own can leave by ``startAtOnce(_:)``.
-    let isPlain: Bool
-    /// Bodies of more bytes do not leave by ``startAtOnce(_:)``: they leave in slices, or may be compressed.
-    let largestPlainBody: Int
-    /// The bits of a type that are flags; 0 where the wire format has no room for them.
-    let flagMask: UInt32
-    /// Whether handlers run on the socket thread.
-    let callsBackHere: Bool
-    /// The custom fields of requests that have none of their own.
-    let customFields: Result<[UInt8]?, SocketError>
+    let streams = EventStreams()
     let locks = TaskLocks()
     /// Where large bodies are compressed and decompressed, one after the other.
     let compressionQueue = DispatchQueue(label: "HHSocket compression")
-    private let timeout: TimeAmount
     private let shared = NIOLockedValueBox(Shared())
 
-    #if !DEBUG
+    // Unchecked: a call touches it some ten times, on the socket thread alone, and every access ends before anybody else is called.
+    #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
-    var table: DispatchTable<SocketTask>
-    #if !DEBUG
-    @exclusivity(unchecked)
-    #endif
-    var retryBucket: RetryBucket?
+    var hot: Hot
     /// The calls that `dispatch` has made and that are not complete, by their tasks' identifiers.
-    #if !DEBUG
-    @exclusivity(unchecked)
-    #endif
     var dispatched: [Int: DispatchKey] = [:]
     var generator = SystemRandomNumberGenerator()
-    private var pushes = PushRouter()
-    /// Pushes that are delivered after one that is being decompressed, which is the first of them.
-    var pushLine: Deque<WaitingPush> = []
-    var pushLineBytes = 0
-    /// What the delegate's queue has not looked at yet.
-    private let delegateBacklog = CallbackBacklog()
-    /// How the latest calls to the present server ended; nil where nobody wants to know.
-    #if !DEBUG
-    @exclusivity(unchecked)
-    #endif
-    private var errorRate: ErrorRateWindow?
-    private var log: CallLog?
-    #if !DEBUG
-    @exclusivity(unchecked)
-    #endif
-    private var metrics: CallMetrics?
-    /// When the timer for the table's alarms fires.
-    #if !DEBUG
-    @exclusivity(unchecked)
-    #endif
-    private(set) var timerFires = NIODeadline.distantFuture
-    private(set) var isInvalidated = false
-    /// Whether no more calls are taken.
-    private(set) var isFinishing = false
-    /// Called once the last call has completed.
-    private var finished: (() -> Void)?
-    /// Whether attempts to connect begin later unless a call asks for them.
-    var isPutOff = false
-    /// The connection whose go-away has been read, the last one.
-    var goneAway = ConnectionID(number: 0)
-    /// What calls leave by, and where it leads, while it is ready. Its answers share that, where their headers have no fields
-    /// of the server's.
-    private(set) var connection = ConnectionID(number: 0)
-    private(set) var origin = SocketResponse.Origin(endpoint: Endpoint(host: "", port: 0))
-    /// Where the connections lead that were left for another and finish what is in flight.
-    private(set) var leftOrigins: [ConnectionID: SocketResponse.Origin] = [:]
+    var pushes = PushDelivery()
+    private var observers: Observers
+    private var timer: SocketLoop.TimerID?
+    var life = Life()
+    /// What calls leave by, while it is ready; or what they left by last.
+    var connection: ClientConnection? {
+        didSet {
+            self.hot.link = self.connection.map { Unmanaged.passUnretained($0.link) }
+            self.hot.connectionID = self.connection?.id ?? ConnectionID(number: 0)
+        }
+    }
+    /// The connections that were left for another and finish what is in flight.
+    var left: [ConnectionID: ClientConnection] = [:]
+
+    /// What every call touches.
+    struct Hot {
+        var table: DispatchTable<SocketTask>
+        var retryBucket: RetryBucket?
+        /// How the latest calls to the present server ended; nil where nobody wants to know.
+        var errorRate: ErrorRateWindow?
+        /// When the timer for the table's alarms fires.
+        var timerFires = NIODeadline.distantFuture
+        /// The connection's.
+        var connectionID = ConnectionID(number: 0)
+        /// The link of the connection, while that is ready, without a reference that is counted for every call: the connection holds it.
+        var link: Unmanaged<Link<FrameLanguage>>?
+    }
+
+    private struct Observers {
+        var log: CallLog?
+        var metrics: CallMetrics?
+    }
+
+    struct Life {
+        var isInvalidated = false
+        /// Whether no more calls are taken.
+        var isFinishing = false
+        /// Whether attempts to connect begin later unless a call asks for them.
+        var isPutOff = false
+        /// The connection whose go-away has been read, the last one.
+        var goneAway = ConnectionID(number: 0)
+        /// Called once the last call has completed.
+        var finished: (() -> Void)?
+    }
 
     /// What other threads see.
     private struct Shared {
@@ -102,38 +90,44 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         var statistics = ClientStatistics()
     }
 
-    /// - Parameter socket: What carries the frames. It is to tell this object what happens.
-    init(configuration: SocketClient.Configuration, socket: any FrameCarrier) {
-        self.socket = socket
+    /// - Parameters:
+    ///   - connector: Makes the driver's links.
+    ///   - driver: Makes connections. It is to tell this object what becomes of them.
+    init(
+        configuration: SocketClient.Configuration,
+        connector: FrameConnector,
+        driver: any ConnectionDriver,
+        loop: SocketLoop
+    ) {
+        self.driver = driver
+        self.loop = loop
+        self.connector = connector
         self.configuration = configuration
-        self.format = socket.format
-        let tracer = configuration.tracer ?? InstrumentationSystem.tracer
-        self.tracer = tracer is NoOpTracer ? nil : tracer
-        self.needsContext = self.tracer != nil || !configuration.interceptors.isEmpty
-        self.isDirect = configuration.interceptors.isEmpty
-        self.callsBackHere = if case .socketThread = socket.callbackQueue.target { true } else { false }
-        self.customFields = Result { () throws(SocketError) in try socket.customFields([:]) }
-        let hasNoFields = if case .success(nil) = self.customFields { true } else { false }
-        self.isPlain =
-            configuration.interceptors.isEmpty && self.tracer == nil && configuration.firstResponseTimeout == nil
-            && hasNoFields
-        let compressed = configuration.compression.map { max($0.minimumLength, 0) } ?? .max
-        self.largestPlainBody = min(Frame.unslicedLength, compressed - 1)
-        self.flagMask = self.format.supportsHello ? FrameType.allFlags : 0
-        self.timeout = TimeAmount(clamping: configuration.timeout)
-        self.table = DispatchTable(
-            serialRange: self.format.layout.requestSerials,
-            maximumInFlight: configuration.maximumInFlight,
-            maximumWaiting: configuration.maximumWaiting,
-            maximumWaitingBytes: configuration.maximumWaitingBytes,
-            maximumTombstones: configuration.maximumTombstones
+        self.format = connector.rules.format
+        let log = configuration.socket.logger.map { CallLog($0) }
+        let metrics = CallMetrics(factory: configuration.socket.metricsFactory ?? MetricsSystem.factory)
+        self.observers = Observers(log: log, metrics: metrics)
+        self.traits = CallTraits(
+            configuration,
+            connector.rules,
+            callbackQueue: loop.callbackQueue,
+            isObserved: log != nil || metrics != nil
         )
-        self.retryBucket = configuration.retryBudget.map { RetryBucket($0) }
-        self.errorRate = configuration.errorRatePolicy.map { ErrorRateWindow($0) }
-        self.log = configuration.socket.logger.map { CallLog($0) }
-        self.metrics = CallMetrics(factory: configuration.socket.metricsFactory ?? MetricsSystem.factory)
-        self.isObserved = self.log != nil || self.metrics != nil || self.tracer != nil
+        self.hot = Hot(
+            table: DispatchTable(
+                serialRange: connector.rules.format.layout.requestSerials,
+                maximumInFlight: configuration.maximumInFlight,
+                maximumWaiting: configuration.maximumWaiting,
+                maximumWaitingBytes: configuration.maximumWaitingBytes,
+                maximumTombstones: configuration.maximumTombstones
+            ),
+            retryBucket: configuration.retryBudget.map { RetryBucket($0) },
+            errorRate: configuration.errorRatePolicy.map { ErrorRateWindow($0) }
+        )
     }
+
+    var isInvalidated: Bool { self.life.isInvalidated }
+    var isFinishing: Bool { self.life.isFinishing }
 
     // MARK: Any thread
 
@@ -148,7 +142,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
         )
     }
 
-    func submit(_ submission: Submission) -> Bool { self.socket.submit(submission) }
+    func submit(_ submission: Submission) -> Bool { self.loop.submit(submission) }
 
     func setClient(_ client: SocketClient) {
         self.shared.withLockedValue { $0.client = client }
@@ -163,7 +157,7 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     /// Has a task's handler run where handlers run, when the socket thread has ended.
     func callBackAfterInvalidation(_ task: SocketTask) {
-        (task.callbackQueue ?? self.socket.callbackQueue).run { task.callBack() }
+        (task.callbackQueue ?? self.loop.callbackQueue).run { task.callBack() }
     }
 
     /// What a complete task took.
@@ -192,323 +186,120 @@ final class ClientCore: FrameConsumer, @unchecked Sendable {
 
     func count(_ counter: WritableKeyPath<ClientStatistics, Int>, by amount: Int = 1) {
         self.shared.withLockedValue { $0.statistics[keyPath: counter] += amount }
-        self.metrics?.counted(counter, by: amount)
+        self.observers.metrics?.counted(counter, by: amount)
     }
 
     /// Begins to observe a call that the client has taken up.
     func observe(_ task: SocketTask) {
-        guard let tracer = self.tracer else { return }
+        guard let tracer = self.traits.tracer else { return }
         task.flight.span = CallSpan.start(task.originalRequest, in: task.flight.context ?? .topLevel, tracer)
     }
 
     func observeRetry(_ task: SocketTask, after error: SocketError, in delay: Duration) {
-        self.metrics?.retried(after: error.code)
-        self.log?.retries(task.originalRequest.type, after: error, in: delay)
+        self.observers.metrics?.retried(after: error.code)
+        self.observers.log?.retries(task.originalRequest.type, after: error, in: delay)
         if let span = task.flight.span { CallSpan.retried(span, after: error) }
     }
 
     func observeResend(_ task: SocketTask, after error: SocketError) {
         self.count(\.resentCalls)
-        self.log?.isSentAgain(task.originalRequest.type, after: error)
+        self.observers.log?.isSentAgain(task.originalRequest.type, after: error)
         if let span = task.flight.span { CallSpan.isSentAgain(span, after: error) }
     }
 
     /// A call has completed that the client had taken up.
     func observeCompletion(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
         let type = task.originalRequest.type
-        if self.metrics != nil, let queued = task.flight.queued.date,
+        if self.observers.metrics != nil, let queued = task.flight.queued.date,
             let completed = task.flight.completed.date
         {
             let outcome: SocketError.Code? = if case .failure(let error) = result { error.code } else { nil }
-            self.metrics?.completed(type, outcome, after: completed - queued)
+            self.observers.metrics?.completed(type, outcome, after: completed - queued)
         }
-        self.log?.completed(type, task.flight, result)
+        self.observers.log?.completed(type, task.flight, result)
         if let span = task.flight.span {
             CallSpan.end(span, task.flight, result)
             task.flight.span = nil
         }
     }
 
-    func turnEnded() {
-        if let finished = self.finished, self.table.count == 0 {
-            self.finished = nil
-            finished()
-        }
-        guard self.metrics != nil else { return }
-        self.metrics?.measure(inFlight: self.table.inFlightCount, waiting: self.table.waitingCount)
-    }
+    // MARK: The end
 
-    /// What the end of an attempt tells of the server; nil: it was answered as it should be.
-    func judge(_ error: SocketError?, on id: ConnectionID) {
-        // What a connection that was left still answers tells nothing of its successor.
-        guard id == self.connection, self.table.link == .ready, let isWrong = ErrorRateWindow.judge(error),
-            !isWrong || self.socket.isNetworkReachable,
-            let verdict = self.errorRate?.ended(isWrong: isWrong, now: self.socket.now)
-        else { return }
-        self.socket.serverFails(self.origin.endpoint, wrong: verdict.wrong, calls: verdict.calls)
-    }
-
-    /// Takes no more calls, and calls `finished` once those of before have completed; on the socket thread.
+    /// Takes no more calls, and calls `finished` once those of before have completed.
     func finishTasks(_ finished: @escaping () -> Void) {
         guard !self.isFinishing, !self.isInvalidated else { return }
-        self.isFinishing = true
-        self.table.takesCalls = false
-        self.finished = finished
+        self.life.isFinishing = true
+        self.hot.table.takesCalls = false
+        self.life.finished = finished
+    }
+
+    /// Completes all there is.
+    func invalidated(in turn: inout Turn) {
+        self.life.isInvalidated = true
+        if let timer = self.timer { self.loop.removeTimer(timer) }
+        for key in self.hot.table.keys {
+            guard let removed = self.hot.table.remove(key) else { continue }
+            var error = Self.released
+            error.serial = removed.serial
+            if removed.phase == .sent { error.delivery = .sentUnknown }
+            self.complete(removed.call, error, in: &turn)
+        }
+        self.turnEnded()
+        self.pushes.router.finish()
+        self.streams.finish()
     }
 
     // MARK: Time
 
     /// One timer for all calls: set to the earliest alarm, and never moved when that call completes in time.
     func armTimer() {
-        guard let alarm = self.table.earliestAlarm, alarm < self.timerFires else { return }
-        self.timerFires = alarm
-        self.socket.setConsumerTimer(alarm)
+        guard let alarm = self.hot.table.earliestAlarm, alarm < self.hot.timerFires else { return }
+        self.hot.timerFires = alarm
+        if let timer = self.timer { self.loop.removeTimer(timer) }
+        self.timer = self.loop.setTimer(alarm) { self.timerFired(in: &$0) }
     }
 
-    func timerFired() {
+    private func timerFired(in turn: inout Turn) {
+        self.timer = nil
         // What is due is seen to below: for an alarm of this moment no timer need be set.
-        self.timerFires = .distantPast
-        while let alarm = self.table.nextAlarm(now: self.socket.now) {
+        self.hot.timerFires = .distantPast
+        while let alarm = self.hot.table.nextAlarm(now: turn.now) {
             switch alarm {
-            case .expired(let attempt): self.expired(attempt)
-            case .noFirstResponse(let attempt): self.answerDidNotBegin(attempt)
-            case .retry(let key, let task): self.attempt(task, key)
+            case .expired(let attempt): self.expired(attempt, in: &turn)
+            case .noFirstResponse(let attempt): self.answerDidNotBegin(attempt, in: &turn)
+            case .retry(let key, let task): self.attempt(task, key, in: &turn)
             }
         }
-        self.table.dropStaleAlarms()
-        self.timerFires = .distantFuture
+        self.hot.table.dropStaleAlarms()
+        self.hot.timerFires = .distantFuture
         self.armTimer()
     }
 
-    // MARK: Pushes
+    // MARK: The delegate
 
-    /// A mailbox into which the pushes of `type` come, or those of every type, until it is cancelled. Any thread.
-    func subscribe(to type: UInt32?, _ policy: PushBufferingPolicy) -> PushMailbox {
-        let mailbox = PushMailbox(policy) { [weak self] mailbox in
-            self?.socket.submit(.closure { [weak self] in self?.mailboxChanged(mailbox, type) })
-        }
-        let isAlive = self.submit(
-            .closure {
-                if self.isInvalidated {
-                    mailbox.finish()
-                } else {
-                    self.pushes.add(mailbox, type)
-                }
-            }
-        )
-        if !isAlive { mailbox.finish() }
-        return mailbox
-    }
-
-    /// Any thread.
-    func pushHandlerFailed(_ type: UInt32, _ error: any Error) {
-        self.pushFailed("a handler of pushes failed", type, error, \.failedPushHandlers)
-    }
-
-    func pushIsMalformed(_ type: UInt32, _ error: any Error) {
-        self.pushFailed("a push is no message of its type", type, error, \.malformedPushes)
-    }
-
-    /// A push came that cannot be opened; on the socket thread.
-    func receivedPush(_ type: UInt32, thatCannotBeRead reason: EnvelopeError, _ endpoint: Endpoint) {
-        self.count(\.pushes)
-        self.count(\.malformedPushes)
-        self.configuration.socket.logger?.warning(
-            "a push cannot be read",
-            metadata: ["type": "\(type)", "server": "\(endpoint)", "error": "\(reason)"]
-        )
-    }
-
-    private func pushFailed(
-        _ complaint: Logger.Message,
-        _ type: UInt32,
-        _ error: any Error,
-        _ counter: WritableKeyPath<ClientStatistics, Int> & Sendable
-    ) {
-        _ = self.submit(
-            .closure {
-                self.count(counter)
-                // Its kind alone: what an app's error says may be what the push said.
-                self.configuration.socket.logger?.warning(
-                    complaint,
-                    metadata: ["type": "\(type)", "error": "\(Swift.type(of: error))"]
-                )
-            }
-        )
-    }
-
-    private func mailboxChanged(_ mailbox: PushMailbox, _ type: UInt32?) {
-        if mailbox.isOver { self.pushes.remove(mailbox, type) }
-        self.updateReading()
-    }
-
-    /// Asks all who may hold reading anew: since this was submitted somebody may have fallen behind again.
-    func updateReading() {
-        self.socket.setReading(
-            isSuspended: self.pushes.holdsReading || self.delegateBacklog.isFull || self.pushLineIsFull
-        )
-    }
-
-    /// Hands a push that nobody subscribed to over to the delegate.
-    private func tellDelegate(of push: SocketPush) {
+    /// The delegate and whom it is the delegate of, if both are there.
+    var audience: (delegate: any SocketClientDelegate, client: SocketClient)? {
         let (delegate, client) = self.shared.withLockedValue { ($0.delegate, $0.client) }
-        guard let delegate, let client else { return }
-        let length = push.body.readableBytes
-        if self.delegateBacklog.add(bytes: length) { self.updateReading() }
-        self.socket.callBack(
-            .closure {
-                delegate.client(client, didReceive: push)
-                guard self.delegateBacklog.remove(bytes: length) else { return }
-                _ = self.submit(.closure { self.updateReading() })
-            }
+        guard let delegate, let client else { return nil }
+        return (delegate, client)
+    }
+}
+
+extension ClientCore: TurnHost {
+    func turnEnds(in turn: inout Turn) {
+        if self.hot.table.waitingCount > 0, self.hot.table.link == .ready { self.sendWaiting(in: &turn) }
+    }
+
+    func turnEnded() {
+        if let finished = self.life.finished, self.hot.table.count == 0 {
+            self.life.finished = nil
+            finished()
+        }
+        self.driver.measure()
+        guard self.observers.metrics != nil else { return }
+        self.observers.metrics?.measure(
+            inFlight: self.hot.table.inFlightCount,
+            waiting: self.hot.table.waitingCount
         )
-    }
-
-    func receivedPush(_ frame: Frame, _ metadata: [String: String], _ endpoint: Endpoint) {
-        guard self.pushLine.isEmpty else {
-            return self.standInLine(
-                WaitingPush(frame: frame, metadata: metadata, endpoint: endpoint, isCompressed: false)
-            )
-        }
-        self.deliverPush(frame, metadata, endpoint)
-    }
-
-    func deliverPush(_ frame: Frame, _ metadata: [String: String], _ endpoint: Endpoint) {
-        self.count(\.pushes)
-        let push = SocketPush(
-            type: frame.type,
-            status: frame.status,
-            body: frame.payload,
-            header: self.format.header(of: frame),
-            metadata: metadata,
-            endpoint: endpoint
-        )
-        let routed = self.pushes.route(push)
-        if routed.dropped > 0 { self.count(\.droppedPushes, by: routed.dropped) }
-        if routed.holdsReading { self.updateReading() }
-        if !routed.isClaimed { self.tellDelegate(of: push) }
-    }
-
-    // MARK: The connection
-
-    func connectionIsBeingMade() {
-        self.isPutOff = false
-        self.table.linkIsConnecting()
-    }
-
-    func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint, _ agreement: Agreement?) {
-        self.isPutOff = false
-        if self.table.link == .ready || self.table.link == .leaving { self.leftOrigins[self.connection] = self.origin }
-        self.connection = id
-        self.origin = SocketResponse.Origin(endpoint: endpoint, agreement: agreement)
-        self.errorRate?.clear()
-        self.table.linkIsReady(id)
-        self.sendWaiting()
-        self.armTimer()
-    }
-
-    /// Sends calls that waited for the connection, as long as more of them may be in flight.
-    private func sendWaiting() {
-        while let next = self.table.nextWaiting() {
-            guard let serial = next.serial else { continue }
-            self.send(next.call, self.request(of: next.call), next.call.priority, next.key, serial)
-        }
-    }
-
-    func turnEnds() {
-        if self.table.waitingCount > 0, self.table.link == .ready { self.sendWaiting() }
-    }
-
-    func connectionDrains(_ id: ConnectionID) {
-        self.table.linkDrains(id)
-        self.finishDrained()
-    }
-
-    /// Lets go of the connections that were left and have nothing in flight any more.
-    func finishDrained() {
-        guard self.table.hasDrained else { return }
-        while let connection = self.table.nextDrained() {
-            self.leftOrigins[connection] = nil
-            self.socket.finishDraining(connection)
-        }
-    }
-
-    /// What an answer tells of where it came from.
-    func origin(of frame: Frame, _ metadata: [String: String], on id: ConnectionID) -> SocketResponse.Origin {
-        guard frame.customFields != nil || !metadata.isEmpty else { return self.origin(of: id) }
-        return SocketResponse.Origin(
-            header: self.format.header(of: frame),
-            endpoint: self.endpoint(of: id),
-            metadata: metadata
-        )
-    }
-
-    func origin(of id: ConnectionID) -> SocketResponse.Origin {
-        id == self.connection ? self.origin : self.leftOrigins[id] ?? self.origin
-    }
-
-    /// When a call must be complete that starts now.
-    func deadline(of request: SocketRequest) -> NIODeadline {
-        let end = self.socket.now.advanced(clamping: request.timeout.map { TimeAmount(clamping: $0) } ?? self.timeout)
-        // A request that is plain, as most are, has no options to look at.
-        guard !request.isPlain, let deadline = request.deadline else { return end }
-        return min(end, deadline)
-    }
-
-    func endpoint(of id: ConnectionID) -> Endpoint { self.origin(of: id).endpoint }
-
-    func connectionWasLost(_ id: ConnectionID, _ error: SocketError) {
-        defer { self.leftOrigins[id] = nil }
-        for lost in self.table.linkWasLost(id) {
-            var error = error
-            error.serial = lost.serial
-            error.delivery = lost.phase == .sent ? .sentUnknown : .notSent
-            self.ended(lost, error)
-        }
-        self.armTimer()
-    }
-
-    func connectionIsOffline(_ error: SocketError) {
-        self.fail(self.table.linkIsOffline(), error)
-        self.armTimer()
-    }
-
-    private func fail(_ waiting: [DispatchTable<SocketTask>.Attempt], _ error: SocketError) {
-        for waiting in waiting {
-            var error = error
-            error.delivery = .notSent
-            self.ended(waiting, error)
-        }
-    }
-
-    func happened(_ event: SocketEvent) {
-        switch event {
-        // Nobody reconnects any more, so no call need wait for that.
-        case .closed: self.fail(self.table.linkIsOffline(isForGood: true), self.socket.closedByUser)
-        case .gaveUp(let error): self.fail(self.table.linkIsOffline(isForGood: true), error)
-        default: break
-        }
-        self.streams.yield(event)
-        self.tell { $0.client($1, didReceive: event) }
-    }
-
-    func socketWasInvalidated() {
-        self.isInvalidated = true
-        for key in self.table.keys {
-            guard let removed = self.table.remove(key) else { continue }
-            var error = Self.released
-            error.serial = removed.serial
-            if removed.phase == .sent { error.delivery = .sentUnknown }
-            self.complete(removed.call, error)
-        }
-        self.turnEnded()
-        self.pushes.finish()
-        self.streams.finish()
-    }
-
-    private func tell(_ body: @escaping @Sendable (any SocketClientDelegate, SocketClient) -> Void) {
-        let (delegate, client) = self.shared.withLockedValue { ($0.delegate, $0.client) }
-        guard let delegate, let client else { return }
-        self.socket.callBack(.closure { body(delegate, client) })
     }
 }

@@ -184,7 +184,6 @@ struct DispatchTable<Call> {
     private let serialCount: Int
     private let maximumInFlight: Int
     private let maximumWaiting: Int
-    private let maximumWaitingBytes: Int
     private let maximumTombstones: Int
 
     private(set) var link = LinkState.offline
@@ -205,12 +204,8 @@ struct DispatchTable<Call> {
     private var nextSerial: UInt32
     private var hasWrapped = false
     private var alarms = DeadlineHeap<DispatchKey>()
-    /// Highest priority first, then oldest.
-    private var waiting = PriorityQueue<Place>()
-    /// Those of each priority that leave before the others, because they had left before.
-    private var returning = PriorityQueue<Place>()
-    private(set) var waitingCount = 0
-    private(set) var waitingBytes = 0
+    /// Calls that wait for a connection.
+    private var waiting: WaitingLine<Place>
     private(set) var inFlightCount = 0
 
     init(
@@ -224,7 +219,7 @@ struct DispatchTable<Call> {
         self.serialCount = Int(serialRange.upperBound - serialRange.lowerBound) + 1
         self.maximumInFlight = maximumInFlight
         self.maximumWaiting = maximumWaiting
-        self.maximumWaitingBytes = maximumWaitingBytes
+        self.waiting = WaitingLine(maximumCount: maximumWaiting, maximumBytes: maximumWaitingBytes)
         // Half of the serials at most, for else there might be none left for calls.
         self.maximumTombstones = min(maximumTombstones, self.serialCount / 2)
         self.nextSerial = serialRange.lowerBound
@@ -266,8 +261,7 @@ struct DispatchTable<Call> {
         self.entries = []
         self.free = []
         self.alarms = DeadlineHeap()
-        self.waiting = PriorityQueue()
-        self.returning = PriorityQueue()
+        self.waiting.removeStubs()
     }
 
     /// Whether there is a connection, and a serial for one more call, which no call waits for.
@@ -332,10 +326,7 @@ struct DispatchTable<Call> {
     /// Why a call cannot wait for a connection.
     private func refusal(bytes: Int, isPatient: Bool) -> Refusal? {
         guard isPatient || self.link == .connecting || self.link == .leaving else { return .offline }
-        let hasRoom =
-            self.waitingCount < self.maximumWaiting
-            && (self.waitingCount == 0 || bytes <= self.maximumWaitingBytes - self.waitingBytes)
-        return hasRoom ? nil : .queueFull
+        return self.waiting.hasRoom(for: bytes) ? nil : .queueFull
     }
 
     /// Puts the call in line for a connection.
@@ -350,26 +341,24 @@ struct DispatchTable<Call> {
         self.entries[Int(key.index)].isPatient = isPatient
         self.entries[Int(key.index)].isReturning = isReturning
         self.entries[Int(key.index)].bytes = bytes
-        self.waitingCount += 1
-        self.waitingBytes += bytes
-        self.takePlace(key, priority)
+        self.dropStaleWaiting()
+        let place = self.nextPlace(of: key)
+        self.waiting.append(place, priority, cost: bytes, isReturning: isReturning)
     }
 
-    /// Gives a call that waits the last place of this priority instead of the one it has.
-    private mutating func takePlace(_ key: DispatchKey, _ priority: FramePriority) {
+    /// The place that a call has from now on; any other is a stub.
+    private mutating func nextPlace(of key: DispatchKey) -> Place {
         self.entries[Int(key.index)].place &+= 1
-        self.dropStaleWaiting()
-        let place = Place(key: key, number: self.entries[Int(key.index)].place)
-        if self.entries[Int(key.index)].isReturning {
-            self.returning.append(place, priority)
-        } else {
-            self.waiting.append(place, priority)
-        }
+        return Place(key: key, number: self.entries[Int(key.index)].place)
     }
 
     /// Moves a call that stands in line behind those of this priority that do.
     mutating func setPriority(_ priority: FramePriority, _ key: DispatchKey) {
-        if self.phase(of: key) == .waiting { self.takePlace(key, priority) }
+        guard self.phase(of: key) == .waiting else { return }
+        let place = self.nextPlace(of: key)
+        self.dropStaleWaiting()
+        let entry = self.entries[Int(key.index)]
+        self.waiting.takePlace(place, priority, cost: entry.bytes, isReturning: entry.isReturning)
     }
 
     /// Leaves a call without an attempt until `time`, when ``nextAlarm(now:)`` tells of it.
@@ -379,35 +368,36 @@ struct DispatchTable<Call> {
         self.setAlarm(time, key)
     }
 
-    /// Those that wait no longer stay in line as stubs until most are that: so the cost per call is constant.
     private mutating func dropStaleWaiting() {
-        guard self.lineLength > 2 * self.waitingCount + 64 else { return }
         let entries = self.entries
-        self.waiting.removeAll { !entries[Int($0.key.index)].stands(at: $0) }
-        self.returning.removeAll { !entries[Int($0.key.index)].stands(at: $0) }
+        self.waiting.dropStubs { !entries[Int($0.key.index)].stands(at: $0) }
     }
 
     /// Places in line, stubs included.
-    var lineLength: Int { self.waiting.count + self.returning.count }
+    var lineLength: Int { self.waiting.length }
 
-    private mutating func popPlace() -> Place? {
-        guard let priority = self.returning.firstPriority, priority >= self.waiting.firstPriority ?? priority else {
-            return self.waiting.popFirst()
-        }
-        return self.returning.popFirst()
-    }
+    /// The number of calls that wait for a connection.
+    var waitingCount: Int { self.waiting.count }
+    /// What they hold, in bytes.
+    var waitingBytes: Int { self.waiting.bytes }
 
     /// The next call that waited for the connection, now that there is one: its phase is `sent`, and it has been given a serial.
     /// Nil if none waits, or if no more calls may be in flight: the others go on waiting.
     mutating func nextWaiting() -> Attempt? {
-        while self.link == .ready, self.hasSerial, let place = self.popPlace() {
-            let index = place.key.index
-            guard self.entries[Int(index)].stands(at: place) else { continue }
-            self.waitsNoLonger(index)
-            self.join(place.key, self.unusedSerial())
-            return self.attempt(at: index)
-        }
-        return nil
+        guard self.link == .ready, self.hasSerial, self.waiting.length > 0 else { return nil }
+        guard let place = Self.popPlace(&self.waiting, self.entries) else { return nil }
+        return self.leaveLine(place.key)
+    }
+
+    /// The entries are lent, not copied: they are changed right after it.
+    private static func popPlace(_ line: inout WaitingLine<Place>, _ entries: [Entry]) -> Place? {
+        line.popFirst(unless: { !entries[Int($0.key.index)].stands(at: $0) })
+    }
+
+    private mutating func leaveLine(_ key: DispatchKey) -> Attempt? {
+        self.entries[Int(key.index)].bytes = 0
+        self.join(key, self.unusedSerial())
+        return self.attempt(at: key.index)
     }
 
     /// The frame of this call could not leave yet.
@@ -695,8 +685,7 @@ struct DispatchTable<Call> {
     }
 
     private mutating func waitsNoLonger(_ index: UInt32) {
-        self.waitingCount -= 1
-        self.waitingBytes -= self.entries[Int(index)].bytes
+        self.waiting.leave(cost: self.entries[Int(index)].bytes)
         self.entries[Int(index)].bytes = 0
     }
 

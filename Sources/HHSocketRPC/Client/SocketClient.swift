@@ -14,7 +14,7 @@ import NIOCore
 /// with `cancelled`, the connection is closed and its thread ends.
 public final class SocketClient: Sendable {
     let core: ClientCore
-    let socket: SocketCore
+    let driver: Driver
     private let lastIdentifier = ManagedAtomic(0)
 
     public init(configuration: Configuration) {
@@ -26,14 +26,25 @@ public final class SocketClient: Sendable {
                 maximumPayloadLength: socketConfiguration.maximumPayloadLength
             )
         }
-        self.socket = SocketCore(configuration: socketConfiguration, refusal: refusal)
-        self.core = ClientCore(configuration: configuration, socket: self.socket)
-        self.socket.setConsumer(self.core)
+        let rules = FrameRules(socketConfiguration, refusal: refusal)
+        let connector = FrameConnector(rules)
+        self.driver = Driver(configuration: socketConfiguration, maker: connector, refusal: rules.refusal)
+        let core = ClientCore(
+            configuration: configuration,
+            connector: connector,
+            driver: self.driver,
+            loop: self.driver.loop
+        )
+        connector.attach(to: self.driver, self.driver.loop) { [unowned core] frame, id, _ in
+            core.receivedGoAway(frame, on: id)
+        }
+        self.driver.setHost(core)
+        self.core = core
         self.core.setClient(self)
     }
 
     deinit {
-        self.socket.invalidate()
+        self.driver.invalidate()
     }
 
     // MARK: Calls
@@ -95,13 +106,13 @@ public final class SocketClient: Sendable {
 
     /// Cancels every call that was resumed before and has not completed.
     public func cancelAllTasks() {
-        self.socket.submit(.closure { [core] in core.cancelAll() })
+        self.driver.submit(.closure { [core] in core.cancelAll(in: &$0) })
     }
 
     /// Cancels one call that ``dispatch(_:completionHandler:)`` made. Does nothing if it has completed. (A task is cancelled by
     /// its own ``SocketTask/cancel()``.)
     public func cancelTask(withIdentifier identifier: Int) {
-        self.socket.submit(.closure { [core] in core.cancelTask(withIdentifier: identifier) })
+        self.driver.submit(.closure { [core] in core.cancelTask(withIdentifier: identifier, in: &$0) })
     }
 
     private func makeTask(
@@ -126,7 +137,7 @@ public final class SocketClient: Sendable {
     /// tries at once; connected or connecting already it does nothing. Where there is no network, by what the network monitor
     /// says, one round of attempts is made all the same: monitors err.
     public func connect() {
-        self.socket.submit(.closure { [socket] in socket.connect() })
+        self.driver.submit(.closure { [driver] in driver.connect(in: &$0) })
     }
 
     /// The same as ``connect()``, but gives up after so many rounds without a ready connection, each of which tries every
@@ -134,7 +145,7 @@ public final class SocketClient: Sendable {
     ///
     /// - Parameter attempts: 1 or more; less counts as 1.
     public func connect(attempts: Int) {
-        self.socket.submit(.closure { [socket] in socket.connect(attempts: attempts) })
+        self.driver.submit(.closure { [driver] in driver.connect(attempts: attempts, in: &$0) })
     }
 
     /// Returns once the connection is ready; at once if it is. Before ``connect()``, and after ``disconnect()``, it connects.
@@ -165,16 +176,16 @@ public final class SocketClient: Sendable {
     /// Closes the connection, after what was sent has left (within a second), and stays closed until ``connect()``.
     /// Calls in flight complete with `cancelled`.
     public func disconnect() {
-        self.socket.submit(.closure { [socket] in socket.disconnect() })
+        self.driver.submit(.closure { [driver] in driver.disconnect(in: &$0) })
     }
 
     /// The same as ``disconnect()``; returns when the connection is closed, after a second at most.
     public func close() async {
         await withCheckedContinuation { continuation in
-            let isAlive = self.socket.submit(
-                .closure { [socket] in
-                    socket.disconnect()
-                    socket.drained().whenComplete { _ in continuation.resume() }
+            let isAlive = self.driver.submit(
+                .closure { [driver] turn in
+                    driver.disconnect(in: &turn)
+                    driver.drained().whenComplete { _ in continuation.resume() }
                 }
             )
             if !isAlive { continuation.resume() }
@@ -186,25 +197,25 @@ public final class SocketClient: Sendable {
     /// Calls that are resumed later complete with `cancelled`, those of interceptors included. ``events`` ends when all is
     /// closed. A call that nobody answers ends by its own timeout.
     public func finishTasksAndInvalidate() {
-        self.socket.submit(.closure { [core, socket] in core.finishTasks { socket.invalidate() } })
+        self.driver.submit(.closure { [core, driver] _ in core.finishTasks { driver.invalidate() } })
     }
 
     /// Leaves the present server for the next best one, as soon as a connection to that is ready. Calls in flight are still
     /// answered by the old one, for ``SocketConfiguration/drainTimeout`` at most. If no other server can be reached the
     /// connection stays where it is.
     public func switchServer() {
-        self.socket.submit(.closure { [socket] in socket.switchServer(to: nil) })
+        self.driver.submit(.closure { [driver] in driver.switchServer(to: nil, in: &$0) })
     }
 
     /// Leaves the present server for `endpoint`, which is added to the list if it is new, as ``switchServer()``.
     public func switchServer(to endpoint: Endpoint) {
-        self.socket.submit(.closure { [socket] in socket.switchServer(to: endpoint) })
+        self.driver.submit(.closure { [driver] in driver.switchServer(to: endpoint, in: &$0) })
     }
 
     /// Replaces the list of servers. What is known of those that stay is kept. If the present one is not among them it is
     /// left, as by ``switchServer()``.
     public func setServers(_ servers: [Endpoint]) {
-        self.socket.submit(.closure { [socket] in socket.replaceServers(with: servers) })
+        self.driver.submit(.closure { [driver] in driver.replaceServers(with: servers, in: &$0) })
     }
 
     /// To be called when the network has gone, has come back, or has changed its path.
@@ -217,20 +228,20 @@ public final class SocketClient: Sendable {
     /// - Parameter name: What to call this network, such as the Wi-Fi's name; an adaptive heartbeat learns for each. Nil: as
     ///   before.
     public func networkDidChange(isReachable: Bool, name: String? = nil) {
-        self.socket.submit(
-            .closure { [socket] in socket.networkChanged(isReachable: isReachable, label: name) }
+        self.driver.submit(
+            .closure { [driver] in driver.networkChanged(isReachable: isReachable, label: name, in: &$0) }
         )
     }
 
     /// To be called when the app goes into the background; what follows, ``SocketConfiguration/backgroundPolicy`` says.
     public func applicationDidEnterBackground() {
-        self.socket.submit(.closure { [socket] in socket.didEnterBackground() })
+        self.driver.submit(.closure { [driver] in driver.didEnterBackground(in: &$0) })
     }
 
     /// To be called when the app returns to the foreground: a connection that looks alive is probed, a dead one is made anew
     /// without waiting.
     public func applicationWillEnterForeground() {
-        self.socket.submit(.closure { [socket] in socket.willEnterForeground() })
+        self.driver.submit(.closure { [driver] in driver.willEnterForeground(in: &$0) })
     }
 
     /// Reads certificates and keys anew, on the calling thread: connections that are made from now on use them, the present one
@@ -239,14 +250,14 @@ public final class SocketClient: Sendable {
     /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, or that the configuration has no
     ///   TLS; what was read before stays in use.
     public func reloadTLS() throws(SocketError) {
-        try self.socket.reloadTLS()
+        try self.driver.reloadTLS()
     }
 
     /// What happened to the connection lately, and why.
-    public var history: ConnectionHistory { self.socket.history }
+    public var history: ConnectionHistory { self.driver.history }
 
     /// What the connection is doing now.
-    public var state: SocketState { self.socket.state }
+    public var state: SocketState { self.driver.state }
 
     /// What happens to the connection from now on. Each call makes a stream of its own, which keeps the latest 256 events
     /// for its reader and ends with the client.

@@ -16,7 +16,7 @@ public enum PushBufferingPolicy: Hashable, Sendable {
     /// This is for a subscriber that is behind for moments only, for meanwhile **everything** on the connection is held up:
     /// - Other subscribers' pushes, and the answers to calls, whose timeouts run on. A subscriber that waits for an answer
     ///   before it takes the next push may so wait in vain.
-    /// - The heartbeat's clock stands still: a server that vanishes is noticed only later. The server's own pings are not
+    /// - Heartbeats are sent, and no answer is waited for: a server that vanishes is noticed only later. The server's own pings are not
     ///   answered, for which it may close the connection.
     /// - A server that reads no more as long as it cannot write costs the connection after
     ///   ``SocketConfiguration/writeStallTimeout``, if anything is to be sent.

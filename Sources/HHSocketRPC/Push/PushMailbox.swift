@@ -15,10 +15,19 @@ final class PushMailbox: Sendable {
     }
 
     private let state: NIOLockedValueBox<State>
-    private let changed: @Sendable (PushMailbox) -> Void
+    private let changed: @Sendable (PushMailbox, Change) -> Void
 
-    /// - Parameter changed: Told, outside the lock, that ``holdsReading`` has become false or that nobody reads any more.
-    init(_ policy: PushBufferingPolicy, changed: @escaping @Sendable (PushMailbox) -> Void) {
+    /// What the reader has changed.
+    struct Change: Equatable, Sendable {
+        /// Whether nobody reads any more.
+        var isOver = false
+        /// Whether reading from the network was held for this mailbox and is not any more. True as often as ``append(_:)`` said that
+        /// it is held.
+        var releasesReading = false
+    }
+
+    /// - Parameter changed: Told, outside the lock, what the reader has changed.
+    init(_ policy: PushBufferingPolicy, changed: @escaping @Sendable (PushMailbox, Change) -> Void) {
         self.state = NIOLockedValueBox(State(buffer: PushBuffer(policy)))
         self.changed = changed
     }
@@ -55,7 +64,7 @@ final class PushMailbox: Sendable {
     /// The oldest push that waits; nil if none does.
     func take() -> SocketPush? {
         let next = self.state.withLockedValue { $0.buffer.popFirst() }
-        if next?.releasesReading == true { self.changed(self) }
+        if next?.releasesReading == true { self.changed(self, Change(releasesReading: true)) }
         return next?.element
     }
 
@@ -67,27 +76,30 @@ final class PushMailbox: Sendable {
             return (next, mustWait)
         }
         if !mustWait { reader.resume(returning: next?.element) }
-        if next?.releasesReading == true { self.changed(self) }
+        if next?.releasesReading == true { self.changed(self, Change(releasesReading: true)) }
     }
 
     /// Nobody reads any more: what waits is thrown away. Any number of times.
     func cancel() {
-        self.end { $0.removeAll() }
-        self.changed(self)
+        let held = self.end { $0.removeAll() }
+        self.changed(self, Change(isOver: true, releasesReading: held))
     }
 
     /// Nobody sends any more. What waits can still be read.
     func finish() {
-        self.end { _ in }
+        _ = self.end { _ in }
     }
 
-    private func end(_ change: (inout PushBuffer<SocketPush>) -> Void) {
-        let readers = self.state.withLockedValue { state in
+    /// - Returns: Whether reading was held for this mailbox.
+    private func end(_ change: (inout PushBuffer<SocketPush>) -> Void) -> Bool {
+        let (readers, held) = self.state.withLockedValue { state in
+            let held = !state.isOver && state.buffer.holdsReading
             state.isOver = true
             change(&state.buffer)
             defer { state.readers = [] }
-            return state.readers
+            return (state.readers, held)
         }
         for reader in readers { reader.resume(returning: nil) }
+        return held
     }
 }

@@ -18,8 +18,8 @@ struct PushRouter {
         var isClaimed = false
         /// How many lost an older or this very push for it.
         var dropped = 0
-        /// Whether somebody is so far behind now that nothing more should be read.
-        var holdsReading = false
+        /// How many have just fallen so far behind that nothing more should be read.
+        var newHolds = 0
     }
 
     /// Hands the push to everyone who wants it. What becomes of it there harms nobody else.
@@ -37,14 +37,9 @@ struct PushRouter {
             switch appended {
             case .kept: break
             case .dropped: routed.dropped += 1
-            case .holdsReading: routed.holdsReading = true
+            case .holdsReading: routed.newHolds += 1
             }
         }
-    }
-
-    /// Whether anyone is so far behind that nothing more should be read.
-    var holdsReading: Bool {
-        self.mailboxes.values.contains { $0.contains { $0.holdsReading } }
     }
 
     mutating func finish() {

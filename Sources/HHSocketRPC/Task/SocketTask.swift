@@ -76,8 +76,9 @@ public final class SocketTask: Sendable {
     private let lock: TaskLocks.TaskLock
     /// What anybody may look at.
     /// Proof of `nonisolated(unsafe)`: touched under the lock of ``locked(_:)`` alone; without it, by who has the last
-    /// reference, when nobody can reach the task any more, as ``isUnshared(_:)`` finds out.
-    #if !DEBUG
+    /// reference, when nobody can reach the task any more, as ``isUnshared(_:)`` finds out. Unchecked, because a call touches it four
+    /// times, and each access ends before anybody else is called.
+    #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
     nonisolated(unsafe) private var snapshot: Snapshot
@@ -85,8 +86,8 @@ public final class SocketTask: Sendable {
     /// What the socket thread knows of the task.
     /// Proof of `nonisolated(unsafe)`: written by ClientCore alone, on the socket thread, and before that by the one thread
     /// whose ``resume()`` submits the task. Others read it after they have seen under the lock that the task is complete,
-    /// which it becomes under that lock when the last has been written.
-    #if !DEBUG
+    /// which it becomes under that lock when the last has been written. Unchecked for the same reason.
+    #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
     nonisolated(unsafe) var flight = TaskFlight()
@@ -196,7 +197,7 @@ public final class SocketTask: Sendable {
         let starts = self.locked { snapshot in
             guard snapshot.state == .suspended else { return false }
             snapshot.state = .running
-            if self.client.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
+            if self.client.traits.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
             return true
         }
         if starts { self.submit(.start) }
@@ -369,10 +370,10 @@ public final class SocketTask: Sendable {
 }
 
 extension SocketTask: SubmittedWork {
-    package func performOnSocketThread(_ operation: UInt8) {
+    package func performOnSocketThread(_ operation: UInt8, in turn: inout Turn) {
         switch Operation(rawValue: operation) {
-        case .start: self.client.start(self)
-        case .cancel: self.client.cancel(self)
+        case .start: self.client.start(self, in: &turn)
+        case .cancel: self.client.cancel(self, in: &turn)
         case .reprioritize: self.client.reprioritize(self)
         case nil: assertionFailure("unknown operation \(operation)")
         }

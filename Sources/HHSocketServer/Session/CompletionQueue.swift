@@ -32,18 +32,18 @@ final class CompletionQueue: Sendable {
 
     private struct State {
         var waiting: [Completion] = []
-        var wake: (@Sendable () -> Void)?
+        var wake: (@Sendable (inout Turn) -> Void)?
     }
 
-    private let eventLoop: any EventLoop
+    private let loop: SocketLoop
     private let state = NIOLockedValueBox(State())
 
-    init(eventLoop: any EventLoop) {
-        self.eventLoop = eventLoop
+    init(loop: SocketLoop) {
+        self.loop = loop
     }
 
-    /// From now on `wake` is run on the event loop when there is something to take.
-    func open(wake: @escaping @Sendable () -> Void) {
+    /// From now on `wake` is run in a turn of the event loop when there is something to take.
+    func open(wake: @escaping @Sendable (inout Turn) -> Void) {
         self.state.withLockedValue { $0.wake = wake }
     }
 
@@ -57,7 +57,7 @@ final class CompletionQueue: Sendable {
             guard let wake = state.wake else { return }
             state.waiting.append(completion)
             // Inside the lock, so that the event loop is never given anything after `close()`: it may be gone by then.
-            if state.waiting.count == 1 { self.eventLoop.execute(wake) }
+            if state.waiting.count == 1 { self.loop.submit(.closure(wake)) }
         }
     }
 

@@ -43,7 +43,7 @@ struct HandlerRun: Sendable {
         answer.status = kept.status
         answer.payload = kept.body
         // Here, because compressing takes its time.
-        SessionHandler.seal(&answer, kept.metadata, self.agreement, self.core.hello.compression)
+        ServerConnection.seal(&answer, kept.metadata, self.agreement, self.core.hello.compression)
         self.core.finished(begun: begun, tellsOfTime: isRun && !Task.isCancelled)
         return CompletionQueue.Completion(
             answer: answer,

@@ -2,14 +2,14 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// One event loop's share of a server: its sessions and its counters.
+/// One event loop's share of a server: its connections, its turns and its counters.
 ///
-/// Sessions are touched on the event loop alone; the counters have a lock that no other event loop contends for.
+/// Connections are touched in turns of the event loop alone.
 final class ServerLoop: Sendable {
-    private struct Sessions {
-        var open: [ObjectIdentifier: SessionHandler] = [:]
+    private struct Connections {
+        var open: [ObjectIdentifier: ServerConnection] = [:]
         /// Those that are told that they are too many.
-        var refused: [ObjectIdentifier: SessionHandler] = [:]
+        var refused: [ObjectIdentifier: ServerConnection] = [:]
         /// Channels whose TLS handshake is not over.
         var handshakes: [ObjectIdentifier: any Channel] = [:]
         var draining: ShutdownPolicy?
@@ -20,188 +20,144 @@ final class ServerLoop: Sendable {
         var isEmpty: Bool { self.open.isEmpty && self.refused.isEmpty }
     }
 
-    private typealias Timers = TimerTable<() -> Void>
-
-    private struct Alarm {
-        var timers = Timers()
-        /// The event loop's own timer, and when it is due.
-        var set: (deadline: NIODeadline, timer: Scheduled<Void>)?
-    }
-
-    private struct Counters {
-        var statistics = ServerStatistics()
-        var connections = 0
-        /// Whether a look after what takes too long has been asked for and has not ended.
-        var isSweeping = false
-    }
-
-    let eventLoop: any EventLoop
-    private let sessions: NIOLoopBoundBox<Sessions>
-    private let alarm: NIOLoopBoundBox<Alarm>
-    private let counters = NIOLockedValueBox(Counters())
+    let socketLoop: SocketLoop
+    let counters = LoopCounters()
+    private let connections: NIOLoopBoundBox<Connections>
 
     init(eventLoop: any EventLoop) {
-        self.eventLoop = eventLoop
-        self.sessions = .makeBoxSendingValue(Sessions(), eventLoop: eventLoop)
-        self.alarm = .makeBoxSendingValue(Alarm(), eventLoop: eventLoop)
+        self.socketLoop = SocketLoop(eventLoop: eventLoop)
+        self.connections = .makeBoxSendingValue(Connections(), eventLoop: eventLoop)
+        self.socketLoop.setHost(self.counters)
     }
+
+    var eventLoop: any EventLoop { self.socketLoop.eventLoop }
 
     // MARK: From any thread
 
-    var statistics: ServerStatistics { self.counters.withLockedValue { $0.statistics } }
-    var connectionCount: Int { self.counters.withLockedValue { $0.connections } }
-
-    func add(_ statistics: ServerStatistics) {
-        self.counters.withLockedValue { $0.statistics += statistics }
-    }
-
-    func count(_ number: WritableKeyPath<ServerStatistics, Int>) {
-        self.counters.withLockedValue { $0.statistics[keyPath: number] += 1 }
-    }
-
-    /// Hands every session the frame of its listener. How many took it.
+    /// Hands every connection the frame of its listener. How many took it.
     func push(_ frames: [ByteBuffer?]) -> EventLoopFuture<Int> {
-        self.eventLoop.submit {
-            self.sessions.value.open.values.reduce(into: 0) { count, session in
-                if let frame = frames[session.listener.index], session.push(frame) { count += 1 }
+        let promise = self.eventLoop.makePromise(of: Int.self)
+        let isSubmitted = self.socketLoop.submit(
+            .closure { turn in
+                var count = 0
+                for connection in self.connections.value.open.values {
+                    if let frame = frames[connection.listener.index], connection.push(frame, in: &turn) { count += 1 }
+                }
+                // Whoever is told the number may look at the statistics next.
+                self.counters.publish()
+                promise.succeed(count)
             }
-        }
+        )
+        if !isSubmitted { promise.succeed(0) }
+        return promise.futureResult
     }
 
-    /// Lets every session finish what is in flight. Succeeds when the last one is gone.
+    /// Lets every connection finish what is in flight. Succeeds when the last one is gone; from then on nothing is submitted to the
+    /// event loop, which may be gone, too.
     func drain(_ policy: ShutdownPolicy) -> EventLoopFuture<Void> {
-        self.eventLoop.flatSubmit {
-            self.sessions.value.draining = policy
-            self.closeHandshakes()
-            self.drain(Array(self.sessions.value.open.values)[...], policy)
-            guard !self.sessions.value.isEmpty else {
-                self.sessions.value.isOver = true
-                return self.eventLoop.makeSucceededVoidFuture()
+        let empty = self.eventLoop.makePromise(of: Void.self)
+        let isSubmitted = self.socketLoop.submit(
+            .closure { turn in
+                self.connections.value.draining = policy
+                self.closeHandshakes()
+                self.connections.value.empty = empty
+                self.drain(Array(self.connections.value.open.values)[...], policy, in: &turn)
+                self.endIfEmpty()
             }
-            let empty = self.sessions.value.empty ?? self.eventLoop.makePromise(of: Void.self)
-            self.sessions.value.empty = empty
-            return empty.futureResult
-        }
+        )
+        if !isSubmitted { empty.succeed() }
+        return empty.futureResult
     }
 
     /// So many are told in one turn of the event loop, at least.
     static let drainStep = 64
     private static let drainInterval = TimeAmount.milliseconds(20)
 
-    /// Tells sessions to finish, in steps that take ``ShutdownPolicy/tellingTime`` together. Few are told at once.
-    private func drain(_ sessions: ArraySlice<SessionHandler>, _ policy: ShutdownPolicy, step: Int? = nil) {
+    /// Tells connections to finish, in steps that take ``ShutdownPolicy/tellingTime`` together. Few are told at once.
+    private func drain(
+        _ connections: ArraySlice<ServerConnection>,
+        _ policy: ShutdownPolicy,
+        step: Int? = nil,
+        in turn: inout Turn
+    ) {
         let steps = max(1, policy.tellingTime.nanoseconds / Self.drainInterval.nanoseconds)
-        let step = step ?? max(Self.drainStep, sessions.count / Int(clamping: steps))
-        for session in sessions.prefix(step) { session.drain(policy) }
-        let rest = sessions.dropFirst(step)
+        let step = step ?? max(Self.drainStep, connections.count / Int(clamping: steps))
+        for connection in connections.prefix(step) { connection.drain(policy, in: &turn) }
+        let rest = connections.dropFirst(step)
         guard !rest.isEmpty else { return }
-        _ = self.setTimer(.now() + Self.drainInterval) { self.drain(rest, policy, step: step) }
+        _ = self.socketLoop.setTimer(turn.now + Self.drainInterval) { self.drain(rest, policy, step: step, in: &$0) }
     }
 
-    /// Closes every session at once.
+    /// Closes every connection at once.
     func kill() {
-        self.eventLoop.execute {
-            if self.sessions.value.draining == nil { self.sessions.value.draining = ShutdownPolicy() }
-            self.closeHandshakes()
-            for session in Array(self.sessions.value.open.values) { session.kill() }
-            for session in Array(self.sessions.value.refused.values) { session.kill() }
-        }
+        self.socketLoop.submit(
+            .closure { _ in
+                if self.connections.value.draining == nil { self.connections.value.draining = ShutdownPolicy() }
+                self.closeHandshakes()
+                for connection in Array(self.connections.value.open.values) { connection.kill() }
+                for connection in Array(self.connections.value.refused.values) { connection.kill() }
+            }
+        )
     }
 
     // MARK: On the event loop
 
-    /// Whether the server has shut down, so that no session may begin.
-    var isOver: Bool { self.sessions.value.isOver }
+    /// Whether the server has shut down, so that no connection may begin.
+    var isOver: Bool { self.connections.value.isOver }
 
     /// How the server shuts down, once it does.
-    var draining: ShutdownPolicy? { self.sessions.value.draining }
+    var draining: ShutdownPolicy? { self.connections.value.draining }
 
     func addHandshake(on channel: any Channel) {
-        self.sessions.value.handshakes[ObjectIdentifier(channel)] = channel
+        self.connections.value.handshakes[ObjectIdentifier(channel)] = channel
     }
 
     func removeHandshake(on channel: any Channel) {
-        self.sessions.value.handshakes[ObjectIdentifier(channel)] = nil
+        self.connections.value.handshakes[ObjectIdentifier(channel)] = nil
     }
 
     /// Nothing is in flight on them.
     private func closeHandshakes() {
-        for channel in Array(self.sessions.value.handshakes.values) { channel.close(promise: nil) }
+        for channel in Array(self.connections.value.handshakes.values) { channel.close(promise: nil) }
     }
 
-    func add(_ session: SessionHandler) {
-        self.sessions.value.open[ObjectIdentifier(session)] = session
-        self.counters.withLockedValue { $0.connections += 1 }
+    func add(_ connection: ServerConnection) {
+        self.connections.value.open[ObjectIdentifier(connection)] = connection
+        self.counters.connectionBegan()
     }
 
-    func addRefused(_ session: SessionHandler) {
-        self.sessions.value.refused[ObjectIdentifier(session)] = session
+    func addRefused(_ connection: ServerConnection) {
+        self.connections.value.refused[ObjectIdentifier(connection)] = connection
     }
 
-    func remove(_ session: SessionHandler) {
-        let id = ObjectIdentifier(session)
-        if self.sessions.value.open.removeValue(forKey: id) != nil {
-            self.counters.withLockedValue { $0.connections -= 1 }
-        } else if self.sessions.value.refused.removeValue(forKey: id) == nil {
+    func remove(_ connection: ServerConnection) {
+        let id = ObjectIdentifier(connection)
+        if self.connections.value.open.removeValue(forKey: id) != nil {
+            self.counters.connectionEnded()
+        } else if self.connections.value.refused.removeValue(forKey: id) == nil {
             return
         }
-        if self.sessions.value.isEmpty, let empty = self.sessions.value.empty {
-            self.sessions.value.isOver = true
-            self.sessions.value.empty = nil
-            empty.succeed()
-        }
+        self.endIfEmpty()
     }
 
-    // MARK: Timers
-
-    typealias TimerID = TimerTable<() -> Void>.ID
-
-    /// Calls `action` at `deadline`, on the event loop. All sessions share one timer of it.
-    func setTimer(_ deadline: NIODeadline, _ action: @escaping () -> Void) -> TimerID {
-        defer { self.setAlarm() }
-        return self.alarm.value.timers.set(deadline, action)
-    }
-
-    func removeTimer(_ id: TimerID) {
-        self.alarm.value.timers.remove(id)
-        guard self.alarm.value.timers.count == 0 else { return }
-        // While one is set, each turn of the event loop reads the clock.
-        self.alarm.value.set?.timer.cancel()
-        self.alarm.value.set = nil
-    }
-
-    /// Sees to it that the event loop wakes for the next timer.
-    private func setAlarm() {
-        guard let deadline = self.alarm.value.timers.nextDeadline else { return }
-        // One that is due before is set again when it is.
-        if let set = self.alarm.value.set, set.deadline <= deadline { return }
-        self.alarm.value.set?.timer.cancel()
-        let timer = self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { self.alarmRings() }
-        self.alarm.value.set = (deadline, timer)
-    }
-
-    private func alarmRings() {
-        self.alarm.value.set = nil
-        let now = NIODeadline.now()
-        while let action = self.alarm.value.timers.popDue(now: now) { action() }
-        self.setAlarm()
+    /// Tells whoever waits for the last connection that it is gone.
+    private func endIfEmpty() {
+        guard self.connections.value.isEmpty, let empty = self.connections.value.empty else { return }
+        self.connections.value.isOver = true
+        self.connections.value.empty = nil
+        self.socketLoop.close { empty.succeed() }
     }
 
     // MARK: What takes too long
 
-    /// Any thread: has the sessions looked after, unless that is under way.
+    /// Any thread: has the connections looked after, unless that is under way.
     func sweepIsDue() {
-        self.counters.withLockedValue { counters in
-            guard counters.connections > 0, !counters.isSweeping else { return }
-            counters.isSweeping = true
-            // Inside the lock: as long as there is a connection the event loop has not been shut down.
-            self.eventLoop.execute { self.sweep() }
-        }
+        // Submitted inside the lock: as long as there is a connection the event loop has not been shut down.
+        self.counters.beginSweep { self.socketLoop.submit(.closure { self.sweep(in: &$0) }) }
     }
 
-    private func sweep() {
-        let now = NIODeadline.now()
-        for session in Array(self.sessions.value.open.values) { session.look(now: now) }
-        self.counters.withLockedValue { $0.isSweeping = false }
+    private func sweep(in turn: inout Turn) {
+        for connection in Array(self.connections.value.open.values) { connection.look(in: &turn) }
+        self.counters.endSweep()
     }
 }

@@ -22,10 +22,10 @@ public final class ServerSession: Sendable {
     public let listener: Endpoint?
     /// The certificate that the client has shown, in DER; nil without TLS, or where none was asked for.
     public let peerCertificate: [UInt8]?
-    let eventLoop: any EventLoop
+    private let loop: SocketLoop
     private let baseLogger: Logger
     private let registry: SessionRegistry
-    private let handler: NIOLoopBoundBox<SessionHandler?>
+    private let connection: NIOLoopBoundBox<ServerConnection?>
     private let state = NIOLockedValueBox(State())
 
     init(
@@ -33,20 +33,22 @@ public final class ServerSession: Sendable {
         remoteAddress: SocketAddress?,
         listener: Endpoint?,
         peerCertificate: [UInt8]?,
-        eventLoop: any EventLoop,
+        loop: SocketLoop,
         logger: Logger,
         registry: SessionRegistry,
-        handler: SessionHandler
+        connection: ServerConnection
     ) {
         self.id = id
         self.remoteAddress = remoteAddress
         self.listener = listener
         self.peerCertificate = peerCertificate
-        self.eventLoop = eventLoop
+        self.loop = loop
         self.baseLogger = logger
         self.registry = registry
-        self.handler = NIOLoopBoundBox(handler, eventLoop: eventLoop)
+        self.connection = NIOLoopBoundBox(connection, eventLoop: loop.eventLoop)
     }
+
+    var eventLoop: any EventLoop { self.loop.eventLoop }
 
     /// The server's logger, which also says which connection it is.
     public var logger: Logger {
@@ -111,7 +113,7 @@ public final class ServerSession: Sendable {
     ///   - type: One that the wire format leaves to applications.
     ///   - body: The payload.
     public func push(type: UInt32, body: ByteBuffer) {
-        self.onLoop { _ = $0.push(type: type, body: body) }
+        self.onLoop { _ = $0.push(type: type, body: body, in: &$1) }
     }
 
     /// Sends a push.
@@ -123,7 +125,14 @@ public final class ServerSession: Sendable {
         let answer: EventLoopFuture<Bool>? = self.state.withLockedValue { state in
             guard state.isOpen else { return nil }
             // Submitted under the lock: once the connection has ended, the event loop may be gone.
-            return self.eventLoop.submit { self.handler.value?.push(type: type, body: body) ?? false }
+            let promise = self.eventLoop.makePromise(of: Bool.self)
+            let isSubmitted = self.loop.submit(
+                .closure { turn in
+                    promise.succeed(self.connection.value?.pushAndCount(type: type, body: body, in: &turn) ?? false)
+                }
+            )
+            if !isSubmitted { promise.succeed(false) }
+            return promise.futureResult
         }
         return await (try? answer?.get()) ?? false
     }
@@ -135,14 +144,15 @@ public final class ServerSession: Sendable {
     ///   - reason: For people to read.
     ///   - retryAfter: So long the client should leave this server alone; zero by default.
     public func close(reason: String, retryAfter: Duration = .zero) {
-        self.onLoop { $0.dismiss(GoAwayNotice(reason: reason, retryAfter: retryAfter)) }
+        self.onLoop { $0.dismiss(GoAwayNotice(reason: reason, retryAfter: retryAfter), in: &$1) }
     }
 
-    /// Has `body` run on the event loop, if the connection is there then.
-    func onLoop(_ body: @escaping @Sendable (SessionHandler) -> Void) {
+    /// Has `body` run in a turn of the event loop, if the connection is there then.
+    func onLoop(_ body: @escaping @Sendable (ServerConnection, inout Turn) -> Void) {
         self.state.withLockedValue { state in
             guard state.isOpen else { return }
-            self.eventLoop.execute { if let handler = self.handler.value { body(handler) } }
+            // Under the lock, as above.
+            self.loop.submit(.closure { turn in if let connection = self.connection.value { body(connection, &turn) } })
         }
     }
 
@@ -157,7 +167,7 @@ public final class ServerSession: Sendable {
         }
         // Outside the lock, as what the application has kept may ask this session when it goes.
         withExtendedLifetime(storage) {}
-        self.handler.value = nil
+        self.connection.value = nil
     }
 }
 

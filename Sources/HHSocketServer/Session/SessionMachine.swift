@@ -33,7 +33,7 @@ struct SessionMachine<Work> {
         case answer(Status)
         /// Run the synchronous handler and answer.
         case runSynchronously
-        /// Start the handler, then tell ``started(_:serial:run:)``, in the same turn of the event loop.
+        /// Start the handler, then tell ``started(_:serial:run:)``, in the same turn.
         case start(RunID)
         /// Stop this handler; nothing is answered.
         case stop(Work?, RunID)
@@ -181,15 +181,15 @@ struct SessionMachine<Work> {
     }
 
     /// The serials of sound requests whose handler runs and answers at once, if it is synchronous, as nearly always; nil if there
-    /// are none now. Such a request is to be reported by ``receivedAtOnce()``, any other by
+    /// are none now. Such a request is to be reported by ``receivedAtOnce(_:)``, any other by
     /// ``received(type:serial:isCorrupt:bytes:handling:refusal:)``.
     var serialsAnsweredAtOnce: ClosedRange<UInt32>? {
         self.slots.isEmpty && !self.isClosed && !self.isDraining ? self.requestSerials : nil
     }
 
-    /// A sound request has come that is answered at once.
-    mutating func receivedAtOnce() {
-        self.statistics.requests += 1
+    /// Sound requests have come that are answered at once.
+    mutating func receivedAtOnce(_ count: Int = 1) {
+        self.statistics.requests += count
     }
 
     private mutating func receivedCorrupt(type: UInt32, serial: UInt32) -> Action {

@@ -2,30 +2,33 @@ import NIOCore
 import NIOSSL
 import NIOTLS
 
-/// Stands behind the TLS handler until the handshake is over, for a limited time; then its place is the session's.
+/// Stands behind the TLS handler until the handshake is over, for a limited time; then its place is the link's.
 final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
 
     private let loop: ServerLoop
     private let timeout: TimeAmount
-    private let session: () -> SessionHandler
-    private var timer: ServerLoop.TimerID?
+    private let connection: () -> ServerConnection
+    private var timer: SocketLoop.TimerID?
     private var isOver = false
 
-    /// - Parameter session: Makes the session.
-    init(loop: ServerLoop, timeout: TimeAmount, session: @escaping () -> SessionHandler) {
+    /// - Parameter connection: Makes the connection.
+    init(loop: ServerLoop, timeout: TimeAmount, connection: @escaping () -> ServerConnection) {
         self.loop = loop
         self.timeout = timeout
-        self.session = session
+        self.connection = connection
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
         let channel = context.channel
         guard self.loop.draining == nil else { return channel.close(promise: nil) }
         self.loop.addHandshake(on: channel)
-        self.timer = self.loop.setTimer(.now() + self.timeout) {
-            self.end(failed: true)
-            channel.close(promise: nil)
+        self.loop.socketLoop.enter { turn in
+            guard !self.isOver else { return }
+            self.timer = self.loop.socketLoop.setTimer(turn.now + self.timeout) { _ in
+                self.end(failed: true)
+                channel.close(promise: nil)
+            }
         }
     }
 
@@ -37,11 +40,8 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private func end(failed: Bool) {
         guard !self.isOver else { return }
         self.isOver = true
-        if let timer = self.timer { self.loop.removeTimer(timer) }
-        guard failed else { return }
-        var statistics = ServerStatistics()
-        statistics.tlsFailures = 1
-        self.loop.add(statistics)
+        if let timer = self.timer { self.loop.socketLoop.removeTimer(timer) }
+        if failed { self.loop.counters.count(\.tlsFailures) }
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -50,8 +50,10 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         self.end(failed: false)
         do {
             let operations = context.pipeline.syncOperations
-            try operations.addHandler(self.session(), position: .after(self))
+            let connection = self.connection()
+            try connection.add(to: operations, position: .after(self))
             operations.removeHandler(self, promise: nil)
+            self.loop.socketLoop.enter { connection.begin(in: &$0) }
         } catch {
             context.close(promise: nil)
         }

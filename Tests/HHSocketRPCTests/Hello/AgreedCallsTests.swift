@@ -248,7 +248,7 @@ import Testing
         for task in tasks { task.resume() }
         // All are under way by then, and more than the kernel takes.
         await withCheckedContinuation { continuation in
-            _ = client.core.submit(.closure { continuation.resume() })
+            _ = client.core.submit(.closure { _ in continuation.resume() })
         }
         tasks[31].cancel()
         await server.perform(.wakeUp)

@@ -6,14 +6,13 @@ import Testing
 
 /// A request's deadline, in virtual time.
 @Suite struct DeadlineTests {
-    private let connection = SimulatedConnection(format: .standard)
+    private let connection: SimulatedConnection
     private let client: ClientCore
 
     init() {
         var configuration = SocketClient.Configuration(servers: [])
         configuration.hello = HelloPolicy()
-        self.client = ClientCore(configuration: configuration, socket: self.connection)
-        self.connection.consumer = self.client
+        (self.connection, self.client) = SimulatedConnection.make(configuration)
         self.connection.agreement = Agreement(version: 1, features: [.metadata])
         self.connection.beginConnecting()
     }

@@ -8,9 +8,7 @@ import Testing
 @Suite struct ClientTimerTests {
     /// While the first of them was seen to, a timer was set for the second, which had been seen to when it fired.
     @Test func alarmsOfOneMomentAreSeenToByOneTimer() {
-        let connection = SimulatedConnection(format: .standard)
-        let client = ClientCore(configuration: SocketClient.Configuration(servers: []), socket: connection)
-        connection.consumer = client
+        let (connection, client) = SimulatedConnection.make(SocketClient.Configuration(servers: []))
         connection.beginConnecting()
         connection.becomeReady()
         var request = SocketRequest(type: 101, body: "x")
@@ -37,9 +35,7 @@ import Testing
 
     /// A server may begin its answer before the request has come whole.
     @Test func anAnswerThatHasBegunIsNotWaitedFor() throws {
-        let connection = SimulatedConnection(format: .standard)
-        let client = ClientCore(configuration: SocketClient.Configuration(servers: []), socket: connection)
-        connection.consumer = client
+        let (connection, client) = SimulatedConnection.make(SocketClient.Configuration(servers: []))
         connection.beginConnecting()
         connection.becomeReady()
         var request = SocketRequest(type: 101, body: "a body that leaves in parts", timeout: .seconds(60))
@@ -48,13 +44,20 @@ import Testing
         connection.stopReading()
         task.resume()
         connection.runSubmissions()
-        let key = try #require(client.table.keys.first)
-        #expect(client.table.phase(of: key) == .queued)
+        let key = try #require(client.hot.table.keys.first)
+        #expect(client.hot.table.phase(of: key) == .queued)
         let serial = FrameSerial.firstRequest
-        connection.turn { _ = client.frameWillLeave(type: 101, serial: serial, on: ConnectionID(number: 1)) }
-        connection.turn { client.isReceiving(.init(type: 101, serial: serial, receivedBytes: 1, length: 2)) }
+        connection.turn { _ = client.frameWillLeave(type: 101, serial: serial, on: ConnectionID(number: 1), in: &$0) }
         connection.turn {
-            client.frameProgressed(type: 101, serial: serial, payloadBytes: request.body.readableBytes)
+            client.isReceiving(.init(type: 101, serial: serial, receivedBytes: 1, length: 2), in: &$0)
+        }
+        connection.turn {
+            client.frameProgressed(
+                type: 101,
+                serial: serial,
+                payloadBytes: request.body.readableBytes,
+                in: &$0
+            )
         }
         connection.advance(to: connection.time + .seconds(10))
         #expect(connection.broken == nil)

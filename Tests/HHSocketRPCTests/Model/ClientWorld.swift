@@ -60,10 +60,14 @@ final class ClientWorld: @unchecked Sendable {
             layout.requestSerials = limits.serials
             if let narrow = try? WireFormat(layout) { format = narrow }
         }
-        self.connection = SimulatedConnection(format: format) { steering.submitted() }
         self.steering = steering
         self.isIntercepted = interceptorCount > 0
-        self.start = self.connection.time
+        if interceptorCount > 0 {
+            // By which the interceptors know the call.
+            var layout = format.layout
+            layout.request.insert(.custom("call", bytes: 1), at: 0)
+            if let tagged = try? WireFormat(layout) { format = tagged }
+        }
         var configuration = SocketClient.Configuration(servers: [])
         configuration.maximumInFlight = limits.inFlight
         configuration.maximumWaiting = limits.waiting
@@ -77,10 +81,11 @@ final class ClientWorld: @unchecked Sendable {
             threshold: 0.5
         )
         configuration.interceptors = steering.makeInterceptors(interceptorCount)
-        self.client = ClientCore(configuration: configuration, socket: self.connection)
+        configuration.socket.wireFormat = format
+        (self.connection, self.client) = SimulatedConnection.make(configuration) { steering.submitted() }
+        self.start = self.connection.time
         self.client.setClient(Self.face)
         self.client.delegate = self.delegate
-        self.connection.consumer = self.client
         var expected = limits
         flaw?(&expected)
         self.model = ModelClient(limits: expected)
@@ -125,11 +130,11 @@ final class ClientWorld: @unchecked Sendable {
         case .cancelByIdentifier(let choice):
             guard let index = self.index(choice) else { return }
             let isRunning = self.tasks[index].state == .running
-            self.connection.turn { self.client.cancelTask(withIdentifier: index) }
+            self.connection.turn { self.client.cancelTask(withIdentifier: index, in: &$0) }
             if isRunning { self.model.cancel(index) }
         case .cancelAll:
             let running = self.order.filter { self.tasks[$0].state == .running }
-            self.connection.turn { self.client.cancelAll() }
+            self.connection.turn { self.client.cancelAll(in: &$0) }
             for index in running { self.model.cancel(index) }
         case .priority(let choice, let priority):
             guard let index = self.index(choice) else { return }
@@ -178,7 +183,7 @@ final class ClientWorld: @unchecked Sendable {
             guard !self.serials.isEmpty else { return }
             let serial = self.serials[self.serials.count - 1 - min(choice % 8, self.serials.count - 1)]
             self.connection.turn {
-                self.client.isReceiving(.init(type: 16, serial: serial, receivedBytes: 1, length: 2))
+                self.client.isReceiving(.init(type: 16, serial: serial, receivedBytes: 1, length: 2), in: &$0)
             }
             self.model.answerBegins(serial)
         case .stopReading:
@@ -215,7 +220,9 @@ final class ClientWorld: @unchecked Sendable {
     private func index(_ choice: Int) -> Int? { self.tasks.isEmpty ? nil : choice % self.tasks.count }
 
     /// The calls as the table happens to hold them.
-    private var order: [Int] { self.client.table.keys.compactMap { self.client.table.call(for: $0)?.taskIdentifier } }
+    private var order: [Int] {
+        self.client.hot.table.keys.compactMap { self.client.hot.table.call(for: $0)?.taskIdentifier }
+    }
 
     private func make(_ plan: ModelClient.Plan) {
         let index = self.tasks.count
@@ -260,15 +267,11 @@ final class ClientWorld: @unchecked Sendable {
         // By the connection that the call left by, where there is one.
         let connection =
             self.model.calls.first { $0.serial == serial }?.connection.map { ConnectionID(number: UInt64($0)) }
-            ?? ConnectionID(number: 0)
+            ?? self.connection.anyConnection
+        // Without a connection nothing comes.
+        guard let connection else { return }
         let frame = Frame(type: 16, serial: serial, status: status)
-        if isCorrupt {
-            self.connection.turn {
-                self.client.received(corrupt: frame, .init(received: 1, computed: 2), on: connection)
-            }
-        } else {
-            self.connection.deliver(frame, on: connection)
-        }
+        self.connection.deliver(frame, isCorrupt: isCorrupt, on: connection)
         self.model.answer(serial, status, isCorrupt: isCorrupt)
     }
 
@@ -319,17 +322,14 @@ final class ClientWorld: @unchecked Sendable {
     }
 
     private func push(_ type: UInt32, isCorrupt: Bool) {
-        let connection = ConnectionID(number: 0)
+        guard let connection = self.connection.anyConnection else { return }
         self.pushCount += 1
         let body = "push \(self.pushCount)"
         let frame = Frame(type: type, serial: FrameSerial.push, status: .ok, payload: ByteBuffer(string: body))
+        self.connection.deliver(frame, isCorrupt: isCorrupt, on: connection)
         if isCorrupt {
-            self.connection.turn {
-                self.client.received(corrupt: frame, .init(received: 1, computed: 2), on: connection)
-            }
             self.model.corrupt += 1
         } else {
-            self.connection.deliver(frame, on: connection)
             self.model.pushes.receive(type, body)
         }
     }
@@ -387,8 +387,8 @@ final class ClientWorld: @unchecked Sendable {
             ?? Self.difference("suspicions", real.suspicions, self.model.suspicions)
             ?? Self.difference("failing servers", real.failures, self.model.failures)
             ?? Self.difference("draining", self.connection.draining.map { Int($0.number) }, self.model.draining)
-            ?? Self.difference("in flight", self.client.table.inFlightCount, self.model.inFlightCount)
-            ?? Self.difference("waiting", self.client.table.waitingCount, self.model.waiting.count)
+            ?? Self.difference("in flight", self.client.hot.table.inFlightCount, self.model.inFlightCount)
+            ?? Self.difference("waiting", self.client.hot.table.waitingCount, self.model.waiting.count)
     }
 
     private func compareInterceptors() -> String? {
@@ -449,6 +449,6 @@ final class ClientWorld: @unchecked Sendable {
         statistics.pushes = self.model.pushes.count
         statistics.droppedPushes = self.model.pushes.dropped
         if self.client.statistics != statistics { return "\(self.client.statistics), and should be \(statistics)" }
-        return self.client.table.count == 0 ? nil : "\(self.client.table.count) calls are left in the table"
+        return self.client.hot.table.count == 0 ? nil : "\(self.client.hot.table.count) calls are left in the table"
     }
 }

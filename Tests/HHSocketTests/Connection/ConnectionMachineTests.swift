@@ -240,3 +240,74 @@ import Testing
         #expect(machine.nextDeadline == nil)
     }
 }
+
+/// What an end says of what follows from it, and links that may not overlap.
+@Suite struct ConnectionEndTests {
+    private let now = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+
+    private func ready(_ settings: Machine.Settings = Machine.Settings()) -> Machine {
+        var machine = Machine(
+            servers: [serverA, serverB],
+            settings: settings,
+            generator: SeededGenerator(seed: 1)
+        )
+        _ = machine.connect(now: self.now)
+        _ = machine.connected(ConnectionID(number: 1), now: self.now)
+        return machine
+    }
+
+    @Test func connectionThatEndsAtOnceIsMadeAgainAtOnce() {
+        var machine = self.ready()
+        let actions = machine.connectionLost(ConnectionID(number: 1), lostError, EndVerdict(.atOnce), now: self.now)
+        #expect(actions.deeds.prefix(2) == ["lost 1 connectionLost", "being made"])
+        #expect(actions.contains { if case .open = $0 { true } else { false } })
+    }
+
+    @Test func connectionThatMayNotBeMadeBeforeATimeWaitsForIt() {
+        var machine = self.ready()
+        _ = machine.connectionLost(
+            ConnectionID(number: 1),
+            lostError,
+            EndVerdict(.notBefore(.seconds(500))),
+            now: self.now
+        )
+        #expect(machine.nextDeadline == self.now + .seconds(500))
+    }
+
+    @Test func connectionThatMayNeverBeMadeAgainIsGivenUp() {
+        var machine = self.ready()
+        let actions = machine.connectionLost(ConnectionID(number: 1), lostError, EndVerdict(.never), now: self.now)
+        #expect(actions.texts.contains { $0.hasPrefix("report gave up") })
+        guard case .closed = machine.state else {
+            Issue.record("\(machine.state)")
+            return
+        }
+        #expect(machine.nextDeadline == nil)
+    }
+
+    @Test func endThatIsNotTheServersFaultIsNotHeldAgainstIt() {
+        for isFault in [true, false] {
+            var machine = self.ready()
+            let used = machine.current?.endpoint
+            _ = machine.connectionLost(
+                ConnectionID(number: 1),
+                lostError,
+                EndVerdict(.atOnce, isServersFault: isFault),
+                now: self.now
+            )
+            #expect((machine.endpointBeingTried == used) == !isFault)
+        }
+    }
+
+    @Test func linkThatMayNotOverlapIsClosedBeforeAnotherIsOpened() {
+        var settings = Machine.Settings()
+        settings.linksMayOverlap = false
+        var machine = self.ready(settings)
+        let actions = machine.switchServer(to: serverB, now: self.now)
+        #expect(
+            actions.deeds == ["leave 1", "part 1 connectionLost", "being made", "open 2 \(serverB)"]
+        )
+        _ = machine.connected(ConnectionID(number: 2), now: self.now)
+        #expect(machine.current?.endpoint == serverB)
+    }
+}

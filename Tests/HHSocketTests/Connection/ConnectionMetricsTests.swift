@@ -67,16 +67,16 @@ import Testing
 
     @Test func trafficIsHandedOverOnceForManyFrames() throws {
         let metrics = ConnectionMetrics(factory: self.test)
-        let traffic = Traffic()
-        traffic.bytesSent = 300
-        traffic.framesSent = 3
-        metrics.take(traffic)
-        metrics.take(traffic)
-        traffic.bytesReceived = 50
-        metrics.take(traffic)
-        traffic.bytesReceived = 50
-        traffic.framesReceived = 1
-        metrics.take(traffic)
+        var sent = Traffic()
+        sent.bytesSent = 300
+        sent.framesSent = 3
+        metrics.take(sent)
+        metrics.take(Traffic())
+        var received = Traffic()
+        received.bytesReceived = 50
+        metrics.take(received)
+        received.framesReceived = 1
+        metrics.take(received)
         #expect(try self.test.expectCounter("hhsocket.bytes_sent").values == [300])
         #expect(try self.test.expectCounter("hhsocket.frames_sent").values == [3])
         #expect(try self.test.expectCounter("hhsocket.bytes_received").values == [50, 50])

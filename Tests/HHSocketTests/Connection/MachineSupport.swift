@@ -24,6 +24,7 @@ extension Machine.Action {
         case .shakeHands(let id, let endpoint, let attempt): "shake hands \(id) \(endpoint), attempt \(attempt)"
         case .close(let id): "close \(id)"
         case .ready(let id, let endpoint): "ready \(id) \(endpoint)"
+        case .part(let id, let error): "part \(id) \(error.code)"
         case .drain(let id): "drain \(id)"
         case .leave(let id): "leave \(id)"
         case .putOff: "put off"

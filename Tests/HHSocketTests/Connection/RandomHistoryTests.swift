@@ -186,6 +186,7 @@ private struct World {
     private var away: [Endpoint: NIODeadline] = [:]
     private var left: Set<ConnectionID> = []
     private var isStopped = false
+    private let linksMayOverlap: Bool
 
     init(seed: UInt64, longestWait: Duration) {
         self.longestWait = longestWait
@@ -195,6 +196,8 @@ private struct World {
         settings.gateTimeout = seed % 5 < 3 ? .seconds(10) : nil
         settings.resolverTimeout = seed % 7 == 0 ? .seconds(10) : nil
         settings.background = [.finishTasks, .failTasks, .keepConnected][Int(seed % 11 % 3)]
+        settings.linksMayOverlap = seed % 4 != 3
+        self.linksMayOverlap = settings.linksMayOverlap
         self.policy = settings.background
         self.acceptsOthers = seed % 13 == 0
         self.machine = Machine(
@@ -342,6 +345,9 @@ private struct World {
                 if endpoint.unixPath != nil || endpoint.host == "x", !self.acceptsOthers || endpoint.unixPath != nil {
                     return "a stranger's server is used"
                 }
+                if !self.linksMayOverlap, self.ready != nil {
+                    return "a connection is made while another may not overlap with it"
+                }
                 self.attempts.append(id)
                 if self.attempts.count > 3 { return "more attempts at once than the race allows" }
             case .shakeHands(let id, _, _):
@@ -351,12 +357,20 @@ private struct World {
             case .ready(let id, _):
                 guard self.handshaking == id else { return "ready without a connection" }
                 self.handshaking = nil
-                if let ready = self.ready { self.draining.append(ready) }
+                if let ready = self.ready {
+                    guard self.linksMayOverlap else { return "two connections are ready that may not overlap" }
+                    self.draining.append(ready)
+                }
                 self.ready = id
                 self.insists = false
                 self.isOffline = false
             case .leave(let id):
                 guard self.ready == id, self.left.insert(id).inserted else { return "a connection is left twice" }
+            case .part(let id, _):
+                guard !self.linksMayOverlap, self.ready == id else {
+                    return "a connection is closed for another that need not be"
+                }
+                self.forget(id)
             case .putOff:
                 if action.text != actions.last?.text { return "something comes after a wait" }
             case .report(.goAway(let endpoint, _, let retryAfter)):

@@ -30,10 +30,10 @@ extension SocketClient: APITransport {
 
     /// Runs `body` where the configuration has completion handlers run, and not before this has returned.
     public func performCallback(_ body: @escaping @Sendable () -> Void) {
-        let queue = self.socket.callbackQueue
+        let queue = self.core.loop.callbackQueue
         switch queue.target {
         case .queue: queue.run(body)
-        case .socketThread: self.socket.submit(.closure(body))
+        case .socketThread: self.driver.submit(.closure { $0.callBack(.closure(body)) })
         }
     }
 }

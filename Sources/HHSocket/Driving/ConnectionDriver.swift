@@ -1,0 +1,91 @@
+import NIOCore
+
+/// What the floor above may ask of the driver, on the socket's thread. ``Driver`` is the one; what decides about calls is tested on
+/// another, in virtual time.
+package protocol ConnectionDriver: AnyObject, Sendable {
+    /// The server connected to, or being connected to.
+    var currentEndpoint: Endpoint? { get }
+    /// The last attempt's.
+    var lastError: SocketError? { get }
+    /// Whether nobody reconnects any more: the user has disconnected, or attempts have stopped.
+    var isClosed: Bool { get }
+    /// Whether there is a network, as far as is known.
+    var isNetworkReachable: Bool { get }
+    /// Why nothing can be sent now.
+    func notConnected() -> SocketError
+    func perform(_ request: DriverRequest, in turn: inout Turn)
+    /// To be called once after each turn: what it did is measured together.
+    func measure()
+}
+
+/// What the floor above asks for.
+package enum DriverRequest: Sendable {
+    /// Somebody found no connection and would like one soon.
+    case pullForward
+    /// Something was not answered in time: finds out whether the connection still lives. One dead call does not kill it.
+    case suspect(ConnectionID)
+    /// Too many calls to the present server go wrong: leaves it, if there is another.
+    case serverFails(Endpoint, wrong: Int, calls: Int)
+    /// The server of this connection is about to end: leaves it for another, once that is ready.
+    case leave(ConnectionID, ServerDeparture, isAnnounced: Bool)
+    /// Nothing is in flight any more on a connection that drains.
+    case finishDraining(ConnectionID)
+    /// Whether bytes that come are left where they are, on every connection there is and will be.
+    case setReading(isSuspended: Bool)
+    /// The gate of a connection waits for the answer to hello, or has it.
+    case awaitHello(Bool)
+    /// The gate of a connection has returned; nil: it lets calls through.
+    case gateReturned(ConnectionID, GateRefusal?)
+}
+
+/// Why a gate let nobody through.
+package struct GateRefusal: Sendable {
+    package var error: SocketError
+    package var remedy: HandshakeRefusal.Remedy
+}
+
+/// The floor above a driver.
+package protocol DriverHost: AnyObject {
+    func connectionChanged(_ change: ConnectionChange, in turn: inout Turn)
+}
+
+/// What becomes of connections.
+package enum ConnectionChange {
+    /// Nothing is ready, and a connection is being made.
+    case beingMade
+    /// Calls leave by this connection from now on. If another one was ready, ``draining(_:)`` comes next.
+    case ready(ConnectionID, Endpoint)
+    /// The server of the ready connection is about to end: nothing new should be sent by it, and a successor will be made. What is in
+    /// flight on it may still be answered.
+    case leaving(ConnectionID)
+    /// The next attempts to connect begin later, by themselves: whoever waits for them asks for ``DriverRequest/pullForward``.
+    case putOff
+    /// The connection has a successor. What is in flight on it may still be answered; ask for
+    /// ``DriverRequest/finishDraining(_:)`` as soon as nothing is.
+    case draining(ConnectionID)
+    /// The connection is no more; what was in flight on it will not be answered.
+    case lost(ConnectionID, SocketError)
+    /// Nothing is ready and no attempt is in progress; the error is the last attempt's.
+    case offline(SocketError)
+    case happened(SocketEvent)
+    /// The driver is gone for good: complete what there is.
+    case invalidated
+}
+
+/// Makes links for a driver, which does not know what is spoken on them, and gets them ready.
+package protocol LinkMaker: AnyObject {
+    /// Whether a connection may be made while another one is left. Only a language that joins answers to requests by serial can have
+    /// two.
+    var linksMayOverlap: Bool { get }
+    /// - Throws: ``SocketError`` if the configuration cannot work.
+    func makeLink(
+        _ id: ConnectionID,
+        _ endpoint: Endpoint,
+        _ loop: SocketLoop,
+        _ host: any LinkHost
+    ) throws(SocketError) -> any ChannelHandler & DrivenLink
+    /// Runs the gate on a connection that is made; ``DriverRequest/gateReturned(_:_:)`` ends that.
+    func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn)
+    /// The connection is over before it was ready.
+    func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn)
+}

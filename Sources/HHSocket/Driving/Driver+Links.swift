@@ -1,0 +1,99 @@
+import NIOCore
+
+/// What links tell.
+extension Driver: LinkHost {
+    package func linkChanged(_ change: LinkChange, _ id: ConnectionID, in turn: inout Turn) {
+        switch change {
+        case .ended(let end):
+            self.linkEnded(end, id, in: &turn)
+        case .alive:
+            self.machine.connectionIsAlive(id)
+        case .beat(let outcome):
+            if let time = outcome.roundTripTime { self.metrics?.heartbeatWasAnswered(after: time) }
+            guard outcome.testedInterval != nil else { return }
+            self.tuner?.observe(outcome)
+            self.updateHeartbeatInterval(in: &turn)
+        case .beatFailed(let error):
+            self.log?.beatFailed(error)
+        case .active, .inputClosed, .beatSent:
+            break
+        case .gone:
+            self.linkIsGone(id, in: &turn)
+        }
+    }
+
+    private func linkEnded(_ end: LinkEnd, _ id: ConnectionID, in turn: inout Turn) {
+        let error: SocketError
+        if let ready = self.links.ready, ready.link.id == id {
+            self.links.ready = nil
+            self.measure(ready.link)
+            error = self.error(end, ready.endpoint)
+        } else if let pending = self.links.pending, pending.link.id == id {
+            self.links.pending = nil
+            self.measure(pending.link)
+            error = self.error(end, pending.endpoint)
+            self.maker.pendingEnded(id, error, in: &turn)
+        } else if let draining = self.links.draining.removeValue(forKey: id) {
+            self.loop.removeTimer(draining.timer)
+            self.measure(draining.entry.link)
+            error = self.error(end, draining.entry.endpoint)
+        } else {
+            return
+        }
+        self.tell(in: &turn) { $0.connectionLost(id, error, end.verdict, now: $1) }
+    }
+
+    private func error(_ end: LinkEnd, _ endpoint: Endpoint) -> SocketError {
+        switch end.cause {
+        case .closedByPeer(let unfinishedBytes, let hasReceived):
+            return Self.lost(endpoint, "the server closed it\(self.circumstance(unfinishedBytes, hasReceived))")
+        case .failed(let error):
+            // In TLS 1.3 a server may reject our certificate when the handshake is over for us.
+            if let failure = TLSFailure(error) {
+                return Self.lost(endpoint, failure.description, underlying: failure, .tlsFailed)
+            }
+            return Self.lost(endpoint, (error as? IOError)?.systemReason ?? "\(error)", underlying: error)
+        case .protocolViolation(let error):
+            return Self.lost(
+                endpoint,
+                error.description,
+                underlying: error.underlying ?? error,
+                .protocolViolation
+            )
+        case .writeStalled:
+            let window = self.configuration.writeStallTimeout
+            let rate = "less than \(StallWatch.minimumRate) bytes a second"
+            return Self.lost(endpoint, "the server took \(rate) for \(window) (writeStallTimeout)")
+        case .peerIsDead(let silence, let wePing):
+            let verb = wePing ? "answered" : "sent"
+            return Self.lost(endpoint, "the server \(verb) no heartbeat, silent for \(Duration(silence))")
+        case .said(var error):
+            error.endpoint = endpoint
+            return error
+        }
+    }
+
+    /// What may help to understand why the server closed the connection.
+    private func circumstance(_ unfinishedBytes: Int, _ hasReceived: Bool) -> String {
+        if unfinishedBytes > 0 { return " in the middle of a frame, after \(unfinishedBytes) bytes of it" }
+        if self.configuration.tls != nil, !hasReceived {
+            return " without a word; one that wants another client certificate (ClientTLS.identity) may do so"
+        }
+        return ""
+    }
+
+    private static func lost(
+        _ endpoint: Endpoint,
+        _ reason: String,
+        underlying: (any Error)? = nil,
+        _ code: SocketError.Code = .connectionLost
+    ) -> SocketError {
+        SocketError(
+            code,
+            message: "the connection to \(endpoint) was lost: \(reason)",
+            underlying: underlying,
+            endpoint: endpoint,
+            delivery: .sentUnknown
+        )
+    }
+}

@@ -1,0 +1,307 @@
+import Foundation
+import Metrics
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// Makes connections and keeps one, on the socket's thread: performs what ``ConnectionMachine`` decides. It knows links, and not what
+/// is spoken on them.
+///
+/// What the user asks for is in this file; what the machine decides is performed in `Driver+Actions`, and what links tell is heard
+/// in `Driver+Links`.
+package final class Driver: ConnectionDriver, @unchecked Sendable {
+    // Proof of Sendable: constants are Sendable themselves, or locked; the variables are touched on the event loop alone, but for the
+    // host, which is set before the driver is shared.
+    typealias Machine = ConnectionMachine<SystemRandomNumberGenerator>
+
+    package let loop: SocketLoop
+    package let configuration: SocketConfiguration
+    private let thread: SocketThread
+    let dialer: Dialer
+    let maker: any LinkMaker
+    private let shared = NIOLockedValueBox(Shared())
+    var log: ConnectionLog?
+    /// Nil where nobody collects.
+    let metrics: ConnectionMetrics?
+
+    var machine: Machine
+    var links = DriverLinks()
+    var network = NetworkObservation()
+    /// Says how often to ping; nil where nobody pings.
+    var tuner: HeartbeatTuner?
+    /// The machine's.
+    private var timer: (deadline: NIODeadline, id: SocketLoop.TimerID)?
+    var host: (any DriverHost)?
+    private(set) var isInvalidated = false
+    /// Whether the floor above takes nothing for now.
+    private(set) var isReadingSuspended = false
+
+    /// What other threads see.
+    private struct Shared {
+        var state = SocketState.idle
+        var recorder = HistoryRecorder()
+    }
+
+    /// What is asked of the system and of resolvers.
+    struct NetworkObservation {
+        /// The resolver's present search.
+        var search: Task<Void, Never>?
+        /// Follows the network, from the first ``Driver/connect(attempts:in:)`` on.
+        var observation: Task<Void, Never>?
+        /// The path that the monitor told last.
+        var path: NetworkPath?
+    }
+
+    /// - Parameters:
+    ///   - maker: Makes the links.
+    ///   - refusal: Why this configuration cannot work, which every attempt to connect fails with; nil: it can.
+    package init(configuration: SocketConfiguration, maker: any LinkMaker, refusal: SocketError? = nil) {
+        self.configuration = configuration
+        self.maker = maker
+        self.thread = SocketThread(lent: configuration.eventLoopGroup)
+        self.loop = SocketLoop(eventLoop: self.thread.eventLoop, callbackQueue: configuration.callbackQueue)
+        self.dialer = Dialer(eventLoop: self.thread.eventLoop, configuration: configuration, refusal: refusal)
+        self.log = configuration.logger.map { ConnectionLog($0) }
+        let metricsFactory = configuration.metricsFactory ?? MetricsSystem.factory
+        self.metrics = metricsFactory is NOOPMetricsHandler ? nil : ConnectionMetrics(factory: metricsFactory)
+        self.machine = ConnectionMachine(
+            servers: configuration.servers,
+            policy: configuration.serverPolicy,
+            settings: .init(
+                backoff: configuration.backoff,
+                racing: configuration.racing,
+                gateTimeout: configuration.gate?.timeout,
+                resolverTimeout: configuration.resolver.map { _ in configuration.connectTimeout },
+                background: configuration.backgroundPolicy,
+                proxy: configuration.proxy?.endpoint,
+                linksMayOverlap: maker.linksMayOverlap
+            ),
+            generator: SystemRandomNumberGenerator()
+        )
+        self.tuner = configuration.heartbeat.map {
+            HeartbeatTuner($0.interval, storage: configuration.heartbeatStorage, isApplicationActive: true)
+        }
+    }
+
+    /// Sets who is told what becomes of connections. Before the first submission.
+    package func setHost(_ host: any DriverHost & TurnHost) {
+        self.host = host
+        self.loop.setHost(host)
+    }
+
+    // MARK: From any thread
+
+    @discardableResult
+    package func submit(_ submission: Submission) -> Bool { self.loop.submit(submission) }
+
+    /// What the socket is doing.
+    package var state: SocketState { self.shared.withLockedValue { $0.state } }
+
+    /// What happened lately, and why.
+    package var history: ConnectionHistory { self.shared.withLockedValue { $0.recorder.history } }
+
+    /// Reads the certificates and keys of TLS anew, on the calling thread.
+    ///
+    /// - Throws: `invalidArgument` if they cannot be read, or if there is no TLS.
+    package func reloadTLS() throws(SocketError) {
+        guard let tls = self.dialer.tls else {
+            throw SocketError(
+                .invalidArgument,
+                message: "the configuration has no TLS to reload (SocketConfiguration.tls)"
+            )
+        }
+        try tls.reload()
+    }
+
+    // MARK: What the user asks for
+
+    package func connect(attempts: Int? = nil, in turn: inout Turn) {
+        guard !self.isInvalidated else { return }
+        self.observeNetwork()
+        self.tell(in: &turn) { $0.connect(attempts: attempts, now: $1) }
+    }
+
+    package func disconnect(in turn: inout Turn) {
+        self.tell(in: &turn) { $0.disconnect(now: $1) }
+    }
+
+    package func switchServer(to endpoint: Endpoint?, in turn: inout Turn) {
+        guard !self.isInvalidated else { return }
+        self.tell(in: &turn) { $0.switchServer(to: endpoint, now: $1) }
+    }
+
+    package func replaceServers(with endpoints: [Endpoint], in turn: inout Turn) {
+        self.tell(in: &turn) { $0.replaceServers(with: endpoints, now: $1) }
+    }
+
+    package func networkChanged(isReachable: Bool, label: String?, in turn: inout Turn) {
+        self.nameNetwork(label, in: &turn)
+        self.tell(in: &turn) { $0.networkChanged(isReachable: isReachable, now: $1) }
+    }
+
+    package func didEnterBackground(in turn: inout Turn) {
+        self.tell(in: &turn) { $0.didEnterBackground(now: $1) }
+    }
+
+    package func willEnterForeground(in turn: inout Turn) {
+        self.tell(in: &turn) { $0.willEnterForeground(now: $1) }
+    }
+
+    private func nameNetwork(_ label: String?, in turn: inout Turn) {
+        guard let label else { return }
+        self.tuner?.networkChanged(to: label)
+        self.updateHeartbeatInterval(in: &turn)
+    }
+
+    private func observeNetwork() {
+        guard self.network.observation == nil, let paths = self.configuration.networkMonitor?.paths() else { return }
+        self.network.observation = Task {
+            for await path in paths { self.submit(.closure { self.networkPathIs(path, in: &$0) }) }
+        }
+    }
+
+    private func networkPathIs(_ path: NetworkPath, in turn: inout Turn) {
+        guard path != self.network.path, !self.isInvalidated else { return }
+        let isFirst = self.network.path == nil
+        self.network.path = path
+        guard isFirst else { return self.networkChanged(isReachable: path.isReachable, label: path.name, in: &turn) }
+        self.nameNetwork(path.name, in: &turn)
+        self.tell(in: &turn) { $0.networkIsKnown(isReachable: path.isReachable, now: $1) }
+    }
+
+    // MARK: What the floor above asks for
+
+    package func perform(_ request: DriverRequest, in turn: inout Turn) {
+        switch request {
+        case .pullForward:
+            self.tell(in: &turn) { $0.pullForward(now: $1) }
+        case .suspect(let id):
+            self.links.ready(id)?.probe(isUrgent: false, in: &turn)
+        case .serverFails(let endpoint, let wrong, let calls):
+            self.tell(in: &turn) { machine, now in
+                [.report(.serverFails(endpoint, wrong: wrong, calls: calls))] + machine.leaveFailingServer(now: now)
+            }
+        case .leave(let id, let departure, let isAnnounced):
+            self.tell(in: &turn) { $0.goAway(id, departure, isAnnounced: isAnnounced, now: $1) }
+        case .finishDraining(let id):
+            self.finishDraining(id, in: &turn)
+        case .setReading(let isSuspended):
+            self.setReading(isSuspended: isSuspended, in: &turn)
+        case .awaitHello(let awaits):
+            self.machine.awaitsHello = awaits
+        case .gateReturned(let id, let refusal):
+            self.tell(in: &turn) { machine, now in
+                guard let refusal else { return machine.handshakeSucceeded(id, now: now) }
+                return machine.handshakeFailed(id, refusal.error, refusal.remedy, now: now)
+            }
+        }
+    }
+
+    /// What has been read is still delivered, and so is what the kernel holds when the peer ends the connection. A connection that is
+    /// being made is not held up before it is ready.
+    private func setReading(isSuspended: Bool, in turn: inout Turn) {
+        guard isSuspended != self.isReadingSuspended else { return }
+        self.isReadingSuspended = isSuspended
+        for link in self.links.inUse { link.setReading(isSuspended: isSuspended, in: &turn) }
+    }
+
+    package var isNetworkReachable: Bool { self.machine.isReachable }
+
+    package var isClosed: Bool {
+        if case .closed = self.machine.state { true } else { false }
+    }
+
+    package func notConnected() -> SocketError {
+        if case .held(let reason) = self.machine.phase, reason.code == .networkUnreachable { return reason }
+        let last = self.machine.lastError
+        let place = (last?.endpoint ?? self.configuration.servers.first).map { " to \($0)" } ?? ""
+        let why = last.map { "; the last failure: \($0.message)" } ?? "; call connect() first"
+        return SocketError(
+            .notConnected,
+            message: "there is no connection\(place)\(why)",
+            underlying: last,
+            endpoint: last?.endpoint ?? self.configuration.servers.first
+        )
+    }
+
+    package var currentEndpoint: Endpoint? {
+        switch self.machine.state {
+        case .connecting(let endpoint, _), .handshaking(let endpoint), .ready(let endpoint): endpoint
+        case .idle, .resolving, .waiting, .closed: nil
+        }
+    }
+
+    package var lastError: SocketError? { self.machine.lastError }
+
+    /// What those who wait are told after the user has disconnected.
+    package static var closedByUser: SocketError { Machine.closedByUser(nil) }
+
+    // MARK: The end
+
+    /// Ends everything for good, and the thread with it. From any thread, any number of times.
+    package func invalidate() {
+        self.submit(.closure { self.invalidate(in: &$0) })
+    }
+
+    package func invalidate(in turn: inout Turn) {
+        guard !self.isInvalidated else { return }
+        self.isInvalidated = true
+        // Timers and the observation of the network keep this object until here: were they to hold it weakly, every
+        // reference to it would be counted in a place of its own, at some cost for every call.
+        self.disconnect(in: &turn)
+        self.network.search?.cancel()
+        self.network.observation?.cancel()
+        self.host?.connectionChanged(.invalidated, in: &turn)
+        self.host = nil
+        let idle = self.loop.eventLoop.makePromise(of: Void.self)
+        let isGone = self.dialer.whenFinished().and(self.drained()).and(idle.futureResult)
+        self.loop.close { idle.succeed() }
+        isGone.whenComplete { [thread] _ in thread.end() }
+    }
+
+    /// Completes when all that was asked to leave is gone: the connection is closed, or there was none.
+    package func drained() -> EventLoopFuture<Void> {
+        .andAllComplete(self.links.closing.values.map(\.gone), on: self.loop.eventLoop)
+    }
+
+    /// To be called once after each turn: what it did is measured together, so that counting costs next to nothing.
+    package func measure() {
+        guard let metrics = self.metrics else { return }
+        for link in self.links.inUse { metrics.take(link.takeTraffic()) }
+        if let pending = self.links.pending { metrics.take(pending.link.takeTraffic()) }
+        metrics.queued(bytes: self.links.ready?.link.queuedBytes ?? 0)
+    }
+
+    /// Counts what went over a link that is not in use any more.
+    func measure(_ link: any DrivenLink) {
+        self.metrics?.take(link.takeTraffic())
+    }
+
+    // MARK: The machine
+
+    /// Tells the machine something, and performs what it decides.
+    func tell(in turn: inout Turn, _ news: (inout Machine, NIODeadline) -> [Machine.Action]) {
+        let actions = news(&self.machine, turn.now)
+        let state = self.machine.state
+        self.shared.withLockedValue { $0.state = state }
+        for action in actions { self.perform(action, in: &turn) }
+        self.armTimer()
+    }
+
+    func record(_ event: SocketEvent, now: NIODeadline) {
+        self.shared.withLockedValue { $0.recorder.happened(event, now: now, date: Date()) }
+    }
+
+    /// One timer for all that the machine waits for.
+    private func armTimer() {
+        let deadline = self.machine.nextDeadline
+        guard deadline != self.timer?.deadline else { return }
+        if let timer = self.timer { self.loop.removeTimer(timer.id) }
+        self.timer = deadline.map { deadline in
+            let id = self.loop.setTimer(deadline) { turn in
+                self.timer = nil
+                self.tell(in: &turn) { $0.timerFired(now: $1) }
+            }
+            return (deadline, id)
+        }
+    }
+}

@@ -1,0 +1,130 @@
+import NIOCore
+
+/// Makes links that speak frames, and gets them ready: what a ``Driver`` needs that knows no frames.
+package final class FrameConnector: LinkMaker, @unchecked Sendable {
+    // Proof of Sendable: the rules are constant; the rest is touched on the socket thread alone, or set before that is shared.
+    package let rules: FrameRules
+    /// What asks for connections; it holds this object.
+    private unowned var driver: (any ConnectionDriver)!
+    private unowned var loop: SocketLoop?
+    /// What a go-away says that comes on a connection which is being made; nil: it is to be ignored.
+    private var readGoAway: (Frame, ConnectionID, inout Turn) -> ServerDeparture? = { _, _, _ in nil }
+    private var pending: PendingConnection?
+
+    package var linksMayOverlap: Bool { true }
+
+    package init(_ rules: FrameRules) {
+        self.rules = rules
+    }
+
+    /// - Parameter readGoAway: What a go-away says that comes on a connection which is being made; nil: it is to be ignored.
+    package func attach(
+        to driver: any ConnectionDriver,
+        _ loop: SocketLoop,
+        readGoAway: @escaping (Frame, ConnectionID, inout Turn) -> ServerDeparture?
+    ) {
+        self.driver = driver
+        self.loop = loop
+        self.readGoAway = readGoAway
+    }
+
+    package func makeLink(
+        _ id: ConnectionID,
+        _ endpoint: Endpoint,
+        _ loop: SocketLoop,
+        _ host: any LinkHost
+    ) throws(SocketError) -> any ChannelHandler & DrivenLink {
+        let link = Link(
+            id: id,
+            loop: loop,
+            language: self.rules.language(customFields: try self.rules.customFields.get()),
+            settings: self.rules.linkSettings,
+            host: host
+        )
+        let pending = PendingConnection(link: link, endpoint: endpoint, connector: self)
+        link.receiver = pending
+        self.pending = pending
+        return link
+    }
+
+    package func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn) {
+        guard let gate = self.rules.configuration.gate, let pending = self.pending(id), let loop = self.loop else {
+            return
+        }
+        let endpoint = pending.endpoint
+        pending.run(
+            gate,
+            attempt: attempt,
+            lastSerial: self.rules.format.layout.requestSerials.upperBound,
+            transmit: { [weak self] frame, completion in
+                let isAlive = self.map { connector in
+                    loop.submit(.closure { connector.send(frame, id, in: &$0, completion) })
+                }
+                if isAlive != true { completion(.failure(PendingConnection.isOver(endpoint))) }
+            },
+            completion: { [weak self] refusal in
+                guard let self else { return }
+                loop.submit(.closure { self.driver.perform(.gateReturned(id, refusal), in: &$0) })
+            }
+        )
+    }
+
+    package func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
+        guard let pending = self.pending(id) else { return }
+        self.pending = nil
+        pending.link.releaseReceiver(in: &turn)
+        pending.end(error)
+    }
+
+    /// The connection that is ready now, for whoever receives what comes from now on: to be given to the link as its receiver before
+    /// ``PendingConnection/finish(in:)`` is called.
+    package func takePending(_ id: ConnectionID) -> PendingConnection? {
+        guard let pending = self.pending(id) else { return nil }
+        self.pending = nil
+        return pending
+    }
+
+    /// The connection that is being made, if it is this one.
+    package func pending(_ id: ConnectionID) -> PendingConnection? {
+        self.pending?.link.id == id ? self.pending : nil
+    }
+
+    /// Sends a frame of the gate's.
+    private func send(
+        _ frame: Frame,
+        _ id: ConnectionID,
+        in turn: inout Turn,
+        _ completion: (Result<Void, SocketError>) -> Void
+    ) {
+        guard let pending = self.pending(id) else {
+            return completion(.failure(PendingConnection.isOver(self.pending?.endpoint ?? Endpoint(host: "", port: 0))))
+        }
+        do throws(SocketError) {
+            try self.rules.check(frame)
+            if frame.type == FrameType.hello, pending.awaitsHello {
+                // Its answer may be right before frames that have them.
+                pending.link.expectFlags(FrameType.metadataFlag | FrameType.compressionFlag)
+                self.driver.perform(.awaitHello(true), in: &turn)
+            }
+            _ = try self.rules.send(frame, .default, on: pending.link, pending.endpoint, in: &turn)
+            completion(.success(()))
+        } catch {
+            completion(.failure(error))
+        }
+    }
+
+    // MARK: What comes on a connection that is being made
+
+    func helloCame(in turn: inout Turn) {
+        self.driver.perform(.awaitHello(false), in: &turn)
+    }
+
+    func goAwayCame(_ frame: Frame, _ id: ConnectionID, in turn: inout Turn) {
+        guard let departure = self.readGoAway(frame, id, &turn) else { return }
+        self.driver.perform(.leave(id, departure, isAnnounced: true), in: &turn)
+    }
+
+    func handshakeFailed(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
+        self.driver.perform(.gateReturned(id, GateRefusal(error: error, remedy: .tryAnotherServer)), in: &turn)
+    }
+}

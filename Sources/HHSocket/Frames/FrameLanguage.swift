@@ -1,0 +1,131 @@
+import NIOCore
+
+/// Frames, as the language of a link.
+package struct FrameLanguage: LinkLanguage {
+    package typealias Unit = Frame
+    package typealias Incoming = FrameDecoder.Output
+
+    var decoder: FrameDecoder
+    package let encoder: FrameEncoder
+    /// The largest payload that is copied together with its header; larger ones leave in slices, without being copied.
+    let largestCopied: Int
+
+    package init(decoder: FrameDecoder, encoder: FrameEncoder, largestCopied: Int = Frame.unslicedLength) {
+        self.decoder = decoder
+        self.encoder = encoder
+        self.largestCopied = largestCopied
+    }
+
+    package mutating func append(_ bytes: consuming ByteBuffer) {
+        self.decoder.append(bytes)
+    }
+
+    package mutating func next() throws(LinkError) -> FrameDecoder.Output? {
+        do throws(FrameError) {
+            return try self.decoder.next()
+        } catch {
+            throw LinkError("\(error)", underlying: error)
+        }
+    }
+
+    package var unfinishedBytes: Int { self.decoder.bufferedBytes }
+
+    package func cost(of frame: Frame) -> Int { self.encoder.encodedLength(of: frame) }
+
+    package mutating func begin(_ frame: consuming Frame, into bytes: inout SendBytes) -> Outgoing<Frame>? {
+        bytes.prepare()
+        guard frame.payload.readableBytes > self.largestCopied else {
+            self.encoder.encode(frame, into: &bytes.gathered)
+            return nil
+        }
+        self.encoder.encodeHeader(of: frame, into: &bytes.gathered)
+        guard frame.payload.readableBytes <= Frame.unslicedLength else { return Outgoing(unit: frame) }
+        bytes.append(frame.payload)
+        bytes.prepare()
+        self.encoder.encodeTrailer(of: frame, into: &bytes.gathered)
+        return nil
+    }
+
+    package mutating func next(of outgoing: inout Outgoing<Frame>, limit: Int, into bytes: inout SendBytes) -> Piece {
+        let payload = outgoing.unit.payload
+        let length = min(limit, payload.readableBytes - outgoing.sent)
+        if let slice = payload.getSlice(at: payload.readerIndex + outgoing.sent, length: length) { bytes.append(slice) }
+        outgoing.sent += length
+        guard outgoing.sent == payload.readableBytes else { return .more }
+        bytes.prepare()
+        self.encoder.encodeTrailer(of: outgoing.unit, into: &bytes.gathered)
+        return .end
+    }
+
+    package mutating func close(_ reason: CloseReason, into bytes: inout SendBytes) -> Closing { .shutdown }
+}
+
+// What a frame costs without a language in between: a header that is looked at where it is, a payload that is encoded where it
+// leaves.
+extension Batch where Language == FrameLanguage {
+    /// Whether the receiver may go on, without a look at which language it is.
+    @inline(__always)
+    package var goesOn: Bool { self.link.hot.goesOn }
+
+    /// The header of the next frame, if that is complete and sound, and of the standard format; its payload is for
+    /// ``takePayload(of:)``. Nil says nothing: then ``next(into:)`` is to be asked.
+    package mutating func soundHeader() -> FrameHeader? {
+        self.link.hot.language.decoder.soundHeader()
+    }
+
+    /// The same, if the frame has this type and one of these serials, and if its answer leaves with this turn's flush: as
+    /// ``Link/canSendAtOnce(length:)`` tells, apart from the answer's length and the format.
+    package mutating func soundHeader(ofType type: UInt32, in serials: ClosedRange<UInt32>) -> FrameHeader? {
+        guard self.goesOn, self.link.hot.canSend else { return nil }
+        return self.link.hot.language.decoder.soundHeader { $0.type == type && serials.contains($0.serial) }
+    }
+
+    package mutating func takePayload(of header: FrameHeader) -> ByteBuffer {
+        self.count += 1
+        return self.link.hot.language.decoder.takePayload(of: header)
+    }
+
+    /// The next frame, put where the caller has room for it.
+    package mutating func next(into frame: inout Frame) throws(FrameError) -> FrameDecoder.Found {
+        let found = try self.link.hot.language.decoder.next(into: &frame)
+        if case .nothing = found { return found }
+        self.count += 1
+        return found
+    }
+
+}
+
+extension Link where Language == FrameLanguage {
+    /// Which flags the types of frames may have that come from now on, where it is asked whether they make sense.
+    package func expectFlags(_ flags: UInt32) {
+        self.hot.language.decoder.agreedFlags = flags
+    }
+
+    /// The frame that the bytes so far end inside of.
+    package func arriving() -> FrameDecoder.Arriving? { self.hot.language.decoder.arriving() }
+
+    /// Whether a frame of the standard format with a payload of `length` bytes leaves with this turn's flush.
+    package func canSendAtOnce(length: Int) -> Bool {
+        self.hot.canSend && length <= self.hot.language.largestCopied && self.hot.language.encoder.isStandard
+    }
+
+    /// Sends a frame of the standard format, without making one, which ``canSendAtOnce(length:)`` allows.
+    package func sendAtOnce(
+        type: UInt32,
+        serial: UInt32,
+        status: Status = .ok,
+        _ payload: ByteBuffer,
+        in turn: inout Turn
+    ) {
+        self.hot.out.bytes.prepare()
+        FrameEncoder.encode(
+            type: type,
+            serial: serial,
+            status: status,
+            payload,
+            self.hot.language.encoder.direction,
+            into: &self.hot.out.bytes.gathered
+        )
+        self.unitWasTaken(in: &turn)
+    }
+}

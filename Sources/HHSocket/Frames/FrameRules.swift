@@ -1,0 +1,126 @@
+import NIOCore
+
+/// What a configuration says of the frames that are sent.
+package struct FrameRules: Sendable {
+    package let configuration: SocketConfiguration
+    package let format: WireFormat
+    /// The custom fields of every frame that brings none; or why this configuration cannot work.
+    let customFields: Result<[UInt8]?, SocketError>
+
+    /// - Parameter refusal: Why the floor above cannot work with this configuration; nil: it can.
+    package init(_ configuration: SocketConfiguration, refusal: SocketError? = nil) {
+        self.configuration = configuration
+        let format = configuration.wireFormat
+        self.format = format
+        self.customFields = Result { () throws(SocketError) in
+            if let refusal { throw refusal }
+            return try format.customFields(configuration.header, in: .request)
+        }
+    }
+
+    /// Why no connection can be made with this configuration.
+    package var refusal: SocketError? {
+        if case .failure(let error) = self.customFields { error } else { nil }
+    }
+
+    /// The custom fields of a request with these values over the configuration's, for a frame.
+    ///
+    /// - Throws: `invalidArgument` if the format has no such fields, or if the configuration's are wrong.
+    package func customFields(_ header: [String: [UInt8]]) throws(SocketError) -> [UInt8]? {
+        let base = try self.customFields.get()
+        return try self.format.customFields(header, over: base, in: .request)
+    }
+
+    /// Refuses a frame that cannot be sent.
+    package func check(_ frame: Frame) throws(SocketError) {
+        guard frame.payload.readableBytes <= self.configuration.maximumPayloadLength else {
+            throw SocketError(
+                .frameTooLarge,
+                message: """
+                    a payload of \(frame.payload.readableBytes) bytes is over the limit of \
+                    \(self.configuration.maximumPayloadLength); raise maximumPayloadLength on both sides or send less
+                    """,
+                serial: frame.serial
+            )
+        }
+        if let fields = frame.customFields, fields.count != self.format.customFieldLength(in: .request) {
+            throw SocketError(
+                .invalidArgument,
+                message: """
+                    the custom fields of a request in the wire format \(self.format) have \
+                    \(self.format.customFieldLength(in: .request)) bytes; \(fields.count) were given
+                    """,
+                serial: frame.serial
+            )
+        }
+    }
+
+    /// Sends a frame with the turn's flush, or queues it while the server does not read.
+    ///
+    /// - Returns: Whether it is leaving already.
+    package func send(
+        _ frame: Frame,
+        _ priority: FramePriority,
+        on link: Link<FrameLanguage>,
+        _ endpoint: Endpoint,
+        in turn: inout Turn
+    ) throws(SocketError) -> Bool {
+        try self.check(frame)
+        switch link.send(frame, priority, in: &turn) {
+        case .leaving:
+            return true
+        case .queued:
+            return false
+        case .refused:
+            throw Self.queueFull(frame, endpoint, self.configuration.maximumQueuedBytes, "maximumQueuedBytes")
+        }
+    }
+
+    static func queueFull(_ frame: Frame, _ endpoint: Endpoint?, _ bound: Int, _ name: String) -> SocketError {
+        let cause = endpoint.map { "\($0) does not read as fast as frames are sent" } ?? "there is no connection yet"
+        return SocketError(
+            .queueFull,
+            message: "\(cause): no more than \(bound) bytes may wait (\(name)); send less at once",
+            endpoint: endpoint,
+            serial: frame.serial
+        )
+    }
+
+    // MARK: Links
+
+    /// How a link of a client behaves that speaks frames.
+    var linkSettings: LinkSettings<Frame> {
+        let (configuration, format) = (self.configuration, self.format)
+        return LinkSettings(
+            maximumQueuedBytes: configuration.maximumQueuedBytes,
+            writeStallTimeout: TimeAmount(clamping: configuration.writeStallTimeout)
+        ) { interval, now in
+            // In a format without heartbeats nobody pings, and silence tells nothing.
+            guard let policy = configuration.heartbeat, let interval, format.layout.heartbeat != nil else { return nil }
+            let canPing = format.clientPing != nil
+            return Beats(
+                monitor: HeartbeatMonitor(policy, interval: interval, canPing: canPing, now: now),
+                now: now
+            )
+        } makeBeat: {
+            guard var ping = format.clientPing else { return nil }
+            if let policy = configuration.heartbeat {
+                ping.payload = try policy.beat(limit: configuration.maximumPayloadLength)
+            }
+            return ping
+        }
+    }
+
+    /// A client's frames on one connection.
+    func language(customFields: [UInt8]?) -> FrameLanguage {
+        FrameLanguage(
+            decoder: FrameDecoder(
+                direction: .response,
+                format: self.format,
+                maximumPayloadLength: self.configuration.maximumPayloadLength,
+                maximumCorruptRun: self.configuration.maximumCorruptRun
+            ),
+            encoder: FrameEncoder(direction: .request, format: self.format, customFields: customFields)
+        )
+    }
+}

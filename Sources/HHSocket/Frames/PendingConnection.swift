@@ -1,0 +1,181 @@
+import NIOCore
+
+/// A connection that is made and not ready yet, with the gate that decides on it.
+package final class PendingConnection: LinkReceiver {
+    package typealias Language = FrameLanguage
+
+    /// So many pings that come during the handshake are answered after it.
+    static let maximumHeldAnswers = 16
+
+    package let link: Link<FrameLanguage>
+    package let endpoint: Endpoint
+    private unowned let connector: FrameConnector
+    private let format: WireFormat
+    private var handshake: Handshake?
+    private var task: Task<Void, Never>?
+    /// Nothing but the handshake's frames leaves before it is over: our answers to pings wait for that.
+    private var heldAnswers: [Frame] = []
+
+    init(link: Link<FrameLanguage>, endpoint: Endpoint, connector: FrameConnector) {
+        self.link = link
+        self.endpoint = endpoint
+        self.connector = connector
+        self.format = connector.rules.format
+    }
+
+    // MARK: The gate
+
+    /// Runs the gate.
+    ///
+    /// - Parameters:
+    ///   - transmit: Sends a frame of the gate's and tells what became of it; called on any thread.
+    ///   - completion: Called once the gate has returned, on any thread; nil: it lets calls through.
+    func run(
+        _ gate: HandshakeGate,
+        attempt: Int,
+        lastSerial: UInt32,
+        transmit: @escaping @Sendable (Frame, @escaping @Sendable (Result<Void, SocketError>) -> Void) -> Void,
+        completion: @escaping @Sendable (GateRefusal?) -> Void
+    ) {
+        let handshake = self.begin(attempt: attempt, lastSerial: lastSerial, transmit: transmit)
+        self.task = Self.task(gate, handshake, completion)
+    }
+
+    /// Begins a handshake, for whoever is to end it.
+    package func begin(
+        attempt: Int,
+        lastSerial: UInt32,
+        transmit: @escaping @Sendable (Frame, @escaping @Sendable (Result<Void, SocketError>) -> Void) -> Void
+    ) -> Handshake {
+        let handshake = Handshake(endpoint: self.endpoint, attempt: attempt, lastSerial: lastSerial, transmit: transmit)
+        self.handshake = handshake
+        return handshake
+    }
+
+    private static func task(
+        _ gate: HandshakeGate,
+        _ handshake: Handshake,
+        _ completion: @escaping @Sendable (GateRefusal?) -> Void
+    ) -> Task<Void, Never> {
+        Task {
+            do {
+                try await gate.run(handshake)
+                completion(nil)
+            } catch {
+                completion(Self.refusal(error, handshake.endpoint))
+            }
+        }
+    }
+
+    private static func refusal(_ error: any Error, _ endpoint: Endpoint) -> GateRefusal {
+        let refusal = error as? HandshakeRefusal
+        let reason = refusal?.reason ?? "\(error)"
+        let refused = SocketError(
+            .handshakeRefused,
+            message: "cannot use the connection to \(endpoint): the handshake failed: \(reason)",
+            underlying: refusal?.underlying ?? error,
+            endpoint: endpoint
+        )
+        return GateRefusal(error: refused, remedy: refusal?.remedy ?? .tryAnotherServer)
+    }
+
+    /// Whether the gate waits for the answer to hello.
+    var awaitsHello: Bool { self.handshake?.awaitsHello ?? false }
+    /// What hello has led to so far.
+    package var agreement: Agreement? { self.handshake?.agreement }
+
+    /// Ends the handshake for whoever still waits in it.
+    ///
+    /// - Returns: The frames that the gate did not take.
+    @discardableResult
+    func end(_ error: SocketError) -> [Frame] {
+        // First, so that what waits in the gate learns why.
+        let unread = self.handshake?.end(error) ?? []
+        self.task?.cancel()
+        return unread
+    }
+
+    /// The connection is ready: sends what was held back.
+    ///
+    /// - Returns: The frames that the gate did not take, for the receiver that comes next.
+    package func finish(in turn: inout Turn) -> [Frame] {
+        self.link.expectFlags(self.agreement?.flags ?? 0)
+        for answer in self.heldAnswers { self.link.send(answer, .control, in: &turn) }
+        self.heldAnswers = []
+        return self.end(Self.isOver(self.endpoint))
+    }
+
+    /// What the gate is told that goes on when its connection is not its any more.
+    static func isOver(_ endpoint: Endpoint) -> SocketError {
+        SocketError(.notConnected, message: "the handshake with \(endpoint) is over", endpoint: endpoint)
+    }
+
+    // MARK: What comes
+
+    package func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
+        var frame = Frame(type: 0, serial: 0)
+        // Whatever ends the handshake gives the link another receiver, or none.
+        while batch.goesOn, self.link.receiver === self {
+            let found: FrameDecoder.Found
+            do throws(FrameError) {
+                found = try batch.next(into: &frame)
+            } catch {
+                throw LinkError(error)
+            }
+            switch found {
+            case .nothing: return
+            case .sound: self.received(frame, in: &turn)
+            case .corrupt(let mismatch): self.received(corrupt: frame, mismatch)
+            }
+        }
+    }
+
+    private func received(_ frame: Frame, in turn: inout Turn) {
+        guard self.format.isControlType(frame.type) else { return self.deliver(frame, in: &turn) }
+        if frame.type == FrameType.hello, frame.serial == FrameSerial.hello, self.awaitsHello {
+            self.connector.helloCame(in: &turn)
+            self.handshake?.endHello(.success(frame))
+        } else if self.format.isGoAway(frame) {
+            self.connector.goAwayCame(frame, self.link.id, in: &turn)
+        } else if self.format.isServerPing(frame), self.heldAnswers.count < Self.maximumHeldAnswers {
+            self.heldAnswers.append(Frame(type: frame.type, serial: frame.serial))
+        }
+    }
+
+    /// A frame for the gate, or for later.
+    private func deliver(_ frame: Frame, in turn: inout Turn) {
+        guard let handshake = self.handshake, !handshake.receive(frame) else { return }
+        let error = SocketError(
+            .handshakeRefused,
+            message: """
+                cannot use the connection to \(self.endpoint): over \(Handshake.maximumWaitingFrames) frames came \
+                during the handshake
+                """,
+            endpoint: self.endpoint
+        )
+        self.connector.handshakeFailed(self.link.id, error, in: &turn)
+    }
+
+    /// During the handshake it is as if it had not come: the gate's time limit deals with that. Of hello nothing else can come, and
+    /// what a later answer would mean is not known.
+    private func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch) {
+        guard frame.type == FrameType.hello else { return }
+        let error = SocketError(
+            .checksumMismatch,
+            message: """
+                the answer of \(self.endpoint) to hello came with checksum \(mismatch.received) where its \
+                \(frame.payload.readableBytes) bytes amount to \(mismatch.computed)
+                """,
+            endpoint: self.endpoint,
+            serial: frame.serial
+        )
+        self.handshake?.endHello(.failure(error))
+    }
+}
+
+extension LinkError {
+    /// The bytes make no sense as frames.
+    package init(_ error: FrameError) {
+        self.init("\(error)", underlying: error)
+    }
+}

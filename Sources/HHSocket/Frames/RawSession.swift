@@ -1,0 +1,296 @@
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// What a ``Socket`` does on its thread: has frames leave that were sent, and tells the delegate of what comes.
+final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
+    // Proof of Sendable: the constants are Sendable or locked; the rest is touched on the socket thread alone.
+    private struct State {
+        weak var socket: Socket?
+        weak var delegate: (any SocketDelegate)?
+    }
+
+    let streams = EventStreams()
+    private let state = NIOLockedValueBox(State())
+    private let backlog = CallbackBacklog()
+    let rules: FrameRules
+    /// Holds this object until it is invalidated.
+    private unowned let driver: Driver
+    private let connector: FrameConnector
+    /// The connection that is ready.
+    private var connection: RawConnection?
+    /// Writers who wait for room, or for a connection.
+    private var writers = WriterQueue()
+    /// Whether attempts to connect begin later unless somebody asks for them.
+    private var isPutOff = false
+
+    init(driver: Driver, connector: FrameConnector) {
+        self.driver = driver
+        self.connector = connector
+        self.rules = connector.rules
+    }
+
+    func setSocket(_ socket: Socket) {
+        self.state.withLockedValue { $0.socket = socket }
+    }
+
+    var delegate: (any SocketDelegate)? {
+        get { self.state.withLockedValue { $0.delegate } }
+        set { self.state.withLockedValue { $0.delegate = newValue } }
+    }
+
+    // MARK: Connections
+
+    func connectionChanged(_ change: ConnectionChange, in turn: inout Turn) {
+        switch change {
+        case .ready(let id, let endpoint):
+            self.becomeReady(id, endpoint, in: &turn)
+        case .draining(let id):
+            // Whoever speaks in frames knows alone what is in flight: what was sent has left, and that is all that is waited for.
+            self.driver.perform(.finishDraining(id), in: &turn)
+        case .lost(let id, let error):
+            self.lose(id, error, in: &turn)
+        case .putOff:
+            self.isPutOff = true
+            // They leave by the connection that is there; but they show that it is in use.
+            if !self.writers.isEmpty { self.pullForward(in: &turn) }
+        case .happened(let event):
+            self.happened(event, in: &turn)
+        case .invalidated:
+            self.streams.finish()
+        case .beingMade, .leaving, .offline:
+            break
+        }
+    }
+
+    private func becomeReady(_ id: ConnectionID, _ endpoint: Endpoint, in turn: inout Turn) {
+        guard let pending = self.connector.takePending(id) else { return }
+        self.isPutOff = false
+        let connection = RawConnection(link: pending.link, endpoint: endpoint, session: self)
+        self.connection = connection
+        pending.link.receiver = connection
+        let unread = pending.finish(in: &turn)
+        _ = self.admitWriters(to: connection, in: &turn)
+        for frame in unread { self.received(frame, in: &turn) }
+    }
+
+    private func lose(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
+        if self.connection?.link.id == id {
+            self.connection?.link.releaseReceiver(in: &turn)
+            self.connection = nil
+        }
+        guard self.connection == nil, self.rules.configuration.writePolicy.whenNotReady == .fail else { return }
+        self.writers.failAll(error)
+    }
+
+    private func pullForward(in turn: inout Turn) {
+        self.isPutOff = false
+        self.driver.perform(.pullForward, in: &turn)
+    }
+
+    func turnEnds(in turn: inout Turn) {}
+
+    func turnEnded() {
+        self.driver.measure()
+    }
+
+    // MARK: Writers
+
+    /// Sends the frame as soon as ``WritePolicy`` lets it, and completes `write` then.
+    func perform(_ write: PendingWrite, in turn: inout Turn) {
+        if self.isPutOff { self.pullForward(in: &turn) }
+        do throws(SocketError) {
+            try self.rules.check(write.frame)
+            if let connection = self.connection {
+                try self.perform(write, on: connection, in: &turn)
+            } else {
+                guard self.rules.configuration.writePolicy.whenNotReady == .wait, !self.driver.isInvalidated,
+                    !self.driver.isClosed
+                else { throw self.driver.notConnected() }
+                try self.wait(write)
+            }
+        } catch {
+            write.complete(.failure(error))
+        }
+    }
+
+    private func cost(of frame: Frame) -> Int {
+        FrameEncoder(direction: .request, format: self.rules.format).encodedLength(of: frame)
+    }
+
+    private func perform(_ write: PendingWrite, on connection: RawConnection, in turn: inout Turn) throws(SocketError) {
+        let policy = self.rules.configuration.writePolicy
+        if self.writers.isEmpty, connection.hasRoom(for: self.cost(of: write.frame)) {
+            try connection.send(write, in: &turn)
+            return write.complete(.success(()))
+        }
+        guard policy.whenFull == .wait else {
+            throw FrameRules.queueFull(
+                write.frame,
+                connection.endpoint,
+                policy.highWaterMark,
+                "WritePolicy.highWaterMark"
+            )
+        }
+        try self.wait(write)
+    }
+
+    private func wait(_ write: PendingWrite) throws(SocketError) {
+        let limit = self.rules.configuration.maximumQueuedBytes
+        guard self.writers.append(write, length: self.cost(of: write.frame), limit: limit) else {
+            throw FrameRules.queueFull(write.frame, self.connection?.endpoint, limit, "maximumQueuedBytes")
+        }
+    }
+
+    /// The writer waits no longer.
+    func cancel(_ write: PendingWrite) {
+        self.writers.cancel(write)
+    }
+
+    /// Lets those in who find room now. True if there was one.
+    func admitWriters(to connection: RawConnection, in turn: inout Turn) -> Bool {
+        var isAdmitted = false
+        while let write = self.writers.popFirst(where: { connection.hasRoom(for: $0) }) {
+            isAdmitted = true
+            do throws(SocketError) {
+                try connection.send(write, in: &turn)
+                write.complete(.success(()))
+            } catch {
+                write.complete(.failure(error))
+            }
+        }
+        return isAdmitted
+    }
+
+    // MARK: What the delegate is told
+
+    private func tell(in turn: inout Turn, _ body: @escaping @Sendable (any SocketDelegate, Socket) -> Void) {
+        let (delegate, socket) = self.state.withLockedValue { ($0.delegate, $0.socket) }
+        guard let delegate, let socket else { return }
+        turn.callBack(.closure { body(delegate, socket) })
+    }
+
+    func received(_ frame: Frame, in turn: inout Turn) {
+        self.deliver(frame, in: &turn) { $0.socket($1, didReceive: frame) }
+    }
+
+    func received(corrupt frame: Frame, in turn: inout Turn) {
+        self.deliver(frame, in: &turn) { $0.socket($1, didReceiveCorrupt: frame) }
+    }
+
+    func receivedGoAway(on id: ConnectionID, in turn: inout Turn) {
+        self.driver.perform(.leave(id, ServerDeparture(), isAnnounced: true), in: &turn)
+    }
+
+    /// The same as ``tell(in:_:)`` for what the server sends, which is not read while the delegate's queue is behind.
+    private func deliver(
+        _ frame: Frame,
+        in turn: inout Turn,
+        _ body: @escaping @Sendable (any SocketDelegate, Socket) -> Void
+    ) {
+        let (delegate, socket) = self.state.withLockedValue { ($0.delegate, $0.socket) }
+        guard let delegate, let socket else { return }
+        let length = frame.payload.readableBytes
+        if self.backlog.add(bytes: length) { self.driver.perform(.setReading(isSuspended: true), in: &turn) }
+        turn.callBack(
+            .closure { [driver, backlog] in
+                body(delegate, socket)
+                guard backlog.remove(bytes: length) else { return }
+                // Asked anew: since this was submitted the queue may have fallen behind again.
+                driver.submit(.closure { driver.perform(.setReading(isSuspended: backlog.isFull), in: &$0) })
+            }
+        )
+    }
+
+    private func happened(_ event: SocketEvent, in turn: inout Turn) {
+        switch event {
+        // Nobody reconnects any more, so nobody need wait for that.
+        case .closed: self.writers.failAll(Driver.closedByUser)
+        case .gaveUp(let error): self.writers.failAll(error)
+        default: break
+        }
+        self.streams.yield(event)
+        switch event {
+        case .connected(let endpoint): self.tell(in: &turn) { $0.socket($1, didConnectTo: endpoint) }
+        case .connectFailed(let error): self.tell(in: &turn) { $0.socket($1, didFailToConnectWith: error) }
+        case .disconnected(let error): self.tell(in: &turn) { $0.socket($1, didDisconnectWith: error) }
+        case .gaveUp(let error): self.tell(in: &turn) { $0.socket($1, didGiveUpWith: error) }
+        case .closed: self.tell(in: &turn) { $0.socketDidClose($1) }
+        case .switched(let old, let new):
+            let error = SocketError(
+                .connectionLost,
+                message: "the connection to \(old) was left for one to \(new)",
+                endpoint: old
+            )
+            self.tell(in: &turn) {
+                $0.socket($1, didDisconnectWith: error)
+                $0.socket($1, didConnectTo: new)
+            }
+        default: break
+        }
+    }
+}
+
+/// A ready connection of a ``Socket``.
+final class RawConnection: LinkReceiver {
+    typealias Language = FrameLanguage
+
+    let link: Link<FrameLanguage>
+    let endpoint: Endpoint
+    private unowned let session: RawSession
+    private let format: WireFormat
+    private let policy: WritePolicy
+
+    init(link: Link<FrameLanguage>, endpoint: Endpoint, session: RawSession) {
+        self.link = link
+        self.endpoint = endpoint
+        self.session = session
+        self.format = session.rules.format
+        self.policy = session.rules.configuration.writePolicy
+        link.tellsOfRoom = true
+    }
+
+    /// Whether a frame of so many bytes on the wire stays within the high-water mark.
+    func hasRoom(for length: Int) -> Bool {
+        let waiting = self.link.waitingBytes
+        return waiting == 0 || length <= self.policy.highWaterMark - waiting
+    }
+
+    func send(_ write: PendingWrite, in turn: inout Turn) throws(SocketError) {
+        _ = try self.session.rules.send(write.frame, write.priority, on: self.link, self.endpoint, in: &turn)
+    }
+
+    func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
+        var frame = Frame(type: 0, serial: 0)
+        while batch.goesOn {
+            let found: FrameDecoder.Found
+            do throws(FrameError) {
+                found = try batch.next(into: &frame)
+            } catch {
+                throw LinkError(error)
+            }
+            switch found {
+            case .nothing: return
+            case .sound: self.received(frame, in: &turn)
+            case .corrupt: self.session.received(corrupt: frame, in: &turn)
+            }
+        }
+    }
+
+    private func received(_ frame: Frame, in turn: inout Turn) {
+        guard self.format.isControlType(frame.type) else { return self.session.received(frame, in: &turn) }
+        if self.format.isGoAway(frame) { self.session.receivedGoAway(on: self.link.id, in: &turn) }
+        if self.format.isServerPing(frame) { self.link.answer(ping: frame, in: &turn) }
+    }
+
+    func hasRoom(in turn: inout Turn) -> Bool {
+        guard self.link.waitingBytes <= self.policy.lowWaterMark else { return false }
+        return self.session.admitWriters(to: self, in: &turn)
+    }
+}
+
+extension Link where Language == FrameLanguage {
+    /// Answers a server's ping. A refused answer means that the server does not read: the write-stall timeout deals with that.
+    package func answer(ping: Frame, in turn: inout Turn) {
+        self.send(Frame(type: ping.type, serial: ping.serial), .control, in: &turn)
+    }
+}

@@ -1,0 +1,144 @@
+import NIOCore
+
+/// When a link sends a beat and when its peer is dead: two halves that know nothing of each other. Told the time; keeps none.
+///
+/// Ours is a ping after idleness in either direction, which the peer must answer in time (``HeartbeatMonitor``), or a beat after our
+/// own silence that expects nothing. Theirs is that the peer is dead after its silence.
+package struct Beats: Sendable {
+    package enum Action: Equatable, Sendable {
+        /// Send a beat.
+        case beat
+        /// Close the connection.
+        case peerIsDead(silentFor: TimeAmount)
+    }
+
+    /// Pings that are answered; or, in its mode `expectPings`, the peer's pings.
+    private var monitor: HeartbeatMonitor?
+    /// So long we are silent before a beat that expects nothing.
+    private var ourSilence: TimeAmount?
+    /// So long the peer may be silent.
+    private var theirSilence: TimeAmount?
+    private var lastSent: NIODeadline
+    private var lastReceived: NIODeadline
+    private var isPaused = false
+    private var isReadingSuspended = false
+
+    /// - Parameters:
+    ///   - monitor: Pings that are answered, or the peer's.
+    ///   - ourSilence: After so long without a byte of ours a beat is sent that expects nothing.
+    ///   - theirSilence: After so long without a byte of the peer's it is dead.
+    package init(
+        monitor: HeartbeatMonitor? = nil,
+        ourSilence: TimeAmount? = nil,
+        theirSilence: TimeAmount? = nil,
+        now: NIODeadline
+    ) {
+        self.monitor = monitor
+        self.ourSilence = ourSilence.map { max(.milliseconds(1), $0) }
+        self.theirSilence = theirSilence.map { max(.milliseconds(1), $0) }
+        self.lastSent = now
+        self.lastReceived = now
+    }
+
+    /// Whether beats of ours are answered.
+    package var pings: Bool { self.monitor?.pings ?? false }
+
+    // MARK: What happens
+
+    package mutating func bytesSent(now: NIODeadline) {
+        self.lastSent = now
+        self.monitor?.bytesSent(now: now)
+    }
+
+    package mutating func bytesReceived(now: NIODeadline) -> HeartbeatMonitor.Outcome? {
+        self.lastReceived = now
+        return self.monitor?.bytesReceived(now: now)
+    }
+
+    /// While our own bytes cannot leave, no answer can be expected: the clocks stand still.
+    package mutating func writeIsBlocked(now: NIODeadline) {
+        self.lastSent = now
+        self.lastReceived = max(self.lastReceived, now)
+        self.monitor?.writeIsBlocked(now: now)
+    }
+
+    /// The beat that was due could not be made.
+    package mutating func beatWasSkipped(now: NIODeadline) {
+        self.lastSent = now
+        self.monitor?.pingWasSkipped(now: now)
+    }
+
+    package mutating func connectionLost() -> HeartbeatMonitor.Outcome? { self.monitor?.connectionLost() }
+
+    package mutating func change(_ change: BeatsChange, now: NIODeadline) {
+        switch change {
+        case .pause:
+            self.isPaused = true
+            self.monitor?.pause()
+        case .resume:
+            self.isPaused = false
+            self.lastReceived = max(self.lastReceived, now)
+            self.monitor?.resume(now: now)
+        case .interval(let interval):
+            self.monitor?.setInterval(interval)
+        }
+    }
+
+    /// Whether our side takes no bytes: nothing can prove then that the peer lives, and its clock stands still. Beats that expect
+    /// nothing go on.
+    package mutating func setReading(isSuspended: Bool, now: NIODeadline) -> Action? {
+        self.isReadingSuspended = isSuspended
+        if isSuspended {
+            self.monitor?.suspendReading()
+            return nil
+        }
+        self.lastReceived = max(self.lastReceived, now)
+        return self.monitor?.resumeReading(now: now).map { Self.action($0) }
+    }
+
+    // MARK: Time
+
+    /// When ``tick(now:slept:)`` is to be called, if it is not asked again before.
+    package func nextTick(now: NIODeadline) -> NIODeadline {
+        guard !self.isPaused else { return .distantFuture }
+        var next = self.monitor?.nextTick(now: now) ?? .distantFuture
+        if let due = self.ourBeatIsDue { next = min(next, due) }
+        if let due = self.peerDies { next = min(next, due) }
+        return next
+    }
+
+    /// The interval after which a beat of ours is due though nothing can be heard: pings that are answered become such while
+    /// reading is suspended.
+    private var ourBeatIsDue: NIODeadline? {
+        if let silence = self.ourSilence { return self.lastSent.advanced(clamping: silence) }
+        guard self.isReadingSuspended, let monitor = self.monitor, monitor.pings else { return nil }
+        return self.lastSent.advanced(clamping: monitor.interval)
+    }
+
+    private var peerDies: NIODeadline? {
+        guard let silence = self.theirSilence, !self.isReadingSuspended else { return nil }
+        return self.lastReceived.advanced(clamping: silence)
+    }
+
+    /// - Parameter slept: How long the machine has slept, in all: time that `now` does not count.
+    package mutating func tick(now: NIODeadline, slept: Duration = .zero) -> Action? {
+        guard !self.isPaused else { return nil }
+        if let dies = self.peerDies, now >= dies { return .peerIsDead(silentFor: now - self.lastReceived) }
+        if let action = self.monitor?.tick(now: now, slept: slept) { return Self.action(action) }
+        guard let due = self.ourBeatIsDue, now >= due else { return nil }
+        self.lastSent = now
+        return .beat
+    }
+
+    /// Asks at once whether the peer lives, where it can be asked.
+    package mutating func probe(now: NIODeadline, misses: Int?) -> Action? {
+        self.monitor?.probe(now: now, misses: misses).map { Self.action($0) }
+    }
+
+    private static func action(_ action: HeartbeatMonitor.Action) -> Action {
+        switch action {
+        case .ping: .beat
+        case .peerIsDead(let silence): .peerIsDead(silentFor: silence)
+        }
+    }
+}

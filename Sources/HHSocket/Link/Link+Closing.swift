@@ -1,0 +1,160 @@
+import NIOCore
+import NIOSSL
+
+/// How a link ends.
+extension Link {
+    /// How far we are with closing.
+    struct Parting {
+        /// Succeeds when the channel is gone.
+        var promise: EventLoopPromise<Void>?
+        var reason = CloseReason.done
+        /// What the language has said to be done, once it has.
+        var closing: Closing?
+        /// Whether nothing is waited for any more that the language may have asked for.
+        var peerHasAnswered = false
+        var outputIsClosed = false
+        /// Closes the channel, whatever is still to come.
+        var timer: SocketLoop.TimerID?
+    }
+
+    /// Ends the link by choice: what is queued leaves first, then what the language says, then our direction closes. Until the peer's
+    /// end has come units are still received, unless they are discarded.
+    @discardableResult
+    package func close(_ reason: CloseReason, in turn: inout Turn) -> EventLoopFuture<Void>? {
+        self.close(reason, within: self.settings.partingTime, in: &turn)
+    }
+
+    /// - Parameter time: How long that may take; nil: as long as it takes.
+    @discardableResult
+    package func close(_ reason: CloseReason, within time: TimeAmount?, in turn: inout Turn) -> EventLoopFuture<Void>? {
+        if let promise = self.parting.promise { return promise.futureResult }
+        guard let context = self.context, self.hot.phase == .open else { return nil }
+        let promise = context.eventLoop.makePromise(of: Void.self)
+        self.parting.promise = promise
+        self.hot.phase = .closing
+        self.removeTimers()
+        if let time { self.closeChannel(in: time, in: &turn) }
+        self.parting.reason = reason
+        self.touch(in: &turn)
+        self.goOnReading(in: &turn)
+        // The peer's end is behind all that it has sent.
+        if self.hot.reading.isSuspended { self.setAutoRead(true) }
+        self.releaseRead()
+        return promise.futureResult
+    }
+
+    /// The receiver is done with the link, which is about to close: what it has queued and nobody wants any more does not leave, and
+    /// what comes is thrown away.
+    package func releaseReceiver(in turn: inout Turn) {
+        guard let receiver = self.receiver else { return }
+        for (unit, priority) in self.hot.out.takeWaitingUnits() where receiver.unitWillLeave(unit, in: &turn) {
+            _ = self.hot.append(unit, priority)
+        }
+        self.receiver = nil
+        self.discardIncoming(in: &turn)
+    }
+
+    /// Closes our direction once everything has left: half-closing lets the peer read everything before it sees the end; closing at
+    /// once could reset the connection and take back what it has not read yet. The peer's own end then closes the channel.
+    func closeOutputIfDone(_ context: ChannelHandlerContext, in turn: inout Turn) {
+        guard self.hot.out.isEmpty, self.hot.out.bytes.count == 0, !self.parting.outputIsClosed else { return }
+        if self.parting.closing == nil {
+            // Behind all units that waited.
+            self.parting.closing = self.hot.close(self.parting.reason)
+            if self.hot.out.bytes.count > 0 { self.drain(context, in: &turn) }
+        }
+        if case .awaitPeer(let time) = self.parting.closing, !self.parting.peerHasAnswered,
+            !self.hot.reading.inputIsClosed
+        {
+            // Its answer, and our time for that, end it.
+            self.closeChannel(in: time, in: &turn)
+            return
+        }
+        self.parting.outputIsClosed = true
+        if self.hot.reading.inputIsClosed {
+            // Both directions are done once the channel is empty.
+            let flushed = context.eventLoop.makePromise(of: Void.self)
+            context.writeAndFlush(self.wrapOutboundOut(ByteBuffer()), promise: flushed)
+            flushed.futureResult.assumeIsolated().whenComplete { _ in self.context?.close(promise: nil) }
+        } else if let linger = self.settings.lingerTime {
+            let closed = context.eventLoop.makePromise(of: Void.self)
+            context.close(mode: .output, promise: closed)
+            closed.futureResult.assumeIsolated().whenComplete { _ in
+                self.loop.enter { self.closeChannel(in: linger, in: &$0) }
+            }
+        } else {
+            context.close(mode: .output, promise: nil)
+        }
+    }
+
+    /// The peer has said its last word, or answered ours: nothing more of it is waited for.
+    package func peerAnsweredClose(in turn: inout Turn) {
+        self.parting.peerHasAnswered = true
+        guard self.hot.phase == .closing else { return }
+        self.touch(in: &turn)
+    }
+
+    private func closeChannel(in time: TimeAmount, in turn: inout Turn) {
+        guard self.context != nil else { return }
+        if let timer = self.parting.timer { self.loop.removeTimer(timer) }
+        self.parting.timer = self.loop.setTimer(turn.now.advanced(clamping: time)) { _ in self.kill() }
+    }
+
+    /// Closes the channel at once.
+    package func kill() {
+        self.context?.close(promise: nil)
+    }
+
+    /// Ends the link for a reason that its language gives.
+    package func end(_ end: LinkEnd, in turn: inout Turn) {
+        let wasOpen = self.hot.phase == .open
+        guard self.hot.phase != .ended else { return }
+        if wasOpen { self.reportBeatLost(in: &turn) }
+        self.finish(in: &turn)
+        self.context?.close(promise: nil)
+        if wasOpen { self.tell(.ended(end), in: &turn) }
+    }
+
+    func end(_ cause: LinkEnd.Cause, in turn: inout Turn) {
+        self.end(LinkEnd(cause), in: &turn)
+    }
+
+    private func finish(in turn: inout Turn) {
+        self.hot.phase = .ended
+        self.removeTimers()
+        let units = self.hot.out.removeAll()
+        self.receiver?.linkEnded(returning: units, in: &turn)
+    }
+
+    // MARK: Channel events
+
+    package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case .inputClosed? = event as? ChannelEvent {
+            self.hot.reading.inputIsClosed = true
+            self.loop.enter { turn in
+                self.tell(.inputClosed, in: &turn)
+                if self.hot.phase == .closing { self.touch(in: &turn) }
+            }
+        }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    package func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        // Without a last word of TLS: units have ends, so nothing is taken for complete that is not. What follows is an end like
+        // that of any other connection.
+        if case NIOSSLError.uncleanShutdown = error { return }
+        self.loop.enter { self.end(.failed(error), in: &$0) }
+    }
+
+    package func channelInactive(context: ChannelHandlerContext) {
+        // What comes behind it in the pipeline may be told before the turn: nothing can be sent any more.
+        let unfinished = self.hot.language.unfinishedBytes
+        self.loop.enter { turn in
+            self.end(
+                .closedByPeer(unfinishedBytes: unfinished, hasReceived: self.hot.reading.hasReceived),
+                in: &turn
+            )
+        }
+        context.fireChannelInactive()
+    }
+}

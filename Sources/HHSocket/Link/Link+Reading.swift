@@ -1,0 +1,152 @@
+import NIOCore
+
+/// What comes.
+extension Link {
+    /// Why nothing is taken from the network.
+    struct Reading {
+        /// Whether the floor above takes nothing for now.
+        var isSuspended = false
+        /// Whether units wait in the language for what was sent to leave.
+        var isPaused = false
+        /// Whether the channel has asked to be read and was not answered.
+        var isHeld = false
+        var hasReceived = false
+        var inputIsClosed = false
+        /// Whether a read has been delivered whose end is to come.
+        var isDelivering = false
+    }
+
+    @_specialize(where Language == FrameLanguage)
+    package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let bytes = self.unwrapInboundIn(data)
+        guard var turn = self.loop.resume() else { return self.loop.enter { self.read(bytes, in: &$0) } }
+        self.read(bytes, in: &turn)
+        if self.hot.phase == .ended { self.loop.end(turn) } else { self.loop.pause(turn) }
+    }
+
+    @_specialize(where Language == FrameLanguage)
+    package func channelReadComplete(context: ChannelHandlerContext) {
+        if var turn = self.loop.resume() {
+            self.finishReading(in: &turn)
+            self.loop.end(turn)
+        } else {
+            self.loop.enter { self.finishReading(in: &$0) }
+        }
+        context.fireChannelReadComplete()
+    }
+
+    @_specialize(where Language == FrameLanguage)
+    private func read(_ bytes: ByteBuffer, in turn: inout Turn) {
+        guard self.hot.phase != .ended else { return }
+        if self.hot.beating.beats != nil { self.noteBytesReceived(in: &turn) }
+        self.hot.reading.hasReceived = true
+        if self.hot.beating.isDoubted {
+            self.hot.beating.isDoubted = false
+            self.tell(.alive, in: &turn)
+        }
+        self.hot.traffic.bytesReceived += bytes.readableBytes
+        guard !self.hot.discards, self.receiver != nil else { return }
+        self.hot.language.append(bytes)
+        if !self.hot.reading.isPaused { self.deliver(in: &turn) }
+    }
+
+    /// Has the receiver pull what has come, and flushes in between where that makes much to send. A receiver that is replaced leaves
+    /// the rest to its successor.
+    @_specialize(where Language == FrameLanguage)
+    private func deliver(in turn: inout Turn) {
+        while let receiver = self.receiver {
+            if self.hot.mustFlush {
+                self.flush(in: &turn)
+                if self.hot.phase == .ended { return }
+                if self.settings.readsOnlyWhileWritable, !self.hot.isWritable {
+                    self.hot.reading.isPaused = true
+                    return
+                }
+            }
+            let receiverCount = self.hot.receiverCount
+            var batch = Batch(self)
+            do throws(LinkError) {
+                try receiver.received(&batch, in: &turn)
+            } catch {
+                self.hot.traffic.framesReceived += batch.count
+                return self.end(.protocolViolation(error), in: &turn)
+            }
+            self.hot.traffic.framesReceived += batch.count
+            if self.hot.phase == .ended || self.hot.discards { return }
+            // What the receiver has left is offered again once what it has sent is gone.
+            if self.hot.receiverCount == receiverCount, !self.hot.mustFlush || self.hot.isFlushing { return }
+        }
+    }
+
+    @_specialize(where Language == FrameLanguage)
+    private func finishReading(in turn: inout Turn) {
+        guard self.hot.phase != .ended else { return }
+        if self.hot.tellsOfReads || self.hot.hasUnfinished { self.receiver?.finishedReading(in: &turn) }
+        self.touch(in: &turn)
+    }
+
+    /// The unit that has not come whole has so many bytes so far; with what waits in the language while it is paused.
+    package var unfinishedBytes: Int {
+        @_specialize(where Language == FrameLanguage)
+        get { self.hot.language.unfinishedBytes }
+    }
+
+    /// Whether the peer sends nothing more.
+    package var inputIsClosed: Bool { self.hot.reading.inputIsClosed }
+
+    /// Whether units that have come wait until what was sent has left.
+    package var isPaused: Bool { self.hot.reading.isPaused }
+
+    /// Whether nothing is taken from the network for now.
+    package var isReadingHeld: Bool { self.hot.reading.isHeld || self.hot.reading.isPaused }
+
+    /// From now on what comes is thrown away.
+    package func discardIncoming(in turn: inout Turn) {
+        self.hot.discards = true
+        self.hot.reading.isPaused = false
+        self.releaseRead()
+    }
+
+    // MARK: Holding
+
+    package func setReading(isSuspended: Bool, in turn: inout Turn) {
+        guard self.hot.phase == .open, isSuspended != self.hot.reading.isSuspended else { return }
+        self.hot.reading.isSuspended = isSuspended
+        let action = self.hot.beating.beats?.setReading(isSuspended: isSuspended, now: turn.now)
+        self.setAutoRead(!isSuspended)
+        guard self.perform(action, in: &turn) else { return }
+        self.armTimer(in: &turn)
+    }
+
+    /// Switched off it takes back a read that was asked for, which ``read(context:)`` cannot; switched on it begins to read, in another
+    /// turn of the loop.
+    func setAutoRead(_ isOn: Bool) {
+        // Fails only where the channel is closed already.
+        _ = self.context?.channel.setOption(.autoRead, value: isOn)
+    }
+
+    private var mayRead: Bool {
+        guard self.hot.phase == .open, !self.hot.discards else { return true }
+        return !self.settings.readsOnlyWhileWritable || (self.hot.isWritable && !self.hot.reading.isPaused)
+    }
+
+    package func read(context: ChannelHandlerContext) {
+        if self.mayRead { context.read() } else { self.hot.reading.isHeld = true }
+    }
+
+    func releaseRead() {
+        guard self.hot.reading.isHeld, self.mayRead, let context = self.context else { return }
+        self.hot.reading.isHeld = false
+        context.read()
+    }
+
+    /// What was sent has left: goes on with what had come before.
+    func goOnReading(in turn: inout Turn) {
+        if self.hot.reading.isPaused, self.hot.isWritable, self.hot.phase != .ended {
+            self.hot.reading.isPaused = false
+            self.deliver(in: &turn)
+            self.finishReading(in: &turn)
+        }
+        self.releaseRead()
+    }
+}

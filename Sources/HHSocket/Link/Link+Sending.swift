@@ -1,0 +1,170 @@
+import NIOCore
+
+/// What leaves.
+extension Link: TurnLink {
+    /// Sends a unit with this turn's flush, or queues it while the peer does not read.
+    @_specialize(where Language == FrameLanguage)
+    @discardableResult
+    package func send(
+        _ unit: consuming Language.Unit,
+        _ priority: FramePriority = .default,
+        in turn: inout Turn
+    ) -> SendBuffer<Language>.Taken {
+        guard self.hot.phase == .open, self.context != nil else { return .refused }
+        let taken = self.hot.append(unit, priority)
+        switch taken {
+        case .leaving:
+            if self.settings.gathersPieces { self.gatherPieces(in: &turn) }
+            self.unitWasTaken(in: &turn)
+        case .queued: self.touch(in: &turn)
+        case .refused: break
+        }
+        return taken
+    }
+
+    /// Sends bytes that are in the language already, with this turn's flush. Where ``canSend`` does not allow it they overtake what
+    /// waits, at a boundary: the caller asks before.
+    @_specialize(where Language == FrameLanguage)
+    package func send(encoded bytes: ByteBuffer, in turn: inout Turn) {
+        self.hot.out.bytes.append(bytes)
+        self.unitWasTaken(in: &turn)
+    }
+
+    /// Whether a unit that is sent now leaves with this turn's flush.
+    package var canSend: Bool {
+        @_specialize(where Language == FrameLanguage)
+        get { self.hot.canSend && self.context != nil }
+    }
+
+    /// Whether the channel takes more, as far as it has said.
+    package var isWritable: Bool { self.hot.isWritable }
+
+    /// A unit has begun to leave.
+    @inline(__always)
+    func unitWasTaken(in turn: inout Turn) {
+        self.hot.unitsBegun += 1
+        self.touch(in: &turn)
+        if self.hot.readyBytes >= self.hot.outputLimit { self.writeGathered(in: &turn) }
+    }
+
+    private func gatherPieces(in turn: inout Turn) {
+        while !self.hot.isEmpty, self.hot.readyBytes < self.hot.outputLimit,
+            case .piece(let outgoing) = self.hot.pull(limit: self.settings.pieceLength)
+        {
+            self.receiver?.unitProgressed(outgoing, in: &turn)
+        }
+    }
+
+    /// Has the link flushed at the turn's end.
+    @inline(__always)
+    func touch(in turn: inout Turn) {
+        guard !self.hot.isTouched else { return }
+        self.hot.isTouched = true
+        turn.flushes(self)
+    }
+
+    /// Gives the channel what is gathered, lest it become too much.
+    private func writeGathered(in turn: inout Turn) {
+        guard let context = self.context else { return }
+        self.write(context)
+        turn.wantsFlush()
+    }
+
+    /// Hands everything that was sent to the kernel, as far as the peer's window goes.
+    @_specialize(where Language == FrameLanguage)
+    package func flush(in turn: inout Turn) {
+        self.hot.isTouched = false
+        // Writing and flushing change the channel's writability, which leads back here.
+        guard let context = self.context, self.hot.phase != .ended, !self.hot.isFlushing else { return }
+        self.hot.isFlushing = true
+        repeat {
+            self.drain(context, in: &turn)
+        } while self.hot.phase == .open && self.mustTellOfRoom && self.receiver?.hasRoom(in: &turn) ?? false
+        self.hot.isFlushing = false
+        self.noteBlocked(context, in: &turn)
+        if self.hot.phase == .closing { self.closeOutputIfDone(context, in: &turn) }
+    }
+
+    private var mustTellOfRoom: Bool {
+        let sent = self.hot.traffic.bytesSent
+        guard
+            self.hot.tellsOfRoom || !self.hot.isWritable || sent - self.hot.toldOfRoom >= self.settings.tellsOfRoomAfter
+        else { return false }
+        self.hot.toldOfRoom = sent
+        return true
+    }
+
+    @_specialize(where Language == FrameLanguage)
+    func drain(_ context: ChannelHandlerContext, in turn: inout Turn) {
+        repeat {
+            self.pump(context, in: &turn)
+            self.write(context)
+            guard self.hot.needsFlush else { return }
+            self.hot.needsFlush = false
+            self.hot.beating.beats?.bytesSent(now: turn.now)
+            context.flush()
+            self.hot.out.bytes.recycle()
+        } while self.hot.isWritable && !self.hot.out.isEmpty && self.hot.phase != .ended
+    }
+
+    /// Moves what waits into the channel while it takes more.
+    private func pump(_ context: ChannelHandlerContext, in turn: inout Turn) {
+        while self.hot.isWritable, !self.hot.out.isEmpty {
+            switch self.hot.pull(limit: self.settings.pieceLength) {
+            case .nothing:
+                return
+            case .unit(let unit, let priority):
+                guard self.receiver?.unitWillLeave(unit, in: &turn) ?? true else { continue }
+                self.hot.begin(unit, priority)
+                self.hot.unitsBegun += 1
+                if self.hot.out.bytes.count >= self.settings.pieceLength { self.write(context) }
+            case .piece(let outgoing):
+                self.write(context)
+                self.receiver?.unitProgressed(outgoing, in: &turn)
+            }
+        }
+    }
+
+    private func write(_ context: ChannelHandlerContext) {
+        self.hot.traffic.framesSent += self.hot.unitsBegun
+        self.hot.unitsBegun = 0
+        guard self.hot.out.bytes.count > 0 else { return }
+        self.hot.traffic.bytesSent += self.hot.out.bytes.count
+        // Writing may lead back here, to ``channelWritabilityChanged(context:)``.
+        while let bytes = self.hot.out.bytes.popFirst() { context.write(self.wrapOutboundOut(bytes), promise: nil) }
+        self.hot.needsFlush = true
+    }
+
+    package func channelWritabilityChanged(context: ChannelHandlerContext) {
+        self.hot.isWritable = context.channel.isWritable
+        // One that flushes goes on by itself.
+        if self.hot.isWritable, !self.hot.isFlushing { self.loop.enter { self.becameWritable(in: &$0) } }
+        context.fireChannelWritabilityChanged()
+    }
+
+    private func becameWritable(in turn: inout Turn) {
+        guard self.hot.isWritable else { return }
+        self.hot.stall.stop()
+        self.flush(in: &turn)
+        self.goOnReading(in: &turn)
+    }
+
+    // MARK: What waits
+
+    /// The number of bytes that wait for the channel to take them. The channel's own buffer comes on top.
+    package var waitingBytes: Int { self.hot.out.waitingBytes }
+
+    /// The number of bytes that were given to the channel and that the kernel has not taken.
+    package var channelBytes: Int { (try? self.context?.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0 }
+
+    /// What is ready to be written and what waits, without the channel's own buffer.
+    package var unwrittenBytes: Int {
+        @_specialize(where Language == FrameLanguage)
+        get { self.hot.unwrittenBytes }
+    }
+
+    package var queuedBytes: Int {
+        guard self.context != nil, !self.hot.isWritable || self.waitingBytes > 0 else { return 0 }
+        return self.unwrittenBytes + self.channelBytes
+    }
+}

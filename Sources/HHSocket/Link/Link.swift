@@ -1,0 +1,208 @@
+import NIOCore
+
+/// One established connection, on a client or on a server: bytes to units, units to bytes, beats, and its end. The last handler of
+/// its channel's pipeline; lives on the socket's thread, and everything that happens on it happens in a turn.
+///
+/// What comes is taken in `Link+Reading`, what leaves is sent in `Link+Sending`, what time brings is in `Link+Beats`, and how the link
+/// ends is in `Link+Closing`.
+package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
+    package typealias InboundIn = ByteBuffer
+    package typealias OutboundIn = ByteBuffer
+    package typealias OutboundOut = ByteBuffer
+
+    package enum Phase: Sendable {
+        case open
+        /// What is queued leaves, and what comes is still received.
+        case closing
+        case ended
+    }
+
+    /// What a unit touches on its way.
+    struct Hot {
+        var language: Language
+        var out: SendBuffer<Language>
+        var phase = Phase.open
+        /// Whether the channel takes more, as far as it has said.
+        var isWritable = true
+        /// Whether anything was written to the channel since the last flush.
+        var needsFlush = false
+        /// Whether the turn knows that there is something to flush.
+        var isTouched = false
+        var isFlushing = false
+        /// Whether the receiver wants to know when all that could leave has left.
+        var tellsOfRoom = false
+        /// Of all bytes that were sent, so many had been when the receiver was told of room last.
+        var toldOfRoom = 0
+        /// Whether the receiver wants to know of the end of each read.
+        var tellsOfReads = false
+        /// Whether what comes is thrown away.
+        var discards = false
+        var context: ChannelHandlerContext?
+        var host: (any LinkHost)?
+        var receiver: (any LinkReceiver<Language>)?
+        /// How many receivers there have been.
+        var receiverCount = 0
+        var reading = Reading()
+        var beating = Beating()
+        var stall = StallClock()
+        /// Of all there ever was.
+        var traffic = Traffic()
+        /// What of that has been taken.
+        var takenTraffic = Traffic()
+        /// How many units have begun to leave since the last write.
+        var unitsBegun = 0
+        /// See ``LinkSettings/outputLimit``.
+        let outputLimit: Int
+        /// See ``LinkSettings/readsOnlyWhileWritable``.
+        let readsOnlyWhileWritable: Bool
+
+        /// Whether so much was sent that it should leave before more is received: bytes that are ready or that the channel was given,
+        /// and units that wait. Those that wait for the peer to read count only where that is waited for.
+        ///
+        /// It changes nothing, as those below do not, and is `mutating` so that none of this is copied to be looked at.
+        @inline(__always)
+        var mustFlush: Bool {
+            mutating get {
+                if self.needsFlush || self.out.bytes.count >= self.outputLimit { return true }
+                guard !self.out.isEmpty, self.isWritable || self.readsOnlyWhileWritable else { return false }
+                return self.out.waitingBytes >= self.outputLimit
+            }
+        }
+
+        /// Whether more may be received now.
+        @inline(__always)
+        var goesOn: Bool { mutating get { self.phase != .ended && !self.mustFlush && !self.discards } }
+
+        /// Whether a unit has not come whole.
+        var hasUnfinished: Bool { mutating get { self.language.unfinishedBytes > 0 } }
+
+        /// Whether nothing waits.
+        var isEmpty: Bool { mutating get { self.out.isEmpty } }
+
+        /// The number of bytes that are ready to be written.
+        @inline(__always)
+        var readyBytes: Int { mutating get { self.out.bytes.count } }
+
+        /// What is ready to be written and what waits.
+        var unwrittenBytes: Int { mutating get { self.out.waitingBytes + self.out.bytes.count } }
+
+        /// Whether a unit that is sent now leaves with this turn's flush.
+        @inline(__always)
+        var canSend: Bool { mutating get { self.isWritable && self.phase == .open && self.out.isEmpty } }
+
+        mutating func append(_ unit: consuming Language.Unit, _ priority: FramePriority) -> SendBuffer<Language>.Taken {
+            self.out.append(unit, priority, isOpen: self.isWritable, &self.language)
+        }
+
+        mutating func pull(limit: Int) -> SendBuffer<Language>.Pulled { self.out.pull(&self.language, limit: limit) }
+
+        mutating func begin(_ unit: consuming Language.Unit, _ priority: FramePriority) {
+            self.out.begin(unit, priority, &self.language)
+        }
+
+        mutating func close(_ reason: CloseReason) -> Closing { self.language.close(reason, into: &self.out.bytes) }
+    }
+
+    package let id: ConnectionID
+    package let loop: SocketLoop
+    let settings: LinkSettings<Language.Unit>
+    // Unchecked: a call touches it some ten times on each side, on the link's thread alone, and every access ends before anybody else
+    // is called.
+    #if !DEBUG && !CHECKED_EXCLUSIVITY
+    @exclusivity(unchecked)
+    #endif
+    var hot: Hot
+    var parting = Parting()
+    var timer: SocketLoop.TimerID?
+
+    package init(
+        id: ConnectionID,
+        loop: SocketLoop,
+        language: Language,
+        settings: LinkSettings<Language.Unit>,
+        host: (any LinkHost)? = nil
+    ) {
+        self.id = id
+        self.loop = loop
+        self.settings = settings
+        self.hot = Hot(
+            language: language,
+            out: SendBuffer(maximumBytes: settings.maximumQueuedBytes),
+            outputLimit: settings.outputLimit,
+            readsOnlyWhileWritable: settings.readsOnlyWhileWritable
+        )
+        self.hot.host = host
+    }
+
+    package var phase: Phase { self.hot.phase }
+
+    /// Who is told what becomes of the link, until its channel is gone.
+    package var host: (any LinkHost)? {
+        get { self.hot.host }
+        set { self.hot.host = newValue }
+    }
+
+    /// Who gets what comes; nil: it is thrown away.
+    package var receiver: (any LinkReceiver<Language>)? {
+        get { self.hot.receiver }
+        set {
+            self.hot.receiver = newValue
+            self.hot.receiverCount += 1
+        }
+    }
+
+    /// What has gone over the link.
+    package var traffic: Traffic { self.hot.traffic }
+
+    package func takeTraffic() -> Traffic {
+        let traffic = self.hot.traffic.since(self.hot.takenTraffic)
+        self.hot.takenTraffic = self.hot.traffic
+        return traffic
+    }
+
+    /// Whether ``LinkReceiver/hasRoom(in:)`` is called after each flush, and not only where the peer does not read or as often as
+    /// ``LinkSettings/tellsOfRoomAfter`` says; false at first.
+    package var tellsOfRoom: Bool {
+        get { self.hot.tellsOfRoom }
+        set { self.hot.tellsOfRoom = newValue }
+    }
+
+    /// Whether ``LinkReceiver/finishedReading(in:)`` is called after each read, and not only where a unit has not come whole; false at
+    /// first.
+    package var tellsOfReads: Bool {
+        get { self.hot.tellsOfReads }
+        set { self.hot.tellsOfReads = newValue }
+    }
+
+    /// The channel's, until that is gone.
+    package var context: ChannelHandlerContext? { self.hot.context }
+
+    package func handlerAdded(context: ChannelHandlerContext) {
+        self.hot.context = context
+    }
+
+    package func channelActive(context: ChannelHandlerContext) {
+        self.loop.enter { self.tell(.active, in: &$0) }
+        context.fireChannelActive()
+    }
+
+    package func handlerRemoved(context: ChannelHandlerContext) {
+        self.hot.context = nil
+        self.hot.phase = .ended
+        self.parting.promise?.succeed()
+        self.loop.enter { turn in
+            self.removeTimers()
+            if let timer = self.parting.timer { self.loop.removeTimer(timer) }
+            let host = self.host
+            self.host = nil
+            self.receiver = nil
+            host?.linkChanged(.gone, self.id, in: &turn)
+        }
+    }
+
+    func tell(_ change: LinkChange, in turn: inout Turn) {
+        self.host?.linkChanged(change, self.id, in: &turn)
+    }
+}
+
+extension Link: DrivenLink {}

@@ -1,0 +1,82 @@
+import NIOCore
+
+/// What is spoken on a link: bytes to units and units to bytes, for one connection. No I/O, no clock.
+///
+/// Frames are one language; WebSocket messages, lines and STOMP are others.
+package protocol LinkLanguage: Sendable {
+    /// What is sent.
+    associatedtype Unit
+    /// What comes.
+    associatedtype Incoming
+
+    /// Takes the bytes of a read.
+    mutating func append(_ bytes: consuming ByteBuffer)
+    /// The next unit that has come whole; nil where more bytes are needed.
+    ///
+    /// - Throws: ``LinkError`` when the bytes make no sense, and from then on every time.
+    mutating func next() throws(LinkError) -> Incoming?
+    /// How many bytes of a unit that has not come whole are here.
+    var unfinishedBytes: Int { get }
+
+    /// What the unit takes on the wire, in bytes.
+    func cost(of unit: Unit) -> Int
+    /// Writes the unit's beginning.
+    ///
+    /// - Returns: What is still to be written; nil where all has been.
+    mutating func begin(_ unit: consuming Unit, into bytes: inout SendBytes) -> Outgoing<Unit>?
+    /// Writes the next piece of a unit, of `limit` bytes at most.
+    mutating func next(of outgoing: inout Outgoing<Unit>, limit: Int, into bytes: inout SendBytes) -> Piece
+
+    /// Writes what is said at the end of a connection.
+    mutating func close(_ reason: CloseReason, into bytes: inout SendBytes) -> Closing
+}
+
+/// A unit that leaves piece by piece.
+package struct Outgoing<Unit> {
+    package var unit: Unit
+    /// How many bytes of its body have left.
+    package var sent = 0
+
+    package init(unit: Unit) {
+        self.unit = unit
+    }
+}
+
+extension Outgoing: Sendable where Unit: Sendable {}
+
+/// What a piece of a unit was.
+package enum Piece: Sendable {
+    /// Nothing else may leave before the next piece.
+    case more
+    /// Another unit may leave before the next piece.
+    case boundary
+    /// The last one.
+    case end
+}
+
+/// Why we close a connection.
+package enum CloseReason: Sendable, Equatable {
+    /// It is not needed any more.
+    case done
+    /// The peer broke the language's rules.
+    case protocolViolation
+}
+
+/// How a connection ends that we close.
+package enum Closing: Sendable, Equatable {
+    /// Our direction is closed once all has left.
+    case shutdown
+    /// The peer answers first, for so long at most; then as ``shutdown``.
+    case awaitPeer(TimeAmount)
+}
+
+/// Bytes that make no sense in a language: where the next unit begins is not known.
+package struct LinkError: Error, CustomStringConvertible {
+    package var description: String
+    package var underlying: (any Error)?
+
+    package init(_ description: String, underlying: (any Error)? = nil) {
+        self.description = description
+        self.underlying = underlying
+    }
+}

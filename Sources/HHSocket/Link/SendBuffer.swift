@@ -1,0 +1,152 @@
+import NIOCore
+
+/// What is to leave by one link, in order: bytes that are ready, then units by priority. Does no I/O: the link pulls, as far as
+/// its channel takes more.
+///
+/// Units are put into bytes when they begin to leave. One that leaves piece by piece goes on until a boundary; there units of a
+/// higher priority go first, and those of its own take turns with it.
+package struct SendBuffer<Language: LinkLanguage> {
+    private enum Waiting {
+        case unit(Language.Unit, cost: Int)
+        /// One that has begun, and stands at a boundary.
+        case outgoing(Outgoing<Language.Unit>, cost: Int)
+    }
+
+    /// What became of a unit.
+    package enum Taken: Sendable {
+        /// It leaves with the next flush.
+        case leaving
+        /// It waits for the peer to read.
+        case queued
+        /// Too much waits already.
+        case refused
+    }
+
+    /// What ``pull(_:limit:)`` did.
+    package enum Pulled {
+        /// Nothing waits.
+        case nothing
+        /// A unit is to be begun, by ``begin(_:_:_:)``, or dropped.
+        case unit(Language.Unit, FramePriority)
+        /// A piece was written of what is told here.
+        case piece(Outgoing<Language.Unit>)
+    }
+
+    /// Bytes that are ready to be written.
+    package var bytes = SendBytes()
+    /// The most bytes that may wait; into an empty queue a unit of any size goes.
+    private let maximumBytes: Int
+    private var waiting = PriorityQueue<Waiting>()
+    /// What leaves now, piece by piece.
+    private var current: (outgoing: Outgoing<Language.Unit>, priority: FramePriority, cost: Int)?
+    /// What the waiting units take on the wire.
+    private var waitingUnitBytes = 0
+
+    package init(maximumBytes: Int) {
+        self.maximumBytes = maximumBytes
+    }
+
+    /// Whether nothing waits: what is appended now leaves at once, where the channel takes it.
+    @inline(__always)
+    package var isEmpty: Bool { self.current == nil && self.waiting.isEmpty }
+
+    /// The number of bytes that wait for the channel to take them, without those that are ready.
+    package var waitingBytes: Int {
+        self.waitingUnitBytes + (self.current.map { $0.cost - $0.outgoing.sent } ?? 0)
+    }
+
+    /// - Parameter isOpen: Whether the channel takes more.
+    package mutating func append(
+        _ unit: consuming Language.Unit,
+        _ priority: FramePriority,
+        isOpen: Bool,
+        _ language: inout Language
+    ) -> Taken {
+        if isOpen, self.isEmpty {
+            self.begin(unit, priority, &language)
+            return .leaving
+        }
+        let cost = language.cost(of: unit)
+        guard self.waiting.isEmpty || cost <= self.maximumBytes - self.waitingUnitBytes else { return .refused }
+        self.waiting.append(.unit(unit, cost: cost), priority)
+        self.waitingUnitBytes += cost
+        return .queued
+    }
+
+    /// Begins a unit: it leaves now, whole or piece by piece.
+    package mutating func begin(_ unit: consuming Language.Unit, _ priority: FramePriority, _ language: inout Language)
+    {
+        let cost = language.cost(of: unit)
+        guard let outgoing = language.begin(unit, into: &self.bytes) else { return }
+        self.current = (outgoing, priority, cost)
+    }
+
+    /// Takes the next thing that waits.
+    ///
+    /// - Parameter limit: The most bytes of a piece.
+    package mutating func pull(_ language: inout Language, limit: Int) -> Pulled {
+        if let current = self.current.take() {
+            return .piece(self.writePiece(current.outgoing, current.priority, cost: current.cost, &language, limit))
+        }
+        guard let priority = self.waiting.firstPriority, let next = self.waiting.popFirst() else { return .nothing }
+        switch next {
+        case .unit(let unit, let cost):
+            self.waitingUnitBytes -= cost
+            return .unit(unit, priority)
+        case .outgoing(let outgoing, let cost):
+            self.waitingUnitBytes -= cost - outgoing.sent
+            return .piece(self.writePiece(outgoing, priority, cost: cost, &language, limit))
+        }
+    }
+
+    private mutating func writePiece(
+        _ begun: Outgoing<Language.Unit>,
+        _ priority: FramePriority,
+        cost: Int,
+        _ language: inout Language,
+        _ limit: Int
+    ) -> Outgoing<Language.Unit> {
+        var outgoing = begun
+        switch language.next(of: &outgoing, limit: limit, into: &self.bytes) {
+        case .more:
+            self.current = (outgoing, priority, cost)
+        case .boundary:
+            self.waiting.append(.outgoing(outgoing, cost: cost), priority)
+            self.waitingUnitBytes += cost - outgoing.sent
+        case .end:
+            break
+        }
+        return outgoing
+    }
+
+    /// Takes out the units that have not begun, in the order in which they would leave. What has begun goes on.
+    mutating func takeWaitingUnits() -> [(unit: Language.Unit, priority: FramePriority)] {
+        var units: [(Language.Unit, FramePriority)] = []
+        var others: [(Waiting, FramePriority)] = []
+        while let priority = self.waiting.firstPriority, let next = self.waiting.popFirst() {
+            if case .unit(let unit, let cost) = next {
+                units.append((unit, priority))
+                self.waitingUnitBytes -= cost
+            } else {
+                others.append((next, priority))
+            }
+        }
+        for (other, priority) in others { self.waiting.append(other, priority) }
+        return units
+    }
+
+    /// Drops what has not left.
+    ///
+    /// - Returns: The units that have not begun, in the order in which they would have left.
+    @discardableResult
+    package mutating func removeAll() -> [Language.Unit] {
+        self.bytes.removeAll()
+        self.current = nil
+        self.waitingUnitBytes = 0
+        var units: [Language.Unit] = []
+        while let next = self.waiting.popFirst() {
+            if case .unit(let unit, _) = next { units.append(unit) }
+        }
+        return units
+    }
+}

@@ -1,0 +1,17 @@
+/// Something to tell the user, without a closure where there is an object that knows what.
+package enum SocketCallback: Sendable, TurnHandler {
+    case work(any CallbackWork)
+    case closure(@Sendable () -> Void)
+
+    package consuming func run() {
+        switch self {
+        case .work(let work): work.callBack()
+        case .closure(let closure): closure()
+        }
+    }
+}
+
+/// An object that runs its own callback.
+package protocol CallbackWork: AnyObject, Sendable {
+    func callBack()
+}

@@ -1,0 +1,395 @@
+import NIOCore
+
+/// The run loop of a socket's thread: everything that happens there happens in one of its turns.
+///
+/// A turn delivers what has come, runs handlers, then what other threads have submitted, and flushes. What happens while a turn
+/// holds everything (a channel that tells of its end while it is flushed) waits for the end of what the turn is doing.
+package final class SocketLoop: @unchecked Sendable {
+    // Proof of Sendable: the constants are Sendable; the variables are touched on the event loop alone.
+
+    /// Whose turn it is.
+    @usableFromInline
+    enum Phase {
+        /// No turn is under way.
+        case idle
+        /// A turn is under way, and somebody up the stack holds it.
+        case running
+        /// A turn is under way and nobody holds it: a read has been delivered, and its end comes next.
+        case paused
+        /// A turn is under way and nobody holds it: handlers run, and may take it.
+        case handlers
+    }
+
+    /// What a turn gathers.
+    @usableFromInline
+    struct Hot: ~Copyable {
+        @usableFromInline var phase = Phase.idle
+        @usableFromInline var now = NIODeadline.uptimeNanoseconds(0)
+        /// Whether the clock has been read in this turn.
+        @usableFromInline var hasTime = false
+        var host: (any TurnHost)?
+        /// Storage that is used again.
+        var batch: [Submission] = []
+        /// What waits for ``Turn/after(_:)``.
+        var later: [(inout Turn) -> Void] = []
+        /// What was submitted on this thread, and has not run yet.
+        var own: [Submission] = []
+        /// What is to be flushed: as a rule one link.
+        var touched: (any TurnLink)?
+        var alsoTouched: [any TurnLink] = []
+        var wantsFlush = false
+        /// For the user's queue.
+        var callbacks: [SocketCallback] = []
+        @usableFromInline var continuations: [UnsafeContinuation<Void, Never>] = []
+    }
+
+    package let eventLoop: any EventLoop
+    /// Handlers that wait, at a place of their own: they are moved in through a ``Turn``.
+    @usableFromInline let handlers = UnsafeMutablePointer<HandlerBuffer>.allocate(capacity: 1)
+    /// Nil where it is the event loop's own.
+    private let thread: LoopThread?
+    package let callbackQueue: CallbackQueue
+    private let callsBackHere: Bool
+    private let submissions = SubmissionQueue()
+    private var timers = LoopTimers()
+    private var isDrainScheduled = false
+    /// Whether nothing that is submitted from now on runs.
+    private var isClosed = false
+    // Unchecked: a call touches it some ten times, on this thread alone, and every access ends before anything else is called.
+    #if !DEBUG && !CHECKED_EXCLUSIVITY
+    @exclusivity(unchecked)
+    #endif
+    @usableFromInline var hot = Hot()
+
+    /// - Parameters:
+    ///   - callbackQueue: Where callbacks of turns run.
+    ///   - thread: Tells the time and wakes the loop; the event loop's own by default.
+    package init(
+        eventLoop: any EventLoop,
+        callbackQueue: CallbackQueue = .socketThread,
+        thread: LoopThread? = nil
+    ) {
+        self.eventLoop = eventLoop
+        self.thread = thread
+        self.callbackQueue = callbackQueue
+        self.handlers.initialize(to: HandlerBuffer())
+        self.callsBackHere = if case .socketThread = callbackQueue.target { true } else { false }
+    }
+
+    deinit {
+        self.handlers.deinitialize(count: 1)
+        self.handlers.deallocate()
+    }
+
+    /// Sets what is asked at the end of each turn, until ``close(whenIdle:)``. Before the first submission.
+    package func setHost(_ host: any TurnHost) {
+        self.hot.host = host
+    }
+
+    // MARK: From any thread
+
+    /// Whether the calling thread is the loop's.
+    package var isCurrent: Bool {
+        guard let thread = self.thread else { return self.eventLoop.inEventLoop }
+        return thread.isCurrent()
+    }
+
+    private func wake(_ body: @escaping @Sendable () -> Void) {
+        guard let thread = self.thread else { return self.eventLoop.execute(body) }
+        thread.wake(body)
+    }
+
+    /// Has `submission` run on this thread, in a turn, after all that was submitted before.
+    ///
+    /// - Returns: False if the loop is closed and nothing runs any more.
+    @discardableResult
+    package func submit(_ submission: Submission) -> Bool {
+        defer { if let thread = self.thread { thread.submitted() } }
+        if self.isCurrent, !self.isClosed {
+            self.hot.own.append(submission)
+            // A turn runs what was submitted in it when it ends.
+            if self.hot.phase == .idle { self.scheduleDrain() }
+            return true
+        }
+        switch self.submissions.append(submission) {
+        case .waiting:
+            return true
+        case .mustWake:
+            self.wake { self.drain() }
+            self.submissions.woke()
+            return true
+        case .refused:
+            return false
+        }
+    }
+
+    /// Takes nothing more. `whenIdle` is called, on any thread, once no other thread is about to wake this one.
+    package func close(whenIdle: @escaping @Sendable () -> Void) {
+        self.isClosed = true
+        self.hot.host = nil
+        self.submissions.close(whenIdle: whenIdle)
+    }
+
+    private func scheduleDrain() {
+        guard !self.isDrainScheduled else { return }
+        self.isDrainScheduled = true
+        self.wake {
+            self.isDrainScheduled = false
+            self.drain()
+        }
+    }
+
+    /// Begins a turn that runs all that was submitted.
+    private func drain() {
+        guard var turn = self.begin() else { return self.scheduleDrain() }
+        self.runSubmissions(in: &turn)
+        self.end(turn)
+    }
+
+    // MARK: Turns
+
+    /// Begins a turn. Nil where one is under way: see ``enter(_:)``.
+    func begin() -> Turn? {
+        assert(self.isCurrent, "turns belong to the socket's thread")
+        guard self.hot.phase == .idle || self.hot.phase == .paused else { return nil }
+        self.hot.phase = .running
+        self.hot.hasTime = false
+        return Turn(self)
+    }
+
+    /// The present turn's.
+    @inlinable var time: NIODeadline { self.hot.hasTime ? self.hot.now : self.readClock() }
+
+    @usableFromInline
+    func readClock() -> NIODeadline {
+        let now = self.thread?.now() ?? .now()
+        self.hot.now = now
+        self.hot.hasTime = true
+        return now
+    }
+
+    /// Goes on with the turn that was paused, or begins one.
+    func resume() -> Turn? {
+        guard self.hot.phase == .paused else { return self.begin() }
+        self.hot.phase = .running
+        return Turn(self)
+    }
+
+    /// Runs the handlers so far and leaves the turn for ``resume()``: a read has been delivered, and there may be more.
+    func pause(_ turn: consuming Turn) {
+        self.runHandlers(in: &turn)
+        self.hot.phase = .paused
+    }
+
+    /// Runs `body` in a turn of its own, or within the one that is under way once that is free.
+    package func enter(_ body: @escaping (inout Turn) -> Void) {
+        guard var turn = self.begin() else { return self.hot.later.append(body) }
+        body(&turn)
+        self.end(turn)
+    }
+
+    /// Runs `body` in the turn whose handlers run now. Any thread; nil where that is not this one, or no handler runs, or what was
+    /// submitted before waits for the turn.
+    @inlinable
+    package func ifHandlersRun<Result>(_ body: (inout Turn) -> Result) -> Result? {
+        guard self.isRunningHandlers else { return nil }
+        self.hot.phase = .running
+        var turn = Turn(self)
+        let result = body(&turn)
+        self.hot.phase = .handlers
+        return result
+    }
+
+    @usableFromInline
+    var isRunningHandlers: Bool {
+        self.isCurrent && self.hot.phase == .handlers && self.hot.own.isEmpty
+    }
+
+    func end(_ turn: consuming Turn) {
+        self.runHandlers(in: &turn)
+        self.runOwnSubmissions(in: &turn)
+        let host = self.hot.host
+        host?.turnEnds(in: &turn)
+        self.flushTouched(in: &turn)
+        while !self.hot.later.isEmpty {
+            self.runLater(in: &turn)
+            self.flushTouched(in: &turn)
+        }
+        // What they send or submit has to wait for the next turn: handlers that call again and again must not stop the loop.
+        while let handler = self.handlers.pointee.takeFirst() { handler.run() }
+        host?.turnEnded()
+        self.handOver()
+        self.hot.phase = .idle
+        if !self.hot.own.isEmpty || !self.hot.later.isEmpty { self.scheduleDrain() }
+    }
+
+    /// Runs the handlers that wait; each may take the turn.
+    private func runHandlers(in turn: inout Turn) {
+        guard !self.handlers.pointee.isEmpty else { return }
+        self.hot.phase = .handlers
+        while let handler = self.handlers.pointee.takeFirst() {
+            handler.run()
+            if self.hot.wantsFlush { self.flushTouched(in: &turn) }
+        }
+        self.hot.phase = .running
+    }
+
+    private func runLater(in turn: inout Turn) {
+        var later: [(inout Turn) -> Void] = []
+        swap(&later, &self.hot.later)
+        for body in later { body(&turn) }
+    }
+
+    /// Runs what other threads have submitted so far.
+    private func runSubmissions(in turn: inout Turn) {
+        var batch: [Submission] = []
+        swap(&batch, &self.hot.batch)
+        self.submissions.take(into: &batch)
+        self.run(&batch, in: &turn)
+        swap(&batch, &self.hot.batch)
+    }
+
+    /// Runs what was submitted on this thread so far, after what other threads had submitted before that.
+    private func runOwnSubmissions(in turn: inout Turn) {
+        if !self.hot.later.isEmpty { self.runLater(in: &turn) }
+        guard !self.hot.own.isEmpty else { return self.runHandlers(in: &turn) }
+        var batch: [Submission] = []
+        swap(&batch, &self.hot.own)
+        self.runSubmissions(in: &turn)
+        self.run(&batch, in: &turn)
+        // The storage is used again, if nothing has come meanwhile.
+        if self.hot.own.isEmpty { swap(&batch, &self.hot.own) }
+        self.runHandlers(in: &turn)
+    }
+
+    private func run(_ batch: inout [Submission], in turn: inout Turn) {
+        for submission in batch {
+            switch submission {
+            case .work(let work, let operation): work.performOnSocketThread(operation, in: &turn)
+            case .closure(let closure): closure(&turn)
+            }
+            if self.hot.wantsFlush { self.flushTouched(in: &turn) }
+        }
+        batch.removeAll(keepingCapacity: true)
+    }
+
+    func touch(_ link: any TurnLink) {
+        if self.hot.touched == nil { self.hot.touched = link } else { self.hot.alsoTouched.append(link) }
+    }
+
+    /// Flushes the links that something was sent on, those included that are touched meanwhile.
+    private func flushTouched(in turn: inout Turn) {
+        self.hot.wantsFlush = false
+        while let link = self.hot.touched.take() {
+            link.flush(in: &turn)
+            if self.hot.touched == nil { self.hot.touched = self.hot.alsoTouched.popLast() }
+        }
+    }
+
+    // MARK: Callbacks
+
+    func callBack(_ callback: SocketCallback) {
+        if self.callsBackHere {
+            self.handlers.pointee.append(callback)
+        } else {
+            self.hot.callbacks.append(callback)
+        }
+    }
+
+    private func handOver() {
+        if !self.hot.continuations.isEmpty {
+            for continuation in self.hot.continuations { continuation.resume() }
+            self.hot.continuations.removeAll(keepingCapacity: true)
+        }
+        guard !self.hot.callbacks.isEmpty, case .queue(let queue) = self.callbackQueue.target else { return }
+        var callbacks: [SocketCallback] = []
+        swap(&callbacks, &self.hot.callbacks)
+        queue.async { [callbacks] in
+            for callback in callbacks { callback.run() }
+        }
+    }
+
+    // MARK: Timers
+
+    package typealias TimerID = TimerTable<(inout Turn) -> Void>.ID
+
+    /// Runs `action` in a turn at `deadline`. All timers of the loop share one of the event loop's.
+    package func setTimer(_ deadline: NIODeadline, _ action: @escaping (inout Turn) -> Void) -> TimerID {
+        defer { self.setAlarm() }
+        return self.timers.table.set(deadline, action)
+    }
+
+    package func removeTimer(_ id: TimerID) {
+        self.timers.remove(id)
+    }
+
+    /// Sees to it that the event loop wakes for the next timer.
+    private func setAlarm() {
+        guard let deadline = self.timers.deadlineToSet else { return }
+        let alarm = self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { self.alarmRings() }
+        self.timers.alarmIsSet(alarm, deadline)
+    }
+
+    private func alarmRings() {
+        self.timers.alarmRang()
+        self.enter { turn in
+            let now = turn.now
+            while let action = self.timers.table.popDue(now: now) { action(&turn) }
+            self.setAlarm()
+        }
+    }
+}
+
+/// A thread that a ``SocketLoop`` runs on, with a clock of its own, where it is not the event loop's: for virtual time.
+package struct LoopThread: Sendable {
+    /// Whether the calling thread is it.
+    let isCurrent: @Sendable () -> Bool
+    /// Has a closure run there soon.
+    let wake: @Sendable (@escaping @Sendable () -> Void) -> Void
+    let now: @Sendable () -> NIODeadline
+    /// Told of each submission, on the submitting thread, also where it was refused.
+    let submitted: @Sendable () -> Void
+
+    package init(
+        isCurrent: @escaping @Sendable () -> Bool,
+        wake: @escaping @Sendable (@escaping @Sendable () -> Void) -> Void,
+        now: @escaping @Sendable () -> NIODeadline,
+        submitted: @escaping @Sendable () -> Void = {}
+    ) {
+        self.isCurrent = isCurrent
+        self.wake = wake
+        self.now = now
+        self.submitted = submitted
+    }
+}
+
+/// The timers of a loop, and the event loop's own timer that wakes it for the next.
+struct LoopTimers {
+    var table = TimerTable<(inout Turn) -> Void>()
+    private var alarm: (deadline: NIODeadline, timer: Scheduled<Void>)?
+
+    /// When the event loop should wake; nil if that has been seen to.
+    var deadlineToSet: NIODeadline? {
+        guard let deadline = self.table.nextDeadline else { return nil }
+        // One that is due before is set again when it is.
+        if let alarm = self.alarm, alarm.deadline <= deadline { return nil }
+        return deadline
+    }
+
+    mutating func alarmIsSet(_ timer: Scheduled<Void>, _ deadline: NIODeadline) {
+        self.alarm?.timer.cancel()
+        self.alarm = (deadline, timer)
+    }
+
+    mutating func alarmRang() {
+        self.alarm = nil
+    }
+
+    mutating func remove(_ id: TimerTable<(inout Turn) -> Void>.ID) {
+        self.table.remove(id)
+        guard self.table.count == 0 else { return }
+        // While one is set, each turn of the event loop reads the clock.
+        self.alarm?.timer.cancel()
+        self.alarm = nil
+    }
+}

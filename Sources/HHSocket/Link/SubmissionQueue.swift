@@ -1,0 +1,77 @@
+import NIOConcurrencyHelpers
+
+/// Something that other threads ask the socket thread to do, without a closure to allocate.
+package protocol SubmittedWork: AnyObject, Sendable {
+    /// Called once on the socket thread. `operation` is what was submitted, and means what the type says it means.
+    func performOnSocketThread(_ operation: UInt8, in turn: inout Turn)
+}
+
+/// One thing to do on the socket thread.
+package enum Submission: Sendable {
+    case work(any SubmittedWork, UInt8)
+    case closure(@Sendable (inout Turn) -> Void)
+}
+
+/// The one way from other threads to the socket thread: what is submitted runs there in order, and a burst of
+/// submissions wakes the thread once.
+final class SubmissionQueue: Sendable {
+    private struct State {
+        var waiting: [Submission] = []
+        /// Set while a wake-up is under way that will take all that is waiting.
+        var isScheduled = false
+        /// Threads that are about to wake the socket thread, which must not end under their hands.
+        var wakers = 0
+        var isClosed = false
+        var whenIdle: (@Sendable () -> Void)?
+    }
+
+    enum Appended {
+        /// A wake-up is under way already.
+        case waiting
+        /// Wake the socket thread, then call ``woke()``.
+        case mustWake
+        /// Nothing runs any more.
+        case refused
+    }
+
+    private let state = NIOLockedValueBox(State())
+
+    func append(_ submission: Submission) -> Appended {
+        self.state.withLockedValue { state in
+            guard !state.isClosed else { return .refused }
+            state.waiting.append(submission)
+            guard !state.isScheduled else { return .waiting }
+            state.isScheduled = true
+            state.wakers += 1
+            return .mustWake
+        }
+    }
+
+    func woke() {
+        let whenIdle = self.state.withLockedValue { state -> (@Sendable () -> Void)? in
+            state.wakers -= 1
+            guard state.isClosed, state.wakers == 0 else { return nil }
+            defer { state.whenIdle = nil }
+            return state.whenIdle
+        }
+        whenIdle?()
+    }
+
+    /// Swaps all that waits into `batch`, which must be empty; its storage is used for what comes next.
+    func take(into batch: inout [Submission]) {
+        self.state.withLockedValue { state in
+            swap(&state.waiting, &batch)
+            state.isScheduled = false
+        }
+    }
+
+    /// Takes nothing more. `whenIdle` is called, on any thread, once no thread is about to wake the socket thread.
+    func close(whenIdle: @escaping @Sendable () -> Void) {
+        let isIdle = self.state.withLockedValue { state in
+            state.isClosed = true
+            if state.wakers > 0 { state.whenIdle = whenIdle }
+            return state.wakers == 0
+        }
+        if isIdle { whenIdle() }
+    }
+}

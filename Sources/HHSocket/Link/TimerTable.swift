@@ -1,0 +1,64 @@
+import HeapModule
+import NIOCore
+
+/// What is to happen at which time. Told the time; keeps none itself.
+///
+/// Setting a timer and taking it back cost the same however many there are: one that is taken back stays in the heap, as a
+/// number that means nothing any more, until its time comes or such numbers are half of all. An event loop, by contrast, looks
+/// through all of its timers for one that is cancelled.
+package struct TimerTable<Action> {
+    /// Names a timer.
+    package struct ID: Hashable, Sendable {
+        fileprivate var number: UInt64
+    }
+
+    private struct Alarm: Comparable {
+        var deadline: NIODeadline
+        var id: UInt64
+
+        /// Those of the same time in the order in which they were set.
+        static func < (one: Alarm, other: Alarm) -> Bool { (one.deadline, one.id) < (other.deadline, other.id) }
+    }
+
+    private var alarms = Heap<Alarm>()
+    private var actions: [UInt64: Action] = [:]
+    private var lastID: UInt64 = 0
+
+    package init() {}
+
+    /// How many are set.
+    package var count: Int { self.actions.count }
+    /// How many places are taken: by those that are set, and by some that were taken back.
+    package var occupiedPlaces: Int { self.alarms.count }
+
+    package mutating func set(_ deadline: NIODeadline, _ action: Action) -> ID {
+        self.lastID += 1
+        self.actions[self.lastID] = action
+        self.alarms.insert(Alarm(deadline: deadline, id: self.lastID))
+        return ID(number: self.lastID)
+    }
+
+    /// Takes a timer back. One whose time has come is not there any more.
+    package mutating func remove(_ id: ID) {
+        guard self.actions.removeValue(forKey: id.number) != nil else { return }
+        if self.actions.isEmpty {
+            // With the memory: there may have been very many.
+            self.alarms = Heap()
+            self.actions = [:]
+        } else if self.alarms.count > 64, self.alarms.count > 2 * self.actions.count {
+            self.alarms = Heap(self.alarms.unordered.filter { self.actions[$0.id] != nil })
+        }
+    }
+
+    /// When the next one is due, at the latest: perhaps it was taken back.
+    package var nextDeadline: NIODeadline? { self.actions.isEmpty ? nil : self.alarms.min?.deadline }
+
+    /// One whose time has come.
+    package mutating func popDue(now: NIODeadline) -> Action? {
+        while let next = self.alarms.min, next.deadline <= now {
+            self.alarms.removeMin()
+            if let action = self.actions.removeValue(forKey: next.id) { return action }
+        }
+        return nil
+    }
+}

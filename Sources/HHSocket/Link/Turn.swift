@@ -1,0 +1,74 @@
+import NIOCore
+
+/// One turn of a socket thread: everything that one event leads to, at one moment, with one flush at its end.
+///
+/// An event is a read, a timer, or a submission from another thread. A turn reads the clock once. What it sends leaves together
+/// when it ends, and what it tells the user runs when nothing is borrowed any more. The time, sends and callbacks are reached
+/// through this value alone, of which there is one and which only ``SocketLoop`` makes: so nothing can happen at the time of some
+/// turn before, and nothing can be sent that nobody flushes.
+package struct Turn: ~Copyable {
+    /// The loop, which outlives its turns: counting a reference to it would cost a call as much as what it is asked for.
+    @usableFromInline let loop: Unmanaged<SocketLoop>
+    /// The loop's.
+    @usableFromInline let handlers: UnsafeMutablePointer<HandlerBuffer>
+
+    @usableFromInline
+    init(_ loop: SocketLoop) {
+        self.loop = Unmanaged.passUnretained(loop)
+        self.handlers = loop.handlers
+    }
+
+    /// The time for all that the turn does: the clock is read when somebody first asks.
+    @inlinable package var now: NIODeadline { self.loop._withUnsafeGuaranteedRef { $0.time } }
+
+    /// Runs `handler` on this thread once nothing is borrowed any more: after the units of this read, or after the submissions.
+    @inlinable
+    package mutating func run(_ handler: consuming some TurnHandler) {
+        self.handlers.pointee.append(handler)
+    }
+
+    /// Hands `callback` to the user's queue with the others of this turn, or runs it as ``run(_:)`` does where the user wants
+    /// callbacks on the socket's thread.
+    package mutating func callBack(_ callback: SocketCallback) {
+        self.loop._withUnsafeGuaranteedRef { $0.callBack(callback) }
+    }
+
+    /// Resumes `continuation` when the turn ends.
+    package mutating func resume(_ continuation: UnsafeContinuation<Void, Never>) {
+        self.loop._withUnsafeGuaranteedRef { $0.hot.continuations.append(continuation) }
+    }
+
+    /// Has the link flushed when the turn ends.
+    mutating func flushes(_ link: any TurnLink) {
+        self.loop._withUnsafeGuaranteedRef { $0.touch(link) }
+    }
+
+    /// Something was written to a channel that should be flushed before much more is done.
+    mutating func wantsFlush() {
+        self.loop._withUnsafeGuaranteedRef { $0.hot.wantsFlush = true }
+    }
+
+    /// Runs `body` in this turn, once whoever holds the turn now has returned.
+    package mutating func after(_ body: @escaping (inout Turn) -> Void) {
+        self.loop._withUnsafeGuaranteedRef { $0.hot.later.append(body) }
+    }
+}
+
+/// Something that waits for the end of a batch to be run.
+@usableFromInline
+package protocol TurnHandler {
+    consuming func run()
+}
+
+/// What may have to be flushed when a turn ends.
+protocol TurnLink: AnyObject {
+    func flush(in turn: inout Turn)
+}
+
+/// What is asked at the end of each turn.
+package protocol TurnHost: AnyObject {
+    /// The turn is about to flush: what is sent now still leaves with it.
+    func turnEnds(in turn: inout Turn)
+    /// The turn has flushed: what it did can be measured. Nothing can be sent any more.
+    func turnEnded()
+}

@@ -1,0 +1,102 @@
+/// Units that no link has begun, or what stands for them: bounded, the highest priority first, equals in the order in which they came;
+/// what had left before and comes back stands before its equals.
+///
+/// Some leave the line before their turn, as when nobody wants them any more. They stay in it as stubs until most are that, so that
+/// leaving costs the same however long the line is.
+package struct WaitingLine<Element> {
+    fileprivate struct Place {
+        var element: Element
+        var cost: Int
+    }
+
+    private let maximumCount: Int
+    private let maximumBytes: Int
+    private var waiting = PriorityQueue<Place>()
+    /// Those that had left before.
+    private var returning = PriorityQueue<Place>()
+    /// The number of elements that wait.
+    package private(set) var count = 0
+    /// What they cost, in bytes.
+    package private(set) var bytes = 0
+
+    package init(maximumCount: Int = .max, maximumBytes: Int = .max) {
+        self.maximumCount = maximumCount
+        self.maximumBytes = maximumBytes
+    }
+
+    package var isEmpty: Bool { self.count == 0 }
+
+    /// The number of places, stubs included.
+    package var length: Int { self.waiting.count + self.returning.count }
+
+    /// Whether one more may wait that costs so many bytes. Into an empty line one of any size goes.
+    package func hasRoom(for cost: Int) -> Bool {
+        self.count < self.maximumCount && (self.count == 0 || cost <= self.maximumBytes - self.bytes)
+    }
+
+    /// - Parameter isReturning: Whether it stands before those of its priority that have never left.
+    package mutating func append(_ element: Element, _ priority: FramePriority, cost: Int, isReturning: Bool = false) {
+        self.count += 1
+        self.bytes += cost
+        self.takePlace(element, priority, cost: cost, isReturning: isReturning)
+    }
+
+    /// Gives an element that waits the last place of this priority; the one it had is a stub from now on.
+    package mutating func takePlace(_ element: Element, _ priority: FramePriority, cost: Int, isReturning: Bool = false)
+    {
+        if isReturning {
+            self.returning.append(Place(element: element, cost: cost), priority)
+        } else {
+            self.waiting.append(Place(element: element, cost: cost), priority)
+        }
+    }
+
+    /// An element that cost so much waits no longer; its place is a stub from now on.
+    package mutating func leave(cost: Int) {
+        self.count -= 1
+        self.bytes -= cost
+    }
+
+    /// Removes the stubs once most places are stubs.
+    package mutating func dropStubs(where isStub: (Element) -> Bool) {
+        guard self.length > 2 * self.count + 64 else { return }
+        self.waiting.removeAll { isStub($0.element) }
+        self.returning.removeAll { isStub($0.element) }
+    }
+
+    /// Takes out the element whose turn it is.
+    ///
+    /// - Parameter fits: Whether one that costs so much may leave now; else nobody does.
+    package mutating func popFirst(where fits: (Int) -> Bool = { _ in true }, unless isStub: (Element) -> Bool)
+        -> Element?
+    {
+        while let (first, comesBack) = self.first {
+            let isStub = isStub(first.element)
+            guard isStub || fits(first.cost) else { return nil }
+            if comesBack { _ = self.returning.popFirst() } else { _ = self.waiting.popFirst() }
+            if isStub { continue }
+            self.leave(cost: first.cost)
+            return first.element
+        }
+        return nil
+    }
+
+    private var first: (Place, comesBack: Bool)? {
+        if let priority = self.returning.firstPriority, priority >= self.waiting.firstPriority ?? priority,
+            let first = self.returning.first
+        {
+            return (first, true)
+        }
+        return self.waiting.first.map { ($0, false) }
+    }
+
+    /// Forgets all places, of which none but stubs may be left.
+    package mutating func removeStubs() {
+        assert(self.count == 0)
+        self.waiting = PriorityQueue()
+        self.returning = PriorityQueue()
+    }
+}
+
+extension WaitingLine: Sendable where Element: Sendable {}
+extension WaitingLine.Place: Sendable where Element: Sendable {}

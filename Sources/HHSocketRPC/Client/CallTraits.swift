@@ -1,0 +1,48 @@
+import HHSocket
+import NIOCore
+import Tracing
+
+/// What follows from a client's configuration for each of its calls.
+struct CallTraits: Sendable {
+    let tracer: (any Tracer)?
+    /// Whether a task is to remember in which context it was resumed.
+    let needsContext: Bool
+    /// Whether anybody wants to know what becomes of single calls.
+    let isObserved: Bool
+    /// Whether a call goes straight to the table, because no interceptor stands around it.
+    let isDirect: Bool
+    /// Whether a request that has nothing of its own can leave by the fast path.
+    let isPlain: Bool
+    /// Bodies of more bytes do not leave by the fast path: they leave in slices, or may be compressed.
+    let largestPlainBody: Int
+    /// The bits of a type that are flags; 0 where the wire format has no room for them.
+    let flagMask: UInt32
+    /// Whether handlers run on the socket thread.
+    let callsBackHere: Bool
+    /// The custom fields of requests that have none of their own.
+    let customFields: Result<[UInt8]?, SocketError>
+    let timeout: TimeAmount
+
+    init(
+        _ configuration: SocketClient.Configuration,
+        _ rules: FrameRules,
+        callbackQueue: CallbackQueue,
+        isObserved: Bool
+    ) {
+        let tracer = configuration.tracer ?? InstrumentationSystem.tracer
+        self.tracer = tracer is NoOpTracer ? nil : tracer
+        self.needsContext = self.tracer != nil || !configuration.interceptors.isEmpty
+        self.isObserved = isObserved || self.tracer != nil
+        self.isDirect = configuration.interceptors.isEmpty
+        self.callsBackHere = if case .socketThread = callbackQueue.target { true } else { false }
+        self.customFields = Result { () throws(SocketError) in try rules.customFields([:]) }
+        let hasNoFields = if case .success(nil) = self.customFields { true } else { false }
+        self.isPlain =
+            configuration.interceptors.isEmpty && self.tracer == nil && configuration.firstResponseTimeout == nil
+            && hasNoFields
+        let compressed = configuration.compression.map { max($0.minimumLength, 0) } ?? .max
+        self.largestPlainBody = min(Frame.unslicedLength, compressed - 1)
+        self.flagMask = rules.format.supportsHello ? FrameType.allFlags : 0
+        self.timeout = TimeAmount(clamping: configuration.timeout)
+    }
+}

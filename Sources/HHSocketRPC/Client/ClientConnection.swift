@@ -1,0 +1,71 @@
+import HHSocket
+import NIOCore
+
+/// One connection of a client, from when it is ready until it is closed or lost: where its answers come from, and what was agreed on.
+final class ClientConnection: LinkReceiver {
+    typealias Language = FrameLanguage
+
+    let id: ConnectionID
+    let link: Link<FrameLanguage>
+    /// Where it leads, and what hello has led to. Its answers share that, where their headers have no fields of the server's.
+    let origin: SocketResponse.Origin
+    /// Keeps this object no longer than itself.
+    private unowned let core: ClientCore
+    private let format: WireFormat
+
+    init(link: Link<FrameLanguage>, origin: SocketResponse.Origin, core: ClientCore) {
+        self.id = link.id
+        self.link = link
+        self.origin = origin
+        self.core = core
+        self.format = core.format
+    }
+
+    var endpoint: Endpoint { self.origin.endpoint }
+    var agreement: Agreement? { self.origin.agreement }
+
+    func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
+        var frame = Frame(type: 0, serial: 0)
+        while batch.goesOn {
+            self.core.receiveAtOnce(&batch, on: self, in: &turn)
+            let found: FrameDecoder.Found
+            do throws(FrameError) {
+                found = try batch.next(into: &frame)
+            } catch {
+                throw LinkError(error)
+            }
+            switch found {
+            case .nothing: return
+            case .sound: self.received(frame, in: &turn)
+            case .corrupt(let mismatch): self.core.received(corrupt: frame, mismatch, on: self, in: &turn)
+            }
+        }
+    }
+
+    func received(_ frame: Frame, in turn: inout Turn) {
+        guard self.format.isControlType(frame.type) else { return self.core.received(frame, on: self, in: &turn) }
+        if self.format.isGoAway(frame), let departure = self.core.receivedGoAway(frame, on: self.id) {
+            self.core.driver.perform(.leave(self.id, departure, isAnnounced: true), in: &turn)
+        }
+        // A heartbeat that is no ping answers one of ours.
+        if self.format.isServerPing(frame) { self.link.answer(ping: frame, in: &turn) }
+    }
+
+    func finishedReading(in turn: inout Turn) {
+        guard let arriving = self.link.arriving(), !self.format.isControlType(arriving.type) else { return }
+        self.core.isReceiving(arriving, in: &turn)
+    }
+
+    func unitWillLeave(_ frame: Frame, in turn: inout Turn) -> Bool {
+        self.core.frameWillLeave(type: frame.type, serial: frame.serial, on: self.id, in: &turn)
+    }
+
+    func unitProgressed(_ outgoing: Outgoing<Frame>, in turn: inout Turn) {
+        self.core.frameProgressed(
+            type: outgoing.unit.type,
+            serial: outgoing.unit.serial,
+            payloadBytes: outgoing.sent,
+            in: &turn
+        )
+    }
+}

@@ -1,0 +1,230 @@
+import HHSocket
+import HHSocketHello
+import NIOCore
+
+/// What the server sends.
+extension ClientCore {
+    func received(_ frame: Frame, on connection: ClientConnection, in turn: inout Turn) {
+        if frame.type & self.traits.flagMask == 0 {
+            self.received(frame, metadata: [:], on: connection, in: &turn)
+        } else {
+            self.receivedSealed(frame, on: connection, in: &turn)
+        }
+    }
+
+    /// The same for a frame with flags.
+    private func receivedSealed(_ frame: Frame, on connection: ClientConnection, in turn: inout Turn) {
+        let origin = connection.origin
+        let isPush = self.format.isPush(serial: frame.serial)
+        // What nobody waits for need not be opened.
+        guard isPush || self.hot.table.call(withSerial: frame.serial) != nil else {
+            return self.count(self.hot.table.receive(serial: frame.serial, isFinal: frame.status != .partial))
+        }
+        do throws(EnvelopeError) {
+            var envelope = try Envelope.openCompressed(
+                type: frame.type,
+                payload: frame.payload,
+                agreedFlags: origin.agreement?.flags ?? 0
+            )
+            if self.mustInflate(envelope, frame.status) {
+                guard isPush else { return self.inflate(frame, envelope, on: connection, in: &turn) }
+                var push = frame
+                (push.type, push.payload) = (envelope.type, envelope.body)
+                return self.standInLine(
+                    WaitingPush(
+                        frame: push,
+                        metadata: envelope.metadata?.values ?? [:],
+                        endpoint: origin.endpoint,
+                        isCompressed: true
+                    ),
+                    in: &turn
+                )
+            }
+            try envelope.inflate(limit: self.configuration.socket.maximumPayloadLength)
+            var opened = frame
+            (opened.type, opened.payload) = (envelope.type, envelope.body)
+            self.received(opened, metadata: envelope.metadata?.values ?? [:], on: connection, in: &turn)
+        } catch {
+            let type = frame.type & ~self.traits.flagMask
+            if isPush { return self.receivedPush(type, thatCannotBeRead: error, origin.endpoint) }
+            self.receive(frame, on: connection, in: &turn) { attempt, _ in
+                self.cannotOpen(frame, error, attempt, origin)
+            }
+        }
+    }
+
+    /// The error of an attempt whose answer has come and cannot be read.
+    func cannotOpen(
+        _ frame: Frame,
+        _ reason: EnvelopeError,
+        _ attempt: Attempt,
+        _ origin: SocketResponse.Origin
+    ) -> SocketError {
+        SocketError(
+            reason,
+            """
+            the answer of \(origin.endpoint) to type \(self.request(of: attempt.call).type), serial \
+            \(frame.serial), with status \(frame.status),
+            """,
+            endpoint: origin.endpoint,
+            serial: frame.serial
+        )
+    }
+
+    private func received(
+        _ frame: Frame,
+        metadata: [String: String],
+        on connection: ClientConnection,
+        in turn: inout Turn
+    ) {
+        guard !self.format.isPush(serial: frame.serial) else {
+            return self.receivedPush(frame, metadata, connection.endpoint, in: &turn)
+        }
+        if frame.status == .ok,
+            let task = self.hot.table.takeAnswered(serial: frame.serial, keeping: !self.traits.isDirect)
+        {
+            self.note(task, frame.payload.readableBytes, connection, in: &turn)
+            self.judge(nil, on: connection.id, in: &turn)
+            return self.ended(task, SocketResponse(frame, self.origin(of: frame, metadata, on: connection)), in: &turn)
+        }
+        let endpoint = connection.endpoint
+        switch frame.status {
+        case .ok:
+            self.count(self.hot.table.receive(serial: frame.serial))
+        case .partial:
+            self.receive(frame, on: connection, isFinal: false, in: &turn) { attempt, turn in
+                var attempt = attempt
+                attempt.phase = .sent
+                self.tellServer(of: attempt, in: &turn)
+                return self.failed(
+                    SocketError.Code(frame.status),
+                    "\(endpoint) answered with a part of a stream (status 206), but this call expects one answer",
+                    frame,
+                    metadata,
+                    endpoint
+                )
+            }
+        default:
+            self.receive(frame, on: connection, in: &turn) { attempt, _ in
+                self.failed(frame, metadata, attempt, endpoint)
+            }
+        }
+    }
+
+    /// The error of an attempt that was answered with a status other than 200.
+    func failed(
+        _ frame: Frame,
+        _ metadata: [String: String],
+        _ attempt: Attempt,
+        _ endpoint: Endpoint
+    ) -> SocketError {
+        let code = SocketError.Code(frame.status)
+        let name = code.serverStatus == nil ? " (\(code))" : ", which is not a status known here"
+        return self.failed(
+            code,
+            "\(endpoint) answered type \(self.request(of: attempt.call).type), serial \(frame.serial), with "
+                + "status \(frame.status)\(name)",
+            frame,
+            metadata,
+            endpoint
+        )
+    }
+
+    func received(
+        corrupt frame: Frame,
+        _ mismatch: FrameDecoder.ChecksumMismatch,
+        on connection: ClientConnection,
+        in turn: inout Turn
+    ) {
+        let endpoint = connection.endpoint
+        self.count(\.checksumFailures)
+        guard !self.format.isPush(serial: frame.serial), !self.format.isControlType(frame.type) else { return }
+        self.receive(frame, on: connection, in: &turn) { _, _ in
+            var error = self.failed(
+                .checksumMismatch,
+                """
+                the answer of \(endpoint) to serial \(frame.serial) came with checksum \
+                \(mismatch.received) where its \(frame.payload.readableBytes) bytes amount to \(mismatch.computed)
+                """,
+                frame,
+                [:],
+                endpoint
+            )
+            // What the server said is not known.
+            error.delivery = .sentUnknown
+            error.body = nil
+            return error
+        }
+    }
+
+    private func failed(
+        _ code: SocketError.Code,
+        _ message: String,
+        _ frame: Frame,
+        _ metadata: [String: String],
+        _ endpoint: Endpoint
+    ) -> SocketError {
+        var error = SocketError(
+            code,
+            message: message,
+            endpoint: endpoint,
+            serial: frame.serial,
+            delivery: .answered,
+            body: frame.payload
+        )
+        if !metadata.isEmpty { error.metadata = metadata }
+        return error
+    }
+
+    /// What the answer tells of itself.
+    func note(_ task: SocketTask, _ length: Int, _ connection: ClientConnection, in turn: inout Turn) {
+        task.flight.firstByte.comesFirst(at: turn.now)
+        task.flight.bytesReceived += length
+        task.flight.origin = connection.origin
+    }
+
+    /// An answer with which an attempt fails.
+    private func receive(
+        _ frame: Frame,
+        on connection: ClientConnection,
+        isFinal: Bool = true,
+        in turn: inout Turn,
+        _ error: (Attempt, inout Turn) -> SocketError
+    ) {
+        let reception = self.hot.table.receive(serial: frame.serial, isFinal: isFinal)
+        guard case .answer(let attempt) = reception else { return self.count(reception) }
+        self.note(attempt.call, frame.payload.readableBytes, connection, in: &turn)
+        let error = error(attempt, &turn)
+        self.judge(error, on: connection.id, in: &turn)
+        self.ended(attempt, error, in: &turn)
+    }
+
+    /// Counts an answer that nobody waits for.
+    func count(_ reception: DispatchTable<SocketTask>.Reception) {
+        switch reception {
+        case .answer: assertionFailure("somebody waits for this answer")
+        case .late: self.count(\.lateResponses)
+        case .duplicate: self.count(\.duplicateResponses)
+        case .unknown: self.count(\.unknownResponses)
+        }
+    }
+
+    // MARK: Frames that leave
+
+    func frameWillLeave(type: UInt32, serial: UInt32, on id: ConnectionID, in turn: inout Turn) -> Bool {
+        guard self.format.isApplicationType(type & ~self.traits.flagMask) else { return true }
+        guard self.hot.table.willLeave(serial: serial, on: id), let task = self.hot.table.call(withSerial: serial)
+        else {
+            return false
+        }
+        self.leaves(task, self.request(of: task), serial, in: &turn)
+        return true
+    }
+
+    func frameProgressed(type: UInt32, serial: UInt32, payloadBytes: Int, in turn: inout Turn) {
+        guard self.format.isApplicationType(type & ~self.traits.flagMask),
+            let task = self.hot.table.call(withSerial: serial)
+        else { return }
+        self.progressed(task, payloadBytes: payloadBytes, self.request(of: task), serial, in: &turn)
+    }
+}

@@ -1,0 +1,127 @@
+import HHSocket
+import NIOCore
+
+/// What the fast way of a synchronous request needs to know.
+struct FastPath {
+    /// Whether nothing but the machine has a say in whether a synchronous handler runs.
+    private(set) var isOpen: Bool
+    /// A larger answer is not copied, is too large, or may be compressed.
+    private(set) var largestAnswer: Int
+    /// What handlers are given that may say something beside their answers, where the request brings nothing.
+    var extras: ServerContext.Extras?
+
+    init(core: ServerCore, listener: ListenerSettings) {
+        // Requests are neither counted nor kept in order, in a format whose frames are made in one go.
+        self.isOpen =
+            !core.hello.isRequired && !core.answersInOrder && core.limits.requestRate == nil && listener.isStandard
+        self.largestAnswer = min(ServerConnection.largestCopiedBody, core.limits.maximumAnswerLength)
+    }
+
+    /// Hello has led to an agreement.
+    mutating func agreed(_ agreement: Agreement, core: ServerCore, listener: ListenerSettings) {
+        self.isOpen = !core.answersInOrder && core.limits.requestRate == nil && listener.isStandard
+        if agreement.has(.compression), let compression = core.hello.compression {
+            self.largestAnswer = min(self.largestAnswer, max(compression.minimumLength, 0) - 1)
+        }
+    }
+
+    mutating func takeExtras() -> ServerContext.Extras? {
+        var taken: ServerContext.Extras?
+        swap(&taken, &self.extras)
+        return taken
+    }
+}
+
+/// Synchronous requests: the way that knows everything, and beside it the fast way, which nearly all of them go.
+///
+/// The invariant: the fast way may be taken only where it does exactly what the slow way does. It leaves out what cannot matter
+/// for the requests it takes, and whoever gives the slow way something new to do has to find out whether that can matter for them:
+/// - A frame is taken only if it is whole and sound, of the type that was looked up last, whose handler is synchronous, and with a
+///   serial of requests: so it is no control frame, brings no envelope, deadline or key, and is not refused. What else comes is
+///   left where it is.
+/// - Requests in flight, draining and the end of the connection close it (``SessionMachine/serialsAnsweredAtOnce``), as do a hello
+///   that is awaited, a rate, answers in order, and other formats (``FastPath/isOpen``).
+/// - An answer is encoded at once only if it has no metadata, cannot be compressed, is not too large, and does not have to wait
+///   behind others. Any other goes the slow way's end.
+///
+/// Handlers run here, inside the batch, while the connection and its link are in use. That is safe because nothing that a handler
+/// can call does anything at once: a push or a close only submits, and what is submitted runs once the batch is over. For the same
+/// reason nothing that the fast way asked before its first request changes before its last.
+extension ServerConnection {
+    /// Answers requests as long as they are what most are.
+    func answerAtOnce(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) {
+        guard self.hot.fastPath.isOpen, case .synchronous(let handler) = self.hot.cachedRoute.route,
+            let serials = self.hot.machine.serialsAnsweredAtOnce, let session = self.hot.serverContext?.session
+        else { return }
+        let (type, largestAnswer) = (self.hot.cachedRoute.type, self.hot.fastPath.largestAnswer)
+        var context = ServerContext(session: session, extras: self.hot.fastPath.takeExtras())
+        var count = 0
+        while let header = batch.soundHeader(ofType: type, in: serials) {
+            count += 1
+            let request = ServerRequest(type: header.type, serial: header.serial, body: batch.takePayload(of: header))
+            do {
+                let body = try handler(request, context)
+                self.answer(header, .ok, body, &context, largest: largestAnswer, in: &turn)
+            } catch {
+                let (status, body) = self.verdict(of: error, request, context)
+                self.answer(header, status, body, &context, largest: largestAnswer, in: &turn)
+            }
+        }
+        self.hot.fastPath.extras = context.takeExtras()
+        guard count > 0 else { return }
+        self.hot.machine.receivedAtOnce(count)
+        self.hot.watching.hasFrames = true
+    }
+
+    private func answer(
+        _ header: FrameHeader,
+        _ status: Status,
+        _ body: ByteBuffer,
+        _ context: inout ServerContext,
+        largest: Int,
+        in turn: inout Turn
+    ) {
+        guard body.readableBytes <= largest, context.isAsNew() else {
+            let answer = Frame(type: header.type, serial: header.serial, status: status, payload: body)
+            self.finish(answer, context, run: nil, in: &turn)
+            context = ServerContext(session: context.session, extras: self.extras(nil, now: turn.now))
+            return
+        }
+        self.link.sendAtOnce(type: header.type, serial: header.serial, status: status, body, in: &turn)
+    }
+
+    /// Answers a request, whatever came with it.
+    func run(
+        _ handler: Router.SynchronousHandler,
+        _ frame: Frame,
+        _ extras: ServerContext.Extras?,
+        in turn: inout Turn
+    ) {
+        guard let session = self.hot.serverContext?.session else { return }
+        let context = ServerContext(session: session, extras: extras)
+        let run = self.hot.machine.lastRun
+        let request = self.request(frame, body: frame.payload)
+        var answer = self.emptyAnswer(to: frame)
+        do {
+            answer.payload = try handler(request, context)
+        } catch {
+            (answer.status, answer.payload) = self.verdict(of: error, request, context)
+        }
+        self.finish(answer, context, run: run, in: &turn)
+    }
+
+    /// The end of both ways.
+    private func finish(_ answer: Frame, _ context: ServerContext, run: UInt64?, in turn: inout Turn) {
+        var answer = answer
+        if !self.core.takes(answerOf: answer.payload.readableBytes, type: answer.type, context.session) {
+            self.hot.machine.statistics.handlerErrors += 1
+            (answer.status, answer.payload) = (.illegalLength, ByteBuffer())
+        }
+        if let agreement = self.greeting.agreement {
+            let isCompressible = answer.payload.readableBytes <= Self.largestBodyCompressedAtOnce
+            let compression = isCompressible ? self.core.hello.compression : nil
+            Self.seal(&answer, context.answerMetadata, agreement, compression)
+        }
+        self.answer(answer, run, in: &turn)
+    }
+}

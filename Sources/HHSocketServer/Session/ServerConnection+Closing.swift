@@ -1,0 +1,143 @@
+import HHSocket
+import NIOCore
+
+/// How a connection ends, and what makes it.
+extension ServerConnection {
+    /// Why a client is closed that does nothing wrong but is too slow, or too many.
+    enum Eviction {
+        case watch(SessionWatch.Verdict)
+        case memory
+        case slowClient
+    }
+
+    // MARK: By choice
+
+    /// Refuses new requests, finishes those in flight, and tells the client, which closes the connection; or closes it, where
+    /// the client cannot be told.
+    func drain(_ policy: ShutdownPolicy, in turn: inout Turn) {
+        guard self.hot.phase == .open, !self.hot.machine.isDraining else { return }
+        let isTold = self.sendGoAway(policy.notice(share: .random(in: 0...1)), in: &turn)
+        self.hot.machine.drain(isToldToClient: isTold)
+        self.takeStatistics()
+        self.finishIfDone(in: &turn)
+    }
+
+    /// Tells the client to go away, where it can be told, and ends the connection.
+    func dismiss(_ notice: GoAwayNotice, in turn: inout Turn) {
+        guard self.hot.phase == .open, self.link.context != nil else { return }
+        self.stopHandlers()
+        self.sendGoAway(notice, in: &turn)
+        self.takeStatistics()
+        // It need not read it.
+        self.finish(within: Self.protocolErrorTime, in: &turn)
+    }
+
+    /// Whether the client can be told, and was.
+    @discardableResult
+    private func sendGoAway(_ notice: GoAwayNotice, in turn: inout Turn) -> Bool {
+        guard self.listener.isStandard || self.greeting.agreement != nil else { return false }
+        self.hot.machine.statistics.goAwaysSent += 1
+        self.link.send(notice.frame, in: &turn)
+        return true
+    }
+
+    // MARK: For a limit
+
+    /// Called from time to time.
+    func look(in turn: inout Turn) {
+        guard self.hot.phase != .closed, let context = self.link.context else { return }
+        let now = turn.now
+        if self.hot.watching.hasReadSinceLook {
+            self.hot.watching.hasReadSinceLook = false
+            self.hot.watching.watch.received(0, partialBytes: 0, frames: true, now: now)
+        }
+        self.checkHeldBytes(in: &turn)
+        guard self.hot.phase != .closed else { return }
+        let inChannel = self.link.channelBytes
+        let bytesTaken =
+            inChannel == 0
+            ? 0 : AcknowledgedBytes.count(of: context.channel) ?? self.link.traffic.bytesSent - inChannel
+        let observation = SessionWatch.Observation(
+            partialBytes: self.link.unfinishedBytes,
+            waitingBytes: inChannel,
+            bytesTaken: bytesTaken,
+            isBusy: self.hot.machine.inFlight > 0,
+            isReadingHeld: self.link.isReadingHeld
+        )
+        guard let verdict = self.hot.watching.watch.verdict(observation, self.listener.times, now: now) else { return }
+        if self.hot.phase == .open {
+            self.evict(.watch(verdict), in: &turn)
+        } else if verdict == .stalledWriting {
+            // The last word is not read.
+            self.hot.machine.statistics.writeStalls += 1
+            self.kill()
+        }
+    }
+
+    func evict(_ eviction: Eviction, in turn: inout Turn) {
+        guard self.hot.phase == .open else { return }
+        let limits = self.core.limits
+        let reason: String
+        switch eviction {
+        case .watch(.idle):
+            reason = "nothing has happened for \(limits.idleTimeout ?? .zero)"
+            self.hot.machine.statistics.idleEvictions += 1
+        case .watch(.noFirstFrame):
+            reason = "no frame came within \(limits.firstFrameTimeout ?? .zero)"
+            self.hot.machine.statistics.firstFrameTimeouts += 1
+        case .watch(.stalledReading):
+            reason = "a frame has not got on for \(limits.readStallTimeout ?? .zero), or too slowly"
+            self.hot.machine.statistics.readStalls += 1
+        case .watch(.stalledWriting):
+            let time = limits.writeStallTimeout ?? .zero
+            reason = "less than \(StallWatch.minimumRate) bytes a second were read for \(time)"
+            self.hot.machine.statistics.writeStalls += 1
+        case .memory:
+            reason = "too many bytes are held"
+            self.hot.machine.statistics.memoryEvictions += 1
+        case .slowClient:
+            reason = "pushes are not read"
+            self.hot.machine.statistics.slowClientsClosed += 1
+        }
+        self.log("a client is closed", reason)
+        switch eviction {
+        case .watch(.idle), .watch(.noFirstFrame), .watch(.stalledReading):
+            self.dismiss(GoAwayNotice(reason: reason), in: &turn)
+        case .memory where self.link.isWritable:
+            self.dismiss(GoAwayNotice(reason: reason), in: &turn)
+        case .watch(.stalledWriting), .slowClient, .memory:
+            // What does not read cannot be told.
+            self.kill()
+        }
+    }
+
+    func log(_ what: String, _ reason: String) {
+        self.core.peerLog.write(
+            .info,
+            "\(what)",
+            [
+                "connection": "\(self.hot.serverContext?.session.id ?? 0)", "remote": "\(self.remoteName)",
+                "reason": "\(reason)",
+            ],
+            by: self.core.logger
+        )
+    }
+
+    // MARK: The last word
+
+    func finishIfDone(in turn: inout Turn) {
+        guard self.hot.phase == .open, !self.link.isPaused, self.greeting.task == nil, self.hot.machine.isFinished
+        else { return }
+        self.finish(in: &turn)
+    }
+
+    /// Lets the last answers leave, then closes: our direction first, so that nothing is lost on its way.
+    ///
+    /// - Parameter time: How long the client may take to read them; nil: as long as ``SessionWatch`` allows.
+    func finish(within time: TimeAmount? = nil, in turn: inout Turn) {
+        guard self.hot.phase == .open else { return }
+        self.hot.phase = .finishing
+        self.link.discardIncoming(in: &turn)
+        self.link.close(.done, within: time, in: &turn)
+    }
+}

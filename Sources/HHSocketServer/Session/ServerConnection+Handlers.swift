@@ -1,0 +1,150 @@
+import HHSocket
+import NIOCore
+
+/// From a request to its answer.
+extension ServerConnection {
+    /// Why a request is not begun though nothing is wrong with it. Of one that is begun and is asynchronous the server's load
+    /// knows from here on.
+    func refusal(
+        handling: SessionMachine<Task<Void, Never>>.Handling,
+        bytes: Int,
+        deadline: NIODeadline?,
+        now: NIODeadline
+    ) -> SessionMachine<Task<Void, Never>>.Refusal? {
+        if self.core.hello.isRequired, self.greeting.agreement == nil { return .noHello }
+        if self.bucket?.take(now: now) == false { return .rate }
+        if let deadline, deadline <= now { return .deadline }
+        guard handling == .asynchronous else { return nil }
+        let limit = self.core.limits.maximumBufferedBytesPerConnection
+        guard !self.core.load.isFull, self.load.bytes + bytes <= limit else { return .bytes }
+        guard self.core.load.start() else { return .inFlight }
+        guard self.core.limiter?.start() ?? true else {
+            self.core.load.finished()
+            return .concurrency
+        }
+        return nil
+    }
+
+    func request(_ frame: Frame, body: ByteBuffer) -> ServerRequest {
+        ServerRequest(
+            type: frame.type,
+            serial: frame.serial,
+            body: body,
+            header: self.listener.format.header(of: frame, in: .request)
+        )
+    }
+
+    func emptyAnswer(to frame: Frame, _ status: Status = .ok) -> Frame {
+        Frame(
+            type: frame.type,
+            serial: frame.serial,
+            status: status,
+            customFields: self.listener.format.responseFields(
+                answering: frame.customFields,
+                over: self.listener.customFields
+            )
+        )
+    }
+
+    func start(
+        _ handler: @escaping Router.Handler,
+        _ frame: Frame,
+        _ extras: ServerContext.Extras?,
+        length: Int,
+        isCompressed: Bool,
+        run: UInt64
+    ) {
+        guard let session = self.hot.serverContext?.session else { return }
+        let work = HandlerRun(
+            handler: handler,
+            request: self.request(frame, body: Self.detached(frame.payload)),
+            requestLength: length,
+            isCompressed: isCompressed,
+            context: ServerContext(session: session, extras: extras),
+            emptyAnswer: self.emptyAnswer(to: frame),
+            number: run,
+            agreement: self.greeting.agreement,
+            load: self.load,
+            core: self.core
+        )
+        let completions = self.completions
+        let task = Task { completions.append(await work.run()) }
+        self.hot.machine.started(task, serial: frame.serial, run: run)
+        guard let deadline = extras?.deadline else { return }
+        let serial = frame.serial
+        self.deadlines[run] = self.loop.socketLoop.setTimer(deadline) {
+            self.expire(serial: serial, run: run, answer: work.emptyAnswer, in: &$0)
+        }
+    }
+
+    /// The answer is of no use any more.
+    private func expire(serial: UInt32, run: UInt64, answer: Frame, in turn: inout Turn) {
+        self.deadlines[run] = nil
+        guard self.hot.phase == .open, let expired = self.hot.machine.expire(serial: serial, run: run) else { return }
+        expired.work?.cancel()
+        var answer = answer
+        answer.status = .deadlineExceeded
+        self.answer(answer, run, in: &turn)
+        self.takeStatistics()
+        self.finishIfDone(in: &turn)
+    }
+
+    /// A small body of its own, so that it does not keep a whole read's buffer for as long as its handler runs.
+    private static func detached(_ body: ByteBuffer) -> ByteBuffer {
+        guard body.readableBytes <= FrameDecoder.defaultCopyLimit else { return body }
+        return body.withUnsafeReadableBytes { $0.isEmpty ? ByteBuffer() : ByteBuffer(bytes: $0) }
+    }
+
+    /// What an error is answered with: of those that are no status nothing leaves, and all of it is in the log.
+    func verdict(
+        of error: any Error,
+        _ request: ServerRequest,
+        _ serverContext: ServerContext
+    ) -> (Status, ByteBuffer) {
+        if let error = error as? StatusError { return (error.status, error.body) }
+        self.hot.machine.statistics.handlerErrors += 1
+        HandlerRun.log(error, request, serverContext, self.core)
+        return (.unknown, ByteBuffer())
+    }
+
+    func takeCompletions(in turn: inout Turn) {
+        guard self.hot.phase == .open else { return }
+        for completion in self.completions.takeAll() {
+            let action = self.hot.machine.finished(
+                serial: completion.answer.serial,
+                run: completion.run,
+                bytes: completion.requestLength
+            )
+            self.removeDeadline(of: completion.run)
+            guard action == .send else { continue }
+            switch completion.kind {
+            case .ordinary: break
+            case .failed: self.hot.machine.statistics.handlerErrors += 1
+            case .late: self.hot.machine.statistics.deadlinesExceeded += 1
+            case .repeated: self.hot.machine.statistics.idempotentRepeats += 1
+            case .illegal: self.hot.machine.statistics.illegalRequests += 1
+            case .waiting: self.hot.machine.statistics.overloads += 1
+            case .overload:
+                self.hot.machine.statistics.overloads += 1
+                self.hot.machine.statistics.overloadsOfMemory += 1
+            }
+            self.answer(completion.answer, completion.run, in: &turn)
+        }
+        self.account(waiting: self.link.unwrittenBytes)
+        self.takeStatistics()
+        self.finishIfDone(in: &turn)
+    }
+
+    private func removeDeadline(of run: UInt64) {
+        guard !self.deadlines.isEmpty, let timer = self.deadlines.removeValue(forKey: run) else { return }
+        self.loop.socketLoop.removeTimer(timer)
+    }
+
+    /// The request is not answered any more.
+    func stopped(_ run: UInt64, in turn: inout Turn) {
+        self.removeDeadline(of: run)
+        guard let ready = self.line.order?.abandon(run) else { return }
+        self.emit(ready, in: &turn)
+        self.checkOrder(in: &turn)
+    }
+}

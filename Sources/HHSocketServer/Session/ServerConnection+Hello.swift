@@ -1,0 +1,130 @@
+import HHSocket
+import HHSocketHello
+import NIOCore
+
+/// What client and server agree on, and the envelopes that follow from it.
+extension ServerConnection {
+    /// The client's hello has come.
+    func receiveHello(_ frame: Frame, in turn: inout Turn) {
+        guard !self.greeting.hasGreeted, let session = self.hot.serverContext?.session else {
+            self.hot.machine.statistics.ignoredControlFrames += 1
+            return
+        }
+        self.greeting.hasGreeted = true
+        // It has come in time, however long we take to find out who it is.
+        self.hot.watching.watch.firstFrameCame()
+        let settings = self.core.hello
+        let answer = HelloAnswer.answer(to: frame.payload, features: settings.features)
+        guard answer.agreement != nil, let authenticate = settings.authenticate else {
+            return self.greet(answer, in: &turn)
+        }
+        let token = [UInt8](answer.hello?.sessionToken ?? .init())
+        let core = self.core
+        // Bounded, as there is one for each connection, which it does not outlive.
+        self.greeting.task = Task {
+            var answer = answer
+            var isOurFault = false
+            do {
+                session.authenticate(as: try await authenticate(token, session))
+            } catch let error as StatusError {
+                answer.refuse(error.status == .ok ? .unknown : error.status)
+            } catch {
+                isOurFault = true
+                answer.refuse(.overloaded)
+                if !Task.isCancelled {
+                    core.peerLog.write(
+                        .error,
+                        "a client cannot be authenticated",
+                        ["error": "\(error)"],
+                        by: session.logger
+                    )
+                }
+            }
+            session.onLoop { [answer, isOurFault] connection, turn in
+                connection.greet(answer, in: &turn)
+                connection.takeStatistics()
+                connection.finishIfDone(in: &turn)
+                // Left connected it would be nobody for as long as the connection lasts.
+                if isOurFault { connection.dismissUnauthenticated(in: &turn) }
+            }
+        }
+    }
+
+    /// Sends a client away of which we could not find out who it is. Not all come back at the same moment.
+    private func dismissUnauthenticated(in turn: inout Turn) {
+        let wait = Duration.milliseconds(Int64.random(in: 1_000...5_000))
+        self.dismiss(GoAwayNotice(reason: "authentication is not available", retryAfter: wait), in: &turn)
+    }
+
+    private func greet(_ answer: HelloAnswer, in turn: inout Turn) {
+        self.greeting.task = nil
+        guard self.hot.phase == .open else { return }
+        self.hot.machine.statistics.hellos += 1
+        self.link.send(
+            Frame(type: FrameType.hello, serial: FrameSerial.hello, status: answer.status, payload: answer.payload),
+            in: &turn
+        )
+        guard let agreement = answer.agreement else {
+            // It may say hello again, and where it must, it is waited for as at the beginning.
+            self.greeting.hasGreeted = false
+            if self.core.hello.isRequired { self.hot.watching.watch.awaitFirstFrame(now: turn.now) }
+            return
+        }
+        self.greeting.agreement = agreement
+        self.link.expectFlags(agreement.flags)
+        self.hot.serverContext?.session.agree(agreement)
+        self.hot.fastPath.agreed(agreement, core: self.core, listener: self.listener)
+        self.hot.fastPath.extras = self.extras(nil, now: turn.now)
+    }
+
+    /// What stands in a request's frame around its body, which stays compressed if it is.
+    ///
+    /// - Returns: Nil if that cannot be found out: the request has been answered.
+    func open(_ frame: Frame, in turn: inout Turn) -> Envelope? {
+        do throws(EnvelopeError) {
+            return try Envelope.openCompressed(
+                type: frame.type,
+                payload: frame.payload,
+                agreedFlags: self.greeting.agreement?.flags ?? 0
+            )
+        } catch {
+            var opened = frame
+            opened.type &= ~FrameType.allFlags
+            self.line.order?.reserve()
+            self.hot.machine.receivedIllegal()
+            self.answer(self.emptyAnswer(to: opened, .illegalFormat), self.hot.machine.lastRun, in: &turn)
+            return nil
+        }
+    }
+
+    /// What a handler is told beside the request; nil where nothing was agreed on.
+    func extras(_ metadata: WireMetadata?, now: NIODeadline) -> ServerContext.Extras? {
+        guard let agreement = self.greeting.agreement, agreement.has(.metadata) else { return nil }
+        guard let metadata else { return ServerContext.Extras() }
+        let key = metadata.idempotencyKey
+        return ServerContext.Extras(
+            metadata: metadata.values,
+            deadline: metadata.hasDeadline
+                ? now.advanced(clamping: .milliseconds(Int64(clamping: metadata.deadline))) : nil,
+            idempotencyKey: key.isEmpty || !agreement.has(.idempotency) ? nil : key
+        )
+    }
+
+    /// Puts around an answer's body what was agreed on.
+    static func seal(
+        _ answer: inout Frame,
+        _ metadata: [String: String],
+        _ agreement: Agreement?,
+        _ compression: CompressionPolicy?
+    ) {
+        guard let agreement else { return }
+        let values = metadata.isEmpty || !agreement.has(.metadata) ? nil : WireMetadata(values: metadata)
+        let policy = agreement.has(.compression) ? compression : nil
+        guard values != nil || policy != nil else { return }
+        // What is too much metadata is left out: the body matters more.
+        let sealed =
+            (try? Envelope.seal(answer, metadata: values, compression: policy))
+            ?? (try? Envelope.seal(answer, metadata: nil, compression: policy))
+        if let sealed { answer = sealed }
+    }
+}

@@ -1,0 +1,163 @@
+import HHSocket
+import HHSocketHello
+import NIOCore
+
+/// What the client sends.
+extension ServerConnection {
+    func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
+        do throws(FrameError) {
+            try self.receiveAll(&batch, in: &turn)
+        } catch {
+            self.lostFraming(error, in: &turn)
+        }
+    }
+
+    private func receiveAll(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(FrameError) {
+        var frame = Frame(type: 0, serial: 0)
+        while self.hot.phase == .open {
+            self.answerAtOnce(&batch, in: &turn)
+            guard batch.goesOn else {
+                // What was sent leaves before the turn ends, and a client that has its answer may look at the statistics next.
+                self.takeStatistics()
+                return self.loop.counters.publish()
+            }
+            switch try batch.next(into: &frame) {
+            case .nothing: return
+            case .sound: self.receive(frame, isCorrupt: false, in: &turn)
+            case .corrupt: self.receive(frame, isCorrupt: true, in: &turn)
+            }
+        }
+    }
+
+    /// Answers bytes that make no sense, if it is known what they should have been, and ends the connection.
+    private func lostFraming(_ error: FrameError, in turn: inout Turn) {
+        self.hot.machine.lostFraming()
+        if error.code == .payloadTooLarge, let type = error.type, let serial = error.serial {
+            self.emit(Frame(type: type, serial: serial, status: .illegalLength), in: &turn)
+        }
+        self.log("a client's bytes make no sense", "\(error)")
+        guard self.hot.phase == .open else { return }
+        self.stopHandlers()
+        self.takeStatistics()
+        self.finish(within: Self.protocolErrorTime, in: &turn)
+    }
+
+    func finishedReading(in turn: inout Turn) {
+        self.noteRead(in: &turn)
+        self.takeStatistics()
+        self.finishIfDone(in: &turn)
+    }
+
+    /// Tells the watch, and the server's load, what has come.
+    private func noteRead(in turn: inout Turn) {
+        let bytesRead = self.link.traffic.bytesReceived
+        guard self.hot.phase == .open, bytesRead > self.hot.watching.bytesRead else { return }
+        let partial = self.link.unfinishedBytes
+        if partial == 0, !self.hot.watching.watch.hasPartialFrame {
+            // Whole frames, as most reads bring: when they came need not be known any better than by the next look.
+            self.hot.watching.hasReadSinceLook = true
+        } else {
+            self.hot.watching.watch.received(
+                bytesRead - self.hot.watching.bytesRead,
+                partialBytes: partial,
+                frames: self.hot.watching.hasFrames,
+                now: turn.now
+            )
+            self.hot.watching.hasReadSinceLook = false
+        }
+        if self.hot.watching.hasFrames, !self.core.hello.isRequired || self.greeting.agreement != nil {
+            self.hot.watching.watch.firstFrameCame()
+        }
+        self.hot.watching.bytesRead = bytesRead
+        self.hot.watching.hasFrames = false
+        self.account(waiting: self.link.unwrittenBytes)
+        if partial >= Self.largestPartialWhenFull, self.core.load.isFull { self.evict(.memory, in: &turn) }
+    }
+
+    /// A frame that is arriving may have so many bytes though the server holds as many as it may.
+    static var largestPartialWhenFull: Int { 64 << 10 }
+
+    private func receive(_ frame: Frame, isCorrupt: Bool, in turn: inout Turn) {
+        self.hot.watching.hasFrames = true
+        guard self.listener.supportsHello else {
+            return self.receive(frame, nil, length: frame.payload.readableBytes, isCorrupt: isCorrupt, in: &turn)
+        }
+        if frame.type == FrameType.hello, frame.serial == FrameSerial.hello, !isCorrupt {
+            return self.receiveHello(frame, in: &turn)
+        }
+        var opened = frame
+        var envelope: Envelope?
+        if frame.type & FrameType.allFlags != 0 {
+            opened.type &= ~FrameType.allFlags
+            if !isCorrupt {
+                envelope = self.open(frame, in: &turn)
+                guard let envelope else { return }
+                opened.payload = envelope.body
+            }
+        }
+        self.receive(opened, envelope, length: frame.payload.readableBytes, isCorrupt: isCorrupt, in: &turn)
+    }
+
+    /// - Parameters:
+    ///   - frame: Without what stands around its body.
+    ///   - envelope: That.
+    ///   - length: How many bytes both have.
+    private func receive(
+        _ frame: Frame,
+        _ envelope: Envelope?,
+        length: Int,
+        isCorrupt: Bool,
+        in turn: inout Turn
+    ) {
+        let now = turn.now
+        let isControl = self.listener.format.isControlType(frame.type)
+        let extras = isControl ? nil : self.extras(envelope?.metadata, now: now)
+        let isCompressed = envelope?.isCompressed ?? false
+        let known = isControl ? nil : self.route(for: frame.type)
+        // In the way of those that have a handler, lest a client that may call none of them can tell which there are.
+        let route = isControl ? nil : known ?? self.core.unknownTypeHandler.map { .asynchronous($0) }
+        let handling: SessionMachine<Task<Void, Never>>.Handling =
+            switch route {
+            // Whether it is the first of its key takes a task to find out, and decompressing takes too long for this thread.
+            case .synchronous: extras?.idempotencyKey == nil && !isCompressed ? .synchronous : .asynchronous
+            case .asynchronous: .asynchronous
+            case nil: .none
+            }
+        if !isControl { self.line.order?.reserve() }
+        let action = self.hot.machine.received(
+            type: frame.type,
+            serial: frame.serial,
+            isCorrupt: isCorrupt,
+            bytes: length,
+            handling: handling,
+            refusal: { self.refusal(handling: $0, bytes: length, deadline: extras?.deadline, now: now) }
+        )
+        switch action {
+        case .answer(let status):
+            self.answer(self.emptyAnswer(to: frame, status), isControl ? nil : self.hot.machine.lastRun, in: &turn)
+        case .runSynchronously:
+            if case .synchronous(let handler) = route { self.run(handler, frame, extras, in: &turn) }
+        case .start(let run):
+            let handler: Router.Handler
+            switch route {
+            case .asynchronous(let asynchronous): handler = asynchronous
+            case .synchronous(let synchronous): handler = { try synchronous($0, $1) }
+            case nil: return
+            }
+            if known == nil { self.hot.machine.statistics.unknownTypes += 1 }
+            self.start(handler, frame, extras, length: length, isCompressed: isCompressed, run: run)
+        case .stop(let task, let run):
+            task?.cancel()
+            self.stopped(run, in: &turn)
+        case .ignore:
+            break
+        }
+    }
+
+    private func route(for type: UInt32) -> Router.Route? {
+        if type == self.hot.cachedRoute.type { return self.hot.cachedRoute.route }
+        let route = self.core.routes[type]
+        self.hot.cachedRoute = CachedRoute(type: type, route: route)
+        return route
+    }
+}

@@ -1,0 +1,115 @@
+import HHSocket
+import NIOCore
+
+/// What leaves.
+extension ServerConnection {
+    /// Sends an answer, when it is its turn.
+    ///
+    /// - Parameter run: The request's number; nil: the frame answers none.
+    func answer(_ frame: Frame, _ run: UInt64?, in turn: inout Turn) {
+        guard let run, self.line.order != nil else { return self.emit(frame, in: &turn) }
+        self.line.payloadBytes += frame.payload.readableBytes
+        self.emit(self.line.order?.answer(run, frame) ?? [], in: &turn)
+        self.checkOrder(in: &turn)
+    }
+
+    func checkOrder(in turn: inout Turn) {
+        if self.line.bytes > self.core.limits.maximumBufferedBytesPerConnection { self.evict(.memory, in: &turn) }
+    }
+
+    func emit(_ held: [Frame], in turn: inout Turn) {
+        for frame in held {
+            self.line.payloadBytes -= frame.payload.readableBytes
+            self.emit(frame, in: &turn)
+        }
+    }
+
+    func emit(_ frame: Frame, in turn: inout Turn) {
+        guard frame.status == .ok || self.listener.format.hasStatus else {
+            // Sent without its status it would pass for success. The client's timeout tells it that something is wrong.
+            self.hot.machine.statistics.errorsNotSent += 1
+            return
+        }
+        self.link.send(frame, in: &turn)
+    }
+
+    // MARK: Pushes
+
+    func push(type: UInt32, body: ByteBuffer, in turn: inout Turn) -> Bool {
+        guard let frame = self.listener.push(type: type, body: body) else { return false }
+        return self.push(frame, in: &turn)
+    }
+
+    /// The same, and whoever is told the result finds it in the statistics.
+    func pushAndCount(type: UInt32, body: ByteBuffer, in turn: inout Turn) -> Bool {
+        defer { self.loop.counters.publish() }
+        return self.push(type: type, body: body, in: &turn)
+    }
+
+    /// Sends a frame that is shared with other connections, or has it wait for a client that is behind.
+    ///
+    /// - Returns: Whether it was taken.
+    func push(_ frame: ByteBuffer, in turn: inout Turn) -> Bool {
+        guard self.hot.phase == .open, self.link.context != nil else { return false }
+        // It waits for a client that is behind, not for what this turn has sent.
+        if self.link.isWritable, !self.link.canSend { self.link.flush(in: &turn) }
+        if self.link.canSend, self.pushes.isEmpty {
+            self.link.send(encoded: frame, in: &turn)
+        } else if self.core.load.isFull || !self.pushes.append(frame) {
+            self.hot.machine.statistics.pushesDropped += 1
+            self.takeStatistics()
+            if self.core.limits.slowClients == .disconnect { self.evict(.slowClient, in: &turn) }
+            return false
+        } else {
+            self.link.tellsOfRoom = true
+        }
+        self.hot.machine.statistics.pushesSent += 1
+        self.takeStatistics()
+        return true
+    }
+
+    /// Sends the pushes that wait, as long as the client takes them, and finds out from time to time what it has not taken.
+    func hasRoom(in turn: inout Turn) -> Bool {
+        guard self.hot.phase == .open else { return false }
+        if !self.pushes.isEmpty {
+            var isMore = false
+            while self.link.canSend, let frame = self.pushes.popFirst() {
+                self.link.send(encoded: frame, in: &turn)
+                isMore = true
+            }
+            self.link.tellsOfRoom = !self.pushes.isEmpty
+            if isMore { return true }
+        }
+        let sent = self.link.traffic.bytesSent - self.hot.accounting.bytesSent
+        if sent >= Self.largestUnchecked || !self.link.isWritable { self.checkHeldBytes(in: &turn) }
+        return false
+    }
+
+    /// After so many bytes it is found out what the client has not taken.
+    static var largestUnchecked: Int { 64 << 10 }
+
+    // MARK: What is held
+
+    /// What the client has not taken yet, in bytes.
+    private var waitingBytes: Int {
+        self.link.unwrittenBytes + self.pushes.bytes + self.line.bytes + self.link.channelBytes
+    }
+
+    /// Tells the server's load what this connection holds.
+    ///
+    /// - Parameter waiting: What the client has not taken yet, as far as is known.
+    func account(waiting: Int) {
+        let held = self.link.unfinishedBytes + self.hot.machine.bodyBytes + waiting
+        guard held != self.hot.accounting.bytes else { return }
+        self.load.held(held - self.hot.accounting.bytes)
+        self.hot.accounting.bytes = held
+    }
+
+    /// Finds out what the client has not taken; one that leaves too much is closed.
+    func checkHeldBytes(in turn: inout Turn) {
+        let waiting = self.waitingBytes
+        self.account(waiting: waiting)
+        self.hot.accounting.bytesSent = self.link.traffic.bytesSent
+        if waiting > self.core.limits.maximumBufferedBytesPerConnection { self.evict(.memory, in: &turn) }
+    }
+}

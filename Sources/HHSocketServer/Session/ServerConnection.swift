@@ -1,0 +1,283 @@
+import HHSocket
+import HHSocketHello
+import NIOCore
+import NIOSSL
+
+/// One client's connection: does what ``SessionMachine`` decides with what its link brings, and is told what becomes of the link.
+///
+/// What comes is taken in `+Reading`, synchronous requests are answered in `FastPath.swift`, others are handed to handlers in
+/// `+Handlers`, what leaves is sent in `+Writing`, and how it ends is in `+Closing`.
+final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
+    // Proof of Sendable: the constants are Sendable, but for the link, which is touched on the event loop alone, as the variables are.
+    typealias Language = FrameLanguage
+
+    /// Larger bodies are written as they are, between their header and trailer; smaller ones are copied together, which
+    /// is cheaper than the vectors.
+    static let largestCopiedBody = 16 << 10
+    /// What a place in line takes, in bytes: that of an answer with its frame, but without its payload.
+    static let placeCost = 128
+    /// A larger answer that is made on the event loop is not compressed: the loop's other connections would wait for it. It is
+    /// about a millisecond's work.
+    static let largestBodyCompressedAtOnce = 64 << 10
+    /// How long a client may go on sending after we have said our last word. Closing at once would reset the connection,
+    /// and with it answers that the client has not read yet.
+    static let lingerTime = TimeAmount.seconds(1)
+    /// How long a client whose bytes made no sense may take to read our last word.
+    static let protocolErrorTime = TimeAmount.seconds(5)
+
+    enum Phase {
+        case open
+        /// The last answers are leaving; what comes is discarded.
+        case finishing
+        case closed
+    }
+
+    /// What hello has led to.
+    struct Greeting {
+        var agreement: Agreement?
+        var hasGreeted = false
+        /// Finds out who the client is.
+        var task: Task<Void, Never>?
+    }
+
+    /// The last route that was looked up: most clients call the same thing many times in a row.
+    struct CachedRoute {
+        var type: UInt32 = 0
+        var route: Router.Route?
+    }
+
+    /// Answers that wait for those to earlier requests.
+    struct Line {
+        /// Nil where answers leave as they come.
+        var order: AnswerOrder<Frame>?
+        /// The payloads of the answers that it holds, in bytes.
+        var payloadBytes = 0
+
+        /// What stands in line takes, in bytes. Places without a payload count too, those of cancelled requests among them, or they
+        /// would have no bound.
+        var bytes: Int { self.payloadBytes + (self.order?.count ?? 0) * ServerConnection.placeCost }
+    }
+
+    /// What ``SessionWatch`` is to be told.
+    struct Watching {
+        var watch: SessionWatch
+        /// Of all bytes that have come, so many have been told.
+        var bytesRead = 0
+        /// Whether whole frames have come since then.
+        var hasFrames = false
+        /// Whether whole frames have come, and nothing else, since the last look.
+        var hasReadSinceLook = false
+    }
+
+    /// What the server's load is told of this connection.
+    struct Accounting {
+        /// Of what is held for this connection, what is held here, as far as it has been told.
+        var bytes = 0
+        /// Of all bytes that were sent, so many had been when it was last found out what the client has not taken.
+        var bytesSent = 0
+    }
+
+    /// What every request touches.
+    struct Hot {
+        var phase = Phase.open
+        var machine: SessionMachine<Task<Void, Never>>
+        var serverContext: ServerContext?
+        var cachedRoute: CachedRoute
+        var fastPath: FastPath
+        var watching: Watching
+        var accounting: Accounting
+    }
+
+    let loop: ServerLoop
+    let core: ServerCore
+    let listener: ListenerSettings
+    let link: Link<FrameLanguage>
+    /// Why this client is told to go away, and nothing else; nil: it is served.
+    private let refusal: GoAwayNotice?
+    let completions: CompletionQueue
+    /// What is held for this connection, here and by its handlers.
+    let load: ConnectionLoad
+    // Unchecked: a request touches it some five times, on the event loop alone, and every access ends before anybody else is called.
+    #if !DEBUG && !CHECKED_EXCLUSIVITY
+    @exclusivity(unchecked)
+    #endif
+    var hot: Hot
+    var greeting = Greeting()
+    var line: Line
+    var bucket: TokenBucket?
+    /// What ends requests at their deadlines, by run.
+    var deadlines: [UInt64: SocketLoop.TimerID] = [:]
+    var pushes: PushQueue
+
+    /// - Parameter refusal: What the client is told, if it is not served.
+    init(loop: ServerLoop, core: ServerCore, listener: ListenerSettings, refusal: GoAwayNotice? = nil) {
+        self.loop = loop
+        self.core = core
+        self.listener = listener
+        self.refusal = refusal
+        let limits = core.limits
+        self.link = Link(
+            id: ConnectionID(number: refusal == nil ? core.nextConnectionID() : 0),
+            loop: loop.socketLoop,
+            // Slices of the read buffer: a synchronous handler's request costs no allocation. Asynchronous ones get a copy
+            // of a small body instead, see `start`.
+            language: FrameLanguage(
+                decoder: FrameDecoder(
+                    direction: .request,
+                    format: listener.format,
+                    maximumPayloadLength: limits.maximumPayloadLength,
+                    copyLimit: 0,
+                    maximumCorruptRun: limits.maximumCorruptRun
+                ),
+                encoder: listener.encoder,
+                largestCopied: Self.largestCopiedBody
+            ),
+            settings: listener.linkSettings
+        )
+        self.completions = CompletionQueue(loop: loop.socketLoop)
+        self.load = ConnectionLoad(core.load, maximumBytes: limits.maximumBufferedBytesPerConnection)
+        let now = NIODeadline.now()
+        self.hot = Hot(
+            machine: SessionMachine(
+                maximumInFlight: limits.maximumInFlightPerConnection,
+                format: listener.format,
+                numbersAll: core.answersInOrder
+            ),
+            // Applications may have that type, in some formats.
+            cachedRoute: CachedRoute(type: 0, route: core.routes[0]),
+            fastPath: FastPath(core: core, listener: listener),
+            watching: Watching(watch: SessionWatch(now: now)),
+            accounting: Accounting()
+        )
+        self.line = Line(order: core.answersInOrder ? AnswerOrder() : nil)
+        self.bucket = limits.requestRate.map { TokenBucket($0, now: now) }
+        self.pushes = PushQueue(
+            maximumCount: limits.maximumWaitingPushes,
+            maximumBytes: limits.maximumWaitingPushBytes
+        )
+        self.link.host = self
+        self.link.receiver = self
+        self.link.tellsOfReads = true
+    }
+
+    // MARK: The connection's life
+
+    /// Puts the link into a channel's pipeline.
+    func add(
+        to operations: ChannelPipeline.SynchronousOperations,
+        position: ChannelPipeline.SynchronousOperations.Position = .last
+    ) throws {
+        do {
+            try operations.addHandler(self.link, position: position)
+        } catch {
+            // It will never tell that it is gone, and we hold each other.
+            self.link.host = nil
+            self.link.receiver = nil
+            throw error
+        }
+    }
+
+    func linkChanged(_ change: LinkChange, _ id: ConnectionID, in turn: inout Turn) {
+        switch change {
+        case .active:
+            self.begin(in: &turn)
+        case .inputClosed:
+            self.hot.machine.closedInput()
+            self.finishIfDone(in: &turn)
+        case .beatSent:
+            self.hot.machine.pinged()
+            self.takeStatistics()
+        case .beatFailed(let error):
+            let metadata: Logger.Metadata = ["connection": "\(id)", "error": "\(type(of: error))"]
+            self.core.peerLog.write(.warning, "a heartbeat could not be made", metadata, by: self.core.logger)
+        case .ended(let end):
+            if case .peerIsDead = end.cause, self.hot.phase != .closed { self.hot.machine.statistics.deadPeers += 1 }
+            self.end()
+        case .gone:
+            self.end()
+        case .alive, .beat:
+            break
+        }
+    }
+
+    /// The channel is connected.
+    func begin(in turn: inout Turn) {
+        guard self.hot.serverContext == nil, self.hot.phase == .open, let context = self.link.context else { return }
+        // Accepted while the server shut down, by a loop that had no other connection.
+        guard !self.loop.isOver else { return self.kill() }
+        if let refusal = self.refusal {
+            self.loop.addRefused(self)
+            return self.dismiss(refusal, in: &turn)
+        }
+        let shown = ServerSession(
+            id: self.link.id.number,
+            remoteAddress: context.remoteAddress,
+            listener: self.listener.endpoint,
+            peerCertificate: Self.peerCertificate(context),
+            loop: self.loop.socketLoop,
+            logger: self.core.logger,
+            registry: self.core.registry,
+            connection: self
+        )
+        self.hot.serverContext = ServerContext(session: shown)
+        self.completions.open { self.takeCompletions(in: &$0) }
+        self.hot.machine.statistics.connectionsAccepted += 1
+        self.takeStatistics()
+        self.loop.counters.publish()
+        self.loop.add(self)
+        if let policy = self.core.heartbeat {
+            self.link.startBeats(interval: policy.interval.interval(for: HeartbeatHistory()), in: &turn)
+        }
+        self.core.logger.debug(
+            "a client has connected",
+            metadata: ["connection": "\(shown.id)", "remote": "\(self.remoteName)"]
+        )
+        if let policy = self.loop.draining { self.drain(policy, in: &turn) }
+    }
+
+    private static func peerCertificate(_ context: ChannelHandlerContext) -> [UInt8]? {
+        guard let handler = try? context.pipeline.syncOperations.handler(type: NIOSSLServerHandler.self),
+            let certificate = handler.peerCertificate
+        else { return nil }
+        return try? certificate.toDERBytes()
+    }
+
+    var remoteName: String { self.hot.serverContext?.session.remoteAddress.map { "\($0)" } ?? "unknown" }
+
+    private func end() {
+        guard self.hot.phase != .closed else { return }
+        self.hot.phase = .closed
+        self.stopHandlers()
+        self.pushes.removeAll()
+        self.line = Line()
+        self.load.held(-self.hot.accounting.bytes)
+        self.hot.accounting.bytes = 0
+        self.takeStatistics()
+        self.loop.remove(self)
+        if let session = self.hot.serverContext?.session {
+            self.core.logger.debug("a connection has ended", metadata: ["connection": "\(session.id)"])
+            session.end()
+        }
+        // The session knows the connection, and the connection the session.
+        self.hot.serverContext = nil
+    }
+
+    func stopHandlers() {
+        for task in self.hot.machine.close() { task.cancel() }
+        self.greeting.task?.cancel()
+        for timer in self.deadlines.values { self.loop.socketLoop.removeTimer(timer) }
+        self.deadlines = [:]
+        self.completions.close()
+    }
+
+    /// Closes at once.
+    func kill() {
+        self.end()
+        self.link.kill()
+    }
+
+    /// Adds what was counted here to what the event loop counts in this turn.
+    func takeStatistics() {
+        self.loop.counters.take(&self.hot.machine.statistics)
+    }
+}

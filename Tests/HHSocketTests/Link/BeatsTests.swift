@@ -1,0 +1,127 @@
+import NIOCore
+import Testing
+
+@testable import HHSocket
+
+/// The two halves of a link's beats, in virtual time.
+@Suite struct BeatsTests {
+    private let start = NIODeadline.uptimeNanoseconds(1_000_000_000)
+
+    private func at(_ seconds: Int64) -> NIODeadline { self.start + .seconds(seconds) }
+
+    @Test func ourBeatIsDueAfterOurOwnSilenceAlone() {
+        var beats = Beats(ourSilence: .seconds(10), now: self.start)
+        #expect(beats.nextTick(now: self.start) == self.at(10))
+        beats.bytesSent(now: self.at(4))
+        _ = beats.bytesReceived(now: self.at(9))
+        #expect(beats.nextTick(now: self.at(9)) == self.at(14))
+        #expect(beats.tick(now: self.at(13)) == nil)
+        #expect(beats.tick(now: self.at(14)) == .beat)
+        // It expects nothing, so the next is due after another silence.
+        #expect(beats.tick(now: self.at(20)) == nil)
+        #expect(beats.tick(now: self.at(24)) == .beat)
+    }
+
+    @Test func peerIsDeadAfterItsSilenceWhateverWeSend() {
+        var beats = Beats(ourSilence: .seconds(1), theirSilence: .seconds(5), now: self.start)
+        beats.bytesSent(now: self.at(4))
+        #expect(beats.tick(now: self.at(5)) == .peerIsDead(silentFor: .seconds(5)))
+        _ = beats.bytesReceived(now: self.at(5))
+        #expect(beats.tick(now: self.at(9)) == .beat)
+        #expect(beats.tick(now: self.at(10)) == .peerIsDead(silentFor: .seconds(5)))
+    }
+
+    @Test func whileReadingIsSuspendedNobodyDiesAndBeatsGoOn() {
+        var beats = Beats(ourSilence: .seconds(2), theirSilence: .seconds(5), now: self.start)
+        #expect(beats.setReading(isSuspended: true, now: self.at(1)) == nil)
+        #expect(beats.tick(now: self.at(2)) == .beat)
+        #expect(beats.tick(now: self.at(100)) == .beat)
+        #expect(beats.setReading(isSuspended: false, now: self.at(100)) == nil)
+        #expect(beats.tick(now: self.at(104)) == .beat)
+        #expect(beats.tick(now: self.at(105)) == .peerIsDead(silentFor: .seconds(5)))
+    }
+
+    /// Pings that are answered go on as beats that expect nothing.
+    @Test func pingsGoOnWhileNoAnswerCanBeRead() {
+        let policy = HeartbeatPolicy(interval: .seconds(10), replyTimeout: .seconds(3), misses: 0)
+        let monitor = HeartbeatMonitor(policy, interval: .seconds(10), canPing: true, now: self.start)
+        var beats = Beats(monitor: monitor, now: self.start)
+        #expect(beats.tick(now: self.at(10)) == .beat)
+        beats.bytesSent(now: self.at(10))
+        #expect(beats.setReading(isSuspended: true, now: self.at(11)) == nil)
+        #expect(beats.nextTick(now: self.at(11)) == self.at(20))
+        #expect(beats.tick(now: self.at(20)) == .beat)
+        beats.bytesSent(now: self.at(20))
+        #expect(beats.tick(now: self.at(25)) == nil)
+        #expect(beats.tick(now: self.at(30)) == .beat)
+        #expect(beats.setReading(isSuspended: false, now: self.at(31)) == nil)
+        // Read again it must be answered again.
+        #expect(beats.tick(now: self.at(41)) == .beat)
+        #expect(beats.tick(now: self.at(44)) == .peerIsDead(silentFor: .seconds(13)))
+    }
+
+    @Test func pausedTheyStandStill() {
+        var beats = Beats(ourSilence: .seconds(2), theirSilence: .seconds(5), now: self.start)
+        beats.change(.pause, now: self.at(1))
+        #expect(beats.nextTick(now: self.at(1)) == .distantFuture)
+        #expect(beats.tick(now: self.at(50)) == nil)
+        beats.change(.resume, now: self.at(50))
+        #expect(beats.tick(now: self.at(50)) == .beat)
+        #expect(beats.tick(now: self.at(55)) == .peerIsDead(silentFor: .seconds(5)))
+    }
+
+    @Test func beatThatCannotBeMadeIsSkipped() {
+        let policy = HeartbeatPolicy(interval: .seconds(10), replyTimeout: .seconds(3), misses: 0)
+        let monitor = HeartbeatMonitor(policy, interval: .seconds(10), canPing: true, now: self.start)
+        var beats = Beats(monitor: monitor, now: self.start)
+        #expect(beats.tick(now: self.at(10)) == .beat)
+        beats.beatWasSkipped(now: self.at(10))
+        // Nothing was asked, so nobody dies of having no answer.
+        #expect(beats.tick(now: self.at(19)) == nil)
+        #expect(beats.tick(now: self.at(20)) == .beat)
+    }
+}
+
+/// A line of what no link has begun.
+@Suite struct WaitingLineTests {
+    @Test func whoComesBackStandsBeforeItsEquals() {
+        var line = WaitingLine<String>(maximumCount: 5, maximumBytes: 100)
+        line.append("new", .default, cost: 10)
+        line.append("urgent", .high, cost: 10)
+        line.append("back", .default, cost: 10, isReturning: true)
+        #expect(line.count == 3)
+        #expect(line.bytes == 30)
+        var order: [String] = []
+        while let next = line.popFirst(unless: { _ in false }) { order.append(next) }
+        #expect(order == ["urgent", "back", "new"])
+        #expect(line.isEmpty)
+        #expect(line.bytes == 0)
+    }
+
+    @Test func itIsBoundedAndOneOfAnySizeMayWait() {
+        var line = WaitingLine<Int>(maximumCount: 2, maximumBytes: 100)
+        #expect(line.hasRoom(for: 1_000))
+        line.append(1, .default, cost: 1_000)
+        #expect(!line.hasRoom(for: 1))
+        _ = line.popFirst(unless: { _ in false })
+        line.append(1, .default, cost: 50)
+        #expect(line.hasRoom(for: 50))
+        #expect(!line.hasRoom(for: 51))
+        line.append(2, .default, cost: 1)
+        #expect(!line.hasRoom(for: 1))
+    }
+
+    @Test func stubsCostNothingForLong() {
+        var line = WaitingLine<Int>()
+        for number in 0..<1_000 { line.append(number, .default, cost: 1) }
+        for _ in 0..<900 {
+            line.leave(cost: 1)
+            line.dropStubs { $0 < 900 }
+        }
+        #expect(line.count == 100)
+        #expect(line.length <= 2 * 100 + 64)
+        #expect(line.popFirst(unless: { $0 < 900 }) == 900)
+        #expect(line.popFirst(where: { $0 > 1 }, unless: { $0 < 900 }) == nil)
+        #expect(line.bytes == 99)
+    }
+}

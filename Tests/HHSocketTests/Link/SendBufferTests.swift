@@ -1,0 +1,160 @@
+import NIOCore
+import Testing
+
+@testable import HHSocket
+
+/// What leaves next, without a channel.
+@Suite struct SendBufferTests {
+    private var language = NoteLanguage()
+    private var buffer = SendBuffer<NoteLanguage>(maximumBytes: 10_000)
+
+    private mutating func append(
+        _ note: Note,
+        _ priority: FramePriority = .default,
+        isOpen: Bool = false
+    ) -> SendBuffer<NoteLanguage>.Taken {
+        self.buffer.append(note, priority, isOpen: isOpen, &self.language)
+    }
+
+    /// What leaves, piece by piece.
+    private mutating func pullAll() -> [String] {
+        var steps: [String] = []
+        while true {
+            switch self.buffer.pull(&self.language, limit: 64 << 10) {
+            case .nothing: return steps
+            case .unit(let note, let priority):
+                steps.append("\(note)")
+                self.buffer.begin(note, priority, &self.language)
+            case .piece(let outgoing):
+                steps.append("\(outgoing.unit.lane): \(outgoing.sent)")
+            }
+        }
+    }
+
+    private mutating func bytes() -> ByteBuffer {
+        var all = ByteBuffer()
+        while var next = self.buffer.bytes.popFirst() { all.writeBuffer(&next) }
+        return all
+    }
+
+    @Test mutating func unitLeavesAtOnceWhereNothingWaits() {
+        #expect(self.append(.text("one"), isOpen: true) == .leaving)
+        #expect(self.buffer.isEmpty)
+        #expect(self.buffer.bytes.count == 9)
+        #expect(self.append(.text("two")) == .queued)
+        #expect(!self.buffer.isEmpty)
+        // Behind the one that waits, whether or not the channel takes more.
+        #expect(self.append(.text("three"), isOpen: true) == .queued)
+        #expect(self.buffer.waitingBytes == 9 + 11)
+        #expect(self.pullAll() == ["text two", "text three"])
+        #expect(self.buffer.waitingBytes == 0)
+    }
+
+    @Test mutating func whatWaitsIsBoundedAndOneOfAnySizeMay() {
+        #expect(self.append(.blob(1 << 20, lane: 1)) == .queued)
+        #expect(self.append(.text("x")) == .refused)
+        _ = self.pullAll()
+        #expect(self.append(.text("x")) == .queued)
+        #expect(self.append(.blob(10_000, lane: 1)) == .refused)
+        #expect(self.append(.blob(9_000, lane: 1)) == .queued)
+    }
+
+    @Test mutating func blobsOfOnePriorityTakeTurnsAndAHigherOneGoesFirst() {
+        _ = self.append(.blob(3_000, lane: 1))
+        _ = self.append(.blob(2_000, lane: 2))
+        _ = self.append(.text("low"), .low)
+        guard case .unit(let first, let priority) = self.buffer.pull(&self.language, limit: 64 << 10) else {
+            Issue.record("nothing is to be begun")
+            return
+        }
+        self.buffer.begin(first, priority, &self.language)
+        _ = self.append(.text("high"), .high)
+        #expect(
+            self.pullAll() == [
+                "1: 1024", "text high", "blob of 2000", "2: 1024", "1: 2048", "2: 2000", "1: 3000", "text low",
+            ]
+        )
+        var reader = NoteLanguage()
+        reader.append(self.bytes())
+        var received: [String] = []
+        while let note = try? reader.next() { received.append("\(note)") }
+        #expect(received == ["text high", "blob of 2000", "blob of 3000", "text low"])
+    }
+
+    @Test mutating func whatHasNotBegunIsGivenBackInOrder() {
+        _ = self.append(.blob(3_000, lane: 1), isOpen: true)
+        _ = self.append(.text("two"))
+        _ = self.append(.text("one"), .high)
+        #expect(self.buffer.removeAll().map(\.text) == ["one", "two"])
+        #expect(self.buffer.isEmpty)
+        #expect(self.buffer.waitingBytes == 0)
+        #expect(self.buffer.bytes.count == 0)
+    }
+
+    /// Large buffers are passed on as they are, between what is gathered.
+    @Test func bytesLeaveInTheOrderInWhichTheyWereGiven() {
+        var bytes = SendBytes()
+        bytes.gathered.writeString("a")
+        let large = ByteBuffer(string: "large")
+        bytes.append(large)
+        bytes.prepare()
+        bytes.gathered.writeString("b")
+        #expect(bytes.count == 7)
+        var parts: [String] = []
+        while let part = bytes.popFirst() { parts.append(String(buffer: part)) }
+        #expect(parts == ["a", "large", "b"])
+        #expect(bytes.count == 0)
+        bytes.prepare()
+        bytes.gathered.writeString("c")
+        #expect(bytes.popFirst().map { String(buffer: $0) } == "c")
+        // What was handed over is not written over.
+        #expect(parts == ["a", "large", "b"])
+    }
+}
+
+/// Handlers that wait for the end of a batch.
+@Suite struct HandlerBufferTests {
+    private final class Record {
+        var order: [Int] = []
+    }
+
+    private struct Small: TurnHandler {
+        let number: Int
+        let record: Record
+        consuming func run() { self.record.order.append(self.number) }
+    }
+
+    private struct Large: TurnHandler {
+        let small: Small
+        let padding: (UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0)
+        consuming func run() { self.small.run() }
+    }
+
+    @Test func handlersOfAnySizeRunInOrderAndAreReleased() {
+        let record = Record()
+        var buffer = HandlerBuffer()
+        for round in 0..<3 {
+            for number in 0..<1_000 {
+                let small = Small(number: round * 1_000 + number, record: record)
+                if number % 3 == 0 { buffer.append(Large(small: small)) } else { buffer.append(small) }
+            }
+            while let handler = buffer.takeFirst() { handler.run() }
+            let isEmpty = buffer.isEmpty
+            #expect(isEmpty)
+        }
+        #expect(record.order == Array(0..<3_000))
+    }
+
+    @Test func handlerThatHasRunIsGone() {
+        var buffer = HandlerBuffer()
+        weak var trace: Record?
+        do {
+            let record = Record()
+            trace = record
+            buffer.append(Small(number: 1, record: record))
+        }
+        #expect(trace != nil)
+        buffer.takeFirst()?.run()
+        #expect(trace == nil)
+    }
+}

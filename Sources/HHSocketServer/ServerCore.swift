@@ -127,15 +127,12 @@ final class ListenerSettings: Sendable {
         _ format: WireFormat,
         _ configuration: SocketServer.Configuration
     ) -> LinkSettings<Frame> {
-        let (heartbeat, limit) = (configuration.heartbeat, configuration.limits.maximumAnswerLength)
-        var settings = LinkSettings<Frame>(maximumQueuedBytes: .max) { interval, now in
-            guard let heartbeat, let interval, format.serverPing != nil else { return nil }
-            return Beats(monitor: HeartbeatMonitor(heartbeat, interval: interval, canPing: true, now: now), now: now)
-        } makeBeat: {
-            guard let heartbeat, var ping = format.serverPing else { return nil }
-            ping.payload = try heartbeat.beat(limit: limit)
-            return ping
-        }
+        var settings = LinkSettings(
+            maximumQueuedBytes: .max,
+            heartbeat: format.serverPing == nil ? nil : configuration.heartbeat,
+            ping: format.serverPing,
+            maximumPayloadLength: configuration.limits.maximumAnswerLength
+        )
         settings.readsOnlyWhileWritable = true
         // One system call for what a read brings, as long as no more than 1 MiB is held for it.
         settings.outputLimit = 1 << 20

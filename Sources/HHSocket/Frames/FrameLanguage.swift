@@ -24,7 +24,7 @@ package struct FrameLanguage: LinkLanguage {
         do throws(FrameError) {
             return try self.decoder.next()
         } catch {
-            throw LinkError("\(error)", underlying: error)
+            throw LinkError(error)
         }
     }
 
@@ -93,6 +93,17 @@ extension Batch where Language == FrameLanguage {
         return found
     }
 
+}
+
+extension Batch where Language == FrameLanguage {
+    /// The same as ``next(into:)`` for a receiver that lets its link end by what makes no sense.
+    package mutating func nextFrame(into frame: inout Frame) throws(LinkError) -> FrameDecoder.Found {
+        do throws(FrameError) {
+            return try self.next(into: &frame)
+        } catch {
+            throw LinkError(error)
+        }
+    }
 }
 
 extension Link where Language == FrameLanguage {

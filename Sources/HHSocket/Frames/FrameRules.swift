@@ -55,7 +55,7 @@ package struct FrameRules: Sendable {
         }
     }
 
-    /// Sends a frame with the turn's flush, or queues it while the server does not read.
+    /// Sends a frame that ``check(_:)`` has let pass with the turn's flush, or queues it while the server does not read.
     ///
     /// - Returns: Whether it is leaving already.
     package func send(
@@ -65,7 +65,6 @@ package struct FrameRules: Sendable {
         _ endpoint: Endpoint,
         in turn: inout Turn
     ) throws(SocketError) -> Bool {
-        try self.check(frame)
         switch link.send(frame, priority, in: &turn) {
         case .leaving:
             return true
@@ -90,25 +89,14 @@ package struct FrameRules: Sendable {
 
     /// How a link of a client behaves that speaks frames.
     var linkSettings: LinkSettings<Frame> {
-        let (configuration, format) = (self.configuration, self.format)
-        return LinkSettings(
-            maximumQueuedBytes: configuration.maximumQueuedBytes,
-            writeStallTimeout: TimeAmount(clamping: configuration.writeStallTimeout)
-        ) { interval, now in
+        LinkSettings(
+            maximumQueuedBytes: self.configuration.maximumQueuedBytes,
+            writeStallTimeout: TimeAmount(clamping: self.configuration.writeStallTimeout),
             // In a format without heartbeats nobody pings, and silence tells nothing.
-            guard let policy = configuration.heartbeat, let interval, format.layout.heartbeat != nil else { return nil }
-            let canPing = format.clientPing != nil
-            return Beats(
-                monitor: HeartbeatMonitor(policy, interval: interval, canPing: canPing, now: now),
-                now: now
-            )
-        } makeBeat: {
-            guard var ping = format.clientPing else { return nil }
-            if let policy = configuration.heartbeat {
-                ping.payload = try policy.beat(limit: configuration.maximumPayloadLength)
-            }
-            return ping
-        }
+            heartbeat: self.format.layout.heartbeat == nil ? nil : self.configuration.heartbeat,
+            ping: self.format.clientPing,
+            maximumPayloadLength: self.configuration.maximumPayloadLength
+        )
     }
 
     /// A client's frames on one connection.
@@ -122,5 +110,34 @@ package struct FrameRules: Sendable {
             ),
             encoder: FrameEncoder(direction: .request, format: self.format, customFields: customFields)
         )
+    }
+}
+
+extension LinkSettings where Unit == Frame {
+    /// Those of a link that speaks frames, on either side.
+    ///
+    /// - Parameters:
+    ///   - heartbeat: Nil: there is none.
+    ///   - ping: This side's; nil: it has none in this format, and waits for the peer's.
+    ///   - maximumPayloadLength: The most bytes that a ping may carry.
+    package init(
+        maximumQueuedBytes: Int,
+        writeStallTimeout: TimeAmount? = nil,
+        heartbeat: HeartbeatPolicy?,
+        ping: Frame?,
+        maximumPayloadLength: Int
+    ) {
+        self.init(maximumQueuedBytes: maximumQueuedBytes, writeStallTimeout: writeStallTimeout) { interval, now in
+            guard let heartbeat, let interval else { return nil }
+            let canPing = ping != nil
+            return Beats(
+                monitor: HeartbeatMonitor(heartbeat, interval: interval, canPing: canPing, now: now),
+                now: now
+            )
+        } makeBeat: {
+            guard let heartbeat, var ping else { return nil }
+            ping.payload = try heartbeat.beat(limit: maximumPayloadLength)
+            return ping
+        }
     }
 }

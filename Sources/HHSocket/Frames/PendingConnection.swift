@@ -116,13 +116,7 @@ package final class PendingConnection: LinkReceiver {
         var frame = Frame(type: 0, serial: 0)
         // Whatever ends the handshake gives the link another receiver, or none.
         while batch.goesOn, self.link.receiver === self {
-            let found: FrameDecoder.Found
-            do throws(FrameError) {
-                found = try batch.next(into: &frame)
-            } catch {
-                throw LinkError(error)
-            }
-            switch found {
+            switch try batch.nextFrame(into: &frame) {
             case .nothing: return
             case .sound: self.received(frame, in: &turn)
             case .corrupt(let mismatch): self.received(corrupt: frame, mismatch)

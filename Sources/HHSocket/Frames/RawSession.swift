@@ -16,6 +16,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
     /// Holds this object until it is invalidated.
     private unowned let driver: Driver
     private let connector: FrameConnector
+    private let encoder: FrameEncoder
     /// The connection that is ready.
     private var connection: RawConnection?
     /// Writers who wait for room, or for a connection.
@@ -27,6 +28,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
         self.driver = driver
         self.connector = connector
         self.rules = connector.rules
+        self.encoder = FrameEncoder(direction: .request, format: connector.rules.format)
     }
 
     func setSocket(_ socket: Socket) {
@@ -114,7 +116,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
     }
 
     private func cost(of frame: Frame) -> Int {
-        FrameEncoder(direction: .request, format: self.rules.format).encodedLength(of: frame)
+        self.encoder.encodedLength(of: frame)
     }
 
     private func perform(_ write: PendingWrite, on connection: RawConnection, in turn: inout Turn) throws(SocketError) {
@@ -262,13 +264,7 @@ final class RawConnection: LinkReceiver {
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
         var frame = Frame(type: 0, serial: 0)
         while batch.goesOn {
-            let found: FrameDecoder.Found
-            do throws(FrameError) {
-                found = try batch.next(into: &frame)
-            } catch {
-                throw LinkError(error)
-            }
-            switch found {
+            switch try batch.nextFrame(into: &frame) {
             case .nothing: return
             case .sound: self.received(frame, in: &turn)
             case .corrupt: self.session.received(corrupt: frame, in: &turn)

@@ -32,7 +32,7 @@ package struct HandlerBuffer: ~Copyable {
     package init() {}
 
     deinit {
-        // Whoever owns it runs all of them, or `removeAll()` was called.
+        // Whoever owns it has run all of them.
         self.memory?.deallocate()
     }
 

@@ -111,8 +111,9 @@ extension Link {
         guard self.hot.phase != .ended else { return }
         if wasOpen { self.reportBeatLost(in: &turn) }
         self.finish(in: &turn)
-        self.context?.close(promise: nil)
+        // Before the channel closes: a peer that sees the end may ask at once for what is counted when we are told.
         if wasOpen { self.tell(.ended(end), in: &turn) }
+        self.context?.close(promise: nil)
     }
 
     func end(_ cause: LinkEnd.Cause, in turn: inout Turn) {

@@ -12,8 +12,6 @@ extension Link {
         var isHeld = false
         var hasReceived = false
         var inputIsClosed = false
-        /// Whether a read has been delivered whose end is to come.
-        var isDelivering = false
     }
 
     @_specialize(where Language == FrameLanguage)
@@ -90,9 +88,6 @@ extension Link {
         @_specialize(where Language == FrameLanguage)
         get { self.hot.language.unfinishedBytes }
     }
-
-    /// Whether the peer sends nothing more.
-    package var inputIsClosed: Bool { self.hot.reading.inputIsClosed }
 
     /// Whether units that have come wait until what was sent has left.
     package var isPaused: Bool { self.hot.reading.isPaused }

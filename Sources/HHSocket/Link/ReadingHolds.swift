@@ -5,8 +5,6 @@ package struct ReadingHolds: Sendable {
 
     package init() {}
 
-    package var isHeld: Bool { self.count > 0 }
-
     /// - Returns: Whether reading is to be suspended.
     package mutating func hold() -> Bool {
         self.count += 1

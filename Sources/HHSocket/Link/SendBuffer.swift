@@ -76,9 +76,8 @@ package struct SendBuffer<Language: LinkLanguage> {
     /// Begins a unit: it leaves now, whole or piece by piece.
     package mutating func begin(_ unit: consuming Language.Unit, _ priority: FramePriority, _ language: inout Language)
     {
-        let cost = language.cost(of: unit)
         guard let outgoing = language.begin(unit, into: &self.bytes) else { return }
-        self.current = (outgoing, priority, cost)
+        self.current = (outgoing, priority, language.cost(of: outgoing.unit))
     }
 
     /// Takes the next thing that waits.

@@ -28,13 +28,7 @@ final class ClientConnection: LinkReceiver {
         var frame = Frame(type: 0, serial: 0)
         while batch.goesOn {
             self.core.receiveAtOnce(&batch, on: self, in: &turn)
-            let found: FrameDecoder.Found
-            do throws(FrameError) {
-                found = try batch.next(into: &frame)
-            } catch {
-                throw LinkError(error)
-            }
-            switch found {
+            switch try batch.nextFrame(into: &frame) {
             case .nothing: return
             case .sound: self.received(frame, in: &turn)
             case .corrupt(let mismatch): self.core.received(corrupt: frame, mismatch, on: self, in: &turn)

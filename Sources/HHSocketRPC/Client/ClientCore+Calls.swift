@@ -165,6 +165,7 @@ extension ClientCore {
     /// - Returns: Whether it is leaving already.
     private func send(_ frame: Frame, _ priority: FramePriority, in turn: inout Turn) throws(SocketError) -> Bool {
         guard self.hot.link != nil, let connection = self.connection else { throw self.driver.notConnected() }
+        try self.connector.rules.check(frame)
         return try self.connector.rules.send(frame, priority, on: connection.link, connection.endpoint, in: &turn)
     }
 

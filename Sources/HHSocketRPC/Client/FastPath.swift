@@ -3,8 +3,8 @@ import NIOCore
 
 /// The ways that nearly every call takes, each beside the general one in ``ClientCore``.
 ///
-/// The invariant: a fast way may be taken only where it does exactly what the general way would do, and it ends where that ends. Both
-/// are run by the model's histories, which compare them.
+/// The invariant: a fast way may be taken only where it does exactly what the general way would do, and it ends where that ends. The
+/// model's histories run both, and compare what comes of them with the model.
 extension ClientCore {
     // MARK: A request leaves
 

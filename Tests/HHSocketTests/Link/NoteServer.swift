@@ -31,7 +31,7 @@ final class NoteServer: @unchecked Sendable {
 
     /// - Parameters:
     ///   - beats: Those of each connection.
-    ///   - sharing: Counts connections together with this server's.
+    ///   - configure: Called with each session before its link is in a pipeline.
     static func start(
         beats: @escaping @Sendable (Duration?, NIODeadline) -> Beats? = { _, _ in nil },
         configure: @escaping @Sendable (NoteSession) -> Void = { _ in }
@@ -134,7 +134,7 @@ final class NoteSession: LinkReceiver, LinkHost, @unchecked Sendable {
 
     let number: UInt64
     var link: Link<NoteLanguage>?
-    /// Whether what comes stays in the language for now.
+    /// Whether a client that says bye is answered, and its connection closed.
     var answersBye = true
     private let server: NoteServer
 

@@ -111,39 +111,48 @@ public struct ServerStatistics: Hashable, Sendable {
     ]
 
     static func += (sum: inout Self, other: Self) {
-        sum.connectionsAccepted += other.connectionsAccepted
-        sum.connectionsRefused += other.connectionsRefused
-        sum.connectionsRefusedByAddress += other.connectionsRefusedByAddress
-        sum.acceptFailures += other.acceptFailures
-        sum.tlsFailures += other.tlsFailures
-        sum.requests += other.requests
-        sum.unknownTypes += other.unknownTypes
-        sum.badChecksums += other.badChecksums
-        sum.illegalRequests += other.illegalRequests
-        sum.protocolErrors += other.protocolErrors
-        sum.overloads += other.overloads
-        sum.overloadsOfMemory += other.overloadsOfMemory
-        sum.overloadsOfRate += other.overloadsOfRate
-        sum.overloadsOfConcurrency += other.overloadsOfConcurrency
-        sum.deadlinesExceeded += other.deadlinesExceeded
-        sum.handlerErrors += other.handlerErrors
-        sum.refusedWhileDraining += other.refusedWhileDraining
-        sum.cancelledRequests += other.cancelledRequests
-        sum.ignoredControlFrames += other.ignoredControlFrames
-        sum.heartbeatsAnswered += other.heartbeatsAnswered
-        sum.pingsSent += other.pingsSent
-        sum.deadPeers += other.deadPeers
-        sum.idleEvictions += other.idleEvictions
-        sum.firstFrameTimeouts += other.firstFrameTimeouts
-        sum.readStalls += other.readStalls
-        sum.writeStalls += other.writeStalls
-        sum.memoryEvictions += other.memoryEvictions
-        sum.slowClientsClosed += other.slowClientsClosed
-        sum.hellos += other.hellos
-        sum.idempotentRepeats += other.idempotentRepeats
-        sum.goAwaysSent += other.goAwaysSent
-        sum.errorsNotSent += other.errorsNotSent
-        sum.pushesSent += other.pushesSent
-        sum.pushesDropped += other.pushesDropped
+        var other = other
+        other.move(to: &sum)
+    }
+
+    /// Adds what was counted here to `sum`, and counts from zero.
+    ///
+    /// It copies nothing, and wraps: 64 bits last for longer than any server, and additions that cannot fail are made several at once.
+    mutating func move(to sum: inout Self) {
+        sum.connectionsAccepted &+= self.connectionsAccepted
+        sum.connectionsRefused &+= self.connectionsRefused
+        sum.connectionsRefusedByAddress &+= self.connectionsRefusedByAddress
+        sum.acceptFailures &+= self.acceptFailures
+        sum.tlsFailures &+= self.tlsFailures
+        sum.requests &+= self.requests
+        sum.unknownTypes &+= self.unknownTypes
+        sum.badChecksums &+= self.badChecksums
+        sum.illegalRequests &+= self.illegalRequests
+        sum.protocolErrors &+= self.protocolErrors
+        sum.overloads &+= self.overloads
+        sum.overloadsOfMemory &+= self.overloadsOfMemory
+        sum.overloadsOfRate &+= self.overloadsOfRate
+        sum.overloadsOfConcurrency &+= self.overloadsOfConcurrency
+        sum.deadlinesExceeded &+= self.deadlinesExceeded
+        sum.handlerErrors &+= self.handlerErrors
+        sum.refusedWhileDraining &+= self.refusedWhileDraining
+        sum.cancelledRequests &+= self.cancelledRequests
+        sum.ignoredControlFrames &+= self.ignoredControlFrames
+        sum.heartbeatsAnswered &+= self.heartbeatsAnswered
+        sum.pingsSent &+= self.pingsSent
+        sum.deadPeers &+= self.deadPeers
+        sum.idleEvictions &+= self.idleEvictions
+        sum.firstFrameTimeouts &+= self.firstFrameTimeouts
+        sum.readStalls &+= self.readStalls
+        sum.writeStalls &+= self.writeStalls
+        sum.memoryEvictions &+= self.memoryEvictions
+        sum.slowClientsClosed &+= self.slowClientsClosed
+        sum.hellos &+= self.hellos
+        sum.idempotentRepeats &+= self.idempotentRepeats
+        sum.goAwaysSent &+= self.goAwaysSent
+        sum.errorsNotSent &+= self.errorsNotSent
+        sum.pushesSent &+= self.pushesSent
+        sum.pushesDropped &+= self.pushesDropped
+        self = Self()
     }
 }

@@ -40,9 +40,8 @@ package struct FrameLanguage: LinkLanguage {
         }
         self.encoder.encodeHeader(of: frame, into: &bytes.gathered)
         guard frame.payload.readableBytes <= Frame.unslicedLength else { return Outgoing(unit: frame) }
-        bytes.append(frame.payload)
-        bytes.prepare()
-        self.encoder.encodeTrailer(of: frame, into: &bytes.gathered)
+        let (type, encoder) = (frame.type, self.encoder)
+        bytes.append(frame.takePayload()) { encoder.encodeTrailer(type: type, $0, into: &$1) }
         return nil
     }
 
@@ -67,22 +66,31 @@ extension Batch where Language == FrameLanguage {
     @inline(__always)
     package var goesOn: Bool { self.link.hot.goesOn }
 
-    /// The header of the next frame, if that is complete and sound, and of the standard format; its payload is for
-    /// ``takePayload(of:)``. Nil says nothing: then ``next(into:)`` is to be asked.
+    /// Whether ``soundHeader()`` may find one: there are bytes, which begin with a frame and not with the rest of one.
+    package var mayHaveSoundHeader: Bool { self.link.hot.language.decoder.mayHaveSoundHeader }
+
+    /// The header of the next frame, if the receiver may go on and if that is complete and sound, and of the standard format; its
+    /// payload is for ``takePayload(of:)``. Nil says nothing: then ``next(into:)`` is to be asked, if the receiver may go on.
     package mutating func soundHeader() -> FrameHeader? {
-        self.link.hot.language.decoder.soundHeader()
+        guard self.goesOn, self.link.hot.language.decoder.hasInput else { return nil }
+        return self.link.hot.language.decoder.soundHeader()
     }
 
     /// The same, if the frame has this type and one of these serials, and if its answer leaves with this turn's flush: as
     /// ``Link/canSendAtOnce(length:)`` tells, apart from the answer's length and the format.
     package mutating func soundHeader(ofType type: UInt32, in serials: ClosedRange<UInt32>) -> FrameHeader? {
-        guard self.goesOn, self.link.hot.canSend else { return nil }
+        guard self.goesOn, self.link.hot.canSend, self.link.hot.language.decoder.hasInput else { return nil }
         return self.link.hot.language.decoder.soundHeader { $0.type == type && serials.contains($0.serial) }
     }
 
     package mutating func takePayload(of header: FrameHeader) -> ByteBuffer {
         self.count += 1
         return self.link.hot.language.decoder.takePayload(of: header)
+    }
+
+    /// Whether there is no other frame, and no part of one. False says nothing: then ``next(into:)`` is to be asked.
+    package mutating func isFinished() -> Bool {
+        self.link.hot.language.decoder.isFinished()
     }
 
     /// The next frame, put where the caller has room for it.
@@ -92,7 +100,6 @@ extension Batch where Language == FrameLanguage {
         self.count += 1
         return found
     }
-
 }
 
 extension Batch where Language == FrameLanguage {
@@ -107,6 +114,9 @@ extension Batch where Language == FrameLanguage {
 }
 
 extension Link where Language == FrameLanguage {
+    /// The frame that has not come whole has so many bytes so far; with what waits in the language while the link is paused.
+    package var unfinishedBytes: Int { self.hot.language.unfinishedBytes }
+
     /// Which flags the types of frames may have that come from now on, where it is asked whether they make sense.
     package func expectFlags(_ flags: UInt32) {
         self.hot.language.decoder.agreedFlags = flags

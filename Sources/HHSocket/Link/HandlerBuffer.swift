@@ -71,7 +71,7 @@ package struct HandlerBuffer: ~Copyable {
         fileprivate let type: any TurnHandler.Type
         fileprivate let place: UnsafeMutableRawPointer
 
-        func run() { self.type.runHandler(at: self.place) }
+        func run() { self.type.run(at: self.place) }
     }
 
     /// The first handler, for who runs it at once. Not run here, since it may append others.
@@ -92,13 +92,5 @@ package struct HandlerBuffer: ~Copyable {
         self.memory?.deallocate()
         self.memory = nil
         self.capacity = 0
-    }
-}
-
-extension TurnHandler {
-    /// Moves the handler out of its memory and runs it.
-    @usableFromInline
-    static func runHandler(at place: UnsafeMutableRawPointer) {
-        place.assumingMemoryBound(to: Self.self).move().run()
     }
 }

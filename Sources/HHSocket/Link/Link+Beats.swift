@@ -4,14 +4,8 @@ import NIOCore
 extension Link {
     struct Beating {
         var beats: Beats?
-        let sleep = SleepMeter()
         /// Whether it was asked whether the peer lives, and no byte has come since.
         var isDoubted = false
-
-        mutating func tick(now: NIODeadline) -> Beats.Action? {
-            let slept = self.sleep.total
-            return self.beats?.tick(now: now, slept: slept)
-        }
     }
 
     /// Whether the channel takes no more, and what it has gets anywhere.
@@ -100,9 +94,9 @@ extension Link {
         guard let context = self.context, self.hot.phase == .open else { return }
         if self.hot.stall.isBlocked, self.isStalled(context, in: &turn) { return self.end(.writeStalled, in: &turn) }
         if self.isObstructed { self.hot.beating.beats?.writeIsBlocked(now: turn.now) }
-        guard self.perform(self.hot.beating.tick(now: turn.now), in: &turn) else {
-            return
-        }
+        let slept = self.sleep.total
+        let action = self.hot.beating.beats?.tick(now: turn.now, slept: slept)
+        guard self.perform(action, in: &turn) else { return }
         self.armTimer(in: &turn)
     }
 

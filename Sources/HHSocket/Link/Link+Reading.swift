@@ -84,13 +84,13 @@ extension Link {
     }
 
     /// The unit that has not come whole has so many bytes so far; with what waits in the language while it is paused.
-    package var unfinishedBytes: Int {
-        @_specialize(where Language == FrameLanguage)
-        get { self.hot.language.unfinishedBytes }
-    }
+    package var unfinishedBytes: Int { self.hot.language.unfinishedBytes }
 
     /// Whether units that have come wait until what was sent has left.
-    package var isPaused: Bool { self.hot.reading.isPaused }
+    package var isPaused: Bool {
+        @_specialize(where Language == FrameLanguage)
+        get { self.hot.reading.isPaused }
+    }
 
     /// Whether nothing is taken from the network for now.
     package var isReadingHeld: Bool { self.hot.reading.isHeld || self.hot.reading.isPaused }
@@ -120,11 +120,13 @@ extension Link {
         _ = self.context?.channel.setOption(.autoRead, value: isOn)
     }
 
+    @inline(__always)
     private var mayRead: Bool {
         guard self.hot.phase == .open, !self.hot.discards else { return true }
         return !self.settings.readsOnlyWhileWritable || (self.hot.isWritable && !self.hot.reading.isPaused)
     }
 
+    @_specialize(where Language == FrameLanguage)
     package func read(context: ChannelHandlerContext) {
         if self.mayRead { context.read() } else { self.hot.reading.isHeld = true }
     }

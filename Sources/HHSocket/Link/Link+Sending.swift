@@ -44,7 +44,7 @@ extension Link: TurnLink {
     func unitWasTaken(in turn: inout Turn) {
         self.hot.unitsBegun += 1
         self.touch(in: &turn)
-        if self.hot.readyBytes >= self.hot.outputLimit { self.writeGathered(in: &turn) }
+        if self.hot.mustWrite { self.writeReady(in: &turn) }
     }
 
     private func gatherPieces(in turn: inout Turn) {
@@ -63,11 +63,15 @@ extension Link: TurnLink {
         turn.flushes(self)
     }
 
-    /// Gives the channel what is gathered, lest it become too much.
-    private func writeGathered(in turn: inout Turn) {
+    /// Gives the channel large bodies, and what small units have gathered once that is much. What follows a large body goes together
+    /// with what leads to the next.
+    private func writeReady(in turn: inout Turn) {
         guard let context = self.context else { return }
-        self.write(context)
-        turn.wantsFlush()
+        self.writeBodies(context)
+        if self.hot.unflushedBytes + self.hot.readyBytes >= self.hot.outputLimit {
+            self.write(context)
+            turn.wantsFlush()
+        }
     }
 
     /// Hands everything that was sent to the kernel, as far as the peer's window goes.
@@ -99,8 +103,8 @@ extension Link: TurnLink {
         repeat {
             self.pump(context, in: &turn)
             self.write(context)
-            guard self.hot.needsFlush else { return }
-            self.hot.needsFlush = false
+            guard self.hot.unflushedBytes > 0 else { return }
+            self.hot.unflushedBytes = 0
             self.hot.beating.beats?.bytesSent(now: turn.now)
             context.flush()
             self.hot.out.bytes.recycle()
@@ -125,14 +129,25 @@ extension Link: TurnLink {
         }
     }
 
+    /// Gives the channel all that is ready.
     private func write(_ context: ChannelHandlerContext) {
+        self.writeBodies(context)
+        if let gathered = self.hot.out.bytes.takeGathered() { self.write(gathered, context) }
+    }
+
+    /// Gives the channel the large bodies that are ready, and what leaves before them.
+    private func writeBodies(_ context: ChannelHandlerContext) {
         self.hot.traffic.framesSent += self.hot.unitsBegun
         self.hot.unitsBegun = 0
-        guard self.hot.out.bytes.count > 0 else { return }
-        self.hot.traffic.bytesSent += self.hot.out.bytes.count
         // Writing may lead back here, to ``channelWritabilityChanged(context:)``.
-        while let bytes = self.hot.out.bytes.popFirst() { context.write(self.wrapOutboundOut(bytes), promise: nil) }
-        self.hot.needsFlush = true
+        while let bytes = self.hot.out.bytes.popFirst() { self.write(bytes, context) }
+    }
+
+    @inline(__always)
+    private func write(_ bytes: consuming ByteBuffer, _ context: ChannelHandlerContext) {
+        self.hot.traffic.bytesSent += bytes.readableBytes
+        self.hot.unflushedBytes += bytes.readableBytes
+        context.write(self.wrapOutboundOut(bytes), promise: nil)
     }
 
     package func channelWritabilityChanged(context: ChannelHandlerContext) {

@@ -24,8 +24,8 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
         var phase = Phase.open
         /// Whether the channel takes more, as far as it has said.
         var isWritable = true
-        /// Whether anything was written to the channel since the last flush.
-        var needsFlush = false
+        /// The number of bytes that were written to the channel since the last flush.
+        var unflushedBytes = 0
         /// Whether the turn knows that there is something to flush.
         var isTouched = false
         var isFlushing = false
@@ -63,7 +63,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
         @inline(__always)
         var mustFlush: Bool {
             mutating get {
-                if self.needsFlush || self.out.bytes.count >= self.outputLimit { return true }
+                if self.unflushedBytes + self.out.bytes.count >= self.outputLimit { return true }
                 guard !self.out.isEmpty, self.isWritable || self.readsOnlyWhileWritable else { return false }
                 return self.out.waitingBytes >= self.outputLimit
             }
@@ -82,6 +82,14 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
         /// The number of bytes that are ready to be written.
         @inline(__always)
         var readyBytes: Int { mutating get { self.out.bytes.count } }
+
+        /// Whether what is ready should be written though the turn has not ended.
+        @inline(__always)
+        var mustWrite: Bool {
+            mutating get {
+                self.out.bytes.hasBodies || self.unflushedBytes + self.out.bytes.count >= self.outputLimit
+            }
+        }
 
         /// What is ready to be written and what waits.
         var unwrittenBytes: Int { mutating get { self.out.waitingBytes + self.out.bytes.count } }
@@ -114,6 +122,8 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
     var hot: Hot
     var parting = Parting()
     var timer: SocketLoop.TimerID?
+    // Not in `hot`: instants of the standard library have a size that is known at run time only, and so would all of it.
+    let sleep = SleepMeter()
 
     package init(
         id: ConnectionID,
@@ -152,7 +162,10 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
     }
 
     /// What has gone over the link.
-    package var traffic: Traffic { self.hot.traffic }
+    package var traffic: Traffic {
+        @_specialize(where Language == FrameLanguage)
+        get { self.hot.traffic }
+    }
 
     package func takeTraffic() -> Traffic {
         let traffic = self.hot.traffic.since(self.hot.takenTraffic)

@@ -9,10 +9,13 @@ package struct SendBytes: Sendable {
     package var gathered = ByteBuffer()
     /// Whether `gathered` is the channel's by now.
     private var isLent = false
-    /// What leaves before `gathered`.
-    private var before: [ByteBuffer] = []
-    /// How many of those have been taken.
-    private var taken = 0
+    /// A large body, and what was gathered before it; both leave before `gathered`. As a rule there is no other, since links write it
+    /// at once. Each is a property of its own: it is moved out where a pair would be copied.
+    private var body: ByteBuffer?
+    private var gatheredBeforeBody: ByteBuffer?
+    /// What leaves behind these, and before `gathered`.
+    private var others: [ByteBuffer] = []
+    /// The number of bytes in all of them.
     private var bytesBefore = 0
 
     package init() {}
@@ -31,30 +34,56 @@ package struct SendBytes: Sendable {
     }
 
     /// Appends a buffer without copying it.
-    package mutating func append(_ buffer: ByteBuffer) {
+    package mutating func append(_ buffer: consuming ByteBuffer) {
         guard buffer.readableBytes > 0 else { return }
-        if !self.isLent, self.gathered.readableBytes > 0 {
-            self.before.append(self.gathered)
-            self.bytesBefore += self.gathered.readableBytes
-            // Room for what stands between two large bodies.
-            self.gathered = ByteBufferAllocator().buffer(capacity: 256)
-        }
-        self.before.append(buffer)
-        self.bytesBefore += buffer.readableBytes
+        let isFirst = self.setGatheredAside()
+        self.setBody(buffer, isFirst)
     }
 
-    /// Takes what is to be written next; nil where nothing is left.
+    /// The same, followed by bytes that `writeTrailer` writes.
+    @inline(__always)
+    mutating func append(_ buffer: consuming ByteBuffer, _ writeTrailer: (ByteBuffer, inout ByteBuffer) -> Void) {
+        guard buffer.readableBytes > 0 else { return }
+        let isFirst = self.setGatheredAside()
+        self.prepare()
+        writeTrailer(buffer, &self.gathered)
+        self.setBody(buffer, isFirst)
+    }
+
+    /// Has what was gathered leave before what is appended.
+    ///
+    /// - Returns: Whether nothing else leaves before.
+    private mutating func setGatheredAside() -> Bool {
+        let isFirst = !self.hasBodies
+        guard !self.isLent, self.gathered.readableBytes > 0 else { return isFirst }
+        self.bytesBefore += self.gathered.readableBytes
+        // Room for what stands between two large bodies.
+        var gathered = ByteBufferAllocator().buffer(capacity: 256)
+        swap(&gathered, &self.gathered)
+        if isFirst { self.gatheredBeforeBody = gathered } else { self.others.append(gathered) }
+        return isFirst
+    }
+
+    private mutating func setBody(_ buffer: consuming ByteBuffer, _ isFirst: Bool) {
+        self.bytesBefore += buffer.readableBytes
+        if isFirst { self.body = buffer } else { self.others.append(buffer) }
+    }
+
+    /// Whether there are large bodies.
+    @inline(__always)
+    package var hasBodies: Bool { self.bytesBefore > 0 }
+
+    /// Takes what is to be written next, up to the last large body. Nil where that has been taken, and ``takeGathered()`` is next.
     package mutating func popFirst() -> ByteBuffer? {
-        if self.taken < self.before.count {
-            let first = self.before[self.taken]
-            self.bytesBefore -= first.readableBytes
-            self.taken += 1
-            if self.taken == self.before.count {
-                self.before.removeAll(keepingCapacity: true)
-                self.taken = 0
-            }
-            return first
-        }
+        guard let first = self.gatheredBeforeBody.take() ?? self.body.take() ?? self.popOther() else { return nil }
+        self.bytesBefore -= first.readableBytes
+        return first
+    }
+
+    private mutating func popOther() -> ByteBuffer? { self.others.isEmpty ? nil : self.others.removeFirst() }
+
+    /// Takes what was gathered behind all large bodies; nil where that is nothing.
+    package mutating func takeGathered() -> ByteBuffer? {
         guard !self.isLent, self.gathered.readableBytes > 0 else { return nil }
         self.isLent = true
         return self.gathered

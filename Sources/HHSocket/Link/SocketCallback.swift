@@ -3,6 +3,10 @@ package enum SocketCallback: Sendable, TurnHandler {
     case work(any CallbackWork)
     case closure(@Sendable () -> Void)
 
+    package static func run(at place: UnsafeMutableRawPointer) {
+        place.takeHandler(Self.self).run()
+    }
+
     package consuming func run() {
         switch self {
         case .work(let work): work.callBack()

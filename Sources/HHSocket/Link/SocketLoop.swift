@@ -4,6 +4,7 @@ import NIOCore
 ///
 /// A turn delivers what has come, runs handlers, then what other threads have submitted, and flushes. What happens while a turn
 /// holds everything (a channel that tells of its end while it is flushed) waits for the end of what the turn is doing.
+@usableFromInline
 package final class SocketLoop: @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable; the variables are touched on the event loop alone.
 
@@ -188,11 +189,10 @@ package final class SocketLoop: @unchecked Sendable {
         self.end(turn)
     }
 
-    /// Runs `body` in the turn whose handlers run now. Any thread; nil where that is not this one, or no handler runs, or what was
-    /// submitted before waits for the turn.
-    @inlinable
-    package func ifHandlersRun<Result>(_ body: (inout Turn) -> Result) -> Result? {
-        guard self.isRunningHandlers else { return nil }
+    /// Runs `body` in the turn whose handlers run now. Any thread; false where `body` is, and where that thread is not this one, or no
+    /// handler runs, or what was submitted before waits for the turn.
+    package func ifHandlersRun(_ body: (inout Turn) -> Bool) -> Bool {
+        guard self.isRunningHandlers else { return false }
         self.hot.phase = .running
         var turn = Turn(self)
         let result = body(&turn)
@@ -200,15 +200,22 @@ package final class SocketLoop: @unchecked Sendable {
         return result
     }
 
-    @usableFromInline
-    var isRunningHandlers: Bool {
+    private var isRunningHandlers: Bool {
         self.isCurrent && self.hot.phase == .handlers && self.hot.own.isEmpty
     }
 
     func end(_ turn: consuming Turn) {
         self.runHandlers(in: &turn)
         self.runOwnSubmissions(in: &turn)
-        let host = self.hot.host
+        self.flush(for: self.hot.host, in: &turn)
+        self.handOver()
+        self.hot.phase = .idle
+        if !self.hot.own.isEmpty || !self.hot.later.isEmpty { self.scheduleDrain() }
+    }
+
+    // Not inlined: of a parameter it is known that somebody holds it, so that each of the calls need not.
+    @inline(never)
+    private func flush(for host: (any TurnHost)?, in turn: inout Turn) {
         host?.turnEnds(in: &turn)
         self.flushTouched(in: &turn)
         while !self.hot.later.isEmpty {
@@ -218,14 +225,15 @@ package final class SocketLoop: @unchecked Sendable {
         // What they send or submit has to wait for the next turn: handlers that call again and again must not stop the loop.
         while let handler = self.handlers.pointee.takeFirst() { handler.run() }
         host?.turnEnded()
-        self.handOver()
-        self.hot.phase = .idle
-        if !self.hot.own.isEmpty || !self.hot.later.isEmpty { self.scheduleDrain() }
     }
 
     /// Runs the handlers that wait; each may take the turn.
+    @inline(__always)
     private func runHandlers(in turn: inout Turn) {
-        guard !self.handlers.pointee.isEmpty else { return }
+        if !self.handlers.pointee.isEmpty { self.runWaitingHandlers(in: &turn) }
+    }
+
+    private func runWaitingHandlers(in turn: inout Turn) {
         self.hot.phase = .handlers
         while let handler = self.handlers.pointee.takeFirst() {
             handler.run()
@@ -282,7 +290,9 @@ package final class SocketLoop: @unchecked Sendable {
         self.hot.wantsFlush = false
         while let link = self.hot.touched.take() {
             link.flush(in: &turn)
-            if self.hot.touched == nil { self.hot.touched = self.hot.alsoTouched.popLast() }
+            if !self.hot.alsoTouched.isEmpty, self.hot.touched == nil {
+                self.hot.touched = self.hot.alsoTouched.removeLast()
+            }
         }
     }
 
@@ -296,12 +306,17 @@ package final class SocketLoop: @unchecked Sendable {
         }
     }
 
+    @inline(__always)
     private func handOver() {
         if !self.hot.continuations.isEmpty {
             for continuation in self.hot.continuations { continuation.resume() }
             self.hot.continuations.removeAll(keepingCapacity: true)
         }
-        guard !self.hot.callbacks.isEmpty, case .queue(let queue) = self.callbackQueue.target else { return }
+        if !self.hot.callbacks.isEmpty { self.handOverCallbacks() }
+    }
+
+    private func handOverCallbacks() {
+        guard case .queue(let queue) = self.callbackQueue.target else { return }
         var callbacks: [SocketCallback] = []
         swap(&callbacks, &self.hot.callbacks)
         queue.async { [callbacks] in

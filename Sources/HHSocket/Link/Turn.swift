@@ -6,6 +6,7 @@ import NIOCore
 /// when it ends, and what it tells the user runs when nothing is borrowed any more. The time, sends and callbacks are reached
 /// through this value alone, of which there is one and which only ``SocketLoop`` makes: so nothing can happen at the time of some
 /// turn before, and nothing can be sent that nobody flushes.
+@usableFromInline
 package struct Turn: ~Copyable {
     /// The loop, which outlives its turns: counting a reference to it would cost a call as much as what it is asked for.
     @usableFromInline let loop: Unmanaged<SocketLoop>
@@ -57,7 +58,15 @@ package struct Turn: ~Copyable {
 /// Something that waits for the end of a batch to be run.
 @usableFromInline
 package protocol TurnHandler {
-    consuming func run()
+    /// Moves the handler out of its memory and runs it.
+    static func run(at place: UnsafeMutableRawPointer)
+}
+
+extension UnsafeMutableRawPointer {
+    /// Moves a handler out of the memory that is given to ``TurnHandler/run(at:)``.
+    package func takeHandler<Handler: TurnHandler>(_: Handler.Type) -> Handler {
+        self.assumingMemoryBound(to: Handler.self).move()
+    }
 }
 
 /// What may have to be flushed when a turn ends.

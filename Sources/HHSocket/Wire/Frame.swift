@@ -54,6 +54,13 @@ public struct Frame: Sendable, Hashable {
         }
     }
 
+    /// The payload of a frame that is not needed any more: it is moved out.
+    consuming func takePayload() -> ByteBuffer {
+        switch self.content {
+        case .payload(let payload), .payloadAndFields(let payload, _): payload
+        }
+    }
+
     /// The bytes of the header's custom fields, one after another: ``WireFormat/customFields(_:over:in:)`` makes them and
     /// ``WireFormat/header(of:in:)`` reads them. Nil in formats that have none; when such a frame is sent in one that has
     /// some, they are the sender's default, or zero.

@@ -186,6 +186,13 @@ public struct FrameDecoder: Sendable {
         }
     }
 
+    /// Whether anything is left of what was handed over.
+    @inline(__always)
+    var hasInput: Bool { mutating get { self.input.readableBytes > 0 } }
+
+    /// Whether ``soundHeader(where:)`` may find one.
+    var mayHaveSoundHeader: Bool { mutating get { self.hasInput && !self.needsCare } }
+
     /// The next complete frame, or nil when more bytes are needed.
     ///
     /// - Throws: ``FrameError`` when the stream makes no sense; every later call throws it again.
@@ -254,6 +261,14 @@ public struct FrameDecoder: Sendable {
         }
     }
 
+    /// Whether nothing is left of what was handed over, as after most reads, whose memory is released then. False says nothing: then
+    /// ``next(into:)`` is to be asked.
+    package mutating func isFinished() -> Bool {
+        guard !self.hasInput, !self.needsCare else { return false }
+        self.stashInput()
+        return true
+    }
+
     /// The header of the next frame, if that is complete, within the limit, and of the standard format.
     @inlinable
     mutating func wholeHeader() -> FrameHeader? {
@@ -282,6 +297,7 @@ public struct FrameDecoder: Sendable {
 
     /// The payload of the frame whose header ``soundHeader(where:)`` has just returned. The next frame is the one behind it.
     @inlinable
+    @inline(__always)
     package mutating func takePayload(of header: FrameHeader) -> ByteBuffer {
         let length = Int(header.length)
         let payload = self.payload(at: self.input.readerIndex + self.direction.headerLength, length)
@@ -569,6 +585,7 @@ public struct FrameDecoder: Sendable {
 
     /// The payload of `length` bytes at `index` in `input`: a slice of it, or of a copy.
     @inlinable
+    @inline(__always)
     mutating func payload(at index: Int, _ length: Int) -> ByteBuffer {
         guard length > 0 else { return ByteBuffer() }
         if length > self.copyLimit { return self.input.getSlice(at: index, length: length) ?? ByteBuffer() }

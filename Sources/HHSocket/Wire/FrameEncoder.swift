@@ -130,13 +130,17 @@ public struct FrameEncoder: Sendable {
 
     /// Appends what comes after the payload.
     public func encodeTrailer(of frame: Frame, into buffer: inout ByteBuffer) {
+        self.encodeTrailer(type: frame.type, frame.payload, into: &buffer)
+    }
+
+    func encodeTrailer(type: UInt32, _ payload: ByteBuffer, into buffer: inout ByteBuffer) {
         guard let plan = self.plan else {
-            buffer.writeInteger(Adler32.checksum(frame.payload))
+            buffer.writeInteger(Adler32.checksum(payload))
             return
         }
         guard plan.trailerLength > 0 else { return }
         buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: plan.trailerLength) { target in
-            frame.payload.withUnsafeReadableBytes { plan.writeTrailer(type: frame.type, $0, to: target) }
+            payload.withUnsafeReadableBytes { plan.writeTrailer(type: type, $0, to: target) }
             return plan.trailerLength
         }
     }

@@ -25,15 +25,22 @@ final class ClientConnection: LinkReceiver {
     var agreement: Agreement? { self.origin.agreement }
 
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
-        var frame = Frame(type: 0, serial: 0)
-        while batch.goesOn {
+        while true {
             self.core.receiveAtOnce(&batch, on: self, in: &turn)
-            switch try batch.nextFrame(into: &frame) {
-            case .nothing: return
-            case .sound: self.received(frame, in: &turn)
-            case .corrupt(let mismatch): self.core.received(corrupt: frame, mismatch, on: self, in: &turn)
-            }
+            if batch.isFinished() || !batch.goesOn { return }
+            guard try self.receiveNext(&batch, in: &turn) else { return }
         }
+    }
+
+    /// - Returns: False where more bytes are needed.
+    private func receiveNext(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) -> Bool {
+        var frame = Frame(type: 0, serial: 0)
+        switch try batch.nextFrame(into: &frame) {
+        case .nothing: return false
+        case .sound: self.received(frame, in: &turn)
+        case .corrupt(let mismatch): self.core.received(corrupt: frame, mismatch, on: self, in: &turn)
+        }
+        return true
     }
 
     func received(_ frame: Frame, in turn: inout Turn) {

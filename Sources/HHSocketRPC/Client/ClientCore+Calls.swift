@@ -447,9 +447,9 @@ struct CompletedCall: TurnHandler {
     let handler: SocketTask.Handler
     let result: Result<SocketResponse, SocketError>
 
-    consuming func run() {
-        let task = self.task
-        self.handler(self.result)
-        withExtendedLifetime(task) {}
+    static func run(at place: UnsafeMutableRawPointer) {
+        let call = place.takeHandler(Self.self)
+        call.handler(call.result)
+        withExtendedLifetime(call.task) {}
     }
 }

@@ -13,7 +13,7 @@ extension ClientCore {
     /// The general way is ``SocketTask/resume()``, which submits ``start(_:in:)``.
     func startAtOnce(_ task: SocketTask) -> Bool {
         guard self.traits.isPlain else { return false }
-        return self.loop.ifHandlersRun { self.leavesAtOnce(task, from: .suspended, in: &$0) } ?? false
+        return self.loop.ifHandlersRun { self.leavesAtOnce(task, from: .suspended, in: &$0) }
     }
 
     /// Sends the request of a task in this state if it can leave with the next flush: nothing stands between it and the wire, and
@@ -59,7 +59,7 @@ extension ClientCore {
         on connection: ClientConnection,
         in turn: inout Turn
     ) {
-        while batch.goesOn, let header = batch.soundHeader(), !self.format.isControlType(header.type) {
+        while let header = batch.soundHeader(), !self.format.isControlType(header.type) {
             self.received(header, batch.takePayload(of: header), on: connection, in: &turn)
         }
     }
@@ -89,16 +89,37 @@ extension ClientCore {
             task.finishUnshared(consume response)
             return turn.callBack(.work(task))
         }
-        turn.run(AnsweredCall(handler: handler, response: consume response))
+        turn.run(AnsweredCall(task, handler, consume response))
     }
 }
 
 /// The handler of a call that was answered, which runs when the units of this read have been taken.
 struct AnsweredCall: TurnHandler {
-    let handler: SocketTask.Handler
-    let response: SocketResponse
+    struct Answer {
+        let handler: SocketTask.Handler
+        let response: SocketResponse
 
-    consuming func run() {
-        self.handler(.success(self.response))
+        consuming func run() {
+            self.handler(.success(self.response))
+        }
+    }
+
+    /// Released just before the handler runs, which as a rule makes another call: that uses the same memory at once.
+    private var task: SocketTask
+    private var answer: Answer
+
+    init(_ task: SocketTask, _ handler: @escaping SocketTask.Handler, _ response: consuming SocketResponse) {
+        self.task = task
+        self.answer = Answer(handler: handler, response: response)
+    }
+
+    static func run(at place: UnsafeMutableRawPointer) {
+        // Moved out one after the other: a copy would count references.
+        let call = place.assumingMemoryBound(to: Self.self)
+        guard let task = call.pointer(to: \.task), let answer = call.pointer(to: \.answer) else {
+            preconditionFailure("stored properties have addresses")
+        }
+        task.deinitialize(count: 1)
+        answer.move().run()
     }
 }

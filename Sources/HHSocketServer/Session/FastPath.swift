@@ -50,7 +50,8 @@ struct FastPath {
 extension ServerConnection {
     /// Answers requests as long as they are what most are.
     func answerAtOnce(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) {
-        guard self.hot.fastPath.isOpen, case .synchronous(let handler) = self.hot.cachedRoute.route,
+        guard batch.mayHaveSoundHeader, self.hot.fastPath.isOpen,
+            case .synchronous(let handler) = self.hot.cachedRoute.route,
             let serials = self.hot.machine.serialsAnsweredAtOnce, let session = self.hot.serverContext?.session
         else { return }
         let (type, largestAnswer) = (self.hot.cachedRoute.type, self.hot.fastPath.largestAnswer)
@@ -111,8 +112,7 @@ extension ServerConnection {
     }
 
     /// The end of both ways.
-    private func finish(_ answer: Frame, _ context: ServerContext, run: UInt64?, in turn: inout Turn) {
-        var answer = answer
+    private func finish(_ answer: consuming Frame, _ context: ServerContext, run: UInt64?, in turn: inout Turn) {
         if !self.core.takes(answerOf: answer.payload.readableBytes, type: answer.type, context.session) {
             self.hot.machine.statistics.handlerErrors += 1
             (answer.status, answer.payload) = (.illegalLength, ByteBuffer())

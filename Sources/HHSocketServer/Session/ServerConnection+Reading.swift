@@ -5,6 +5,7 @@ import NIOCore
 /// What the client sends.
 extension ServerConnection {
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
+        guard self.hot.phase == .open else { return }
         do throws(FrameError) {
             try self.receiveAll(&batch, in: &turn)
         } catch {
@@ -13,20 +14,26 @@ extension ServerConnection {
     }
 
     private func receiveAll(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(FrameError) {
-        var frame = Frame(type: 0, serial: 0)
-        while self.hot.phase == .open {
+        while true {
             self.answerAtOnce(&batch, in: &turn)
             guard batch.goesOn else {
                 // What was sent leaves before the turn ends, and a client that has its answer may look at the statistics next.
-                self.takeStatistics()
-                return self.loop.counters.publish()
+                return self.takeStatistics()
             }
-            switch try batch.next(into: &frame) {
-            case .nothing: return
-            case .sound: self.receive(frame, isCorrupt: false, in: &turn)
-            case .corrupt: self.receive(frame, isCorrupt: true, in: &turn)
-            }
+            if batch.isFinished() { return }
+            guard try self.receiveNext(&batch, in: &turn) else { return }
         }
+    }
+
+    /// - Returns: False where more bytes are needed, or nothing more is received.
+    private func receiveNext(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(FrameError) -> Bool {
+        var frame = Frame(type: 0, serial: 0)
+        switch try batch.next(into: &frame) {
+        case .nothing: return false
+        case .sound: self.receive(frame, isCorrupt: false, in: &turn)
+        case .corrupt: self.receive(frame, isCorrupt: true, in: &turn)
+        }
+        return self.hot.phase == .open
     }
 
     /// Answers bytes that make no sense, if it is known what they should have been, and ends the connection.

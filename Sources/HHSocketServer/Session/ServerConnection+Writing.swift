@@ -6,7 +6,7 @@ extension ServerConnection {
     /// Sends an answer, when it is its turn.
     ///
     /// - Parameter run: The request's number; nil: the frame answers none.
-    func answer(_ frame: Frame, _ run: UInt64?, in turn: inout Turn) {
+    func answer(_ frame: consuming Frame, _ run: UInt64?, in turn: inout Turn) {
         guard let run, self.line.order != nil else { return self.emit(frame, in: &turn) }
         self.line.payloadBytes += frame.payload.readableBytes
         self.emit(self.line.order?.answer(run, frame) ?? [], in: &turn)
@@ -24,7 +24,7 @@ extension ServerConnection {
         }
     }
 
-    func emit(_ frame: Frame, in turn: inout Turn) {
+    func emit(_ frame: consuming Frame, in turn: inout Turn) {
         guard frame.status == .ok || self.listener.format.hasStatus else {
             // Sent without its status it would pass for success. The client's timeout tells it that something is wrong.
             self.hot.machine.statistics.errorsNotSent += 1
@@ -38,12 +38,6 @@ extension ServerConnection {
     func push(type: UInt32, body: ByteBuffer, in turn: inout Turn) -> Bool {
         guard let frame = self.listener.push(type: type, body: body) else { return false }
         return self.push(frame, in: &turn)
-    }
-
-    /// The same, and whoever is told the result finds it in the statistics.
-    func pushAndCount(type: UInt32, body: ByteBuffer, in turn: inout Turn) -> Bool {
-        defer { self.loop.counters.publish() }
-        return self.push(type: type, body: body, in: &turn)
     }
 
     /// Sends a frame that is shared with other connections, or has it wait for a client that is behind.

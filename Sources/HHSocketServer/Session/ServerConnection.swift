@@ -223,7 +223,6 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         self.completions.open { self.takeCompletions(in: &$0) }
         self.hot.machine.statistics.connectionsAccepted += 1
         self.takeStatistics()
-        self.loop.counters.publish()
         self.loop.add(self)
         if let policy = self.core.heartbeat {
             self.link.startBeats(interval: policy.interval.interval(for: HeartbeatHistory()), in: &turn)
@@ -276,7 +275,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         self.link.kill()
     }
 
-    /// Adds what was counted here to what the event loop counts in this turn.
+    /// Adds what was counted here to what the event loop has counted.
     func takeStatistics() {
         self.loop.counters.take(&self.hot.machine.statistics)
     }

@@ -27,7 +27,6 @@ final class ServerLoop: Sendable {
     init(eventLoop: any EventLoop) {
         self.socketLoop = SocketLoop(eventLoop: eventLoop)
         self.connections = .makeBoxSendingValue(Connections(), eventLoop: eventLoop)
-        self.socketLoop.setHost(self.counters)
     }
 
     var eventLoop: any EventLoop { self.socketLoop.eventLoop }
@@ -43,8 +42,6 @@ final class ServerLoop: Sendable {
                 for connection in self.connections.value.open.values {
                     if let frame = frames[connection.listener.index], connection.push(frame, in: &turn) { count += 1 }
                 }
-                // Whoever is told the number may look at the statistics next.
-                self.counters.publish()
                 promise.succeed(count)
             }
         )

@@ -128,7 +128,7 @@ public final class ServerSession: Sendable {
             let promise = self.eventLoop.makePromise(of: Bool.self)
             let isSubmitted = self.loop.submit(
                 .closure { turn in
-                    promise.succeed(self.connection.value?.pushAndCount(type: type, body: body, in: &turn) ?? false)
+                    promise.succeed(self.connection.value?.push(type: type, body: body, in: &turn) ?? false)
                 }
             )
             if !isSubmitted { promise.succeed(false) }

@@ -33,7 +33,7 @@ import Testing
 
     private mutating func bytes() -> ByteBuffer {
         var all = ByteBuffer()
-        while var next = self.buffer.bytes.popFirst() { all.writeBuffer(&next) }
+        for var next in self.buffer.bytes.takeAll() { all.writeBuffer(&next) }
         return all
     }
 
@@ -91,6 +91,18 @@ import Testing
         #expect(self.buffer.bytes.count == 0)
     }
 
+    @Test func largeBuffersLeaveInOrderAlsoIfOthersAreAddedWhileTheyAreTaken() {
+        var bytes = SendBytes()
+        var parts: [String] = []
+        for number in 1...3 { bytes.append(ByteBuffer(string: "\(number)")) }
+        if let part = bytes.popFirst() { parts.append(String(buffer: part)) }
+        bytes.append(ByteBuffer(string: "4"))
+        #expect(bytes.count == 3)
+        parts += bytes.takeAll().map { String(buffer: $0) }
+        #expect(parts == ["1", "2", "3", "4"])
+        #expect(bytes.count == 0)
+    }
+
     /// Large buffers are passed on as they are, between what is gathered.
     @Test func bytesLeaveInTheOrderInWhichTheyWereGiven() {
         var bytes = SendBytes()
@@ -100,15 +112,24 @@ import Testing
         bytes.prepare()
         bytes.gathered.writeString("b")
         #expect(bytes.count == 7)
-        var parts: [String] = []
-        while let part = bytes.popFirst() { parts.append(String(buffer: part)) }
+        let parts = bytes.takeAll().map { String(buffer: $0) }
         #expect(parts == ["a", "large", "b"])
         #expect(bytes.count == 0)
         bytes.prepare()
         bytes.gathered.writeString("c")
-        #expect(bytes.popFirst().map { String(buffer: $0) } == "c")
+        #expect(bytes.takeAll().map { String(buffer: $0) } == ["c"])
         // What was handed over is not written over.
         #expect(parts == ["a", "large", "b"])
+    }
+}
+
+extension SendBytes {
+    /// Takes everything, as a link does that writes.
+    fileprivate mutating func takeAll() -> [ByteBuffer] {
+        var all: [ByteBuffer] = []
+        while let next = self.popFirst() { all.append(next) }
+        if let gathered = self.takeGathered() { all.append(gathered) }
+        return all
     }
 }
 
@@ -121,13 +142,14 @@ import Testing
     private struct Small: TurnHandler {
         let number: Int
         let record: Record
-        consuming func run() { self.record.order.append(self.number) }
+        static func run(at place: UnsafeMutableRawPointer) { place.takeHandler(Self.self).run() }
+        func run() { self.record.order.append(self.number) }
     }
 
     private struct Large: TurnHandler {
         let small: Small
         let padding: (UInt64, UInt64, UInt64, UInt64, UInt64) = (0, 0, 0, 0, 0)
-        consuming func run() { self.small.run() }
+        static func run(at place: UnsafeMutableRawPointer) { place.takeHandler(Self.self).small.run() }
     }
 
     @Test func handlersOfAnySizeRunInOrderAndAreReleased() {

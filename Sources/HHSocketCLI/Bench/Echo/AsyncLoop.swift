@@ -4,27 +4,19 @@ import NIOConcurrencyHelpers
 
 /// The calls of one connection, awaited by Swift tasks: as many of them as calls may be in flight.
 final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
-    private struct State {
-        var tally: EchoTally
-        /// Nil for a closed loop.
-        var schedule: StartSchedule?
-        var number: UInt32 = 0
-        var isStopped = false
-    }
-
     private let client: SocketClient
     private let caller: Caller
     private let inFlightLimit: Int
-    private let state: NIOLockedValueBox<State>
+    private let calls: AwaitedCalls
 
     init(client: SocketClient, caller: Caller, inFlight: Int, tally: EchoTally, schedule: StartSchedule?) {
         self.client = client
         self.caller = caller
         self.inFlightLimit = inFlight
-        self.state = NIOLockedValueBox(State(tally: tally, schedule: schedule))
+        self.calls = AwaitedCalls(tally, schedule)
     }
 
-    var callsSoFar: Int { self.state.withLockedValue { $0.tally.calls } }
+    var callsSoFar: Int { self.calls.count }
 
     func run() async throws -> EchoTally {
         try await withTaskCancellationHandler {
@@ -34,18 +26,15 @@ final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
                 for try await _ in group {}
             }
         } onCancel: {
-            self.stop()
+            self.calls.stop()
         }
-        return self.state.withLockedValue { state in
-            if let schedule = state.schedule { state.tally.countNotStarted(schedule) }
-            return state.tally
-        }
+        return self.calls.result()
     }
 
     /// One call after the other.
     private func work() async throws {
         var caller = self.caller
-        var call = self.next(Uptime.now)
+        var call = self.calls.next(Uptime.now)
         while let (number, start) = call {
             do {
                 try await Uptime.sleep(until: start)
@@ -55,12 +44,39 @@ final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
                 guard !Task.isCancelled else { return }
                 throw (error as? SocketError).map { EchoFailure($0) } ?? error
             }
-            call = self.next(Uptime.now, after: start)
+            call = self.calls.next(Uptime.now, after: start)
+        }
+    }
+}
+
+/// When calls begin that several tasks make, and how long they took.
+// Not nested in the loop: there it would be generic, and each call would look up which type it is.
+private final class AwaitedCalls: Sendable {
+    private struct State {
+        var tally: EchoTally
+        /// Nil for a closed loop.
+        var schedule: StartSchedule?
+        var number: UInt32 = 0
+        var isStopped = false
+    }
+
+    private let state: NIOLockedValueBox<State>
+
+    init(_ tally: EchoTally, _ schedule: StartSchedule?) {
+        self.state = NIOLockedValueBox(State(tally: tally, schedule: schedule))
+    }
+
+    var count: Int { self.state.withLockedValue { $0.tally.calls } }
+
+    func result() -> EchoTally {
+        self.state.withLockedValue { state in
+            if let schedule = state.schedule { state.tally.countNotStarted(schedule) }
+            return state.tally
         }
     }
 
     /// Records the call that started at `start`, and tells the next one's number and start. Nil if none is to be made.
-    private func next(_ now: UInt64, after start: UInt64? = nil) -> (number: UInt32, start: UInt64)? {
+    func next(_ now: UInt64, after start: UInt64? = nil) -> (number: UInt32, start: UInt64)? {
         self.state.withLockedValue { state in
             if let start { state.tally.completed(start: start, now: now) }
             guard !state.isStopped, now < state.tally.window.end else { return nil }
@@ -74,7 +90,7 @@ final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
         }
     }
 
-    private func stop() {
+    func stop() {
         self.state.withLockedValue { state in
             guard !state.isStopped else { return }
             state.isStopped = true

@@ -8,8 +8,9 @@ package struct LinkSettings<Unit>: Sendable {
     package var writeStallTimeout: TimeAmount?
     /// While the peer does not read what we send, nothing more is read from it.
     package var readsOnlyWhileWritable = false
-    /// After so many bytes of output, 64 KiB, what has been made is flushed before more is received.
-    package var outputLimit = 64 << 10
+    /// After so many bytes of output, 128 KiB, what has been made is flushed before more is received: two bodies of 64 KiB share a
+    /// system call.
+    package var outputLimit = 128 << 10
     /// Whether a large unit leaves at once as far as ``outputLimit`` goes, where nothing waits before it; else piece by piece when the
     /// link is flushed.
     package var gathersPieces = false

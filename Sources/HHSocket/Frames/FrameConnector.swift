@@ -4,8 +4,8 @@ import NIOCore
 package final class FrameConnector: LinkMaker, @unchecked Sendable {
     // Proof of Sendable: the rules are constant; the rest is touched on the socket thread alone, or set before that is shared.
     package let rules: FrameRules
-    /// What asks for connections; it holds this object.
-    private unowned var driver: (any ConnectionDriver)!
+    /// What asks for connections; it holds this object. Weak: a gate may return when the driver has just gone.
+    private weak var driver: (any ConnectionDriver)?
     private unowned var loop: SocketLoop?
     /// What a go-away says that comes on a connection which is being made; nil: it is to be ignored.
     private var readGoAway: (Frame, ConnectionID, inout Turn) -> ServerDeparture? = { _, _, _ in nil }
@@ -64,7 +64,7 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
             },
             completion: { [weak self] refusal in
                 guard let self else { return }
-                loop.submit(.closure { self.driver.perform(.gateReturned(id, refusal), in: &$0) })
+                loop.submit(.closure { self.driver?.perform(.gateReturned(id, refusal), in: &$0) })
             }
         )
     }
@@ -104,7 +104,7 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
             if frame.type == FrameType.hello, pending.awaitsHello {
                 // Its answer may be right before frames that have them.
                 pending.link.expectFlags(FrameType.metadataFlag | FrameType.compressionFlag)
-                self.driver.perform(.awaitHello(true), in: &turn)
+                self.driver?.perform(.awaitHello(true), in: &turn)
             }
             _ = try self.rules.send(frame, .default, on: pending.link, pending.endpoint, in: &turn)
             completion(.success(()))
@@ -116,15 +116,15 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
     // MARK: What comes on a connection that is being made
 
     func helloCame(in turn: inout Turn) {
-        self.driver.perform(.awaitHello(false), in: &turn)
+        self.driver?.perform(.awaitHello(false), in: &turn)
     }
 
     func goAwayCame(_ frame: Frame, _ id: ConnectionID, in turn: inout Turn) {
         guard let departure = self.readGoAway(frame, id, &turn) else { return }
-        self.driver.perform(.leave(id, departure, isAnnounced: true), in: &turn)
+        self.driver?.perform(.leave(id, departure, isAnnounced: true), in: &turn)
     }
 
     func handshakeFailed(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
-        self.driver.perform(.gateReturned(id, GateRefusal(error: error, remedy: .tryAnotherServer)), in: &turn)
+        self.driver?.perform(.gateReturned(id, GateRefusal(error: error, remedy: .tryAnotherServer)), in: &turn)
     }
 }

@@ -56,7 +56,7 @@ import Testing
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
             client.connect()
-            try await eventually("the connection") { server.now.connections == 1 }
+            try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
             await server.setReading(isSuspended: true)
             client.send(
                 .blob(4 << 20, lane: 1),
@@ -82,7 +82,7 @@ import Testing
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
             client.connect()
-            try await eventually("the connection") { server.now.connections == 1 }
+            try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
             await server.setReading(isSuspended: true)
             client.send(.blob(4 << 20, lane: 1), .blob(100 << 10, lane: 2), .blob(4 << 20, lane: 3))
             client.send(.text("between"), priority: .high)
@@ -169,7 +169,7 @@ import Testing
         let server = try await NoteServer.start(configure: { session in session.answersBye = false })
         try await self.withClient([server.endpoint]) { client in
             client.connect()
-            try await eventually("the connection") { server.now.connections == 1 }
+            try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
             client.disconnect()
             // A second for what is queued, five for the answer.
             try await eventually("the end", within: .seconds(60)) { server.now.connections == 0 }
@@ -229,7 +229,7 @@ import Testing
         try await self.withClient([server.endpoint], configure: { $0.backoff = Backoff(base: .seconds(100)) }) {
             client in
             client.connect()
-            try await eventually("the connection") { server.now.connections == 1 }
+            try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
             server.each { session, turn in
                 session.link?.send(Note(kind: .bye, body: ByteBuffer(string: "at once")), in: &turn)
             }
@@ -252,7 +252,7 @@ import Testing
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
             client.connect()
-            try await eventually("the connection") { server.now.connections == 1 }
+            try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
             server.each { session, turn in
                 session.link?.send(encoded: ByteBuffer(bytes: Array(repeating: 9, count: 20)), in: &turn)
             }
@@ -297,7 +297,7 @@ import Testing
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
             client.connect()
-            try await eventually("the connection") { server.now.connections == 1 }
+            try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
             await server.setReading(isSuspended: true)
             for number in 0..<100 { client.send(.text("\(number)")) }
             try await eventually("all have left") { client.now.outcomes["99"] == "sent" }

@@ -1,0 +1,81 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+@Suite(.timeLimit(.minutes(5))) struct FrameConnectorTests {
+    /// A driver that is asked for nothing here.
+    private final class IdleDriver: ConnectionDriver {
+        let requests = NIOLockedValueBox(0)
+        var currentEndpoint: Endpoint? { nil }
+        var lastError: SocketError? { nil }
+        var isClosed: Bool { false }
+        var isNetworkReachable: Bool { true }
+        func notConnected() -> SocketError { SocketError(.notConnected, message: "idle") }
+        func perform(_ request: DriverRequest, in turn: inout Turn) { self.requests.withLockedValue { $0 += 1 } }
+        func measure() {}
+    }
+
+    private final class IdleHost: LinkHost {
+        func linkChanged(_ change: LinkChange, _ id: ConnectionID, in turn: inout Turn) {}
+    }
+
+    /// A thread that runs what wakes it when the test says so.
+    private final class ManualThread: Sendable {
+        private let waiting = NIOLockedValueBox<[@Sendable () -> Void]>([])
+        private let isRunning = NIOLockedValueBox(false)
+
+        var count: Int { self.waiting.withLockedValue { $0.count } }
+
+        var loopThread: LoopThread {
+            LoopThread(
+                isCurrent: { self.isRunning.withLockedValue { $0 } },
+                wake: { body in self.waiting.withLockedValue { $0.append(body) } },
+                now: { .now() }
+            )
+        }
+
+        func run() {
+            self.isRunning.withLockedValue { $0 = true }
+            let bodies = self.waiting.withLockedValue { waiting in
+                defer { waiting = [] }
+                return waiting
+            }
+            for body in bodies { body() }
+            self.isRunning.withLockedValue { $0 = false }
+        }
+    }
+
+    /// Returns how often the driver was asked for something by a gate that lets calls through, and the driver.
+    private func requests(driverGoes: Bool) async throws -> Int {
+        let endpoint = Endpoint(host: "example.org", port: 1)
+        var configuration = SocketConfiguration(servers: [endpoint])
+        configuration.gate = HandshakeGate { _ in }
+        let connector = FrameConnector(FrameRules(configuration))
+        let thread = ManualThread()
+        let loop = SocketLoop(eventLoop: MultiThreadedEventLoopGroup.singleton.any(), thread: thread.loopThread)
+        var driver: IdleDriver? = IdleDriver()
+        let requests = driver?.requests
+        if let driver { connector.attach(to: driver, loop) { _, _, _ in nil } }
+        let id = ConnectionID(number: 1)
+        let link = try connector.makeLink(id, endpoint, loop, IdleHost())
+        loop.submit(.closure { connector.shakeHands(id, attempt: 1, in: &$0) })
+        thread.run()
+        // The gate has returned, and what it has led to waits for the thread.
+        try await eventually("the gate's return") { thread.count == 1 }
+        if driverGoes { driver = nil }
+        thread.run()
+        withExtendedLifetime((connector, link, driver)) {}
+        return requests?.withLockedValue { $0 } ?? 0
+    }
+
+    @Test func driverIsToldThatTheGateHasReturned() async throws {
+        #expect(try await self.requests(driverGoes: false) == 1)
+    }
+
+    @Test func gateThatReturnsWhenTheDriverHasGoneIsIgnored() async throws {
+        #expect(try await self.requests(driverGoes: true) == 0)
+    }
+}

@@ -3,7 +3,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// A client that speaks notes over one long link, on the real driver: what the next language's client is, as small as can be.
-final class NoteClient: LinkMaker, DriverHost, TurnHost, @unchecked Sendable {
+final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
     // Proof of Sendable: the log is locked; the rest is touched on the socket thread alone, or set before the first submission.
     /// What has happened, in order.
     struct Log: Sendable {
@@ -31,8 +31,6 @@ final class NoteClient: LinkMaker, DriverHost, TurnHost, @unchecked Sendable {
     /// Every link that was ever made.
     private var made: [Link<NoteLanguage>] = []
 
-    let linksMayOverlap = false
-
     init(
         _ endpoints: [Endpoint],
         beats: @escaping @Sendable (Duration?, NIODeadline) -> Beats? = { _, _ in nil },
@@ -50,7 +48,7 @@ final class NoteClient: LinkMaker, DriverHost, TurnHost, @unchecked Sendable {
             beats: beats,
             makeBeat: makeBeat
         )
-        self.driver = Driver(configuration: configuration, maker: self)
+        self.driver = Driver(configuration: configuration, maker: NoteMaker(self))
         self.driver.setHost(self)
     }
 
@@ -106,12 +104,12 @@ final class NoteClient: LinkMaker, DriverHost, TurnHost, @unchecked Sendable {
 
     // MARK: The driver
 
-    func makeLink(
+    fileprivate func makeLink(
         _ id: ConnectionID,
         _ endpoint: Endpoint,
         _ loop: SocketLoop,
         _ host: any LinkHost
-    ) throws(SocketError) -> any ChannelHandler & DrivenLink {
+    ) -> any ChannelHandler & DrivenLink {
         let link = Link(
             id: id,
             loop: loop,
@@ -127,8 +125,7 @@ final class NoteClient: LinkMaker, DriverHost, TurnHost, @unchecked Sendable {
         return link
     }
 
-    func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn) {}
-    func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) { self.pending = nil }
+    fileprivate func pendingEnded() { self.pending = nil }
 
     func connectionChanged(_ change: ConnectionChange, in turn: inout Turn) {
         switch change {
@@ -164,12 +161,36 @@ final class NoteClient: LinkMaker, DriverHost, TurnHost, @unchecked Sendable {
     }
 }
 
+/// Makes the links of a ``NoteClient``, which holds the driver that holds this.
+private final class NoteMaker: LinkMaker {
+    private weak var client: NoteClient?
+
+    init(_ client: NoteClient) {
+        self.client = client
+    }
+
+    var linksMayOverlap: Bool { false }
+
+    func makeLink(
+        _ id: ConnectionID,
+        _ endpoint: Endpoint,
+        _ loop: SocketLoop,
+        _ host: any LinkHost
+    ) throws(SocketError) -> any ChannelHandler & DrivenLink {
+        guard let client = self.client else { throw SocketError(.cancelled, message: "the client has gone") }
+        return client.makeLink(id, endpoint, loop, host)
+    }
+
+    func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn) {}
+    func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) { self.client?.pendingEnded() }
+}
+
 /// One connection of a ``NoteClient``.
 final class NoteConnection: LinkReceiver {
     typealias Language = NoteLanguage
 
     let link: Link<NoteLanguage>
-    private unowned let client: NoteClient
+    private weak var client: NoteClient?
 
     init(_ link: Link<NoteLanguage>, _ client: NoteClient) {
         self.link = link
@@ -178,7 +199,7 @@ final class NoteConnection: LinkReceiver {
 
     func received(_ batch: inout Batch<NoteLanguage>, in turn: inout Turn) throws(LinkError) {
         while let note = try batch.next() {
-            if note.kind != .beat { self.client.note { $0.received.append(note) } }
+            if note.kind != .beat { self.client?.note { $0.received.append(note) } }
             if note.kind == .bye { self.receivedBye(note, in: &turn) }
         }
     }
@@ -198,11 +219,11 @@ final class NoteConnection: LinkReceiver {
     }
 
     func unitWillLeave(_ note: Note, in turn: inout Turn) -> Bool {
-        self.client.note { $0.outcomes[note.text] = "sent" }
+        self.client?.note { $0.outcomes[note.text] = "sent" }
         return true
     }
 
     func linkEnded(returning notes: [Note], in turn: inout Turn) {
-        self.client.returned(notes)
+        self.client?.returned(notes)
     }
 }

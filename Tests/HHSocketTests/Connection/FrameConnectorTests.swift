@@ -52,7 +52,8 @@ import Testing
     private func requests(driverGoes: Bool) async throws -> Int {
         let endpoint = Endpoint(host: "example.org", port: 1)
         var configuration = SocketConfiguration(servers: [endpoint])
-        configuration.gate = HandshakeGate { _ in }
+        let (words, gatekeeper) = AsyncStream<Void>.makeStream()
+        configuration.gate = HandshakeGate { _ in for await _ in words { return } }
         let connector = FrameConnector(FrameRules(configuration))
         let thread = ManualThread()
         let loop = SocketLoop(eventLoop: MultiThreadedEventLoopGroup.singleton.any(), thread: thread.loopThread)
@@ -63,6 +64,7 @@ import Testing
         let link = try connector.makeLink(id, endpoint, loop, IdleHost())
         loop.submit(.closure { connector.shakeHands(id, attempt: 1, in: &$0) })
         thread.run()
+        gatekeeper.yield()
         // The gate has returned, and what it has led to waits for the thread.
         try await eventually("the gate's return") { thread.count == 1 }
         if driverGoes { driver = nil }

@@ -18,7 +18,7 @@ public final class Socket: Sendable {
         self.driver = Driver(configuration: configuration, maker: connector, refusal: rules.refusal)
         self.session = RawSession(driver: self.driver, connector: connector)
         // What a server says of its end is not looked at: it is left.
-        connector.attach(to: self.driver, self.driver.loop) { _, _, _ in ServerDeparture() }
+        connector.attach(to: self.driver) { _, _, _ in ServerDeparture() }
         self.driver.setHost(self.session)
         self.session.setSocket(self)
     }

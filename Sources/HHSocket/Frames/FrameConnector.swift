@@ -6,7 +6,6 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
     package let rules: FrameRules
     /// What asks for connections; it holds this object. Weak: a gate may return when the driver has just gone.
     private weak var driver: (any ConnectionDriver)?
-    private unowned var loop: SocketLoop?
     /// What a go-away says that comes on a connection which is being made; nil: it is to be ignored.
     private var readGoAway: (Frame, ConnectionID, inout Turn) -> ServerDeparture? = { _, _, _ in nil }
     private var pending: PendingConnection?
@@ -20,11 +19,9 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
     /// - Parameter readGoAway: What a go-away says that comes on a connection which is being made; nil: it is to be ignored.
     package func attach(
         to driver: any ConnectionDriver,
-        _ loop: SocketLoop,
         readGoAway: @escaping (Frame, ConnectionID, inout Turn) -> ServerDeparture?
     ) {
         self.driver = driver
-        self.loop = loop
         self.readGoAway = readGoAway
     }
 
@@ -48,10 +45,9 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
     }
 
     package func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn) {
-        guard let gate = self.rules.configuration.gate, let pending = self.pending(id), let loop = self.loop else {
-            return
-        }
+        guard let gate = self.rules.configuration.gate, let pending = self.pending(id) else { return }
         let endpoint = pending.endpoint
+        let loop = pending.link.loop
         pending.run(
             gate,
             attempt: attempt,

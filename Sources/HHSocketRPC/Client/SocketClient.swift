@@ -35,7 +35,7 @@ public final class SocketClient: Sendable {
             driver: self.driver,
             loop: self.driver.loop
         )
-        connector.attach(to: self.driver, self.driver.loop) { [unowned core] frame, id, _ in
+        connector.attach(to: self.driver) { [unowned core] frame, id, _ in
             core.receivedGoAway(frame, on: id)
         }
         self.driver.setHost(core)

@@ -2,7 +2,7 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// One event loop's share of a server: its connections, its turns and its counters.
+/// One event loop's share of a server: its connections, their turns, and the counters of both.
 ///
 /// Connections are touched in turns of the event loop alone.
 final class ServerLoop: Sendable {

@@ -97,7 +97,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
                 submitted: submitted
             )
         )
-        self.connector.attach(to: self, self.loop) { [unowned self] frame, id, _ in
+        self.connector.attach(to: self) { [unowned self] frame, id, _ in
             self.client?.receivedGoAway(frame, on: id)
         }
     }

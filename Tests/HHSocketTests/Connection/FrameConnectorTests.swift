@@ -59,7 +59,7 @@ import Testing
         let loop = SocketLoop(eventLoop: MultiThreadedEventLoopGroup.singleton.any(), thread: thread.loopThread)
         var driver: IdleDriver? = IdleDriver()
         let requests = driver?.requests
-        if let driver { connector.attach(to: driver, loop) { _, _, _ in nil } }
+        if let driver { connector.attach(to: driver) { _, _, _ in nil } }
         let id = ConnectionID(number: 1)
         let link = try connector.makeLink(id, endpoint, loop, IdleHost())
         loop.submit(.closure { connector.shakeHands(id, attempt: 1, in: &$0) })

@@ -18,6 +18,12 @@ import Testing
         try await body(client)
     }
 
+    /// Connects, and waits until both sides say so.
+    private func connect(_ client: NoteClient, to server: NoteServer) async throws {
+        client.connect()
+        try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
+    }
+
     private func texts(_ notes: [Note]) -> [String] { notes.filter { $0.kind == .text }.map(\.text) }
 
     @Test func notesGoBothWaysAndTheClientComesBack() async throws {
@@ -55,8 +61,7 @@ import Testing
     @Test func whatHasNotBegunToLeaveReturnsToTheFrontOfTheLine() async throws {
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
-            client.connect()
-            try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
+            try await self.connect(client, to: server)
             await server.setReading(isSuspended: true)
             client.send(
                 .blob(4 << 20, lane: 1),
@@ -81,8 +86,7 @@ import Testing
     @Test func largeBlobsThatLeaveInPartsArriveWhole() async throws {
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
-            client.connect()
-            try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
+            try await self.connect(client, to: server)
             await server.setReading(isSuspended: true)
             client.send(.blob(4 << 20, lane: 1), .blob(100 << 10, lane: 2), .blob(4 << 20, lane: 3))
             client.send(.text("between"), priority: .high)
@@ -168,8 +172,7 @@ import Testing
     @Test func peerThatDoesNotAnswerTheLastWordIsNotWaitedForWithoutEnd() async throws {
         let server = try await NoteServer.start(configure: { session in session.answersBye = false })
         try await self.withClient([server.endpoint]) { client in
-            client.connect()
-            try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
+            try await self.connect(client, to: server)
             client.disconnect()
             // A second for what is queued, five for the answer.
             try await eventually("the end", within: .seconds(60)) { server.now.connections == 0 }
@@ -228,8 +231,7 @@ import Testing
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint], configure: { $0.backoff = Backoff(base: .seconds(100)) }) {
             client in
-            client.connect()
-            try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
+            try await self.connect(client, to: server)
             server.each { session, turn in
                 session.link?.send(Note(kind: .bye, body: ByteBuffer(string: "at once")), in: &turn)
             }
@@ -251,8 +253,7 @@ import Testing
     @Test func bytesThatMakeNoSenseEndTheConnection() async throws {
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
-            client.connect()
-            try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
+            try await self.connect(client, to: server)
             server.each { session, turn in
                 session.link?.send(encoded: ByteBuffer(bytes: Array(repeating: 9, count: 20)), in: &turn)
             }
@@ -296,8 +297,7 @@ import Testing
     @Test func serverThatHoldsReadingGetsEverythingLater() async throws {
         let server = try await NoteServer.start()
         try await self.withClient([server.endpoint]) { client in
-            client.connect()
-            try await eventually("the connection") { client.now.connected == 1 && server.now.connections == 1 }
+            try await self.connect(client, to: server)
             await server.setReading(isSuspended: true)
             for number in 0..<100 { client.send(.text("\(number)")) }
             try await eventually("all have left") { client.now.outcomes["99"] == "sent" }

@@ -175,5 +175,6 @@ import Testing
         }
         try await completed.wait("every answer") { $0 == 160 }
         #expect(wrong.withLockedValue { $0 } == 0)
+        withExtendedLifetime(clients) {}
     }
 }

@@ -40,6 +40,7 @@ import Testing
             }
         }
         try await values.wait("a thousand answers") { $0.count == 1_000 }
+        withExtendedLifetime(managers) {}
         #expect(values.withLockedValue { Set($0) } == ["7"])
         #expect(server.received.count { $0.type == 101 } == 1)
         let statistics = cache.statistics

@@ -61,6 +61,7 @@ private final class System: Sendable {
             }
             #expect(system.watched == 1)
             #expect(monitor.isWatching)
+            withExtendedLifetime(streams) {}
         }
         try await eventually("the end") { !monitor.isWatching }
         #expect(system.cancelled == 1)

@@ -7,12 +7,15 @@ final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
     private let client: SocketClient
     private let caller: Caller
     private let inFlightLimit: Int
+    /// Whether calls wait for their time, instead of beginning when another has ended.
+    private let hasSchedule: Bool
     private let calls: AwaitedCalls
 
     init(client: SocketClient, caller: Caller, inFlight: Int, tally: EchoTally, schedule: StartSchedule?) {
         self.client = client
         self.caller = caller
         self.inFlightLimit = inFlight
+        self.hasSchedule = schedule != nil
         self.calls = AwaitedCalls(tally, schedule)
     }
 
@@ -37,7 +40,7 @@ final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
         var call = self.calls.next(Uptime.now)
         while let (number, start) = call {
             do {
-                try await Uptime.sleep(until: start)
+                if self.hasSchedule { try await Uptime.sleep(until: start) }
                 try await caller.call(number, on: self.client)
             } catch {
                 // Cancelled: by whoever waits for us, or because another call has failed.

@@ -332,6 +332,7 @@ let package = Package(
                 "HHSocketRPC",
                 "HHSocketTesting",
                 "TestSupport",
+                .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "InMemoryLogging", package: "swift-log"),
                 .product(name: "InMemoryTracing", package: "swift-distributed-tracing"),
                 .product(name: "Logging", package: "swift-log"),

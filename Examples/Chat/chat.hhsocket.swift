@@ -178,13 +178,13 @@ extension Chat_Chat {
     /// What calls the service: ``Client``, or ``MockClient`` in tests.
     protocol ClientProtocol: Sendable {
         /// Says something to all who are there.
-        func send(
+        nonisolated(nonsending) func send(
             _ request: Chat_Message,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt
 
         /// What was said last.
-        func recall(
+        nonisolated(nonsending) func recall(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_History
@@ -199,14 +199,14 @@ extension Chat_Chat {
 
 extension Chat_Chat.ClientProtocol {
     /// Says something to all who are there.
-    func send(
+    nonisolated(nonsending) func send(
         _ request: Chat_Message
     ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt {
         try await self.send(request, options: .init())
     }
 
     /// What was said last.
-    func recall(
+    nonisolated(nonsending) func recall(
         _ request: HHSocketMessage.Google_Protobuf_Empty
     ) async throws(HHSocketRPC.SocketError) -> Chat_History {
         try await self.recall(request, options: .init())
@@ -226,14 +226,14 @@ extension Chat_Chat {
 
         init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-        func send(
+        nonisolated(nonsending) func send(
             _ request: Chat_Message,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt {
             try await self.client.call(Chat_Chat.Methods.send, request, options: options)
         }
 
-        func recall(
+        nonisolated(nonsending) func recall(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_History {
@@ -261,7 +261,7 @@ extension Chat_Chat {
 
         init() {}
 
-        func send(
+        nonisolated(nonsending) func send(
             _ request: Chat_Message,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt {
@@ -275,7 +275,7 @@ extension Chat_Chat {
             }
         }
 
-        func recall(
+        nonisolated(nonsending) func recall(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_History {
@@ -318,15 +318,18 @@ extension Chat_Chat {
 extension HHSocketServer.Router {
     /// Answers every method of `chat.Chat` with `service`.
     ///
-    /// - Parameter as: Needed only where one type implements several services: `Chat_Chat.self`.
+    /// - Parameters:
+    ///   - as: Needed only where one type implements several services: `Chat_Chat.self`.
+    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
     mutating func register(
         _ service: some Chat_Chat.ServiceProtocol,
-        as _: Chat_Chat.Type = Chat_Chat.self
+        as _: Chat_Chat.Type = Chat_Chat.self,
+        on executor: HHSocketServer.HandlerExecutor? = nil
     ) {
-        self.handle(Chat_Chat.Methods.send) { request, context in
+        self.handle(Chat_Chat.Methods.send, on: executor) { request, context in
             try await service.send(request, context: context)
         }
-        self.handle(Chat_Chat.Methods.recall) { request, context in
+        self.handle(Chat_Chat.Methods.recall, on: executor) { request, context in
             try await service.recall(request, context: context)
         }
     }

@@ -207,19 +207,19 @@ extension Feed_Feed {
     /// What calls the service: ``Client``, or ``MockClient`` in tests.
     protocol ClientProtocol: Sendable {
         /// A page of posts.
-        func list(
+        nonisolated(nonsending) func list(
             _ request: Feed_ListRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Feed_PostPage
 
         /// Who is asking.
-        func me(
+        nonisolated(nonsending) func me(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Feed_Profile
 
         /// Counts each request that it runs: so a repeat must have the same idempotency key.
-        func like(
+        nonisolated(nonsending) func like(
             _ request: Feed_LikeRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty
@@ -234,21 +234,21 @@ extension Feed_Feed {
 
 extension Feed_Feed.ClientProtocol {
     /// A page of posts.
-    func list(
+    nonisolated(nonsending) func list(
         _ request: Feed_ListRequest
     ) async throws(HHSocketRPC.SocketError) -> Feed_PostPage {
         try await self.list(request, options: .init())
     }
 
     /// Who is asking.
-    func me(
+    nonisolated(nonsending) func me(
         _ request: HHSocketMessage.Google_Protobuf_Empty
     ) async throws(HHSocketRPC.SocketError) -> Feed_Profile {
         try await self.me(request, options: .init())
     }
 
     /// Counts each request that it runs: so a repeat must have the same idempotency key.
-    func like(
+    nonisolated(nonsending) func like(
         _ request: Feed_LikeRequest
     ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
         try await self.like(request, options: .init())
@@ -268,21 +268,21 @@ extension Feed_Feed {
 
         init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-        func list(
+        nonisolated(nonsending) func list(
             _ request: Feed_ListRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Feed_PostPage {
             try await self.client.call(Feed_Feed.Methods.list, request, options: options)
         }
 
-        func me(
+        nonisolated(nonsending) func me(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Feed_Profile {
             try await self.client.call(Feed_Feed.Methods.me, request, options: options)
         }
 
-        func like(
+        nonisolated(nonsending) func like(
             _ request: Feed_LikeRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
@@ -324,18 +324,21 @@ extension Feed_Feed {
 extension HHSocketServer.Router {
     /// Answers every method of `feed.Feed` with `service`.
     ///
-    /// - Parameter as: Needed only where one type implements several services: `Feed_Feed.self`.
+    /// - Parameters:
+    ///   - as: Needed only where one type implements several services: `Feed_Feed.self`.
+    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
     mutating func register(
         _ service: some Feed_Feed.ServiceProtocol,
-        as _: Feed_Feed.Type = Feed_Feed.self
+        as _: Feed_Feed.Type = Feed_Feed.self,
+        on executor: HHSocketServer.HandlerExecutor? = nil
     ) {
-        self.handle(Feed_Feed.Methods.list) { request, context in
+        self.handle(Feed_Feed.Methods.list, on: executor) { request, context in
             try await service.list(request, context: context)
         }
-        self.handle(Feed_Feed.Methods.me) { request, context in
+        self.handle(Feed_Feed.Methods.me, on: executor) { request, context in
             try await service.me(request, context: context)
         }
-        self.handle(Feed_Feed.Methods.like) { request, context in
+        self.handle(Feed_Feed.Methods.like, on: executor) { request, context in
             try await service.like(request, context: context)
         }
     }

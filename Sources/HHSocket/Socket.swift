@@ -27,6 +27,9 @@ public final class Socket: Sendable {
         self.driver.invalidate()
     }
 
+    /// The socket's thread, for Swift tasks and actors that are to run there.
+    public var executor: SocketExecutor { self.driver.executor }
+
     /// Told what happens; held weakly.
     public var delegate: (any SocketDelegate)? {
         get { self.session.delegate }

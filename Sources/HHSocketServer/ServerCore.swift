@@ -8,7 +8,7 @@ import NIOCore
 final class ServerCore: Sendable {
     let routes: [UInt32: Router.Route]
     /// What answers requests of other types; nil: they are refused at once.
-    let unknownTypeHandler: Router.Handler?
+    let unknownTypeRoute: Router.Route?
     let limits: ServerLimits
     let heartbeat: HeartbeatPolicy?
     let answersInOrder: Bool
@@ -29,7 +29,7 @@ final class ServerCore: Sendable {
         self.limits = limits
         self.threads = BlockingThreads(count: configuration.blockingThreads)
         self.routes = router.routes(blockingOn: self.threads)
-        self.unknownTypeHandler = router.unknownTypeHandler
+        self.unknownTypeRoute = router.unknownTypeRoute
         self.heartbeat = configuration.heartbeat
         self.answersInOrder = configuration.answersInOrder
         self.hello = configuration.hello

@@ -198,7 +198,7 @@ public final class SocketServer: Service {
             (ownGroup, group) = (made, made)
         }
         let core = ServerCore(self.configuration, self.router)
-        let loops = group.makeIterator().map { ServerLoop(eventLoop: $0) }
+        let loops = group.makeIterator().map { ServerLoop(eventLoop: $0, logger: self.configuration.logger) }
         var bound: [BoundListener] = []
         var settings: [ListenerSettings] = []
         do throws(SocketError) {

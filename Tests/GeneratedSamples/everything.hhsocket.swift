@@ -3251,17 +3251,17 @@ extension Every_Thing_Everything {
     /// What calls the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
         /// Asks for scalars.
-        func ask(
+        nonisolated(nonsending) func ask(
             _ request: Every_Thing_Scalars,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Optionals
 
-        func ping(
+        nonisolated(nonsending) func ping(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty
 
-        func inner(
+        nonisolated(nonsending) func inner(
             _ request: Every_Thing_Outer.Middle.Inner,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_News.Flash
@@ -3269,7 +3269,7 @@ extension Every_Thing_Everything {
         /// Given up.
         ///
         /// NOTE: This method was marked as deprecated in the .proto file
-        func old(
+        nonisolated(nonsending) func old(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
@@ -3284,19 +3284,19 @@ extension Every_Thing_Everything {
 
 extension Every_Thing_Everything.ClientProtocol {
     /// Asks for scalars.
-    public func ask(
+    public nonisolated(nonsending) func ask(
         _ request: Every_Thing_Scalars
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Optionals {
         try await self.ask(request, options: .init())
     }
 
-    public func ping(
+    public nonisolated(nonsending) func ping(
         _ request: HHSocketMessage.Google_Protobuf_Empty
     ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
         try await self.ping(request, options: .init())
     }
 
-    public func inner(
+    public nonisolated(nonsending) func inner(
         _ request: Every_Thing_Outer.Middle.Inner
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_News.Flash {
         try await self.inner(request, options: .init())
@@ -3305,7 +3305,7 @@ extension Every_Thing_Everything.ClientProtocol {
     /// Given up.
     ///
     /// NOTE: This method was marked as deprecated in the .proto file
-    public func old(
+    public nonisolated(nonsending) func old(
         _ request: Every_Thing_Nothing
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
         try await self.old(request, options: .init())
@@ -3325,21 +3325,21 @@ extension Every_Thing_Everything {
 
         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-        public func ask(
+        public nonisolated(nonsending) func ask(
             _ request: Every_Thing_Scalars,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Optionals {
             try await self.client.call(Every_Thing_Everything.Methods.ask, request, options: options)
         }
 
-        public func ping(
+        public nonisolated(nonsending) func ping(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
             try await self.client.call(Every_Thing_Everything.Methods.ping, request, options: options)
         }
 
-        public func inner(
+        public nonisolated(nonsending) func inner(
             _ request: Every_Thing_Outer.Middle.Inner,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_News.Flash {
@@ -3362,7 +3362,7 @@ extension Every_Thing_Everything {
             fatalError("every.thing.Everything/Talk streams its requests and its answers, which HHSocket does not do yet")
         }
 
-        public func old(
+        public nonisolated(nonsending) func old(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
@@ -3394,7 +3394,7 @@ extension Every_Thing_Everything {
 
         public init() {}
 
-        public func ask(
+        public nonisolated(nonsending) func ask(
             _ request: Every_Thing_Scalars,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Optionals {
@@ -3408,7 +3408,7 @@ extension Every_Thing_Everything {
             }
         }
 
-        public func ping(
+        public nonisolated(nonsending) func ping(
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
@@ -3422,7 +3422,7 @@ extension Every_Thing_Everything {
             }
         }
 
-        public func inner(
+        public nonisolated(nonsending) func inner(
             _ request: Every_Thing_Outer.Middle.Inner,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_News.Flash {
@@ -3436,7 +3436,7 @@ extension Every_Thing_Everything {
             }
         }
 
-        public func old(
+        public nonisolated(nonsending) func old(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
@@ -3497,21 +3497,24 @@ extension Every_Thing_Everything {
 extension HHSocketServer.Router {
     /// Answers every method of `every.thing.Everything` with `service`.
     ///
-    /// - Parameter as: Needed only where one type implements several services: `Every_Thing_Everything.self`.
+    /// - Parameters:
+    ///   - as: Needed only where one type implements several services: `Every_Thing_Everything.self`.
+    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
     public mutating func register(
         _ service: some Every_Thing_Everything.ServiceProtocol,
-        as _: Every_Thing_Everything.Type = Every_Thing_Everything.self
+        as _: Every_Thing_Everything.Type = Every_Thing_Everything.self,
+        on executor: HHSocketServer.HandlerExecutor? = nil
     ) {
-        self.handle(Every_Thing_Everything.Methods.ask) { request, context in
+        self.handle(Every_Thing_Everything.Methods.ask, on: executor) { request, context in
             try await service.ask(request, context: context)
         }
-        self.handle(Every_Thing_Everything.Methods.ping) { request, context in
+        self.handle(Every_Thing_Everything.Methods.ping, on: executor) { request, context in
             try await service.ping(request, context: context)
         }
-        self.handle(Every_Thing_Everything.Methods.inner) { request, context in
+        self.handle(Every_Thing_Everything.Methods.inner, on: executor) { request, context in
             try await service.inner(request, context: context)
         }
-        self.handle(Every_Thing_Everything.Methods.old) { request, context in
+        self.handle(Every_Thing_Everything.Methods.old, on: executor) { request, context in
             try await service.old(request, context: context)
         }
     }
@@ -3573,57 +3576,57 @@ public enum Every_Thing_Taken {
 extension Every_Thing_Taken {
     /// What calls the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
-        func `default`(
+        nonisolated(nonsending) func `default`(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
 
-        func init_(
+        nonisolated(nonsending) func init_(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
 
-        func self_(
+        nonisolated(nonsending) func self_(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
 
-        func client(
+        nonisolated(nonsending) func client(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
 
-        func pushes(
+        nonisolated(nonsending) func pushes(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
 
-        func pushSource(
+        nonisolated(nonsending) func pushSource(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
 
-        func register(
+        nonisolated(nonsending) func register(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
 
-        func type(
+        nonisolated(nonsending) func type(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
 
-        func serviceName(
+        nonisolated(nonsending) func serviceName(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
 
-        func `throws`(
+        nonisolated(nonsending) func `throws`(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
 
-        func getHTTPURL(
+        nonisolated(nonsending) func getHTTPURL(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
@@ -3637,67 +3640,67 @@ extension Every_Thing_Taken {
 }
 
 extension Every_Thing_Taken.ClientProtocol {
-    public func `default`(
+    public nonisolated(nonsending) func `default`(
         _ request: Every_Thing_Nothing
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
         try await self.default(request, options: .init())
     }
 
-    public func init_(
+    public nonisolated(nonsending) func init_(
         _ request: Every_Thing_Nothing
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
         try await self.init_(request, options: .init())
     }
 
-    public func self_(
+    public nonisolated(nonsending) func self_(
         _ request: Every_Thing_Nothing
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
         try await self.self_(request, options: .init())
     }
 
-    public func client(
+    public nonisolated(nonsending) func client(
         _ request: Every_Thing_Nothing
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
         try await self.client(request, options: .init())
     }
 
-    public func pushes(
+    public nonisolated(nonsending) func pushes(
         _ request: Every_Thing_Nothing
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
         try await self.pushes(request, options: .init())
     }
 
-    public func pushSource(
+    public nonisolated(nonsending) func pushSource(
         _ request: Every_Thing_Nothing
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
         try await self.pushSource(request, options: .init())
     }
 
-    public func register(
+    public nonisolated(nonsending) func register(
         _ request: Every_Thing_Nothing
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
         try await self.register(request, options: .init())
     }
 
-    public func type(
+    public nonisolated(nonsending) func type(
         _ request: Every_Thing_Nothing
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
         try await self.type(request, options: .init())
     }
 
-    public func serviceName(
+    public nonisolated(nonsending) func serviceName(
         _ request: Every_Thing_Nothing
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
         try await self.serviceName(request, options: .init())
     }
 
-    public func `throws`(
+    public nonisolated(nonsending) func `throws`(
         _ request: Every_Thing_Nothing
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
         try await self.throws(request, options: .init())
     }
 
-    public func getHTTPURL(
+    public nonisolated(nonsending) func getHTTPURL(
         _ request: Every_Thing_Nothing
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
         try await self.getHTTPURL(request, options: .init())
@@ -3717,77 +3720,77 @@ extension Every_Thing_Taken {
 
         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-        public func `default`(
+        public nonisolated(nonsending) func `default`(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
             try await self.client.call(Every_Thing_Taken.Methods.default, request, options: options)
         }
 
-        public func init_(
+        public nonisolated(nonsending) func init_(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
             try await self.client.call(Every_Thing_Taken.Methods.init_, request, options: options)
         }
 
-        public func self_(
+        public nonisolated(nonsending) func self_(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
             try await self.client.call(Every_Thing_Taken.Methods.self_, request, options: options)
         }
 
-        public func client(
+        public nonisolated(nonsending) func client(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
             try await self.client.call(Every_Thing_Taken.Methods.client, request, options: options)
         }
 
-        public func pushes(
+        public nonisolated(nonsending) func pushes(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
             try await self.client.call(Every_Thing_Taken.Methods.pushes, request, options: options)
         }
 
-        public func pushSource(
+        public nonisolated(nonsending) func pushSource(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
             try await self.client.call(Every_Thing_Taken.Methods.pushSource, request, options: options)
         }
 
-        public func register(
+        public nonisolated(nonsending) func register(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
             try await self.client.call(Every_Thing_Taken.Methods.register, request, options: options)
         }
 
-        public func type(
+        public nonisolated(nonsending) func type(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
             try await self.client.call(Every_Thing_Taken.Methods.type, request, options: options)
         }
 
-        public func serviceName(
+        public nonisolated(nonsending) func serviceName(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
             try await self.client.call(Every_Thing_Taken.Methods.serviceName, request, options: options)
         }
 
-        public func `throws`(
+        public nonisolated(nonsending) func `throws`(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
             try await self.client.call(Every_Thing_Taken.Methods.throws, request, options: options)
         }
 
-        public func getHTTPURL(
+        public nonisolated(nonsending) func getHTTPURL(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
@@ -3833,7 +3836,7 @@ extension Every_Thing_Taken {
 
         public init() {}
 
-        public func `default`(
+        public nonisolated(nonsending) func `default`(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
@@ -3847,7 +3850,7 @@ extension Every_Thing_Taken {
             }
         }
 
-        public func init_(
+        public nonisolated(nonsending) func init_(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
@@ -3861,7 +3864,7 @@ extension Every_Thing_Taken {
             }
         }
 
-        public func self_(
+        public nonisolated(nonsending) func self_(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
@@ -3875,7 +3878,7 @@ extension Every_Thing_Taken {
             }
         }
 
-        public func client(
+        public nonisolated(nonsending) func client(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
@@ -3889,7 +3892,7 @@ extension Every_Thing_Taken {
             }
         }
 
-        public func pushes(
+        public nonisolated(nonsending) func pushes(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
@@ -3903,7 +3906,7 @@ extension Every_Thing_Taken {
             }
         }
 
-        public func pushSource(
+        public nonisolated(nonsending) func pushSource(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
@@ -3917,7 +3920,7 @@ extension Every_Thing_Taken {
             }
         }
 
-        public func register(
+        public nonisolated(nonsending) func register(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
@@ -3931,7 +3934,7 @@ extension Every_Thing_Taken {
             }
         }
 
-        public func type(
+        public nonisolated(nonsending) func type(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
@@ -3945,7 +3948,7 @@ extension Every_Thing_Taken {
             }
         }
 
-        public func serviceName(
+        public nonisolated(nonsending) func serviceName(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
@@ -3959,7 +3962,7 @@ extension Every_Thing_Taken {
             }
         }
 
-        public func `throws`(
+        public nonisolated(nonsending) func `throws`(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
@@ -3973,7 +3976,7 @@ extension Every_Thing_Taken {
             }
         }
 
-        public func getHTTPURL(
+        public nonisolated(nonsending) func getHTTPURL(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
@@ -4059,42 +4062,45 @@ extension Every_Thing_Taken {
 extension HHSocketServer.Router {
     /// Answers every method of `every.thing.Taken` with `service`.
     ///
-    /// - Parameter as: Needed only where one type implements several services: `Every_Thing_Taken.self`.
+    /// - Parameters:
+    ///   - as: Needed only where one type implements several services: `Every_Thing_Taken.self`.
+    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
     public mutating func register(
         _ service: some Every_Thing_Taken.ServiceProtocol,
-        as _: Every_Thing_Taken.Type = Every_Thing_Taken.self
+        as _: Every_Thing_Taken.Type = Every_Thing_Taken.self,
+        on executor: HHSocketServer.HandlerExecutor? = nil
     ) {
-        self.handle(Every_Thing_Taken.Methods.default) { request, context in
+        self.handle(Every_Thing_Taken.Methods.default, on: executor) { request, context in
             try await service.default(request, context: context)
         }
-        self.handle(Every_Thing_Taken.Methods.init_) { request, context in
+        self.handle(Every_Thing_Taken.Methods.init_, on: executor) { request, context in
             try await service.init_(request, context: context)
         }
-        self.handle(Every_Thing_Taken.Methods.self_) { request, context in
+        self.handle(Every_Thing_Taken.Methods.self_, on: executor) { request, context in
             try await service.self_(request, context: context)
         }
-        self.handle(Every_Thing_Taken.Methods.client) { request, context in
+        self.handle(Every_Thing_Taken.Methods.client, on: executor) { request, context in
             try await service.client(request, context: context)
         }
-        self.handle(Every_Thing_Taken.Methods.pushes) { request, context in
+        self.handle(Every_Thing_Taken.Methods.pushes, on: executor) { request, context in
             try await service.pushes(request, context: context)
         }
-        self.handle(Every_Thing_Taken.Methods.pushSource) { request, context in
+        self.handle(Every_Thing_Taken.Methods.pushSource, on: executor) { request, context in
             try await service.pushSource(request, context: context)
         }
-        self.handle(Every_Thing_Taken.Methods.register) { request, context in
+        self.handle(Every_Thing_Taken.Methods.register, on: executor) { request, context in
             try await service.register(request, context: context)
         }
-        self.handle(Every_Thing_Taken.Methods.type) { request, context in
+        self.handle(Every_Thing_Taken.Methods.type, on: executor) { request, context in
             try await service.type(request, context: context)
         }
-        self.handle(Every_Thing_Taken.Methods.serviceName) { request, context in
+        self.handle(Every_Thing_Taken.Methods.serviceName, on: executor) { request, context in
             try await service.serviceName(request, context: context)
         }
-        self.handle(Every_Thing_Taken.Methods.throws) { request, context in
+        self.handle(Every_Thing_Taken.Methods.throws, on: executor) { request, context in
             try await service.throws(request, context: context)
         }
-        self.handle(Every_Thing_Taken.Methods.getHTTPURL) { request, context in
+        self.handle(Every_Thing_Taken.Methods.getHTTPURL, on: executor) { request, context in
             try await service.getHTTPURL(request, context: context)
         }
     }
@@ -4167,10 +4173,13 @@ extension Every_Thing_Idle {
 extension HHSocketServer.Router {
     /// Answers every method of `every.thing.Idle` with `service`.
     ///
-    /// - Parameter as: Needed only where one type implements several services: `Every_Thing_Idle.self`.
+    /// - Parameters:
+    ///   - as: Needed only where one type implements several services: `Every_Thing_Idle.self`.
+    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
     public mutating func register(
         _ service: some Every_Thing_Idle.ServiceProtocol,
-        as _: Every_Thing_Idle.Type = Every_Thing_Idle.self
+        as _: Every_Thing_Idle.Type = Every_Thing_Idle.self,
+        on executor: HHSocketServer.HandlerExecutor? = nil
     ) {
     }
 }

@@ -190,18 +190,18 @@ extension Files_Transfer {
     /// What calls the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
         /// Begins to send a file, or goes on with one that was not sent to its end.
-        func begin(
+        nonisolated(nonsending) func begin(
             _ request: Files_File,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Upload
 
         /// Sends a piece. The answer says from where on pieces are missing now.
-        func send(
+        nonisolated(nonsending) func send(
             _ request: Files_Piece,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Upload
 
-        func fetch(
+        nonisolated(nonsending) func fetch(
             _ request: Files_PieceRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Piece
@@ -216,20 +216,20 @@ extension Files_Transfer {
 
 extension Files_Transfer.ClientProtocol {
     /// Begins to send a file, or goes on with one that was not sent to its end.
-    public func begin(
+    public nonisolated(nonsending) func begin(
         _ request: Files_File
     ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
         try await self.begin(request, options: .init())
     }
 
     /// Sends a piece. The answer says from where on pieces are missing now.
-    public func send(
+    public nonisolated(nonsending) func send(
         _ request: Files_Piece
     ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
         try await self.send(request, options: .init())
     }
 
-    public func fetch(
+    public nonisolated(nonsending) func fetch(
         _ request: Files_PieceRequest
     ) async throws(HHSocketRPC.SocketError) -> Files_Piece {
         try await self.fetch(request, options: .init())
@@ -249,21 +249,21 @@ extension Files_Transfer {
 
         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-        public func begin(
+        public nonisolated(nonsending) func begin(
             _ request: Files_File,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
             try await self.client.call(Files_Transfer.Methods.begin, request, options: options)
         }
 
-        public func send(
+        public nonisolated(nonsending) func send(
             _ request: Files_Piece,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
             try await self.client.call(Files_Transfer.Methods.send, request, options: options)
         }
 
-        public func fetch(
+        public nonisolated(nonsending) func fetch(
             _ request: Files_PieceRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Piece {
@@ -299,7 +299,7 @@ extension Files_Transfer {
 
         public init() {}
 
-        public func begin(
+        public nonisolated(nonsending) func begin(
             _ request: Files_File,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
@@ -313,7 +313,7 @@ extension Files_Transfer {
             }
         }
 
-        public func send(
+        public nonisolated(nonsending) func send(
             _ request: Files_Piece,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Upload {
@@ -327,7 +327,7 @@ extension Files_Transfer {
             }
         }
 
-        public func fetch(
+        public nonisolated(nonsending) func fetch(
             _ request: Files_PieceRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Piece {
@@ -377,18 +377,21 @@ extension Files_Transfer {
 extension HHSocketServer.Router {
     /// Answers every method of `files.Transfer` with `service`.
     ///
-    /// - Parameter as: Needed only where one type implements several services: `Files_Transfer.self`.
+    /// - Parameters:
+    ///   - as: Needed only where one type implements several services: `Files_Transfer.self`.
+    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
     public mutating func register(
         _ service: some Files_Transfer.ServiceProtocol,
-        as _: Files_Transfer.Type = Files_Transfer.self
+        as _: Files_Transfer.Type = Files_Transfer.self,
+        on executor: HHSocketServer.HandlerExecutor? = nil
     ) {
-        self.handle(Files_Transfer.Methods.begin) { request, context in
+        self.handle(Files_Transfer.Methods.begin, on: executor) { request, context in
             try await service.begin(request, context: context)
         }
-        self.handle(Files_Transfer.Methods.send) { request, context in
+        self.handle(Files_Transfer.Methods.send, on: executor) { request, context in
             try await service.send(request, context: context)
         }
-        self.handle(Files_Transfer.Methods.fetch) { request, context in
+        self.handle(Files_Transfer.Methods.fetch, on: executor) { request, context in
             try await service.fetch(request, context: context)
         }
     }

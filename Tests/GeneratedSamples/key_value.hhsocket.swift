@@ -323,17 +323,17 @@ public enum Kv_Store {
 extension Kv_Store {
     /// What calls the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
-        func get(
+        nonisolated(nonsending) func get(
             _ request: Kv_GetRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_GetReply
 
-        func put(
+        nonisolated(nonsending) func put(
             _ request: Kv_Entry,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_PutReply
 
-        func delete(
+        nonisolated(nonsending) func delete(
             _ request: Kv_DeleteRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_DeleteReply
@@ -347,19 +347,19 @@ extension Kv_Store {
 }
 
 extension Kv_Store.ClientProtocol {
-    public func get(
+    public nonisolated(nonsending) func get(
         _ request: Kv_GetRequest
     ) async throws(HHSocketRPC.SocketError) -> Kv_GetReply {
         try await self.get(request, options: .init())
     }
 
-    public func put(
+    public nonisolated(nonsending) func put(
         _ request: Kv_Entry
     ) async throws(HHSocketRPC.SocketError) -> Kv_PutReply {
         try await self.put(request, options: .init())
     }
 
-    public func delete(
+    public nonisolated(nonsending) func delete(
         _ request: Kv_DeleteRequest
     ) async throws(HHSocketRPC.SocketError) -> Kv_DeleteReply {
         try await self.delete(request, options: .init())
@@ -379,21 +379,21 @@ extension Kv_Store {
 
         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-        public func get(
+        public nonisolated(nonsending) func get(
             _ request: Kv_GetRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_GetReply {
             try await self.client.call(Kv_Store.Methods.get, request, options: options)
         }
 
-        public func put(
+        public nonisolated(nonsending) func put(
             _ request: Kv_Entry,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_PutReply {
             try await self.client.call(Kv_Store.Methods.put, request, options: options)
         }
 
-        public func delete(
+        public nonisolated(nonsending) func delete(
             _ request: Kv_DeleteRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_DeleteReply {
@@ -429,7 +429,7 @@ extension Kv_Store {
 
         public init() {}
 
-        public func get(
+        public nonisolated(nonsending) func get(
             _ request: Kv_GetRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_GetReply {
@@ -443,7 +443,7 @@ extension Kv_Store {
             }
         }
 
-        public func put(
+        public nonisolated(nonsending) func put(
             _ request: Kv_Entry,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_PutReply {
@@ -457,7 +457,7 @@ extension Kv_Store {
             }
         }
 
-        public func delete(
+        public nonisolated(nonsending) func delete(
             _ request: Kv_DeleteRequest,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_DeleteReply {
@@ -505,18 +505,21 @@ extension Kv_Store {
 extension HHSocketServer.Router {
     /// Answers every method of `kv.Store` with `service`.
     ///
-    /// - Parameter as: Needed only where one type implements several services: `Kv_Store.self`.
+    /// - Parameters:
+    ///   - as: Needed only where one type implements several services: `Kv_Store.self`.
+    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
     public mutating func register(
         _ service: some Kv_Store.ServiceProtocol,
-        as _: Kv_Store.Type = Kv_Store.self
+        as _: Kv_Store.Type = Kv_Store.self,
+        on executor: HHSocketServer.HandlerExecutor? = nil
     ) {
-        self.handle(Kv_Store.Methods.get) { request, context in
+        self.handle(Kv_Store.Methods.get, on: executor) { request, context in
             try await service.get(request, context: context)
         }
-        self.handle(Kv_Store.Methods.put) { request, context in
+        self.handle(Kv_Store.Methods.put, on: executor) { request, context in
             try await service.put(request, context: context)
         }
-        self.handle(Kv_Store.Methods.delete) { request, context in
+        self.handle(Kv_Store.Methods.delete, on: executor) { request, context in
             try await service.delete(request, context: context)
         }
     }

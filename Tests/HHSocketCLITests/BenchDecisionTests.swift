@@ -357,6 +357,7 @@ import Testing
             seconds: 2,
             api: api,
             callbacks: api == .task ? .inline : nil,
+            executor: api == .task ? nil : .socket,
             rate: rate
         )
         return EchoResult(
@@ -376,7 +377,7 @@ import Testing
             Set(object.keys) == [
                 "peer", "workload", "body", "inflight", "calls_per_s", "p50_us", "p99_us", "client_cpu_s",
                 "server_cpu_s", "seconds", "calls", "api", "callbacks", "connections", "rate", "not_started", "p90_us",
-                "p999_us", "max_us", "interrupted", "hello",
+                "p999_us", "max_us", "interrupted", "hello", "executor",
             ]
         )
         #expect(object["peer"] as? String == "ours")

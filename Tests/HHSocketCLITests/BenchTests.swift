@@ -53,6 +53,8 @@ import Darwin
         // The name that it had before.
         ["--body", "100000", "--in-flight", "8"], ["--format", "plain"], ["--hello"],
         ["--hello", "--api", "async", "--connections", "2", "--body-length", "1K"],
+        ["--api", "async", "--executor", "socket"], ["--api", "typed", "--executor", "socket", "--connections", "2"],
+        ["--api", "async", "--executor", "socket", "--rate", "300"],
     ])
     func callsAreMeasured(arguments: [String]) async throws {
         let serve = arguments.contains("plain") ? ["--format", "plain"] : []
@@ -77,6 +79,8 @@ import Darwin
             #expect(object["api"] as? String == option("--api") ?? "task")
             let callbacks = option("--api") != nil ? nil : option("--callbacks") ?? "inline"
             #expect(object["callbacks"] as? String == callbacks)
+            let executor = option("--api") == nil ? nil : option("--executor") ?? "global"
+            #expect(object["executor"] as? String == executor)
             #expect(object["interrupted"] as? Bool == false)
             #expect(object["hello"] as? Bool == arguments.contains("--hello"))
             #expect(object["seconds"] as? Double == 0.3)
@@ -335,6 +339,7 @@ import Darwin
             ["h:1", "--api", "async", "--callbacks", "inline"],
             "--callbacks is for completion handlers, and --api async has none; leave it out."
         ),
+        (["h:1", "--executor", "socket"], "--executor is for Swift tasks, and --api task has none; leave it out."),
         (["--self", "--server-pid", "1"], "--self knows its server's process; leave --server-pid out."),
         (["h:1", "--server-pid", "0"], "--server-pid is a process number, 1 or more, not 0."),
         (["h:1", "--api", "rpc"], "Please provide one of 'task', 'async' or 'typed'."),

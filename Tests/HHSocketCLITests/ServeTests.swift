@@ -56,6 +56,16 @@ import Darwin
         }
     }
 
+    @Test(arguments: ["synchronous", "connection", "global"]) func echoIsTheSameWhereverItIsMade(handler: String)
+        async throws
+    {
+        try await withServe(["--echo-handler", handler]) { address, _ in
+            let outcome = try await Command.run(["call", address, "--type", "1000", "--body", "echo this"])
+            #expect(outcome.exitCode == 0)
+            #expect(outcome.text == "echo this")
+        }
+    }
+
     @Test(arguments: [
         ("1001", "x"), ("1001", ""), ("1001", "-1"), ("1001", " 5"), ("1002", "4294967296"), ("1002", ""),
     ])

@@ -50,7 +50,7 @@ struct ClientProtocolGenerator {
         let access = self.context.access
         for method in self.methods {
             printer.print(
-                "\(method.comment)\(access)func \(method.declared)(",
+                "\(method.comment)\(access)nonisolated(nonsending) func \(method.declared)(",
                 "    _ request: \(method.request)",
                 ") async throws(HHSocketRPC.SocketError) -> \(method.response) {",
                 "    try await self.\(method.used)(request, options: .init())",

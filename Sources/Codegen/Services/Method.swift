@@ -49,7 +49,7 @@ struct Method {
     /// The function that a client has for it; the options have no default.
     func clientSignature(access: String) -> String {
         """
-        \(access)func \(self.declared)(
+        \(access)nonisolated(nonsending) func \(self.declared)(
             _ request: \(self.request),
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> \(self.response)

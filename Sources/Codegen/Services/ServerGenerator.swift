@@ -45,18 +45,21 @@ struct ServerGenerator {
         printer.print(
             "/// Answers every method of `\(self.descriptor.fullName)` with `service`.",
             "///",
-            "/// - Parameter as: Needed only where one type implements several services: `\(self.name).self`.",
+            "/// - Parameters:",
+            "///   - as: Needed only where one type implements several services: `\(self.name).self`.",
+            "///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.",
             "\(self.context.access)mutating func register("
         )
         printer.printIndented(
             "_ service: some \(self.name).ServiceProtocol,",
-            "as _: \(self.name).Type = \(self.name).self"
+            "as _: \(self.name).Type = \(self.name).self,",
+            "on executor: HHSocketServer.HandlerExecutor? = nil"
         )
         printer.print(") {")
         printer.withIndentation { printer in
             for method in self.methods {
                 printer.print(
-                    "self.handle(\(self.name).Methods.\(method.used)) { request, context in",
+                    "self.handle(\(self.name).Methods.\(method.used), on: executor) { request, context in",
                     "    try await service.\(method.used)(request, context: context)",
                     "}"
                 )

@@ -14,6 +14,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     typealias Machine = ConnectionMachine<SystemRandomNumberGenerator>
 
     package let loop: SocketLoop
+    package let executor: SocketExecutor
     package let configuration: SocketConfiguration
     private let thread: SocketThread
     let dialer: Dialer
@@ -58,7 +59,12 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         self.configuration = configuration
         self.maker = maker
         self.thread = SocketThread(lent: configuration.eventLoopGroup)
-        self.loop = SocketLoop(eventLoop: self.thread.eventLoop, callbackQueue: configuration.callbackQueue)
+        self.loop = SocketLoop(
+            eventLoop: self.thread.eventLoop,
+            callbackQueue: configuration.callbackQueue,
+            logger: configuration.logger
+        )
+        self.executor = SocketExecutor(self.loop)
         self.dialer = Dialer(eventLoop: self.thread.eventLoop, configuration: configuration, refusal: refusal)
         self.log = configuration.logger.map { ConnectionLog($0) }
         let metricsFactory = configuration.metricsFactory ?? MetricsSystem.factory

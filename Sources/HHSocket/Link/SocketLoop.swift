@@ -1,3 +1,4 @@
+import Logging
 import NIOCore
 
 /// The run loop of a socket's thread: everything that happens there happens in one of its turns.
@@ -19,6 +20,8 @@ package final class SocketLoop: @unchecked Sendable {
         case paused
         /// A turn is under way and nobody holds it: handlers run, and may take it.
         case handlers
+        /// A turn flushes: what is submitted now has to wait for the next one.
+        case ending
     }
 
     /// What a turn gathers.
@@ -28,6 +31,11 @@ package final class SocketLoop: @unchecked Sendable {
         @usableFromInline var now = NIODeadline.uptimeNanoseconds(0)
         /// Whether the clock has been read in this turn.
         @usableFromInline var hasTime = false
+        /// Whether the turn is the last: the loop has been closed in it.
+        var isLast = false
+        /// How many jobs may still run in this turn. Those beyond wait for the next one: jobs that make jobs again and again must not
+        /// keep the loop from reading.
+        var remainingJobs = SocketLoop.maximumJobsInTurn
         var host: (any TurnHost)?
         /// Storage that is used again.
         var batch: [Submission] = []
@@ -44,6 +52,12 @@ package final class SocketLoop: @unchecked Sendable {
         @usableFromInline var continuations: [UnsafeContinuation<Void, Never>] = []
     }
 
+    /// How many Swift jobs run in one turn at most.
+    static let maximumJobsInTurn = 1_024
+    /// When the next turn begins after one with as many jobs. The event loop runs what is due before it looks at its channels, so that
+    /// they would never have their turn.
+    private static let pauseForChannels = TimeAmount.microseconds(50)
+
     package let eventLoop: any EventLoop
     /// Handlers that wait, at a place of their own: they are moved in through a ``Turn``.
     @usableFromInline let handlers = UnsafeMutablePointer<HandlerBuffer>.allocate(capacity: 1)
@@ -52,6 +66,10 @@ package final class SocketLoop: @unchecked Sendable {
     package let callbackQueue: CallbackQueue
     private let callsBackHere: Bool
     private let submissions = SubmissionQueue()
+    private let lateJobs = LateJobs()
+    #if DEBUG
+    let jobWatch: JobWatch?
+    #endif
     private var timers = LoopTimers()
     private var isDrainScheduled = false
     /// Whether nothing that is submitted from now on runs.
@@ -65,15 +83,20 @@ package final class SocketLoop: @unchecked Sendable {
     /// - Parameters:
     ///   - callbackQueue: Where callbacks of turns run.
     ///   - thread: Tells the time and wakes the loop; the event loop's own by default.
+    ///   - logger: Warned of jobs that block the thread, in debug builds.
     package init(
         eventLoop: any EventLoop,
         callbackQueue: CallbackQueue = .socketThread,
-        thread: LoopThread? = nil
+        thread: LoopThread? = nil,
+        logger: Logger? = nil
     ) {
         self.eventLoop = eventLoop
         self.thread = thread
         self.callbackQueue = callbackQueue
         self.handlers.initialize(to: HandlerBuffer())
+        #if DEBUG
+        self.jobWatch = logger.map { JobWatch($0) }
+        #endif
         self.callsBackHere = if case .socketThread = callbackQueue.target { true } else { false }
     }
 
@@ -124,11 +147,28 @@ package final class SocketLoop: @unchecked Sendable {
         }
     }
 
-    /// Takes nothing more. `whenIdle` is called, on any thread, once no other thread is about to wake this one.
+    /// Has a Swift job run on this thread, in a turn, as a handler; once the loop is closed, on the system's threads.
+    ///
+    /// Where handlers run it does so in the present turn.
+    func enqueue(_ job: SocketJob) {
+        if self.isCurrent, !self.isClosed, self.hot.phase == .handlers || self.hot.phase == .running,
+            self.hot.remainingJobs > 0
+        {
+            self.hot.remainingJobs -= 1
+            self.handlers.pointee.append(job)
+        } else if !self.submit(.job(job)) {
+            self.lateJobs.append(job)
+        }
+    }
+
+    /// Takes nothing more. `whenIdle` is called, on any thread, once no other thread is about to wake this one. Jobs that wait run
+    /// elsewhere when the present turn has ended.
     package func close(whenIdle: @escaping @Sendable () -> Void) {
         self.isClosed = true
         self.hot.host = nil
         self.submissions.close(whenIdle: whenIdle)
+        for job in self.submissions.removeJobs() + self.hot.own.removeJobs() { self.lateJobs.append(job) }
+        if self.hot.phase == .idle { self.lateJobs.begin() } else { self.hot.isLast = true }
     }
 
     private func scheduleDrain() {
@@ -155,6 +195,7 @@ package final class SocketLoop: @unchecked Sendable {
         guard self.hot.phase == .idle || self.hot.phase == .paused else { return nil }
         self.hot.phase = .running
         self.hot.hasTime = false
+        self.hot.remainingJobs = Self.maximumJobsInTurn
         return Turn(self)
     }
 
@@ -207,10 +248,24 @@ package final class SocketLoop: @unchecked Sendable {
     func end(_ turn: consuming Turn) {
         self.runHandlers(in: &turn)
         self.runOwnSubmissions(in: &turn)
+        self.hot.phase = .ending
         self.flush(for: self.hot.host, in: &turn)
         self.handOver()
         self.hot.phase = .idle
-        if !self.hot.own.isEmpty || !self.hot.later.isEmpty { self.scheduleDrain() }
+        if !self.hot.own.isEmpty || !self.hot.later.isEmpty { self.scheduleNextTurn() }
+        if self.hot.isLast { self.lastTurnEnded() }
+    }
+
+    /// Has what is left of this turn run in another one.
+    private func scheduleNextTurn() {
+        guard self.hot.remainingJobs == 0, !self.isClosed else { return self.scheduleDrain() }
+        self.hot.remainingJobs = Self.maximumJobsInTurn
+        _ = self.setTimer(self.readClock() + Self.pauseForChannels) { _ in }
+    }
+
+    private func lastTurnEnded() {
+        self.hot.isLast = false
+        self.lateJobs.begin()
     }
 
     // Not inlined: of a parameter it is known that somebody holds it, so that each of the calls need not.
@@ -275,6 +330,7 @@ package final class SocketLoop: @unchecked Sendable {
             switch submission {
             case .work(let work, let operation): work.performOnSocketThread(operation, in: &turn)
             case .closure(let closure): closure(&turn)
+            case .job(let job): self.handlers.pointee.append(job)
             }
             if self.hot.wantsFlush { self.flushTouched(in: &turn) }
         }

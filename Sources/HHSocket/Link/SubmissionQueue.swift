@@ -10,6 +10,7 @@ package protocol SubmittedWork: AnyObject, Sendable {
 package enum Submission: Sendable {
     case work(any SubmittedWork, UInt8)
     case closure(@Sendable (inout Turn) -> Void)
+    case job(SocketJob)
 }
 
 /// The one way from other threads to the socket thread: what is submitted runs there in order, and a burst of
@@ -65,6 +66,9 @@ final class SubmissionQueue: Sendable {
         }
     }
 
+    /// Removes the jobs from what waits, and returns them.
+    func removeJobs() -> [SocketJob] { self.state.withLockedValue { $0.waiting.removeJobs() } }
+
     /// Takes nothing more. `whenIdle` is called, on any thread, once no thread is about to wake the socket thread.
     func close(whenIdle: @escaping @Sendable () -> Void) {
         let isIdle = self.state.withLockedValue { state in
@@ -73,5 +77,18 @@ final class SubmissionQueue: Sendable {
             return state.wakers == 0
         }
         if isIdle { whenIdle() }
+    }
+}
+
+extension [Submission] {
+    /// Removes the jobs, and returns them.
+    mutating func removeJobs() -> [SocketJob] {
+        var jobs: [SocketJob] = []
+        self.removeAll { submission in
+            guard case .job(let job) = submission else { return false }
+            jobs.append(job)
+            return true
+        }
+        return jobs
     }
 }

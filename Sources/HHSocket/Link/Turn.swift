@@ -34,9 +34,13 @@ package struct Turn: ~Copyable {
         self.loop._withUnsafeGuaranteedRef { $0.callBack(callback) }
     }
 
-    /// Resumes `continuation` when the turn ends.
-    package mutating func resume(_ continuation: UnsafeContinuation<Void, Never>) {
-        self.loop._withUnsafeGuaranteedRef { $0.hot.continuations.append(continuation) }
+    /// Resumes who waits: among the handlers if that is on this thread, so that it goes on in this turn; else when the turn ends.
+    package mutating func resume(_ waiter: TurnWaiter) {
+        if waiter.isHere {
+            self.run(waiter)
+        } else {
+            self.loop._withUnsafeGuaranteedRef { $0.hot.continuations.append(waiter.continuation) }
+        }
     }
 
     /// Has the link flushed when the turn ends.
@@ -66,6 +70,27 @@ extension UnsafeMutableRawPointer {
     /// Moves a handler out of the memory that is given to ``TurnHandler/run(at:)``.
     package func takeHandler<Handler: TurnHandler>(_: Handler.Type) -> Handler {
         self.assumingMemoryBound(to: Handler.self).move()
+    }
+}
+
+/// A Swift task that waits for a turn.
+package struct TurnWaiter: TurnHandler, Sendable {
+    let continuation: UnsafeContinuation<Void, Never>
+    /// Whether it began to wait on the loop's thread, and so goes on there.
+    package let isHere: Bool
+
+    package init(_ continuation: UnsafeContinuation<Void, Never>, isHere: Bool) {
+        self.continuation = continuation
+        self.isHere = isHere
+    }
+
+    package static func run(at place: UnsafeMutableRawPointer) {
+        place.takeHandler(Self.self).resume()
+    }
+
+    /// Resumes it at once.
+    package func resume() {
+        self.continuation.resume()
     }
 }
 

@@ -79,6 +79,16 @@ struct EchoOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
+            """
+            Where Swift tasks that await run. global: on Swift's thread pool. socket: on the socket's thread, which costs no \
+            change of threads. (default: global)
+            """
+        )
+    )
+    var executor: EchoParameters.Executor?
+
+    @Option(
+        help: ArgumentHelp(
             "The server's process on this machine, to report its CPU time too (Linux).",
             valueName: "pid"
         )
@@ -101,7 +111,8 @@ struct EchoOptions: ParsableArguments {
         let options: [(isGiven: Bool, name: String)] = [
             (self.server != nil, "HOST:PORT"), (self.startsServer, "--self"), (self.inFlight != nil, "--in-flight"),
             (self.connections != nil, "--connections"), (self.rate != nil, "--rate"), (self.warmup != nil, "--warmup"),
-            (self.api != nil, "--api"), (self.callbacks != nil, "--callbacks"), (self.serverPid != nil, "--server-pid"),
+            (self.api != nil, "--api"), (self.callbacks != nil, "--callbacks"),
+            (self.executor != nil, "--executor"), (self.serverPid != nil, "--server-pid"),
             (self.hello, "--hello"), (self.peer != nil, "--peer"),
         ]
         return options.filter(\.isGiven).map(\.name)
@@ -151,6 +162,9 @@ struct EchoOptions: ParsableArguments {
             let api = self.api?.rawValue ?? ""
             throw ValidationError("--callbacks is for completion handlers, and --api \(api) has none; leave it out.")
         }
+        guard self.executor == nil || self.api ?? .task != .task else {
+            throw ValidationError("--executor is for Swift tasks, and --api task has none; leave it out.")
+        }
         guard self.serverPid == nil || !self.startsServer else {
             throw ValidationError("--self knows its server's process; leave --server-pid out.")
         }
@@ -187,6 +201,7 @@ struct EchoOptions: ParsableArguments {
             seconds: seconds,
             api: api,
             callbacks: api == .task ? self.callbacks ?? .inline : nil,
+            executor: api == .task ? nil : self.executor ?? .global,
             rate: self.rate
         )
     }

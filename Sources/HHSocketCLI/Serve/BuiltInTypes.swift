@@ -1,3 +1,4 @@
+import ArgumentParser
 import HHSocket
 import HHSocketServer
 import NIOCore
@@ -19,14 +20,33 @@ enum BuiltIn {
     /// An hour. A longer sleep is cut to it, so that no request stays in memory for ever.
     static let longestSleep = 3_600_000
 
+    /// How type 1000 is answered.
+    enum EchoHandler: String, ExpressibleByArgument, CaseIterable {
+        /// At once, on the connection's thread.
+        case synchronous
+        /// In a task on the connection's thread.
+        case connection
+        /// In a task on Swift's thread pool.
+        case global
+    }
+
     /// The router of a server, and the types that it omits because the format does not leave them to applications.
-    static func router(for format: WireFormat) -> (router: Router, omitted: [UInt32]) {
+    static func router(
+        for format: WireFormat,
+        echo echoHandler: EchoHandler = .synchronous
+    ) -> (router: Router, omitted: [UInt32]) {
         var router = Router()
         var omitted: [UInt32] = []
         func add(_ type: UInt32, _ handle: (inout Router) -> Void) {
             if format.isApplicationType(type) { handle(&router) } else { omitted.append(type) }
         }
-        add(self.echo) { $0.handleSynchronously(self.echo) { request, _ in request.body } }
+        add(self.echo) { router in
+            switch echoHandler {
+            case .synchronous: router.handleSynchronously(self.echo) { request, _ in request.body }
+            case .connection: router.handle(self.echo, on: .connection) { request, _ in request.body }
+            case .global: router.handle(self.echo, on: .global) { request, _ in request.body }
+            }
+        }
         add(self.sleep) { router in
             router.handle(self.sleep) { request, _ in
                 guard let milliseconds = Self.decimal(request.body, limit: Self.longestSleep) else {

@@ -86,6 +86,16 @@ struct ServeCommand: AsyncParsableCommand {
     @Flag(help: "Answer the requests of each connection in the order in which they arrived.")
     var answersInOrder = false
 
+    @Option(
+        help: ArgumentHelp(
+            """
+            How type \(BuiltIn.echo) is answered. synchronous: at once, on the connection's thread. connection: in a task there. \
+            global: in a task on Swift's thread pool.
+            """
+        )
+    )
+    var echoHandler = BuiltIn.EchoHandler.synchronous
+
     @Flag(help: "Serve only clients that have said hello; requests of others are answered with status 303.")
     var requireHello = false
 
@@ -130,7 +140,7 @@ struct ServeCommand: AsyncParsableCommand {
         if self.endsWithInput { Self.signalAtEndOfInput() }
         // Without TLS too: by default the signal would end the process.
         let hangUps = Signals([SIGHUP])
-        let (router, omitted) = BuiltIn.router(for: self.format)
+        let (router, omitted) = BuiltIn.router(for: self.format, echo: self.echoHandler)
         if !omitted.isEmpty {
             let types = self.format.layout.applicationTypes
             StandardError.line(

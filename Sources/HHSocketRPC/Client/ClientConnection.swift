@@ -25,6 +25,7 @@ final class ClientConnection: LinkReceiver {
     var agreement: Agreement? { self.origin.agreement }
 
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
+        defer { self.core.handOverPushes(in: &turn) }
         while true {
             self.core.receiveAtOnce(&batch, on: self, in: &turn)
             if batch.isFinished() || !batch.goesOn { return }

@@ -409,9 +409,9 @@ extension ClientCore {
             self.callBack(task, .work(task), in: &turn)
         case .unheard(showsProgress: true):
             self.showProgress(of: task, in: &turn)
-        case .continuation(let continuation, let showsProgress):
+        case .waiter(let waiter, let showsProgress):
             if showsProgress { self.showProgress(of: task, in: &turn) }
-            turn.resume(continuation)
+            turn.resume(waiter)
         }
     }
 

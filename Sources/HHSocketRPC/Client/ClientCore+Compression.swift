@@ -204,6 +204,7 @@ extension ClientCore {
             self.receivedPush(first.frame.type, thatCannotBeRead: reason, first.endpoint)
         }
         self.deliverPushLine(in: &turn)
+        self.handOverPushes(in: &turn)
     }
 
     /// The first push stands in line no more.

@@ -7,6 +7,8 @@ import NIOCore
 /// How pushes reach their subscribers.
 struct PushDelivery {
     var router = PushRouter()
+    /// How many have been routed and are not handed over and counted yet.
+    var routed = 0
     /// Pushes that are delivered after one that is being decompressed, which is the first of them.
     var line: Deque<ClientCore.WaitingPush> = []
     var lineBytes = 0
@@ -118,7 +120,6 @@ extension ClientCore {
     }
 
     func deliverPush(_ frame: Frame, _ metadata: [String: String], _ endpoint: Endpoint, in turn: inout Turn) {
-        self.count(\.pushes)
         let push = SocketPush(
             type: frame.type,
             status: frame.status,
@@ -127,9 +128,21 @@ extension ClientCore {
             metadata: metadata,
             endpoint: endpoint
         )
-        let routed = self.pushes.router.route(push)
-        if routed.dropped > 0 { self.count(\.droppedPushes, by: routed.dropped) }
-        for _ in 0..<routed.newHolds { self.holdReading(in: &turn) }
-        if !routed.isClaimed { self.tellDelegate(of: push, in: &turn) }
+        if self.pushes.router.route(push) {
+            self.pushes.routed += 1
+        } else {
+            self.count(\.pushes)
+            self.tellDelegate(of: push, in: &turn)
+        }
+    }
+
+    /// Hands the pushes that have come to their subscribers. To be called when no more come in this turn, or so many that it is time.
+    func handOverPushes(in turn: inout Turn) {
+        guard self.pushes.routed > 0 else { return }
+        self.count(\.pushes, by: self.pushes.routed)
+        self.pushes.routed = 0
+        let result = self.pushes.router.handOver()
+        if result.dropped > 0 { self.count(\.droppedPushes, by: result.dropped) }
+        for _ in 0..<result.newHolds { self.holdReading(in: &turn) }
     }
 }

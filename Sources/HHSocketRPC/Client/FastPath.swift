@@ -11,9 +11,11 @@ extension ClientCore {
     /// Starts a task here and now where handlers run, so that it need not be submitted. Any thread; false where it must be.
     ///
     /// The general way is ``SocketTask/resume()``, which submits ``start(_:in:)``.
-    func startAtOnce(_ task: SocketTask) -> Bool {
+    ///
+    /// - Parameter waiter: Who is told when it completes, if that is somebody new.
+    func startAtOnce(_ task: SocketTask, _ waiter: TurnWaiter? = nil) -> Bool {
         guard self.traits.isPlain else { return false }
-        return self.loop.ifHandlersRun { self.leavesAtOnce(task, from: .suspended, in: &$0) }
+        return self.loop.ifHandlersRun { self.leavesAtOnce(task, from: .suspended, waiter, in: &$0) }
     }
 
     /// Sends the request of a task in this state if it can leave with the next flush: nothing stands between it and the wire, and
@@ -21,11 +23,17 @@ extension ClientCore {
     ///
     /// The general way is the rest of ``start(_:in:)``: enter the table, begin an attempt, put the request into its envelope, make a
     /// frame, send that.
-    func leavesAtOnce(_ task: SocketTask, from state: SocketTask.State, in turn: inout Turn) -> Bool {
+    func leavesAtOnce(
+        _ task: SocketTask,
+        from state: SocketTask.State,
+        _ waiter: TurnWaiter? = nil,
+        in turn: inout Turn
+    ) -> Bool {
         let length = task.originalRequest.body.readableBytes
         guard self.traits.isPlain, length <= self.traits.largestPlainBody, self.canSendAtOnce(length: length),
             self.hot.table.canSend, task.originalRequest.isPlain,
-            self.format.isApplicationType(task.originalRequest.type), task.leaves(from: state, bytesSent: length)
+            self.format.isApplicationType(task.originalRequest.type),
+            task.leaves(from: state, waiter, bytesSent: length)
         else { return false }
         let deadline = self.deadline(of: task.originalRequest, in: &turn)
         let (key, serial) = self.hot.table.enterSent(task, deadline: deadline)

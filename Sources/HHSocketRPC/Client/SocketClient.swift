@@ -47,6 +47,13 @@ public final class SocketClient: Sendable {
         self.driver.invalidate()
     }
 
+    /// The client's thread, for Swift tasks and actors that are to run there: a call that is awaited there costs no change of threads.
+    ///
+    /// ```swift
+    /// Task(executorPreference: client.executor) { … }
+    /// ```
+    public var executor: SocketExecutor { self.driver.executor }
+
     // MARK: Calls
 
     /// Makes a task for `request`, suspended.
@@ -71,26 +78,15 @@ public final class SocketClient: Sendable {
 
     /// Makes a call and waits for its answer. Cancelling the Swift task cancels the call.
     ///
+    /// Goes on where it is called, whichever actor or executor that is: two changes of threads, or none on ``executor``.
+    ///
     /// - Throws: ``SocketError``: what went wrong here, or the server's answer if its status is not 200.
-    public func data(for request: SocketRequest) async throws(SocketError) -> SocketResponse {
-        let task = self.makeTask(request, .nobody)
-        await withTaskCancellationHandler {
-            await withUnsafeContinuation { continuation in
-                if task.attach(continuation) {
-                    task.resume()
-                } else {
-                    // Cancelled before it began.
-                    continuation.resume()
-                }
-            }
-        } onCancel: {
-            task.cancel()
-        }
-        guard let result = task.result else {
-            assertionFailure("a task's continuation is resumed once it has its result")
-            throw ClientCore.released
-        }
-        return try result.get()
+    public nonisolated(nonsending) func data(
+        for request: consuming SocketRequest
+    ) async throws(SocketError) -> SocketResponse {
+        let task = self.makeTask(request, .nobody, isAwaited: true)
+        await task.run()
+        return try task.takeResult().get()
     }
 
     /// Makes a task for `request`, resumes it, and returns its identifier, for ``cancelTask(withIdentifier:)``.
@@ -119,7 +115,8 @@ public final class SocketClient: Sendable {
         _ request: consuming SocketRequest,
         _ completion: consuming SocketTask.Completion,
         _ callbackQueue: CallbackQueue? = nil,
-        isDispatched: Bool = false
+        isDispatched: Bool = false,
+        isAwaited: Bool = false
     ) -> SocketTask {
         SocketTask(
             identifier: self.lastIdentifier.wrappingIncrementThenLoad(ordering: .relaxed),
@@ -127,7 +124,8 @@ public final class SocketClient: Sendable {
             client: self.core,
             completion: completion,
             callbackQueue: callbackQueue,
-            isDispatched: isDispatched
+            isDispatched: isDispatched,
+            isAwaited: isAwaited
         )
     }
 
@@ -153,7 +151,7 @@ public final class SocketClient: Sendable {
     /// - Throws: ``SocketError``: why no connection is made any more, after ``connect(attempts:)`` or
     ///   `Backoff.maximumRounds`, with its code; `cancelled` when the Swift task is cancelled, by ``disconnect()``, and when the
     ///   client is released.
-    public func connected() async throws(SocketError) {
+    public nonisolated(nonsending) func connected() async throws(SocketError) {
         // First, so that nothing is missed.
         let events = self.events
         switch self.state {

@@ -43,9 +43,32 @@ struct PushBuffer<Element: Sendable>: Sendable {
     /// The oldest element, and whether reading should go on from now on. Nil if nothing waits.
     mutating func popFirst() -> (element: Element, releasesReading: Bool)? {
         guard let element = self.elements.popFirst() else { return nil }
-        guard self.holdsReading, self.count <= self.policy.limit / 2 else { return (element, false) }
+        return (element, self.releasesReading())
+    }
+
+    /// Moves the oldest elements into `batch`, as many as a reader takes at once. Returns whether reading should go on from now on.
+    mutating func take(into batch: inout Deque<Element>) -> Bool {
+        let count = min(self.count, self.policy.batchLimit)
+        if count == self.count, batch.isEmpty {
+            swap(&batch, &self.elements)
+        } else {
+            for _ in 0..<count {
+                if let element = self.elements.popFirst() { batch.append(element) }
+            }
+        }
+        return self.releasesReading()
+    }
+
+    private mutating func releasesReading() -> Bool {
+        guard self.holdsReading, self.count <= self.policy.limit / 2 else { return false }
         self.holdsReading = false
-        return (element, true)
+        return true
+    }
+
+    /// Puts back in front what was taken last and not used. May exceed the policy's limit by as much.
+    mutating func giveBack(_ elements: consuming Deque<Element>) {
+        elements.append(contentsOf: self.elements)
+        self.elements = elements
     }
 
     /// Throws away what waits.

@@ -1,7 +1,7 @@
 /// What becomes of pushes that come faster than a subscriber takes them. Each subscriber has a buffer of its own.
 ///
 /// Pushes are counted, not their bytes: each may be as large as ``SocketConfiguration/maximumPayloadLength``. A limit below
-/// 1 counts as 1.
+/// 1 counts as 1. A reader takes up to a sixteenth of the limit at once, 256 at most, and works through them; these do not count.
 public enum PushBufferingPolicy: Hashable, Sendable {
     /// So many wait at most; the oldest one makes room for the next and is lost, counted in
     /// ``ClientStatistics/droppedPushes``. For news that replace older news.
@@ -26,6 +26,10 @@ public enum PushBufferingPolicy: Hashable, Sendable {
 
     /// ``dropOldest(_:)`` with 1,024.
     public static var `default`: PushBufferingPolicy { .dropOldest(1_024) }
+
+    /// How many a reader takes at once, to go through them without locks: a sixteenth of the limit, 256 at most. So what a reader
+    /// holds does not matter beside the limit.
+    var batchLimit: Int { min(max(1, self.limit / 16), 256) }
 
     /// How many may wait before something happens; 1 at least.
     var limit: Int {

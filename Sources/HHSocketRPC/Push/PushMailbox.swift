@@ -1,10 +1,10 @@
 import DequeModule
 import NIOConcurrencyHelpers
 
-/// Where the socket thread leaves the pushes of one subscription, and its reader finds them. Any thread.
+/// Where the socket thread leaves the pushes of one subscription, and its readers find them. Any thread.
 final class PushMailbox: Sendable {
-    typealias Appended = PushBuffer<SocketPush>.Appended
-    private typealias Reader = CheckedContinuation<SocketPush?, Never>
+    /// Not a checked one: it is resumed once, by who takes it out of the state under the lock.
+    private typealias Reader = UnsafeContinuation<SocketPush?, Never>
 
     private struct State {
         var buffer: PushBuffer<SocketPush>
@@ -12,6 +12,8 @@ final class PushMailbox: Sendable {
         var readers: Deque<Reader> = []
         /// No push comes any more.
         var isOver = false
+        /// Nobody reads any more.
+        var isCancelled = false
     }
 
     private let state: NIOLockedValueBox<State>
@@ -24,6 +26,14 @@ final class PushMailbox: Sendable {
         /// Whether reading from the network was held for this mailbox and is not any more. True as often as ``append(_:)`` said that
         /// it is held.
         var releasesReading = false
+    }
+
+    /// What became of pushes that were appended.
+    struct Appended: Equatable {
+        /// How many the policy gave up for them: older ones, or some of them.
+        var dropped = 0
+        /// Whether nothing more should be read from now on.
+        var holdsReading = false
     }
 
     /// - Parameter changed: Told, outside the lock, what the reader has changed.
@@ -39,33 +49,59 @@ final class PushMailbox: Sendable {
     /// ``append(_:)`` alone.
     var holdsReading: Bool { self.state.withLockedValue { !$0.isOver && $0.buffer.holdsReading } }
 
-    /// Nil if no push comes here any more.
-    func append(_ push: SocketPush) -> Appended? {
-        let (reader, appended) = self.state.withLockedValue { state -> (Reader?, Appended?) in
-            guard !state.isOver else { return (nil, nil) }
-            if let reader = state.readers.popFirst() { return (reader, .kept) }
-            return (nil, state.buffer.append(push.detached))
+    /// Leaves pushes that have come together, and removes them from `pushes`; if none comes here any more, they are thrown away.
+    func append(_ pushes: inout [SocketPush]) -> Appended {
+        var resumed: [(Reader, SocketPush)] = []
+        let appended = self.state.withLockedValue { state in
+            var appended = Appended()
+            guard !state.isOver else { return appended }
+            for push in pushes {
+                if let reader = state.readers.popFirst() {
+                    resumed.append((reader, push))
+                    continue
+                }
+                switch state.buffer.append(push.detached) {
+                case .kept: break
+                case .dropped: appended.dropped += 1
+                case .holdsReading: appended.holdsReading = true
+                }
+            }
+            return appended
         }
-        reader?.resume(returning: push)
+        pushes.removeAll(keepingCapacity: true)
+        for (reader, push) in resumed { reader.resume(returning: push) }
         return appended
     }
 
-    /// The next push; nil if none comes any more. Cancelling the calling task ends the subscription.
-    func next() async -> SocketPush? {
+    /// The next push, waiting for it; nil if none comes any more. Cancelling the calling task ends the subscription.
+    ///
+    /// - Parameter isolation: The caller's.
+    func next(isolation: isolated (any Actor)?) async -> SocketPush? {
         await withTaskCancellationHandler {
-            // For what waits already no continuation need be allocated.
-            if let push = self.take() { return push }
-            return await withCheckedContinuation { self.read($0) }
+            // What captures the isolation has it. Else it would begin elsewhere, and come back.
+            _ = isolation
+            return await withUnsafeContinuation { self.read($0) }
         } onCancel: {
             self.cancel()
         }
     }
 
-    /// The oldest push that waits; nil if none does.
-    func take() -> SocketPush? {
-        let next = self.state.withLockedValue { $0.buffer.popFirst() }
-        if next?.releasesReading == true { self.changed(self, Change(releasesReading: true)) }
-        return next?.element
+    /// Moves the oldest pushes into `batch`, which is empty, without waiting: as many as a reader takes at once.
+    func take(into batch: inout Deque<SocketPush>) {
+        let releasesReading = self.state.withLockedValue { $0.buffer.take(into: &batch) }
+        if releasesReading { self.changed(self, Change(releasesReading: true)) }
+    }
+
+    /// Puts back in front what a reader has taken and not used.
+    func giveBack(_ pushes: consuming Deque<SocketPush>) {
+        var rest = pushes
+        var resumed: [(Reader, SocketPush)] = []
+        self.state.withLockedValue { state in
+            guard !state.isCancelled else { return }
+            while !rest.isEmpty, let reader = state.readers.popFirst() { resumed.append((reader, rest.removeFirst())) }
+            state.buffer.giveBack(rest)
+        }
+        for (reader, push) in resumed { reader.resume(returning: push) }
     }
 
     private func read(_ reader: Reader) {
@@ -81,7 +117,10 @@ final class PushMailbox: Sendable {
 
     /// Nobody reads any more: what waits is thrown away. Any number of times.
     func cancel() {
-        let held = self.end { $0.removeAll() }
+        let held = self.end { state in
+            state.isCancelled = true
+            state.buffer.removeAll()
+        }
         self.changed(self, Change(isOver: true, releasesReading: held))
     }
 
@@ -91,11 +130,11 @@ final class PushMailbox: Sendable {
     }
 
     /// - Returns: Whether reading was held for this mailbox.
-    private func end(_ change: (inout PushBuffer<SocketPush>) -> Void) -> Bool {
+    private func end(_ change: (inout State) -> Void) -> Bool {
         let (readers, held) = self.state.withLockedValue { state in
             let held = !state.isOver && state.buffer.holdsReading
             state.isOver = true
-            change(&state.buffer)
+            change(&state)
             defer { state.readers = [] }
             return (state.readers, held)
         }

@@ -13,7 +13,8 @@ public final class PushSubscription: Sendable {
     ) {
         self.mailbox = mailbox
         self.task = Task {
-            while let push = await mailbox.next(), !Task.isCancelled {
+            let reading = PushReading(mailbox)
+            while let push = await reading.next(isolation: nil), !Task.isCancelled {
                 do {
                     try await handler(push)
                 } catch {

@@ -24,9 +24,9 @@ public final class SocketTask: Sendable {
     enum Completion: Sendable {
         case nobody
         case handler(Handler)
-        /// Finds the result in the task. Resumed once, for who takes it out of the task under the lock resumes it. Not a
-        /// checked one: its size is known at run time alone, and every task would pay for that.
-        case continuation(UnsafeContinuation<Void, Never>)
+        /// Finds the result in the task. Resumed once, for who takes it out of the task resumes it. Not a checked one: its size is
+        /// known at run time alone, and every task would pay for that.
+        case waiter(TurnWaiter)
     }
 
     private struct Snapshot {
@@ -40,11 +40,6 @@ public final class SocketTask: Sendable {
         var bytesReceived = 0
         var bytesExpectedToReceive: Int?
         var progress: TaskProgress?
-
-        var result: Result<SocketResponse, SocketError>? {
-            if let response = self.response { return .success(response) }
-            return self.failure.map { .failure($0.error) }
-        }
 
         /// Who is told, and from now on nobody. Moved, not copied: a handler's references are not counted once more.
         mutating func takeCompletion() -> Completion {
@@ -72,12 +67,25 @@ public final class SocketTask: Sendable {
     let callbackQueue: CallbackQueue?
     /// Whether its caller knows it by ``taskIdentifier`` alone.
     let isDispatched: Bool
+    /// Whether nobody but its caller, who waits for it, knows it: ``run()`` hands it to the socket thread, and the end hands it back.
+    private let isAwaited: Bool
+    /// What the socket thread knows of an awaited task.
+    private enum AwaitedState {
+        /// It has not come yet.
+        case expected
+        /// It has not come yet, and has been cancelled.
+        case cancelled
+        case begun
+    }
+    /// Proof of `nonisolated(unsafe)`: touched on the socket thread alone.
+    nonisolated(unsafe) private var awaitedState = AwaitedState.expected
     /// Belongs to the client, which is kept.
     private let lock: TaskLocks.TaskLock
     /// What anybody may look at.
     /// Proof of `nonisolated(unsafe)`: touched under the lock of ``locked(_:)`` alone; without it, by who has the last
-    /// reference, when nobody can reach the task any more, as ``isUnshared(_:)`` finds out. Unchecked, because a call touches it four
-    /// times, and each access ends before anybody else is called.
+    /// reference, when nobody can reach the task any more, as ``isUnshared(_:)`` finds out, and where it ``isAwaited``, when it is the
+    /// caller's until it is submitted, then the socket thread's until the caller is resumed. Unchecked, because a call touches it
+    /// four times, and each access ends before anybody else is called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
@@ -98,10 +106,12 @@ public final class SocketTask: Sendable {
         client: ClientCore,
         completion: consuming Completion,
         callbackQueue: CallbackQueue? = nil,
-        isDispatched: Bool = false
+        isDispatched: Bool = false,
+        isAwaited: Bool = false
     ) {
         self.taskIdentifier = identifier
         self.isDispatched = isDispatched
+        self.isAwaited = isAwaited
         self.snapshot = Snapshot(completion: consume completion, priority: request.priority)
         self.originalRequest = consume request
         self.client = client
@@ -111,7 +121,7 @@ public final class SocketTask: Sendable {
 
     @inline(__always)
     private func locked<T>(_ body: (inout Snapshot) -> T) -> T {
-        self.lock.with { body(&self.snapshot) }
+        self.isAwaited ? body(&self.snapshot) : self.lock.with { body(&self.snapshot) }
     }
 
     public var state: State { self.locked { $0.state } }
@@ -209,6 +219,59 @@ public final class SocketTask: Sendable {
         if self.beginCancelling() { self.submit(.cancel) }
     }
 
+    // MARK: Awaited
+
+    /// Starts an awaited task, and returns once it has its result. Cancelling the Swift task cancels the call.
+    ///
+    /// - Parameter isolation: The caller's.
+    func run(isolation: isolated (any Actor)? = #isolation) async {
+        await withTaskCancellationHandler {
+            // What captures the isolation has it. Else it would begin elsewhere, and come back.
+            _ = isolation
+            await withUnsafeContinuation { self.resume(resuming: $0) }
+        } onCancel: {
+            // The task may be the socket thread's by now.
+            _ = self.client.submit(.work(self, Operation.cancel.rawValue))
+        }
+    }
+
+    private func resume(resuming continuation: UnsafeContinuation<Void, Never>) {
+        let waiter = TurnWaiter(continuation, isHere: self.client.loop.isCurrent)
+        if waiter.isHere, self.client.startAtOnce(self, waiter) { return self.awaitedState = .begun }
+        self.snapshot.state = .running
+        self.snapshot.completion = .waiter(waiter)
+        if self.client.traits.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
+        self.submit(.start)
+    }
+
+    /// The result of an awaited task, once.
+    func takeResult() -> Result<SocketResponse, SocketError> {
+        var response: SocketResponse?
+        swap(&response, &self.snapshot.response)
+        if let response { return .success(response) }
+        assert(self.snapshot.failure != nil, "who waits for a task is resumed once it has its result")
+        return .failure(self.snapshot.failure?.error ?? ClientCore.released)
+    }
+
+    /// Notes on the socket thread that an awaited task has come, or is cancelled. Returns whether it is to be started or cancelled.
+    private func noteAwaited(_ operation: Operation, in turn: inout Turn) -> Bool {
+        switch (operation, self.awaitedState) {
+        case (.start, .cancelled):
+            self.client.cancel(self, in: &turn)
+            return false
+        case (.start, _):
+            self.awaitedState = .begun
+            return true
+        case (.cancel, .begun):
+            return self.beginCancelling()
+        case (.cancel, _):
+            self.awaitedState = .cancelled
+            return false
+        case (.reprioritize, _):
+            return true
+        }
+    }
+
     // MARK: For ClientCore
 
     /// - Returns: Whether the task was not being cancelled, or complete, before.
@@ -227,30 +290,21 @@ public final class SocketTask: Sendable {
         // The client is gone, and with it the thread and the table that complete tasks.
         switch self.finish(ClientCore.released) {
         case .none, .unheard, .takenHandler: break
-        case .continuation(let continuation, _): continuation.resume()
+        case .waiter(let waiter, _): waiter.resume()
         case .handler: self.client.callBackAfterInvalidation(self)
         }
     }
 
-    /// Sets who is told. False if the task has completed already and nobody will be.
-    func attach(_ continuation: UnsafeContinuation<Void, Never>) -> Bool {
-        self.locked { snapshot in
-            guard snapshot.state != .completed else { return false }
-            snapshot.completion = .continuation(continuation)
-            return true
-        }
-    }
-
-    /// The result, once there is one.
-    var result: Result<SocketResponse, SocketError>? { self.locked { $0.result } }
-
     /// Whether a task in this state leaves at once with all `length` bytes of its body; it runs then. False also if somebody
     /// is to be told of its progress.
-    func leaves(from state: State, bytesSent length: Int) -> Bool {
+    ///
+    /// - Parameter waiter: Who is told when it completes, if that is somebody new.
+    func leaves(from state: State, _ waiter: TurnWaiter?, bytesSent length: Int) -> Bool {
         self.locked { snapshot in
             guard snapshot.state == state, snapshot.progress == nil else { return false }
             snapshot.state = .running
             snapshot.bytesSent = length
+            if let waiter { snapshot.completion = .waiter(waiter) }
             return true
         }
     }
@@ -298,7 +352,7 @@ public final class SocketTask: Sendable {
         case handler
         /// Its handler is to be called, and is not the task's any more.
         case takenHandler(Handler)
-        case continuation(UnsafeContinuation<Void, Never>, showsProgress: Bool)
+        case waiter(TurnWaiter, showsProgress: Bool)
     }
 
     /// Completes the task.
@@ -331,7 +385,7 @@ public final class SocketTask: Sendable {
         switch snapshot.takeCompletion() {
         case .handler(let handler): return .takenHandler(handler)
         case .nobody: return .unheard(showsProgress: showsProgress)
-        case .continuation(let continuation): return .continuation(continuation, showsProgress: showsProgress)
+        case .waiter(let waiter): return .waiter(waiter, showsProgress: showsProgress)
         }
     }
 
@@ -371,11 +425,14 @@ public final class SocketTask: Sendable {
 
 extension SocketTask: SubmittedWork {
     package func performOnSocketThread(_ operation: UInt8, in turn: inout Turn) {
-        switch Operation(rawValue: operation) {
+        guard let operation = Operation(rawValue: operation) else {
+            return assertionFailure("unknown operation \(operation)")
+        }
+        if self.isAwaited, !self.noteAwaited(operation, in: &turn) { return }
+        switch operation {
         case .start: self.client.start(self, in: &turn)
         case .cancel: self.client.cancel(self, in: &turn)
         case .reprioritize: self.client.reprioritize(self)
-        case nil: assertionFailure("unknown operation \(operation)")
         }
     }
 }

@@ -33,10 +33,13 @@ public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
         fileprivate var source: Source
 
         /// The next push, waiting for it; nil once the subscription has ended.
-        public mutating func next() async -> Push? {
+        public mutating func next() async -> Push? { await self.next(isolation: nil) }
+
+        /// The next push, waiting for it where the caller runs; nil once the subscription has ended.
+        public mutating func next(isolation actor: isolated (any Actor)? = #isolation) async -> Push? {
             switch self.source {
             case .client(var iterator, let report):
-                while let push = await iterator.next() {
+                while let push = await iterator.next(isolation: actor) {
                     do {
                         return try push.body.message()
                     } catch {
@@ -45,7 +48,7 @@ public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
                 }
                 return nil
             case .mock(var iterator):
-                let push = await iterator.next()
+                let push = await iterator.next(isolation: actor)
                 self.source = .mock(iterator)
                 return push
             }

@@ -12,7 +12,7 @@ extension SocketClient {
     /// - Throws: ``HHSocket/SocketError``: as ``data(for:)``; with the code `invalidArgument` where `message` cannot be written;
     ///   `protobufFailed` where the answer is no such message, `emptyProtobuf` where it is none and empty.
     @inlinable  // So that the compiler can make code for the messages at hand, which is several times as fast.
-    public func call<Request, Response>(
+    public nonisolated(nonsending) func call<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
         _ message: Request,
         options: CallOptions = CallOptions()

@@ -31,15 +31,19 @@ public struct Router: Sendable {
 
     enum Route: Sendable {
         case synchronous(SynchronousHandler)
-        case asynchronous(Handler)
+        case asynchronous(Handler, HandlerExecutor)
     }
 
     private enum Registration: Sendable {
         case synchronous(SynchronousHandler)
-        case asynchronous(Handler)
+        /// Nil: where the router says.
+        case asynchronous(Handler, HandlerExecutor?)
         case blocking(SynchronousHandler)
     }
 
+    /// Where asynchronous handlers run whose registration does not say, and those that become asynchronous by ``use(_:)``;
+    /// ``HandlerExecutor/global`` by default. Concerns those that were registered before, too.
+    public var handlerExecutor = HandlerExecutor.global
     private var registrations: [UInt32: Registration] = [:]
     private var middleware: [any ServerMiddleware] = []
 
@@ -50,10 +54,17 @@ public struct Router: Sendable {
     ///
     /// A later registration for the same type replaces the earlier one.
     ///
-    /// - Parameter type: One that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF; with
-    ///   another one the server does not start.
-    public mutating func handle(_ type: UInt32, _ handler: @escaping Handler) {
-        self.register(.asynchronous(handler), for: type)
+    /// - Parameters:
+    ///   - type: One that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF; with another one the server
+    ///     does not start.
+    ///   - executor: Where its tasks run; nil, the default: as ``handlerExecutor`` says.
+    ///   - handler: Answers a request.
+    public mutating func handle(
+        _ type: UInt32,
+        on executor: HandlerExecutor? = nil,
+        _ handler: @escaping Handler
+    ) {
+        self.register(.asynchronous(handler, executor), for: type)
     }
 
     /// Answers requests of `type` on the event loop, without a task: the fastest way, for work of microseconds.
@@ -77,7 +88,7 @@ public struct Router: Sendable {
     ///
     /// A later registration for the same type replaces the earlier one.
     ///
-    /// - Parameter type: As with ``handle(_:_:)-swift.method``.
+    /// - Parameter type: As with ``handle(_:on:_:)-swift.method``.
     public mutating func handleBlocking(_ type: UInt32, _ handler: @escaping SynchronousHandler) {
         self.register(.blocking(handler), for: type)
     }
@@ -109,23 +120,26 @@ public struct Router: Sendable {
     func routes(blockingOn threads: BlockingThreads) -> [UInt32: Route] {
         self.registrations.mapValues { registration in
             let handler: Handler
+            var executor = self.handlerExecutor
             switch registration {
             case .synchronous(let synchronous):
                 guard !self.middleware.isEmpty else { return .synchronous(synchronous) }
                 handler = { try synchronous($0, $1) }
-            case .asynchronous(let asynchronous):
+            case .asynchronous(let asynchronous, let chosen):
                 handler = asynchronous
+                executor = chosen ?? executor
             case .blocking(let blocking):
                 handler = { request, context in try await threads.run { try blocking(request, context) } }
             }
-            return .asynchronous(self.middleware.chain(to: handler))
+            return .asynchronous(self.middleware.chain(to: handler), executor)
         }
     }
 
     /// What answers requests of types that no handler has: the middleware that sees them, around a refusal. Nil where there is none;
     /// then they are refused at once.
-    var unknownTypeHandler: Handler? {
+    var unknownTypeRoute: Route? {
         let middleware = self.middleware.filter(\.seesUnknownTypes)
-        return middleware.isEmpty ? nil : middleware.chain { _, _ in throw StatusError(.undefinedType) }
+        guard !middleware.isEmpty else { return nil }
+        return .asynchronous(middleware.chain { _, _ in throw StatusError(.undefinedType) }, self.handlerExecutor)
     }
 }

@@ -11,6 +11,8 @@ struct HandlerRun: Sendable {
     }
 
     let handler: Router.Handler
+    /// Where it runs.
+    let executor: HandlerExecutor
     /// As it came: with a compressed body if it ``isCompressed``.
     let request: ServerRequest
     /// How many bytes its frame had for payload.
@@ -31,7 +33,8 @@ struct HandlerRun: Sendable {
         var isRun = true
         let kept: KeptAnswer
         do throws(Refusal) {
-            let request = try self.decompressedRequest()
+            let request =
+                self.isCompressed ? try await self.elsewhere(self.decompressedRequest) : try self.decompressedRequest()
             kept = await self.answer(request, &kind)
             if self.isCompressed { self.load.held(-request.body.readableBytes) }
         } catch {
@@ -43,7 +46,13 @@ struct HandlerRun: Sendable {
         answer.status = kept.status
         answer.payload = kept.body
         // Here, because compressing takes its time.
-        ServerConnection.seal(&answer, kept.metadata, self.agreement, self.core.hello.compression)
+        if answer.payload.readableBytes > ServerConnection.largestBodyCompressedAtOnce,
+            self.agreement?.has(.compression) == true
+        {
+            answer = await self.elsewhere { [answer] in self.sealed(answer, kept.metadata) }
+        } else {
+            answer = self.sealed(answer, kept.metadata)
+        }
         self.core.finished(begun: begun, tellsOfTime: isRun && !Task.isCancelled)
         return CompletionQueue.Completion(
             answer: answer,
@@ -51,6 +60,22 @@ struct HandlerRun: Sendable {
             requestLength: self.requestLength,
             kind: kind
         )
+    }
+
+    private func sealed(_ answer: Frame, _ metadata: [String: String]) -> Frame {
+        var answer = answer
+        ServerConnection.seal(&answer, metadata, self.agreement, self.core.hello.compression)
+        return answer
+    }
+
+    /// Runs `body`, which takes its time, on the thread pool where this is the connection's thread.
+    private func elsewhere<Value: Sendable, Failure>(
+        _ body: @Sendable () throws(Failure) -> Value
+    ) async throws(Failure) -> Value {
+        guard self.executor == .connection, #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *) else {
+            return try body()
+        }
+        return try await withTaskExecutorPreference(globalConcurrentExecutor) { () async throws(Failure) in try body() }
     }
 
     /// The request as its handler gets it, if it should. A body that was compressed counts as held from here on.

@@ -48,6 +48,7 @@ extension ServerConnection {
 
     func start(
         _ handler: @escaping Router.Handler,
+        on executor: HandlerExecutor,
         _ frame: Frame,
         _ extras: ServerContext.Extras?,
         length: Int,
@@ -57,6 +58,7 @@ extension ServerConnection {
         guard let session = self.hot.serverContext?.session else { return }
         let work = HandlerRun(
             handler: handler,
+            executor: executor,
             request: self.request(frame, body: Self.detached(frame.payload)),
             requestLength: length,
             isCompressed: isCompressed,
@@ -68,13 +70,23 @@ extension ServerConnection {
             core: self.core
         )
         let completions = self.completions
-        let task = Task { completions.append(await work.run()) }
+        let task = self.task(on: executor) { completions.append(await work.run()) }
         self.hot.machine.started(task, serial: frame.serial, run: run)
         guard let deadline = extras?.deadline else { return }
         let serial = frame.serial
         self.deadlines[run] = self.loop.socketLoop.setTimer(deadline) {
             self.expire(serial: serial, run: run, answer: work.emptyAnswer, in: &$0)
         }
+    }
+
+    private func task(
+        on executor: HandlerExecutor,
+        _ operation: @escaping @Sendable () async -> Void
+    ) -> Task<Void, Never> {
+        if executor == .connection, #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *) {
+            return Task(executorPreference: self.loop.executor, operation: operation)
+        }
+        return Task(operation: operation)
     }
 
     /// The answer is of no use any more.

@@ -122,7 +122,7 @@ extension ServerConnection {
         let isCompressed = envelope?.isCompressed ?? false
         let known = isControl ? nil : self.route(for: frame.type)
         // In the way of those that have a handler, lest a client that may call none of them can tell which there are.
-        let route = isControl ? nil : known ?? self.core.unknownTypeHandler.map { .asynchronous($0) }
+        let route = isControl ? nil : known ?? self.core.unknownTypeRoute
         let handling: SessionMachine<Task<Void, Never>>.Handling =
             switch route {
             // Whether it is the first of its key takes a task to find out, and decompressing takes too long for this thread.
@@ -145,14 +145,14 @@ extension ServerConnection {
         case .runSynchronously:
             if case .synchronous(let handler) = route { self.run(handler, frame, extras, in: &turn) }
         case .start(let run):
-            let handler: Router.Handler
+            let (handler, executor): (Router.Handler, HandlerExecutor)
             switch route {
-            case .asynchronous(let asynchronous): handler = asynchronous
-            case .synchronous(let synchronous): handler = { try synchronous($0, $1) }
+            case .asynchronous(let asynchronous, let chosen): (handler, executor) = (asynchronous, chosen)
+            case .synchronous(let synchronous): (handler, executor) = ({ try synchronous($0, $1) }, .connection)
             case nil: return
             }
             if known == nil { self.hot.machine.statistics.unknownTypes += 1 }
-            self.start(handler, frame, extras, length: length, isCompressed: isCompressed, run: run)
+            self.start(handler, on: executor, frame, extras, length: length, isCompressed: isCompressed, run: run)
         case .stop(let task, let run):
             task?.cancel()
             self.stopped(run, in: &turn)

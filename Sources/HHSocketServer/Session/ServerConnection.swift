@@ -214,7 +214,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
             remoteAddress: context.remoteAddress,
             listener: self.listener.endpoint,
             peerCertificate: Self.peerCertificate(context),
-            loop: self.loop.socketLoop,
+            loop: self.loop,
             logger: self.core.logger,
             registry: self.core.registry,
             connection: self

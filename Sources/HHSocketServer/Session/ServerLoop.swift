@@ -1,4 +1,5 @@
 import HHSocket
+import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
@@ -21,11 +22,13 @@ final class ServerLoop: Sendable {
     }
 
     let socketLoop: SocketLoop
+    let executor: SocketExecutor
     let counters = LoopCounters()
     private let connections: NIOLoopBoundBox<Connections>
 
-    init(eventLoop: any EventLoop) {
-        self.socketLoop = SocketLoop(eventLoop: eventLoop)
+    init(eventLoop: any EventLoop, logger: Logger) {
+        self.socketLoop = SocketLoop(eventLoop: eventLoop, logger: logger)
+        self.executor = SocketExecutor(self.socketLoop)
         self.connections = .makeBoxSendingValue(Connections(), eventLoop: eventLoop)
     }
 

@@ -23,6 +23,10 @@ public final class ServerSession: Sendable {
     /// The certificate that the client has shown, in DER; nil without TLS, or where none was asked for.
     public let peerCertificate: [UInt8]?
     private let loop: SocketLoop
+    /// The thread of the connection, which it shares with others, for Swift tasks and actors that are to run there.
+    ///
+    /// A handler is put there by its route: see ``HandlerExecutor``.
+    public let executor: SocketExecutor
     private let baseLogger: Logger
     private let registry: SessionRegistry
     private let connection: NIOLoopBoundBox<ServerConnection?>
@@ -33,7 +37,7 @@ public final class ServerSession: Sendable {
         remoteAddress: SocketAddress?,
         listener: Endpoint?,
         peerCertificate: [UInt8]?,
-        loop: SocketLoop,
+        loop: ServerLoop,
         logger: Logger,
         registry: SessionRegistry,
         connection: ServerConnection
@@ -42,7 +46,8 @@ public final class ServerSession: Sendable {
         self.remoteAddress = remoteAddress
         self.listener = listener
         self.peerCertificate = peerCertificate
-        self.loop = loop
+        self.loop = loop.socketLoop
+        self.executor = loop.executor
         self.baseLogger = logger
         self.registry = registry
         self.connection = NIOLoopBoundBox(connection, eventLoop: loop.eventLoop)

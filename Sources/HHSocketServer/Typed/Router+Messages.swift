@@ -7,13 +7,19 @@ extension Router {
     /// A request that is no such message is answered ``HHSocket/Status/protobufFailed`` (402), an empty one that is none
     /// ``HHSocket/Status/emptyProtobuf`` (456), and `handler` does not hear of it: the answer's body says in English which field
     /// is wrong and at which byte, and so does the log at level `debug`. What `handler` throws is answered as with
-    /// ``handle(_:_:)-swift.method``.
+    /// ``handle(_:on:_:)-swift.method``.
+    ///
+    /// - Parameters:
+    ///   - method: Which method.
+    ///   - executor: Where its tasks run; nil, the default: as ``handlerExecutor`` says.
+    ///   - handler: Answers a call.
     @inlinable  // So that the compiler can make code for the messages at hand, which is several times as fast.
     public mutating func handle<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
+        on executor: HandlerExecutor? = nil,
         _ handler: @escaping @Sendable (Request, ServerContext) async throws -> Response
     ) {
-        self.handle(method.type) { request, context in
+        self.handle(method.type, on: executor) { request, context in
             try await ByteBuffer(message: handler(context.message(of: request), context))
         }
     }

@@ -1,3 +1,4 @@
+import DequeModule
 import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
@@ -47,7 +48,8 @@ import Testing
                 for _ in 0..<8 {
                     group.addTask {
                         var numbers: [Int] = []
-                        while let push = await mailbox.next() { numbers.append(Int(push.string) ?? -1) }
+                        let reading = PushReading(mailbox)
+                        while let push = await reading.next(isolation: nil) { numbers.append(Int(push.string) ?? -1) }
                         return numbers
                     }
                 }
@@ -179,24 +181,104 @@ import Testing
         #expect(await push?.string == "1")
     }
 
-    @Test func routerHandsEachPushToWhoWantsItAndToNobodyTwice() async {
+    @Test func readerTakesBatchesAndPutsBackWhatItHasNotUsed() async throws {
+        let mailbox = self.mailbox(.dropOldest(64))
+        for number in 0..<10 { _ = mailbox.append(self.push(number)) }
+        var reading: PushReading? = PushReading(mailbox)
+        #expect(await reading?.next(isolation: nil)?.string == "0")
+        // Four at a time: the other three are the reader's.
+        #expect(mailbox.take()?.string == "4")
+        #expect(await reading?.next(isolation: nil)?.string == "1")
+        reading = nil
+        for number in [2, 3, 5, 6, 7, 8, 9] { #expect(mailbox.take()?.string == "\(number)") }
+        #expect(mailbox.take() == nil)
+    }
+
+    @Test func whatAReaderPutsBackGoesToOneWhoWaits() async throws {
+        let mailbox = self.mailbox(.dropOldest(64))
+        for number in 0..<2 { _ = mailbox.append(self.push(number)) }
+        var reading: PushReading? = PushReading(mailbox)
+        #expect(await reading?.next(isolation: nil)?.string == "0")
+        let other = Task { await mailbox.next()?.string }
+        for _ in 0..<100 { await Task.yield() }
+        reading = nil
+        #expect(try await withDeadline("the push") { await other.value } == "1")
+    }
+
+    @Test func whatAReaderPutsBackAfterTheEndIsThereUnlessNobodyReads() async throws {
+        for isCancelled in [true, false] {
+            let mailbox = self.mailbox(.dropOldest(64))
+            for number in 0..<2 { _ = mailbox.append(self.push(number)) }
+            var reading: PushReading? = PushReading(mailbox)
+            #expect(await reading?.next(isolation: nil)?.string == "0")
+            if isCancelled { mailbox.cancel() } else { mailbox.finish() }
+            reading = nil
+            #expect(await mailbox.next()?.string == (isCancelled ? nil : "1"))
+        }
+    }
+
+    @Test func cancelledTaskDoesNotEvenGetTheRestOfItsBatch() async throws {
+        let mailbox = self.mailbox(.dropOldest(64))
+        for number in 0..<4 { _ = mailbox.append(self.push(number)) }
+        let hasRead = Gate()
+        let reader = Task {
+            let reading = PushReading(mailbox)
+            #expect(await reading.next(isolation: nil)?.string == "0")
+            hasRead.open()
+            while !Task.isCancelled { await Task.yield() }
+            return await reading.next(isolation: nil)
+        }
+        try await hasRead.wait()
+        reader.cancel()
+        #expect(try await withDeadline("the end") { await reader.value } == nil)
+        #expect(mailbox.isOver)
+    }
+
+    @Test func routerHandsPushesTogetherToWhoWantsThemAndToNobodyTwice() async {
         var router = PushRouter()
         let (one, other, all) = (self.mailbox(.default), self.mailbox(.dropNewest(1)), self.mailbox(.suspendReading(2)))
         router.add(one, 2_001)
         router.add(other, 2_001)
         router.add(all, nil)
-        #expect(router.route(self.push(0)) == .init(isClaimed: true))
-        #expect(router.route(self.push(1)) == .init(isClaimed: true, dropped: 1, newHolds: 1))
+        func isClaimed(_ push: SocketPush) -> Bool { router.route(push) }
+        func handOver() -> PushRouter.HandedOver { router.handOver() }
+        #expect(isClaimed(self.push(0)))
+        #expect(one.take() == nil)
+        #expect(isClaimed(self.push(1)))
+        #expect(handOver() == .init(dropped: 1, newHolds: 1))
+        #expect(handOver() == .init())
         var stranger = self.push(2)
         stranger.type = 2_002
-        #expect(router.route(stranger) == .init(isClaimed: true))
+        #expect(isClaimed(stranger))
+        #expect(handOver() == .init())
         all.cancel()
-        #expect(router.route(stranger) == .init())
+        #expect(!isClaimed(stranger))
         router.remove(all, nil)
         router.remove(one, 2_001)
         router.remove(other, 2_001)
-        #expect(router.route(self.push(3)) == .init())
+        #expect(!isClaimed(self.push(3)))
         for number in 0..<2 { #expect(await one.next()?.string == "\(number)") }
         #expect(await other.next()?.string == "0")
     }
+}
+
+extension PushMailbox {
+    /// What became of one push; nil if none comes here any more.
+    func append(_ push: SocketPush) -> PushBuffer<SocketPush>.Appended? {
+        guard !self.isOver else { return nil }
+        var pushes = [push]
+        let appended = self.append(&pushes)
+        return appended.holdsReading ? .holdsReading : appended.dropped > 0 ? .dropped : .kept
+    }
+
+    /// The oldest push that waits; nil if none does.
+    func take() -> SocketPush? {
+        var batch: Deque<SocketPush> = []
+        self.take(into: &batch)
+        defer { if !batch.isEmpty { self.giveBack(batch) } }
+        return batch.popFirst()
+    }
+
+    /// The next push, for a reader who reads no other.
+    func next() async -> SocketPush? { await PushReading(self).next(isolation: nil) }
 }

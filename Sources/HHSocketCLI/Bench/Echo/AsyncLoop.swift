@@ -7,14 +7,23 @@ final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
     private let client: SocketClient
     private let caller: Caller
     private let inFlightLimit: Int
+    private let executor: EchoParameters.Executor
     /// Whether calls wait for their time, instead of beginning when another has ended.
     private let hasSchedule: Bool
     private let calls: AwaitedCalls
 
-    init(client: SocketClient, caller: Caller, inFlight: Int, tally: EchoTally, schedule: StartSchedule?) {
+    init(
+        client: SocketClient,
+        caller: Caller,
+        inFlight: Int,
+        executor: EchoParameters.Executor,
+        tally: EchoTally,
+        schedule: StartSchedule?
+    ) {
         self.client = client
         self.caller = caller
         self.inFlightLimit = inFlight
+        self.executor = executor
         self.hasSchedule = schedule != nil
         self.calls = AwaitedCalls(tally, schedule)
     }
@@ -24,7 +33,7 @@ final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
     func run() async throws -> EchoTally {
         try await withTaskCancellationHandler {
             try await withThrowingTaskGroup(of: Void.self) { group in
-                for _ in 0..<self.inFlightLimit { group.addTask { try await self.work() } }
+                for _ in 0..<self.inFlightLimit { self.addWork(to: &group) }
                 // The first that fails has the others cancelled.
                 for try await _ in group {}
             }
@@ -32,6 +41,14 @@ final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
             self.calls.stop()
         }
         return self.calls.result()
+    }
+
+    private func addWork(to group: inout ThrowingTaskGroup<Void, any Error>) {
+        if self.executor == .socket, #available(macOS 15, *) {
+            group.addTask(executorPreference: self.client.executor) { try await self.work() }
+        } else {
+            group.addTask { try await self.work() }
+        }
     }
 
     /// One call after the other.

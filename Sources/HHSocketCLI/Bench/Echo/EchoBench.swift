@@ -141,6 +141,7 @@ struct EchoBench: Sendable {
                 client: connection.client,
                 caller: BodyCaller(self.body),
                 inFlight: self.parameters.inFlight,
+                executor: self.parameters.executor ?? .global,
                 tally: tally,
                 schedule: schedule
             )
@@ -149,6 +150,7 @@ struct EchoBench: Sendable {
                 client: connection.client,
                 caller: MessageCaller(length: self.parameters.body),
                 inFlight: self.parameters.inFlight,
+                executor: self.parameters.executor ?? .global,
                 tally: tally,
                 schedule: schedule
             )

@@ -28,6 +28,14 @@ struct EchoParameters: Sendable {
         }
     }
 
+    /// Where the Swift tasks that await answers run.
+    enum Executor: String, ExpressibleByArgument, CaseIterable {
+        /// On Swift's thread pool.
+        case global
+        /// On the socket's own thread.
+        case socket
+    }
+
     var server: Endpoint
     /// Nil if it is not known, or not on this machine.
     var serverPID: Int32?
@@ -50,6 +58,8 @@ struct EchoParameters: Sendable {
     var api: API
     /// Nil where there are no completion handlers.
     var callbacks: Callbacks?
+    /// Nil where no Swift tasks make the calls.
+    var executor: Executor?
     /// Calls per second in all; nil for a closed loop.
     var rate: Double?
 }

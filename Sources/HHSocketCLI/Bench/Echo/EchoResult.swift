@@ -38,6 +38,7 @@ struct EchoResult: Sendable {
         object.add("max_us", microseconds(latencies.longest), digits: 2)
         object.add("interrupted", self.isInterrupted)
         object.add("hello", self.parameters.hello)
+        object.add("executor", self.parameters.executor?.rawValue)
         return object.line
     }
 
@@ -73,6 +74,7 @@ struct EchoResult: Sendable {
         if let rate = parameters.rate { parts.append("\(String(format: "%g", rate)) calls/s asked for") }
         parts.append("\(parameters.api.rawValue) API")
         if let callbacks = parameters.callbacks { parts.append("\(callbacks.rawValue) callbacks") }
+        if let executor = parameters.executor { parts.append("\(executor.rawValue) executor") }
         if parameters.hello { parts.append("after hello") }
         return "\(parameters.peer) at \(parameters.server): \(parts.joined(separator: ", "))"
     }

@@ -75,7 +75,7 @@ extension Hhsocket_Bench {
     /// What calls the service: ``Client``, or ``MockClient`` in tests.
     protocol ClientProtocol: Sendable {
         /// Answers with what it got, read and written anew.
-        func echo(
+        nonisolated(nonsending) func echo(
             _ request: Hhsocket_BenchNote,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Hhsocket_BenchNote
@@ -90,7 +90,7 @@ extension Hhsocket_Bench {
 
 extension Hhsocket_Bench.ClientProtocol {
     /// Answers with what it got, read and written anew.
-    func echo(
+    nonisolated(nonsending) func echo(
         _ request: Hhsocket_BenchNote
     ) async throws(HHSocketRPC.SocketError) -> Hhsocket_BenchNote {
         try await self.echo(request, options: .init())
@@ -110,7 +110,7 @@ extension Hhsocket_Bench {
 
         init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-        func echo(
+        nonisolated(nonsending) func echo(
             _ request: Hhsocket_BenchNote,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Hhsocket_BenchNote {
@@ -140,12 +140,15 @@ extension Hhsocket_Bench {
 extension HHSocketServer.Router {
     /// Answers every method of `hhsocket.Bench` with `service`.
     ///
-    /// - Parameter as: Needed only where one type implements several services: `Hhsocket_Bench.self`.
+    /// - Parameters:
+    ///   - as: Needed only where one type implements several services: `Hhsocket_Bench.self`.
+    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
     mutating func register(
         _ service: some Hhsocket_Bench.ServiceProtocol,
-        as _: Hhsocket_Bench.Type = Hhsocket_Bench.self
+        as _: Hhsocket_Bench.Type = Hhsocket_Bench.self,
+        on executor: HHSocketServer.HandlerExecutor? = nil
     ) {
-        self.handle(Hhsocket_Bench.Methods.echo) { request, context in
+        self.handle(Hhsocket_Bench.Methods.echo, on: executor) { request, context in
             try await service.echo(request, context: context)
         }
     }

@@ -1,0 +1,167 @@
+import HHSocket
+import HHSocketHello
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+@testable import HHSocketServer
+
+/// Where asynchronous handlers run.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct HandlerExecutorTests {
+    private let eventLoop = MultiThreadedEventLoopGroup.singleton.next()
+
+    private func configuration() -> SocketServer.Configuration {
+        var configuration = SocketServer.Configuration()
+        configuration.eventLoopGroup = self.eventLoop
+        return configuration
+    }
+
+    /// Answers whether it ran on the connection's thread each time it was looked at.
+    private func handler(awaiting wait: @escaping @Sendable () async throws -> Void = {}) -> Router.Handler {
+        { [eventLoop] _, _ in
+            var seen = "\(eventLoop.inEventLoop)"
+            try await wait()
+            seen += " \(eventLoop.inEventLoop)"
+            return ByteBuffer(string: seen)
+        }
+    }
+
+    private func answers(_ client: HostileClient, _ types: [UInt32]) async throws -> [String] {
+        var answers: [String] = []
+        for (index, type) in types.enumerated() {
+            await client.perform(.request(type, serial: 50 + UInt32(index)))
+            answers.append(String(buffer: try await client.response().payload))
+        }
+        return answers
+    }
+
+    @Test func handlersRunWhereTheirRouteOrTheRouterSays() async throws {
+        for (setting, byDefault) in [(nil, "false false"), (.global, "false false"), (.connection, "true true")]
+            as [(HandlerExecutor?, String)]
+        {
+            var router = Router()
+            router.handle(100, self.handler())
+            router.handle(101, on: .global, self.handler())
+            router.handle(102, on: .connection, self.handler())
+            // Concerns those before, too.
+            if let setting { router.handlerExecutor = setting }
+            try await withServer(self.configuration(), router) { server in
+                let client = try await HostileClient.connect(to: server.address)
+                #expect(try await self.answers(client, [100, 101, 102]) == [byDefault, "false false", "true true"])
+            }
+        }
+    }
+
+    @Test func handlerThatWaitsElsewhereComesBack() async throws {
+        var router = Router()
+        router.handle(100, on: .connection, self.handler { try await Task.sleep(for: .milliseconds(1)) })
+        router.handle(101, on: .connection, self.handler { await Task.yield() })
+        router.handle(102, on: .connection, self.handler { await Task.detached {}.value })
+        try await withServer(self.configuration(), router) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            #expect(try await self.answers(client, [100, 101, 102]) == ["true true", "true true", "true true"])
+        }
+    }
+
+    private struct Passing: ServerMiddleware {
+        func handle(
+            _ request: ServerRequest,
+            _ context: ServerContext,
+            next: Router.Handler
+        ) async throws -> ByteBuffer {
+            try await next(request, context)
+        }
+    }
+
+    @Test func middlewareAndSynchronousHandlersWithinRunWhereTheRouterSays() async throws {
+        var router = Router()
+        router.handlerExecutor = .connection
+        router.use(Passing())
+        router.handle(100, self.handler())
+        router.handle(101, on: .global, self.handler())
+        router.handleSynchronously(102) { [eventLoop] _, _ in ByteBuffer(string: "\(eventLoop.inEventLoop)") }
+        try await withServer(self.configuration(), router) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            #expect(try await self.answers(client, [100, 101, 102]) == ["true true", "false false", "true"])
+        }
+    }
+
+    /// All that comes with one read is answered with one, though each has a task.
+    @Test func burstOfRequestsIsAnsweredOnTheThread() async throws {
+        let count: UInt32 = 3_000
+        var router = Router()
+        router.handle(100, on: .connection) { request, context in
+            #expect(context.session.isOpen)
+            return request.body
+        }
+        try await withServer(self.configuration(), router) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            let encoder = FrameEncoder(direction: .request)
+            var bytes = ByteBuffer()
+            for number in 0..<count {
+                encoder.encode(
+                    Frame(type: 100, serial: 50 + number, payload: ByteBuffer(string: "\(number)")),
+                    into: &bytes
+                )
+            }
+            await client.perform(.raw(bytes))
+            let answers = try await client.responses(Int(count))
+            #expect(Set(answers.map(\.serial)) == Set(50..<50 + count))
+            for answer in answers { #expect(String(buffer: answer.payload) == "\(answer.serial - 50)") }
+            #expect(server.requestsInFlight == 0)
+        }
+    }
+
+    @Test func handlersOnTheThreadAreCancelledWithTheirRequestAndAtTheServersEnd() async throws {
+        let (begun, ended) = (Watched(0), Watched(0))
+        var router = Router()
+        router.handle(100, on: .connection) { request, _ in
+            begun.increment()
+            defer { ended.increment() }
+            try await Task.sleep(for: patience)
+            return request.body
+        }
+        try await withServer(self.configuration(), router) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            for serial in 50..<60 as Range<UInt32> { await client.perform(.request(100, serial: serial)) }
+            try await begun.wait("ten handlers") { $0 == 10 }
+            await client.perform(.cancel(55))
+            try await ended.wait("the end of one") { $0 == 1 }
+        }
+        try await ended.wait("the end of all") { $0 == 10 }
+    }
+
+    @Test func sessionOffersItsThread() async throws {
+        var router = Router()
+        router.handle(100) { [eventLoop] _, context in
+            let isThere = await Task(executorPreference: context.session.executor) { eventLoop.inEventLoop }.value
+            return ByteBuffer(string: "\(eventLoop.inEventLoop) \(isThere)")
+        }
+        try await withServer(self.configuration(), router) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            #expect(try await self.answers(client, [100]) == ["false true"])
+        }
+    }
+
+    /// Decompressing and compressing take their time, and so are done elsewhere; the handler is not.
+    @Test func largeBodiesAreCompressedElsewhere() async throws {
+        var router = Router()
+        router.handle(100, on: .connection) { [eventLoop] request, _ in
+            #expect(eventLoop.inEventLoop)
+            return request.body
+        }
+        try await withServer(self.configuration(), router) { server in
+            let greeter = try await Greeter(server)
+            _ = try await greeter.greet()
+            for length in [1_000, 1 << 20] {
+                let body = ByteBuffer(repeating: 7, count: length)
+                try await greeter.call(100, serial: 50 + UInt32(length), body, compression: CompressionPolicy())
+                let answer = try await greeter.answer()
+                #expect(answer.frame.payload == body)
+            }
+        }
+    }
+}

@@ -10,7 +10,8 @@ import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
-HELLO = "--hello"
+HELLO = ["--hello"]
+EXECUTOR = ["--executor", "socket"]
 TASK = ["--api", "task", "--callbacks", "inline"]
 CELLS = {
     "16 B, 1 in flight": ["--body", "16", "--in-flight", "1", *TASK],
@@ -19,8 +20,10 @@ CELLS = {
     "4 KiB, 64 in flight": ["--body", "4096", "--in-flight", "64", *TASK],
     "64 KiB, 64 in flight": ["--body", "65536", "--in-flight", "64", *TASK],
     "16 B, 64, async": ["--body", "16", "--in-flight", "64", "--api", "async"],
+    "16 B, 1, async on executor": ["--body", "16", "--in-flight", "1", "--api", "async", *EXECUTOR],
+    "16 B, 64, async on executor": ["--body", "16", "--in-flight", "64", "--api", "async", *EXECUTOR],
     "16 B, 64, default queue": ["--body", "16", "--in-flight", "64", "--api", "task", "--callbacks", "default"],
-    "16 B, 64, after hello": ["--body", "16", "--in-flight", "64", *TASK, HELLO],
+    "16 B, 64, after hello": ["--body", "16", "--in-flight", "64", *TASK, *HELLO],
 }
 # With it a program ends by whom an argument is not understood (EX_USAGE).
 USAGE = 64
@@ -67,8 +70,8 @@ def cells_named(text):
     """
     The cells whose names contain one of the parts that are separated by semicolons.
 
-    >>> list(cells_named("async; 1 in")), len(cells_named("")) == len(CELLS)
-    (['16 B, 1 in flight', '16 B, 64, async'], True)
+    >>> list(cells_named("64, async; 1 in")), len(cells_named("")) == len(CELLS)
+    (['16 B, 1 in flight', '16 B, 64, async', '16 B, 64, async on executor'], True)
     """
     parts = [part.strip() for part in text.split(";")]
     found = {name: options for name, options in CELLS.items() if any(part in name for part in parts)}

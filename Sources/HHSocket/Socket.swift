@@ -128,10 +128,21 @@ public final class Socket: Sendable {
     /// - Throws: ``SocketError``; the frame was not sent. Codes: `notConnected`, `networkUnreachable` (there is no
     ///   network), `frameTooLarge`, `invalidArgument` (custom fields of the wrong width), `queueFull`; after a wait also why
     ///   there will be no connection, or `cancelled` when the Swift task was cancelled meanwhile.
-    public func send(_ frame: Frame, priority: FramePriority = .default) async throws(SocketError) {
-        let write = PendingWrite(frame, priority)
-        let result = await withTaskCancellationHandler {
-            await withCheckedContinuation { (writer: CheckedContinuation<Result<Void, SocketError>, Never>) in
+    public nonisolated(nonsending) func send(
+        _ frame: Frame,
+        priority: FramePriority = .default
+    ) async throws(SocketError) {
+        try await self.perform(PendingWrite(frame, priority)).get()
+    }
+
+    private func perform(
+        _ write: PendingWrite,
+        isolation: isolated (any Actor)? = #isolation
+    ) async -> Result<Void, SocketError> {
+        await withTaskCancellationHandler {
+            // What captures the isolation has it. Else it would begin elsewhere, and come back.
+            _ = isolation
+            return await withCheckedContinuation { (writer: CheckedContinuation<Result<Void, SocketError>, Never>) in
                 // Never refused: only the end of this object, which is still in use here, closes the queue.
                 self.driver.submit(
                     .closure { [session] turn in
@@ -142,6 +153,5 @@ public final class Socket: Sendable {
         } onCancel: {
             self.driver.submit(.closure { [session] _ in session.cancel(write) })
         }
-        try result.get()
     }
 }

@@ -26,6 +26,7 @@ import Testing
         return (client, eventLoop)
     }
 
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func taskOnTheExecutorRunsOnTheThreadBeforeAndAfterEachCall() async throws {
         let server = try await MockServer(.echo)
         let (client, eventLoop) = self.client(of: server)
@@ -43,6 +44,7 @@ import Testing
         #expect(answers == (0..<100).map { "\($0)" })
     }
 
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func childTasksAndTypedSequencesStayThereToo() async throws {
         let server = try await MockServer(.echo)
         let (client, eventLoop) = self.client(of: server)
@@ -63,6 +65,7 @@ import Testing
         #expect(sum == 499_500)
     }
 
+    @available(macOS 14, iOS 17, tvOS 17, watchOS 10, visionOS 1, *)
     private actor Counter {
         private let client: SocketClient
         private let eventLoop: any EventLoop
@@ -84,6 +87,7 @@ import Testing
         nonisolated func isIsolated() -> Bool { self.assumeIsolated { $0.count > 0 } }
     }
 
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func actorOnTheThreadCallsWithoutLeavingIt() async throws {
         let server = try await MockServer(.echo)
         let (client, eventLoop) = self.client(of: server)
@@ -104,6 +108,7 @@ import Testing
         #expect(isIsolated)
     }
 
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func taskThatYieldsForEverDoesNotKeepTheThreadFromReading() async throws {
         let server = try await MockServer(.echo)
         let (client, _) = self.client(of: server)
@@ -120,6 +125,7 @@ import Testing
         try await withDeadline("the end") { await busy.value }
     }
 
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func cancelledTaskCancelsItsCallAndGoesOnThere() async throws {
         let server = try await MockServer(.drop)
         let (client, eventLoop) = self.client(of: server)
@@ -153,6 +159,7 @@ import Testing
         @TaskLocal static var name = "nobody"
     }
 
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func timeoutsTaskLocalsAndSpansAreAsElsewhere() async throws {
         let tracer = InMemoryTracer()
         let server = try await MockServer(.drop)
@@ -183,6 +190,7 @@ import Testing
     }
 
     /// A client that is released ends its thread while tasks are on it and wait for it.
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test(arguments: [false, true]) func jobsOfAClientThatIsReleasedEndOnce(lendsThread: Bool) async throws {
         let server = try await MockServer(.echo)
         let ends = NIOLockedValueBox(0)
@@ -212,6 +220,7 @@ import Testing
         #expect(ends.withLockedValue { $0 } == 2 * count)
     }
 
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func jobsAfterTheEndRunOneAfterTheOther() async throws {
         let server = try await MockServer(.echo)
         var client: SocketClient? = .connecting(to: server.endpoint)
@@ -236,6 +245,7 @@ import Testing
     }
 
     #if DEBUG
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func debugBuildWarnsOfAJobThatBlocksWhileItDoes() async throws {
         let handler = InMemoryLogHandler()
         let server = try await MockServer(.echo)

@@ -38,6 +38,7 @@ import Testing
         return answers
     }
 
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func handlersRunWhereTheirRouteOrTheRouterSays() async throws {
         for (setting, byDefault) in [(nil, "false false"), (.global, "false false"), (.connection, "true true")]
             as [(HandlerExecutor?, String)]
@@ -55,6 +56,7 @@ import Testing
         }
     }
 
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func handlerThatWaitsElsewhereComesBack() async throws {
         var router = Router()
         router.handle(100, on: .connection, self.handler { try await Task.sleep(for: .milliseconds(1)) })
@@ -76,6 +78,7 @@ import Testing
         }
     }
 
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func middlewareAndSynchronousHandlersWithinRunWhereTheRouterSays() async throws {
         var router = Router()
         router.handlerExecutor = .connection
@@ -90,6 +93,7 @@ import Testing
     }
 
     /// All that comes with one read is answered with one, though each has a task.
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func burstOfRequestsIsAnsweredOnTheThread() async throws {
         let count: UInt32 = 3_000
         var router = Router()
@@ -115,6 +119,7 @@ import Testing
         }
     }
 
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func handlersOnTheThreadAreCancelledWithTheirRequestAndAtTheServersEnd() async throws {
         let (begun, ended) = (Watched(0), Watched(0))
         var router = Router()
@@ -134,6 +139,7 @@ import Testing
         try await ended.wait("the end of all") { $0 == 10 }
     }
 
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func sessionOffersItsThread() async throws {
         var router = Router()
         router.handle(100) { [eventLoop] _, context in
@@ -147,6 +153,7 @@ import Testing
     }
 
     /// Decompressing and compressing take their time, and so are done elsewhere; the handler is not.
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func largeBodiesAreCompressedElsewhere() async throws {
         var router = Router()
         router.handle(100, on: .connection) { [eventLoop] request, _ in

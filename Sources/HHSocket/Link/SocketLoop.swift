@@ -151,8 +151,8 @@ package final class SocketLoop: @unchecked Sendable {
     ///
     /// Where handlers run it does so in the present turn.
     func enqueue(_ job: SocketJob) {
-        if self.isCurrent, !self.isClosed, self.hot.phase == .handlers || self.hot.phase == .running,
-            self.hot.remainingJobs > 0
+        if self.isCurrent, !self.isClosed || self.hot.isLast,
+            self.hot.phase == .handlers || self.hot.phase == .running, self.hot.remainingJobs > 0
         {
             self.hot.remainingJobs -= 1
             self.handlers.pointee.append(job)

@@ -208,6 +208,7 @@ enum ClientHistory {
             plan.codes = RetryPolicy.defaultCodes
             if Bool.random(using: &generator) { plan.codes.formUnion([.notConnected, .connectionRefused]) }
         }
+        plan.isAwaited = Int.random(in: 0..<3, using: &generator) == 0
         return plan
     }
 

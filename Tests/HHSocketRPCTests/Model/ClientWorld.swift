@@ -12,6 +12,9 @@ final class ClientWorld: @unchecked Sendable {
     private let client: ClientCore
     private var model: ModelClient
     private var tasks: [SocketTask] = []
+    /// The Swift tasks on the client's executor that wait for those of them that have begun and are awaited.
+    private var waiters: [Int: Task<Void, Never>] = [:]
+    private let executor: SocketExecutor
     private var completions: [String] = []
     /// Every serial that ever left.
     private var serials: [UInt32] = []
@@ -83,6 +86,7 @@ final class ClientWorld: @unchecked Sendable {
         configuration.interceptors = steering.makeInterceptors(interceptorCount)
         configuration.socket.wireFormat = format
         (self.connection, self.client) = SimulatedConnection.make(configuration) { steering.submitted() }
+        self.executor = SocketExecutor(self.connection.loop)
         self.start = self.connection.time
         self.client.setClient(Self.face)
         self.client.delegate = self.delegate
@@ -121,11 +125,11 @@ final class ClientWorld: @unchecked Sendable {
             if !interceptions.isEmpty, self.tasks[index].state == .suspended {
                 self.steering.begin(index, interceptions)
             }
-            self.tasks[index].resume()
+            self.resume(index)
             self.model.resume(index)
         case .cancel(let choice):
             guard let index = self.index(choice) else { return }
-            self.tasks[index].cancel()
+            self.cancel(index)
             self.model.cancel(index)
         case .cancelByIdentifier(let choice):
             guard let index = self.index(choice) else { return }
@@ -227,6 +231,7 @@ final class ClientWorld: @unchecked Sendable {
     private func make(_ plan: ModelClient.Plan) {
         let index = self.tasks.count
         var plan = plan
+        if #unavailable(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2) { plan.isAwaited = false }
         // Exact in binary and in nanoseconds, and such that no two calls are due at one moment.
         plan.backoff = 1_953_125 * (64 + index % 64)
         var request = SocketRequest(type: plan.type, body: plan.body, timeout: .nanoseconds(plan.timeout))
@@ -247,11 +252,33 @@ final class ClientWorld: @unchecked Sendable {
             identifier: index,
             request: request,
             client: self.client,
-            completion: .handler { [weak self] in self?.completed(index, $0) },
-            isDispatched: true
+            completion: plan.isAwaited ? .nobody : .handler { [weak self] in self?.completed(index, $0) },
+            isDispatched: true,
+            isAwaited: plan.isAwaited
         )
         self.tasks.append(task)
         self.model.calls.append(ModelClient.Call(plan))
+    }
+
+    private func resume(_ index: Int) {
+        if self.model.calls[index].plan.isAwaited { self.wait(for: index) } else { self.tasks[index].resume() }
+    }
+
+    private func cancel(_ index: Int) {
+        guard self.model.calls[index].plan.isAwaited else { return self.tasks[index].cancel() }
+        // One that has not begun begins cancelled.
+        self.wait(for: index)
+        self.waiters[index]?.cancel()
+    }
+
+    /// Has a Swift task run the call, and wait for it, on the one thread that there is.
+    private func wait(for index: Int) {
+        guard self.waiters[index] == nil, #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *) else { return }
+        let task = self.tasks[index]
+        self.waiters[index] = Task(executorPreference: self.executor) { [weak self] in
+            await task.run()
+            self?.completed(index, task.takeResult())
+        }
     }
 
     private func completed(_ index: Int, _ result: Result<SocketResponse, SocketError>) {

@@ -34,6 +34,8 @@ struct ModelClient {
         var timeout: Int
         var isPatient = false
         var isIdempotent = false
+        /// Whether a Swift task on the client's executor waits for it.
+        var isAwaited = false
         var firstResponse: Int?
         var attempts = 1
         /// The first wait in nanoseconds; set when the call is made.
@@ -45,6 +47,7 @@ struct ModelClient {
         var description: String {
             let retry = self.attempts > 1 ? ", \(self.attempts) attempts, \(self.codes.count) codes" : ""
             let flags = (self.isPatient ? ", patient" : "") + (self.isIdempotent ? ", idempotent" : "")
+                + (self.isAwaited ? ", awaited" : "")
             let first = self.firstResponse.map { ", first response \($0) ns" } ?? ""
             let interceptions = self.interceptions.map { ", \($0)" }.joined()
             return

@@ -380,9 +380,11 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
 
     func invalidate() {
         self.close()
-        self.loop.close {}
         self.runSubmissions()
-        self.turn { self.client?.connectionChanged(.invalidated, in: &$0) }
+        self.turn {
+            self.client?.connectionChanged(.invalidated, in: &$0)
+            self.loop.close {}
+        }
         self.client = nil
         self.eventLoop.advanceTime(by: .seconds(10))
     }

@@ -85,12 +85,23 @@ public final class APIManager: Sendable {
     /// Makes a request and waits for its answer. Cancelling the Swift task cancels it.
     ///
     /// - Throws: ``HHSocket/SocketError``: as ``dispatch(_:refreshHandler:completionHandler:)`` completes.
-    public func response<Value>(for request: APIRequest<Value>) async throws(SocketError) -> APIResponse<Value> {
+    public nonisolated(nonsending) func response<Value>(
+        for request: APIRequest<Value>
+    ) async throws(SocketError) -> APIResponse<Value> {
+        try await self.ask(for: request).get()
+    }
+
+    private func ask<Value>(
+        for request: APIRequest<Value>,
+        isolation: isolated (any Actor)? = #isolation
+    ) async -> Result<APIResponse<Value>, SocketError> {
         let caller = self.nextCaller()
         let key = self.key(of: request)
         let calls = self.cache.calls
         let result = await withTaskCancellationHandler {
-            await withCheckedContinuation { continuation in
+            // What captures the isolation has it. Else it would begin elsewhere, and come back.
+            _ = isolation
+            return await withCheckedContinuation { continuation in
                 calls.ask(caller, self.asking(request, key)) { continuation.resume(returning: $0) }
                 // It may have been cancelled before there was anything to cancel.
                 if Task.isCancelled { calls.cancel(caller) }
@@ -98,11 +109,11 @@ public final class APIManager: Sendable {
         } onCancel: {
             calls.cancel(caller)
         }
-        return try Self.response(result, request, key, calls).get()
+        return Self.response(result, request, key, calls)
     }
 
     /// The same for those who do not want to know where the value comes from.
-    public func value<Value>(for request: APIRequest<Value>) async throws(SocketError) -> Value {
+    public nonisolated(nonsending) func value<Value>(for request: APIRequest<Value>) async throws(SocketError) -> Value {
         try await self.response(for: request).value
     }
 

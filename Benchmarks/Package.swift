@@ -36,6 +36,7 @@ let package = Package(
                 .product(name: "HHSocketRPC", package: "hhsocket"),
                 "ReferenceMessages",
                 .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "SwiftProtobuf", package: "swift-protobuf"),
                 .product(name: "Benchmark", package: "benchmark"),
             ],

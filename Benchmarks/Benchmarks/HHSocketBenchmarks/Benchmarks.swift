@@ -16,6 +16,7 @@ let benchmarks: @Sendable () -> Void = {
     checksumBenchmarks()
     dispatchBenchmarks()
     submissionBenchmarks()
+    pushBenchmarks()
     messageBenchmarks()
     // Benchmarks run in this order until one fails, so that whoever reads of this one knows that none did.
     if isQuick { Benchmark("every benchmark has run") { _ in } }

@@ -128,11 +128,11 @@ extension ClientCore {
             metadata: metadata,
             endpoint: endpoint
         )
-        if self.pushes.router.route(push) {
-            self.pushes.routed += 1
-        } else {
+        if let unclaimed = self.pushes.router.route(push) {
             self.count(\.pushes)
-            self.tellDelegate(of: push, in: &turn)
+            self.tellDelegate(of: unclaimed, in: &turn)
+        } else {
+            self.pushes.routed += 1
         }
     }
 

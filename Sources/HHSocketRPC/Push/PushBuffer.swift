@@ -65,6 +65,31 @@ struct PushBuffer<Element: Sendable>: Sendable {
         return true
     }
 
+    /// What became of elements that were appended together.
+    struct Outcome: Equatable {
+        /// How many the policy gave up for them: older ones, or some of them.
+        var dropped = 0
+        /// Whether nothing more should be read from now on.
+        var holdsReading = false
+    }
+
+    /// Appends one after the other, and removes them from `others`.
+    mutating func append(contentsOf others: inout Deque<Element>) -> Outcome {
+        var outcome = Outcome()
+        if self.elements.isEmpty, others.count < self.policy.limit {
+            swap(&self.elements, &others)
+            return outcome
+        }
+        while let element = others.popFirst() {
+            switch self.append(element) {
+            case .kept: break
+            case .dropped: outcome.dropped += 1
+            case .holdsReading: outcome.holdsReading = true
+            }
+        }
+        return outcome
+    }
+
     /// Puts back in front what was taken last and not used. May exceed the policy's limit by as much.
     mutating func giveBack(_ elements: consuming Deque<Element>) {
         elements.append(contentsOf: self.elements)

@@ -28,14 +28,6 @@ final class PushMailbox: Sendable {
         var releasesReading = false
     }
 
-    /// What became of pushes that were appended.
-    struct Appended: Equatable {
-        /// How many the policy gave up for them: older ones, or some of them.
-        var dropped = 0
-        /// Whether nothing more should be read from now on.
-        var holdsReading = false
-    }
-
     /// - Parameter changed: Told, outside the lock, what the reader has changed.
     init(_ policy: PushBufferingPolicy, changed: @escaping @Sendable (PushMailbox, Change) -> Void) {
         self.state = NIOLockedValueBox(State(buffer: PushBuffer(policy)))
@@ -50,27 +42,19 @@ final class PushMailbox: Sendable {
     var holdsReading: Bool { self.state.withLockedValue { !$0.isOver && $0.buffer.holdsReading } }
 
     /// Leaves pushes that have come together, and removes them from `pushes`; if none comes here any more, they are thrown away.
-    func append(_ pushes: inout [SocketPush]) -> Appended {
+    func append(_ pushes: inout Deque<SocketPush>) -> PushBuffer<SocketPush>.Outcome {
         var resumed: [(Reader, SocketPush)] = []
-        let appended = self.state.withLockedValue { state in
-            var appended = Appended()
-            guard !state.isOver else { return appended }
-            for push in pushes {
-                if let reader = state.readers.popFirst() {
-                    resumed.append((reader, push))
-                    continue
-                }
-                switch state.buffer.append(push.detached) {
-                case .kept: break
-                case .dropped: appended.dropped += 1
-                case .holdsReading: appended.holdsReading = true
-                }
+        let outcome = self.state.withLockedValue { state in
+            guard !state.isOver else { return PushBuffer<SocketPush>.Outcome() }
+            while !state.readers.isEmpty, let push = pushes.popFirst() {
+                resumed.append((state.readers.removeFirst(), push))
             }
-            return appended
+            for index in pushes.indices where pushes[index].isSlice { pushes[index].detach() }
+            return state.buffer.append(contentsOf: &pushes)
         }
         pushes.removeAll(keepingCapacity: true)
         for (reader, push) in resumed { reader.resume(returning: push) }
-        return appended
+        return outcome
     }
 
     /// The next push, waiting for it; nil if none comes any more. Cancelling the calling task ends the subscription.

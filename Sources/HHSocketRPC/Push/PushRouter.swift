@@ -1,3 +1,5 @@
+import DequeModule
+
 /// Who wants which pushes. Lives on the socket thread.
 ///
 /// Pushes that come together are gathered for each subscriber, and handed over at once.
@@ -5,7 +7,7 @@ struct PushRouter {
     private final class Subscriber {
         let mailbox: PushMailbox
         /// What has come and is not handed over yet.
-        var pushes: [SocketPush] = []
+        var pushes: Deque<SocketPush> = []
 
         init(_ mailbox: PushMailbox) {
             self.mailbox = mailbox
@@ -26,24 +28,31 @@ struct PushRouter {
         if self.subscribers[type]?.isEmpty == true { self.subscribers[type] = nil }
     }
 
-    /// Gathers the push for everyone who wants it. Returns whether anyone does.
-    mutating func route(_ push: SocketPush) -> Bool {
-        let isClaimed = self.gather(push, forThoseOf: push.type)
-        return self.gather(push, forThoseOf: nil) || isClaimed
+    /// Gathers the push for everyone who wants it. Returns it if nobody does.
+    mutating func route(_ push: consuming SocketPush) -> SocketPush? {
+        let ofType = self.subscribers[push.type]
+        let ofAll = self.subscribers[nil]
+        guard let others = ofAll else {
+            // As a rule there is one: it gets the push itself, and no copy.
+            if let subscribers = ofType, subscribers.count == 1 { return self.gather(push, for: subscribers[0]) }
+            return self.gather(push, for: ofType ?? [])
+        }
+        return self.gather(push, for: (ofType ?? []) + others)
     }
 
-    private mutating func gather(_ push: SocketPush, forThoseOf type: UInt32?) -> Bool {
-        guard let subscribers = self.subscribers[type] else { return false }
+    private mutating func gather(_ push: consuming SocketPush, for subscribers: [Subscriber]) -> SocketPush? {
         var isClaimed = false
-        for subscriber in subscribers {
-            if subscriber.pushes.isEmpty {
-                guard !subscriber.mailbox.isOver else { continue }
-                self.waiting.append(subscriber)
-            }
-            subscriber.pushes.append(push)
-            isClaimed = true
+        for subscriber in subscribers where self.gather(copy push, for: subscriber) == nil { isClaimed = true }
+        return isClaimed ? nil : push
+    }
+
+    private mutating func gather(_ push: consuming SocketPush, for subscriber: Subscriber) -> SocketPush? {
+        if subscriber.pushes.isEmpty {
+            guard !subscriber.mailbox.isOver else { return push }
+            self.waiting.append(subscriber)
         }
-        return isClaimed
+        subscriber.pushes.append(push)
+        return nil
     }
 
     /// What became of pushes that were handed over.

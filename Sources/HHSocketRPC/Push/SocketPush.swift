@@ -15,13 +15,12 @@ public struct SocketPush: Sendable, Hashable {
     /// The server that sent it.
     public var endpoint: Endpoint
 
-    /// The push with a body of its own, where the body is a small part of the bytes that were read from the network together
-    /// with it. Else a push that waits would hold all of them.
-    var detached: SocketPush {
-        guard self.body.storageCapacity / 4 > self.body.readableBytes else { return self }
-        var push = self
-        push.body = ByteBuffer(bytes: self.body.readableBytesView)
-        return push
+    /// Whether the body is a small part of the bytes that were read from the network together with it.
+    var isSlice: Bool { self.body.storageCapacity / 4 > self.body.readableBytes }
+
+    /// Gives it a body of its own. Else a push that waits would hold all that was read together with it.
+    mutating func detach() {
+        self.body = ByteBuffer(bytes: self.body.readableBytesView)
     }
 
     /// The payload as text; bytes that are not UTF-8 are replaced.

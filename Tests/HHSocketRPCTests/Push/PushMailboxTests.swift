@@ -240,7 +240,7 @@ import Testing
         router.add(one, 2_001)
         router.add(other, 2_001)
         router.add(all, nil)
-        func isClaimed(_ push: SocketPush) -> Bool { router.route(push) }
+        func isClaimed(_ push: SocketPush) -> Bool { router.route(push) == nil }
         func handOver() -> PushRouter.HandedOver { router.handOver() }
         #expect(isClaimed(self.push(0)))
         #expect(one.take() == nil)
@@ -266,7 +266,7 @@ extension PushMailbox {
     /// What became of one push; nil if none comes here any more.
     func append(_ push: SocketPush) -> PushBuffer<SocketPush>.Appended? {
         guard !self.isOver else { return nil }
-        var pushes = [push]
+        var pushes: Deque = [push]
         let appended = self.append(&pushes)
         return appended.holdsReading ? .holdsReading : appended.dropped > 0 ? .dropped : .kept
     }

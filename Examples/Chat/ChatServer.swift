@@ -9,7 +9,8 @@ actor ChatServer: Chat_Chat.ServiceProtocol {
     /// Opens the room, on a port of 127.0.0.1, or on any port if it is 0.
     func open(port: Int) async throws -> Int {
         var router = Router()
-        router.register(self)
+        // Methods that wait for this actor and compute little need no other thread.
+        router.register(self, on: .connection)
         let server = SocketServer(configuration: .init(port: port), router: router)
         try await server.start()
         self.server = server

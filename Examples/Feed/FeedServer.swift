@@ -17,7 +17,8 @@ actor FeedServer: Feed_Feed.ServiceProtocol {
     /// Opens it on a port of 127.0.0.1, or on any port if it is 0.
     func open(port: Int) async throws -> SocketServer {
         var router = Router()
-        router.register(self)
+        // Methods that wait for this actor and compute little need no other thread.
+        router.register(self, on: .connection)
         var configuration = SocketServer.Configuration(port: port)
         // Answers to idempotency keys are kept for as long as an outbox may repeat a message.
         configuration.hello.idempotency.lifetime = .seconds(7 * 24 * 60 * 60)

@@ -76,11 +76,14 @@ public final class SocketServer: Service {
         // Nobody can shut it down any more.
         guard case .running(let running) = self.state.withLockedValue({ $0 }) else { return }
         for listener in running.listeners { listener.channel.close(promise: nil) }
+        let drained = running.loops.map { $0.drain(self.configuration.shutdown) }
         running.kill()
         running.metrics?.end()
         running.sweepClock.end()
         running.core.peerLog.end()
-        running.ownGroup?.shutdownGracefully { _ in }
+        guard let ownGroup = running.ownGroup else { return }
+        // Only then: a job that an event loop is given after its end is lost.
+        EventLoopFuture.andAllComplete(drained, on: ownGroup.any()).whenComplete { _ in ownGroup.shutdownGracefully { _ in } }
     }
 
     // MARK: Life

@@ -140,6 +140,27 @@ import Testing
     }
 
     @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
+    @Test func handlersOnTheThreadOfAServerThatIsReleasedEnd() async throws {
+        let (begun, ended) = (Watched(0), Watched(0))
+        var router = Router()
+        router.handle(100, on: .connection) { request, _ in
+            begun.increment()
+            defer { ended.increment() }
+            // It does not hear that it is cancelled, and comes back when the server's threads are gone.
+            await Task.detached { try? await Task.sleep(for: .seconds(1)) }.value
+            return request.body
+        }
+        // With threads of its own, which end with it.
+        var server: SocketServer? = SocketServer(configuration: .init(), router: router)
+        try await server?.start()
+        let client = try await HostileClient.connect(to: server?.address)
+        for serial in 50..<60 as Range<UInt32> { await client.perform(.request(100, serial: serial)) }
+        try await begun.wait("ten handlers") { $0 == 10 }
+        server = nil
+        try await ended.wait("the end of all") { $0 == 10 }
+    }
+
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func sessionOffersItsThread() async throws {
         var router = Router()
         router.handle(100) { [eventLoop] _, context in

@@ -83,7 +83,9 @@ public final class SocketServer: Service {
         running.core.peerLog.end()
         guard let ownGroup = running.ownGroup else { return }
         // Only then: a job that an event loop is given after its end is lost.
-        EventLoopFuture.andAllComplete(drained, on: ownGroup.any()).whenComplete { _ in ownGroup.shutdownGracefully { _ in } }
+        EventLoopFuture.andAllComplete(drained, on: ownGroup.any()).whenComplete { _ in
+            ownGroup.shutdownGracefully { _ in }
+        }
     }
 
     // MARK: Life

@@ -128,7 +128,7 @@ import Testing
                     /// What calls the service: ``Client``, or ``MockClient`` in tests.
                     public protocol ClientProtocol: Sendable {
                         /// Says something.
-                        func send(
+                        nonisolated(nonsending) func send(
                             _ request: Chat_Note,
                             options: HHSocketRPC.CallOptions
                         ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt
@@ -143,7 +143,7 @@ import Testing
 
                 extension Chat_Chat.ClientProtocol {
                     /// Says something.
-                    public func send(
+                    public nonisolated(nonsending) func send(
                         _ request: Chat_Note
                     ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt {
                         try await self.send(request, options: .init())
@@ -163,7 +163,7 @@ import Testing
 
                         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-                        public func send(
+                        public nonisolated(nonsending) func send(
                             _ request: Chat_Note,
                             options: HHSocketRPC.CallOptions
                         ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt {
@@ -195,7 +195,7 @@ import Testing
 
                         public init() {}
 
-                        public func send(
+                        public nonisolated(nonsending) func send(
                             _ request: Chat_Note,
                             options: HHSocketRPC.CallOptions
                         ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt {
@@ -234,12 +234,15 @@ import Testing
                 extension HHSocketServer.Router {
                     /// Answers every method of `chat.Chat` with `service`.
                     ///
-                    /// - Parameter as: Needed only where one type implements several services: `Chat_Chat.self`.
+                    /// - Parameters:
+                    ///   - as: Needed only where one type implements several services: `Chat_Chat.self`.
+                    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
                     public mutating func register(
                         _ service: some Chat_Chat.ServiceProtocol,
-                        as _: Chat_Chat.Type = Chat_Chat.self
+                        as _: Chat_Chat.Type = Chat_Chat.self,
+                        on executor: HHSocketServer.HandlerExecutor? = nil
                     ) {
-                        self.handle(Chat_Chat.Methods.send) { request, context in
+                        self.handle(Chat_Chat.Methods.send, on: executor) { request, context in
                             try await service.send(request, context: context)
                         }
                     }
@@ -302,12 +305,15 @@ import Testing
                 extension HHSocketServer.Router {
                     /// Answers every method of `chat.Chat` with `service`.
                     ///
-                    /// - Parameter as: Needed only where one type implements several services: `Chat_Chat.self`.
+                    /// - Parameters:
+                    ///   - as: Needed only where one type implements several services: `Chat_Chat.self`.
+                    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
                     mutating func register(
                         _ service: some Chat_Chat.ServiceProtocol,
-                        as _: Chat_Chat.Type = Chat_Chat.self
+                        as _: Chat_Chat.Type = Chat_Chat.self,
+                        on executor: HHSocketServer.HandlerExecutor? = nil
                     ) {
-                        self.handle(Chat_Chat.Methods.send) { request, context in
+                        self.handle(Chat_Chat.Methods.send, on: executor) { request, context in
                             try await service.send(request, context: context)
                         }
                     }

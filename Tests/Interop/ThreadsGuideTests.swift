@@ -31,7 +31,9 @@ private struct Database {
 
 @Sendable private func render(_ text: ByteBuffer) -> ByteBuffer { ByteBuffer(string: "<p>\(String(buffer: text))</p>") }
 
-@Sendable private func expensiveDigest(of body: ByteBuffer) -> Int { body.readableBytesView.reduce(0) { $0 &* 31 &+ Int($1) } }
+@Sendable private func expensiveDigest(of body: ByteBuffer) -> Int {
+    body.readableBytesView.reduce(0) { $0 &* 31 &+ Int($1) }
+}
 
 /// The examples of `Docs/Threads.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ThreadsGuideTests {

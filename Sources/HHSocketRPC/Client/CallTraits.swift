@@ -22,6 +22,7 @@ struct CallTraits: Sendable {
     /// The custom fields of requests that have none of their own.
     let customFields: Result<[UInt8]?, SocketError>
     let timeout: TimeAmount
+    let isUnderThreadSanitizer = ThreadSanitizer.isRunning
 
     init(
         _ configuration: SocketClient.Configuration,

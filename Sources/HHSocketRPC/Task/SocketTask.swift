@@ -69,6 +69,8 @@ public final class SocketTask: Sendable {
     let isDispatched: Bool
     /// Whether nobody but its caller, who waits for it, knows it: ``run()`` hands it to the socket thread, and the end hands it back.
     private let isAwaited: Bool
+    /// Whether several threads may look at the task at once.
+    private let isLocked: Bool
     /// What the socket thread knows of an awaited task.
     private enum AwaitedState {
         /// It has not come yet.
@@ -112,6 +114,7 @@ public final class SocketTask: Sendable {
         self.taskIdentifier = identifier
         self.isDispatched = isDispatched
         self.isAwaited = isAwaited
+        self.isLocked = !isAwaited || client.traits.isUnderThreadSanitizer
         self.snapshot = Snapshot(completion: consume completion, priority: request.priority)
         self.originalRequest = consume request
         self.client = client
@@ -121,7 +124,7 @@ public final class SocketTask: Sendable {
 
     @inline(__always)
     private func locked<T>(_ body: (inout Snapshot) -> T) -> T {
-        self.isAwaited ? body(&self.snapshot) : self.lock.with { body(&self.snapshot) }
+        self.isLocked ? self.lock.with { body(&self.snapshot) } : body(&self.snapshot)
     }
 
     public var state: State { self.locked { $0.state } }
@@ -238,19 +241,23 @@ public final class SocketTask: Sendable {
     private func resume(resuming continuation: UnsafeContinuation<Void, Never>) {
         let waiter = TurnWaiter(continuation, isHere: self.client.loop.isCurrent)
         if waiter.isHere, self.client.startAtOnce(self, waiter) { return self.awaitedState = .begun }
-        self.snapshot.state = .running
-        self.snapshot.completion = .waiter(waiter)
+        self.locked { snapshot in
+            snapshot.state = .running
+            snapshot.completion = .waiter(waiter)
+        }
         if self.client.traits.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
         self.submit(.start)
     }
 
     /// The result of an awaited task, once.
     func takeResult() -> Result<SocketResponse, SocketError> {
-        var response: SocketResponse?
-        swap(&response, &self.snapshot.response)
-        if let response { return .success(response) }
-        assert(self.snapshot.failure != nil, "who waits for a task is resumed once it has its result")
-        return .failure(self.snapshot.failure?.error ?? ClientCore.released)
+        self.locked { snapshot in
+            var response: SocketResponse?
+            swap(&response, &snapshot.response)
+            if let response { return .success(response) }
+            assert(snapshot.failure != nil, "who waits for a task is resumed once it has its result")
+            return .failure(snapshot.failure?.error ?? ClientCore.released)
+        }
     }
 
     /// Notes on the socket thread that an awaited task has come, or is cancelled. Returns whether it is to be started or cancelled.

@@ -273,7 +273,9 @@ final class ClientWorld: @unchecked Sendable {
 
     /// Has a Swift task run the call, and wait for it, on the one thread that there is.
     private func wait(for index: Int) {
-        guard self.waiters[index] == nil, #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *) else { return }
+        guard self.waiters[index] == nil, #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *) else {
+            return
+        }
         let task = self.tasks[index]
         self.waiters[index] = Task(executorPreference: self.executor) { [weak self] in
             await task.run()

@@ -46,7 +46,8 @@ struct ModelClient {
 
         var description: String {
             let retry = self.attempts > 1 ? ", \(self.attempts) attempts, \(self.codes.count) codes" : ""
-            let flags = (self.isPatient ? ", patient" : "") + (self.isIdempotent ? ", idempotent" : "")
+            let flags =
+                (self.isPatient ? ", patient" : "") + (self.isIdempotent ? ", idempotent" : "")
                 + (self.isAwaited ? ", awaited" : "")
             let first = self.firstResponse.map { ", first response \($0) ns" } ?? ""
             let interceptions = self.interceptions.map { ", \($0)" }.joined()

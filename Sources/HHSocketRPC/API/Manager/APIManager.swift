@@ -113,7 +113,8 @@ public final class APIManager: Sendable {
     }
 
     /// The same for those who do not want to know where the value comes from.
-    public nonisolated(nonsending) func value<Value>(for request: APIRequest<Value>) async throws(SocketError) -> Value {
+    public nonisolated(nonsending) func value<Value>(for request: APIRequest<Value>) async throws(SocketError) -> Value
+    {
         try await self.response(for: request).value
     }
 

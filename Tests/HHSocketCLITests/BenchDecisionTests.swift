@@ -424,7 +424,8 @@ import Testing
 
     @Test func summaryTellsOfCallsThatWereDueAndNotStarted() {
         let lines = self.result(rate: 10, api: .async, server: nil).summary.split(separator: "\n")
-        #expect(lines.first == "ours at [::1]:7000: 4,096 B bodies, 64 in flight, 10 calls/s asked for, async API, socket executor")
+        let title = "ours at [::1]:7000: 4,096 B bodies, 64 in flight, 10 calls/s asked for, async API, socket executor"
+        #expect(lines.first == Substring(title))
         #expect(lines.dropFirst(2).first == "1 call more was due, and waited to the end for one of 64 in flight")
         #expect(lines.contains("CPU time for each call: client 250 µs"))
     }

@@ -35,7 +35,12 @@ final class PushFlood: Sendable {
         var block = ByteBuffer()
         for _ in 0..<4_096 {
             encoder.encode(
-                Frame(type: Self.type, serial: FrameSerial.push, status: .ok, payload: ByteBuffer(repeating: 7, count: 16)),
+                Frame(
+                    type: Self.type,
+                    serial: FrameSerial.push,
+                    status: .ok,
+                    payload: ByteBuffer(repeating: 7, count: 16)
+                ),
                 into: &block
             )
         }

@@ -36,6 +36,8 @@ package final class SocketLoop: @unchecked Sendable {
         /// How many jobs may still run in this turn. Those beyond wait for the next one: jobs that make jobs again and again must not
         /// keep the loop from reading.
         var remainingJobs = SocketLoop.maximumJobsInTurn
+        /// When half of them had been given out.
+        var halfTime = NIODeadline.uptimeNanoseconds(0)
         var host: (any TurnHost)?
         /// Storage that is used again.
         var batch: [Submission] = []
@@ -54,9 +56,10 @@ package final class SocketLoop: @unchecked Sendable {
 
     /// How many Swift jobs run in one turn at most.
     static let maximumJobsInTurn = 1_024
-    /// When the next turn begins after one with as many jobs. The event loop runs what is due before it looks at its channels, so that
-    /// they would never have their turn.
-    private static let pauseForChannels = TimeAmount.microseconds(50)
+    /// How long after a turn with as many jobs the next one begins, at least, and in proportion to what half of the jobs took. The event
+    /// loop runs all that is due before it looks at its channels, so that they would never have their turn; and what it needs in
+    /// between is more on a slow machine.
+    private static let pauseForChannels = (minimum: TimeAmount.microseconds(50), share: 8 as Int64)
 
     package let eventLoop: any EventLoop
     /// Handlers that wait, at a place of their own: they are moved in through a ``Turn``.
@@ -155,6 +158,7 @@ package final class SocketLoop: @unchecked Sendable {
             self.hot.phase == .handlers || self.hot.phase == .running, self.hot.remainingJobs > 0
         {
             self.hot.remainingJobs -= 1
+            if self.hot.remainingJobs == Self.maximumJobsInTurn / 2 { self.hot.halfTime = self.clock }
             self.handlers.pointee.append(job)
         } else if !self.submit(.job(job)) {
             self.lateJobs.append(job)
@@ -202,9 +206,11 @@ package final class SocketLoop: @unchecked Sendable {
     /// The present turn's.
     @inlinable var time: NIODeadline { self.hot.hasTime ? self.hot.now : self.readClock() }
 
+    private var clock: NIODeadline { self.thread?.now() ?? .now() }
+
     @usableFromInline
     func readClock() -> NIODeadline {
-        let now = self.thread?.now() ?? .now()
+        let now = self.clock
         self.hot.now = now
         self.hot.hasTime = true
         return now
@@ -260,7 +266,9 @@ package final class SocketLoop: @unchecked Sendable {
     private func scheduleNextTurn() {
         guard self.hot.remainingJobs == 0, !self.isClosed else { return self.scheduleDrain() }
         self.hot.remainingJobs = Self.maximumJobsInTurn
-        _ = self.setTimer(self.readClock() + Self.pauseForChannels) { _ in }
+        let now = self.clock
+        let (minimum, share) = Self.pauseForChannels
+        _ = self.setTimer(now + minimum + .nanoseconds((now - self.hot.halfTime).nanoseconds / share)) { _ in }
     }
 
     private func lastTurnEnded() {

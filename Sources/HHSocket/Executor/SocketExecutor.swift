@@ -9,7 +9,7 @@
 /// }
 /// ```
 /// A task here is resumed in the turn of the thread that brings its answer, and what it sends leaves with that turn: awaiting a call
-/// costs no change of threads. A turn runs 1,024 jobs at most; others wait for the next one.
+/// costs no change of threads. A turn runs 1,024 jobs or for some 5 ms at most; others wait for the next one.
 ///
 /// **A job must not block.** While it computes or waits otherwise than by `await`, nothing is sent and nothing received, answers and
 /// heartbeats included, and a job that blocks until an answer comes waits for ever. What takes more than some 100 µs belongs

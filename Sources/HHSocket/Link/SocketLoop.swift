@@ -36,8 +36,8 @@ package final class SocketLoop: @unchecked Sendable {
         /// How many jobs may still run in this turn. Those beyond wait for the next one: jobs that make jobs again and again must not
         /// keep the loop from reading.
         var remainingJobs = SocketLoop.maximumJobsInTurn
-        /// When half of them had been given out.
-        var halfTime = NIODeadline.uptimeNanoseconds(0)
+        /// When somebody looked how long they take, for the first time in the last turn with many.
+        var jobsBegan = NIODeadline.uptimeNanoseconds(0)
         var host: (any TurnHost)?
         /// Storage that is used again.
         var batch: [Submission] = []
@@ -56,10 +56,13 @@ package final class SocketLoop: @unchecked Sendable {
 
     /// How many Swift jobs run in one turn at most.
     static let maximumJobsInTurn = 1_024
-    /// How long after a turn with as many jobs the next one begins, at least, and in proportion to what half of the jobs took. The event
-    /// loop runs all that is due before it looks at its channels, so that they would never have their turn; and what it needs in
-    /// between is more on a slow machine.
-    private static let pauseForChannels = (minimum: TimeAmount.microseconds(50), share: 8 as Int64)
+    /// How long they may take together, about: it is looked at once in so many.
+    private static let maximumTimeOfJobs = TimeAmount.milliseconds(5)
+    private static let jobsBetweenLooks = 64
+    /// How long after such a turn the next one begins, at least, and in proportion to what the jobs took. The event loop runs all that
+    /// is due before it looks at its channels, so that they would never have their turn; and what it needs in between is more on a slow
+    /// machine.
+    private static let pauseForChannels = (minimum: TimeAmount.microseconds(50), share: 16 as Int64)
 
     package let eventLoop: any EventLoop
     /// Handlers that wait, at a place of their own: they are moved in through a ``Turn``.
@@ -158,10 +161,20 @@ package final class SocketLoop: @unchecked Sendable {
             self.hot.phase == .handlers || self.hot.phase == .running, self.hot.remainingJobs > 0
         {
             self.hot.remainingJobs -= 1
-            if self.hot.remainingJobs == Self.maximumJobsInTurn / 2 { self.hot.halfTime = self.clock }
+            if self.hot.remainingJobs % Self.jobsBetweenLooks == 0 { self.lookAtTimeOfJobs() }
             self.handlers.pointee.append(job)
         } else if !self.submit(.job(job)) {
             self.lateJobs.append(job)
+        }
+    }
+
+    /// Ends the jobs of this turn if they take too long.
+    private func lookAtTimeOfJobs() {
+        let now = self.clock
+        if self.hot.remainingJobs == Self.maximumJobsInTurn - Self.jobsBetweenLooks {
+            self.hot.jobsBegan = now
+        } else if now - self.hot.jobsBegan > Self.maximumTimeOfJobs {
+            self.hot.remainingJobs = 0
         }
     }
 
@@ -268,7 +281,7 @@ package final class SocketLoop: @unchecked Sendable {
         self.hot.remainingJobs = Self.maximumJobsInTurn
         let now = self.clock
         let (minimum, share) = Self.pauseForChannels
-        _ = self.setTimer(now + minimum + .nanoseconds((now - self.hot.halfTime).nanoseconds / share)) { _ in }
+        _ = self.setTimer(now + minimum + .nanoseconds((now - self.hot.jobsBegan).nanoseconds / share)) { _ in }
     }
 
     private func lastTurnEnded() {

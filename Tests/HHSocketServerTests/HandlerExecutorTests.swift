@@ -29,6 +29,30 @@ import Testing
         }
     }
 
+    /// A router whose handlers say that they begin and end.
+    private func router(
+        _ begun: Watched<Int>,
+        _ ended: Watched<Int>,
+        awaiting wait: @escaping @Sendable () async throws -> Void
+    ) -> Router {
+        var router = Router()
+        router.handle(100, on: .connection) { request, _ in
+            begun.increment()
+            defer { ended.increment() }
+            try await wait()
+            return request.body
+        }
+        return router
+    }
+
+    /// A client whose ten requests, from serial 50 on, have begun.
+    private func beginTen(_ server: SocketServer, _ begun: Watched<Int>) async throws -> HostileClient {
+        let client = try await HostileClient.connect(to: server.address)
+        for serial in 50..<60 as Range<UInt32> { await client.perform(.request(100, serial: serial)) }
+        try await begun.wait("ten handlers") { $0 == 10 }
+        return client
+    }
+
     private func answers(_ client: HostileClient, _ types: [UInt32]) async throws -> [String] {
         var answers: [String] = []
         for (index, type) in types.enumerated() {
@@ -122,17 +146,9 @@ import Testing
     @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func handlersOnTheThreadAreCancelledWithTheirRequestAndAtTheServersEnd() async throws {
         let (begun, ended) = (Watched(0), Watched(0))
-        var router = Router()
-        router.handle(100, on: .connection) { request, _ in
-            begun.increment()
-            defer { ended.increment() }
-            try await Task.sleep(for: patience)
-            return request.body
-        }
+        let router = self.router(begun, ended) { try await Task.sleep(for: patience) }
         try await withServer(self.configuration(), router) { server in
-            let client = try await HostileClient.connect(to: server.address)
-            for serial in 50..<60 as Range<UInt32> { await client.perform(.request(100, serial: serial)) }
-            try await begun.wait("ten handlers") { $0 == 10 }
+            let client = try await self.beginTen(server, begun)
             await client.perform(.cancel(55))
             try await ended.wait("the end of one") { $0 == 1 }
         }
@@ -142,22 +158,17 @@ import Testing
     @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
     @Test func handlersOnTheThreadOfAServerThatIsReleasedEnd() async throws {
         let (begun, ended) = (Watched(0), Watched(0))
-        var router = Router()
-        router.handle(100, on: .connection) { request, _ in
-            begun.increment()
-            defer { ended.increment() }
+        let router = self.router(begun, ended) {
             // It does not hear that it is cancelled, and comes back when the server's threads are gone.
             await Task.detached { try? await Task.sleep(for: .seconds(1)) }.value
-            return request.body
         }
         // With threads of its own, which end with it.
         var server: SocketServer? = SocketServer(configuration: .init(), router: router)
         try await server?.start()
-        let client = try await HostileClient.connect(to: server?.address)
-        for serial in 50..<60 as Range<UInt32> { await client.perform(.request(100, serial: serial)) }
-        try await begun.wait("ten handlers") { $0 == 10 }
+        let client = try await self.beginTen(try #require(server), begun)
         server = nil
         try await ended.wait("the end of all") { $0 == 10 }
+        withExtendedLifetime(client) {}
     }
 
     @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)

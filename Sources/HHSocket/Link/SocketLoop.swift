@@ -278,7 +278,6 @@ package final class SocketLoop: @unchecked Sendable {
     /// Has what is left of this turn run in another one.
     private func scheduleNextTurn() {
         guard self.hot.remainingJobs == 0, !self.isClosed else { return self.scheduleDrain() }
-        self.hot.remainingJobs = Self.maximumJobsInTurn
         let now = self.clock
         let (minimum, share) = Self.pauseForChannels
         _ = self.setTimer(now + minimum + .nanoseconds((now - self.hot.jobsBegan).nanoseconds / share)) { _ in }

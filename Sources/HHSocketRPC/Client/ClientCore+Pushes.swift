@@ -136,7 +136,7 @@ extension ClientCore {
         }
     }
 
-    /// Hands the pushes that have come to their subscribers. To be called when no more come in this turn, or so many that it is time.
+    /// Hands the pushes that have been routed to their subscribers, together. To be called by whoever delivers pushes, after the last.
     func handOverPushes(in turn: inout Turn) {
         guard self.pushes.routed > 0 else { return }
         self.count(\.pushes, by: self.pushes.routed)

@@ -44,9 +44,12 @@ final class PushFlood: Sendable {
                 into: &block
             )
         }
-        let writer = Writer(block)
         let server = try await ServerBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            .childChannelInitializer { channel in channel.pipeline.addHandler(writer.handler()) }
+            .childChannelInitializer { [block] channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(EndlessWriter(block))
+                }
+            }
             .bind(host: "127.0.0.1", port: 0).get()
         var configuration = SocketClient.Configuration(
             servers: [Endpoint(host: "127.0.0.1", port: server.localAddress?.port ?? 0)]
@@ -64,36 +67,26 @@ final class PushFlood: Sendable {
             if rest == 0 { return }
         }
     }
+}
 
-    private struct Writer: Sendable {
-        let block: ByteBuffer
+/// Writes a block again and again, as long as the channel takes it.
+private final class EndlessWriter: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
 
-        init(_ block: ByteBuffer) {
-            self.block = block
-        }
+    private let block: ByteBuffer
 
-        func handler() -> any ChannelHandler & Sendable { Handler(self.block) }
+    init(_ block: ByteBuffer) {
+        self.block = block
+    }
 
-        /// Writes the block again and again, as long as the channel takes it.
-        private final class Handler: ChannelInboundHandler, @unchecked Sendable {
-            // Proof of Sendable: the block is constant.
-            typealias InboundIn = ByteBuffer
-            typealias OutboundOut = ByteBuffer
-            private let block: ByteBuffer
+    func channelActive(context: ChannelHandlerContext) { self.write(context) }
 
-            init(_ block: ByteBuffer) {
-                self.block = block
-            }
+    func channelWritabilityChanged(context: ChannelHandlerContext) { self.write(context) }
 
-            func channelActive(context: ChannelHandlerContext) { self.write(context) }
-
-            func channelWritabilityChanged(context: ChannelHandlerContext) { self.write(context) }
-
-            private func write(_ context: ChannelHandlerContext) {
-                while context.channel.isActive, context.channel.isWritable {
-                    context.writeAndFlush(Self.wrapOutboundOut(self.block), promise: nil)
-                }
-            }
+    private func write(_ context: ChannelHandlerContext) {
+        while context.channel.isActive, context.channel.isWritable {
+            context.writeAndFlush(Self.wrapOutboundOut(self.block), promise: nil)
         }
     }
 }

@@ -55,7 +55,7 @@ extension Notes_Notes {
     /// What calls the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
         /// Keeps one.
-        func keep(
+        nonisolated(nonsending) func keep(
             _ request: Notes_Note,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty
@@ -70,7 +70,7 @@ extension Notes_Notes {
 
 extension Notes_Notes.ClientProtocol {
     /// Keeps one.
-    public func keep(
+    public nonisolated(nonsending) func keep(
         _ request: Notes_Note
     ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
         try await self.keep(request, options: .init())
@@ -90,7 +90,7 @@ extension Notes_Notes {
 
         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
 
-        public func keep(
+        public nonisolated(nonsending) func keep(
             _ request: Notes_Note,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
@@ -120,12 +120,15 @@ extension Notes_Notes {
 extension HHSocketServer.Router {
     /// Answers every method of `notes.Notes` with `service`.
     ///
-    /// - Parameter as: Needed only where one type implements several services: `Notes_Notes.self`.
+    /// - Parameters:
+    ///   - as: Needed only where one type implements several services: `Notes_Notes.self`.
+    ///   - executor: Where the methods run; nil, the default: as `handlerExecutor` says.
     public mutating func register(
         _ service: some Notes_Notes.ServiceProtocol,
-        as _: Notes_Notes.Type = Notes_Notes.self
+        as _: Notes_Notes.Type = Notes_Notes.self,
+        on executor: HHSocketServer.HandlerExecutor? = nil
     ) {
-        self.handle(Notes_Notes.Methods.keep) { request, context in
+        self.handle(Notes_Notes.Methods.keep, on: executor) { request, context in
             try await service.keep(request, context: context)
         }
     }

@@ -139,6 +139,20 @@ import Testing
         #expect(table.submit(3, deadline: self.at(8)).serial == 52)
     }
 
+    @Test func callsThatBackOffTakeRoomFromNewOnes() throws {
+        var table = self.readyTable(maximumInFlight: 1, maximumWaiting: 2)
+        for number in 0..<3 {
+            #expect(table.canSend)
+            let sent = table.enterSent(number, deadline: self.at(8))
+            #expect(table.endAttempt(sent.key) != nil)
+            table.backOff(sent.key, until: self.at(4))
+        }
+        #expect(!table.canSend && !table.hasRoom)
+        let key = try #require(table.keys.first)
+        #expect(table.remove(key) != nil)
+        #expect(table.canSend && table.hasRoom)
+    }
+
     @Test func tombstonesAreBounded() {
         var table = self.readyTable(maximumTombstones: 3)
         for call in 0..<10 {

@@ -40,6 +40,8 @@ client.connect()
 
 var limits = OutboxConfiguration()
 limits.maximumConcurrency = topics
+// It enqueues faster than the server runs, and dies before that has run much.
+limits.maximumCount = 10_000_000
 limits.backoff = Backoff(base: .milliseconds(5), cap: .milliseconds(50))
 
 do {

@@ -245,6 +245,8 @@ final class ClientCore: @unchecked Sendable {
             self.complete(removed.call, error, in: &turn)
         }
         self.turnEnded()
+        // Tasks that the user keeps hold this object, and need no connection any more.
+        self.connection = nil
         self.pushes.router.finish()
         self.streams.finish()
     }

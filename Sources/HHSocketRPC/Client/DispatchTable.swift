@@ -264,8 +264,10 @@ struct DispatchTable<Call> {
         self.waiting.removeStubs()
     }
 
-    /// Whether there is a connection, and a serial for one more call, which no call waits for.
-    var canSend: Bool { self.link == .ready && self.waitingCount == 0 && self.hasSerial && self.takesCalls }
+    /// Whether there is a connection, room for one more call, and a serial for it, which no call waits for.
+    var canSend: Bool {
+        self.link == .ready && self.waitingCount == 0 && self.hasSerial && self.takesCalls && self.hasRoom
+    }
 
     /// Whether new calls may be sent at once; the owner refuses the others.
     var takesCalls = true

@@ -11,7 +11,8 @@ extension SocketClient {
         /// Calls in flight at most; more fail with `tooManyInFlight`. Those that waited for a connection go on waiting until they
         /// may leave. 1,000,000 by default.
         public var maximumInFlight = 1_000_000
-        /// Calls that wait for a connection at most; more fail with `queueFull`. 10,000 by default.
+        /// Calls that wait for a connection at most; more fail with `queueFull`. So do more calls than this and ``maximumInFlight``
+        /// together, those included that wait for their next attempt or whose interceptors are at work. 10,000 by default.
         public var maximumWaiting = 10_000
         /// How many bytes of bodies and metadata may wait so; more fail with `queueFull`. One call may always wait. 64 MiB by default.
         public var maximumWaitingBytes = 64 << 20

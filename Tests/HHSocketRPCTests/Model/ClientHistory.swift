@@ -224,8 +224,9 @@ enum ClientHistory {
         patience: Double = 20,
         flaw: ((inout ModelClient.Limits) -> Void)? = nil
     ) -> String? {
-        let (broken, remains) = self.play(script, seed: seed, patience, flaw)
-        return broken ?? remains.leak()
+        var (broken, remains) = self.play(script, seed: seed, patience, flaw)
+        let leak = remains.leak()
+        return broken ?? leak
     }
 
     private static func play(

@@ -1,6 +1,8 @@
+import Foundation
 import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
+import NIOEmbedded
 import NIOPosix
 
 @testable import HHSocketRPC
@@ -122,7 +124,7 @@ final class ClientWorld: @unchecked Sendable {
         case .resume(let choice):
             guard let index = self.index(choice) else { return }
             let interceptions = self.model.calls[index].plan.interceptions
-            if !interceptions.isEmpty, self.tasks[index].state == .suspended {
+            if !interceptions.isEmpty, self.tasks[index].state == .suspended, self.model.hasRoom {
                 self.steering.begin(index, interceptions)
             }
             self.resume(index)
@@ -326,15 +328,32 @@ final class ClientWorld: @unchecked Sendable {
     struct Remains {
         fileprivate weak var client: ClientCore?
         fileprivate let steering: InterceptorSteering
+        fileprivate let patience: Double
+        /// The last to be released, on the thread of its history.
+        fileprivate var eventLoop: EmbeddedEventLoop
 
-        func leak() -> String? {
-            // Those who had the interceptors last let go of the client too.
+        mutating func leak() -> String? {
             guard self.steering.awaitRelease() else { return "somebody keeps the interceptors" }
-            return self.client == nil ? nil : "somebody keeps the client"
+            // Those who had the interceptors last release the client, and with it the loop, in this moment.
+            let deadline = Date(timeIntervalSinceNow: self.patience)
+            while !isKnownUniquelyReferenced(&self.eventLoop) {
+                guard Date() < deadline else {
+                    return self.client == nil ? "somebody keeps the loop" : "somebody keeps the client"
+                }
+                sched_yield()
+            }
+            return nil
         }
     }
 
-    var remains: Remains { Remains(client: self.client, steering: self.steering) }
+    var remains: Remains {
+        Remains(
+            client: self.client,
+            steering: self.steering,
+            patience: self.steering.patience,
+            eventLoop: self.connection.eventLoop
+        )
+    }
 
     // MARK: Pushes
 
@@ -418,6 +437,7 @@ final class ClientWorld: @unchecked Sendable {
             ?? Self.difference("draining", self.connection.draining.map { Int($0.number) }, self.model.draining)
             ?? Self.difference("in flight", self.client.hot.table.inFlightCount, self.model.inFlightCount)
             ?? Self.difference("waiting", self.client.hot.table.waitingCount, self.model.waiting.count)
+            ?? Self.difference("waiting bytes", self.client.hot.table.waitingBytes, self.model.waitingBytes)
     }
 
     private func compareInterceptors() -> String? {

@@ -181,10 +181,19 @@ struct ModelClient {
         self.calls.indices.filter { if case .waiting = self.calls[$0].phase { true } else { false } }
     }
 
+    var waitingBytes: Int { self.waiting.reduce(0) { $0 + self.calls[$1].body.utf8.count } }
+
+    /// Whether one more call may begin, whatever the others do.
+    var hasRoom: Bool {
+        let begun = self.calls.count { $0.phase != .suspended && $0.phase != .completed }
+        return begun < self.limits.inFlight + self.limits.waiting
+    }
+
     // MARK: The user
 
     mutating func resume(_ index: Int) {
         guard self.calls[index].phase == .suspended, !self.calls[index].isCancelled else { return }
+        guard self.hasRoom else { return self.complete(index, .queueFull, .notSent) }
         self.calls[index].deadline = self.now + self.calls[index].plan.timeout
         guard self.calls[index].plan.interceptions.isEmpty else { return self.beginInterception(index) }
         self.attempt(index)
@@ -231,9 +240,8 @@ struct ModelClient {
             return
         }
         let waiting = self.waiting
-        let bytes = waiting.reduce(0) { $0 + self.calls[$1].body.utf8.count }
         guard waiting.count < self.limits.waiting,
-            waiting.isEmpty || bytes + call.body.utf8.count <= self.limits.waitingBytes
+            waiting.isEmpty || self.waitingBytes + call.body.utf8.count <= self.limits.waitingBytes
         else { return self.ended(index, .queueFull, .notSent) }
         self.stand(index, isPatient: isPatient, isReturning: false)
     }

@@ -32,7 +32,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
     let format: WireFormat
     let connector: FrameConnector
     let loop: SocketLoop
-    private let eventLoop = EmbeddedEventLoop()
+    let eventLoop = EmbeddedEventLoop()
     /// Told of everything; taken back by ``invalidate()``.
     private var client: ClientCore?
 

@@ -1,6 +1,6 @@
 /// What `--hhsocket_opt` said.
 struct GeneratorOptions {
-    /// Who may use what is generated.
+    /// The access level of what is generated.
     enum Visibility: String, CaseIterable {
         case `public` = "Public"
         case package = "Package"

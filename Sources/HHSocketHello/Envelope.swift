@@ -83,7 +83,7 @@ package struct Envelope: Hashable, Sendable {
         return Zlib.deflate(body, level: level, into: &deflated) ? deflated : nil
     }
 
-    /// Writes the metadata and its length, into a buffer that then has room for so many bytes of body.
+    /// Writes the metadata and its length, into a buffer that has room for a body of this length after them.
     private static func write(
         _ metadata: WireMetadata,
         into payload: inout ByteBuffer,

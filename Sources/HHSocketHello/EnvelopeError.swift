@@ -6,11 +6,11 @@ package enum EnvelopeError: Error, Hashable, Sendable, CustomStringConvertible {
     case flagNotAgreed(UInt32)
     /// The payload ends within the metadata; nil: within its length.
     case metadataTruncated(announced: Int?, available: Int)
-    /// The metadata takes so many bytes.
+    /// The size of the metadata, in bytes.
     case metadataTooLong(length: Int, limit: Int)
     /// What stands there is no metadata, for this reason.
     case metadataMalformed(String)
-    /// The body is larger than so many bytes when it is not compressed any more.
+    /// The limit that the decompressed body exceeds, in bytes.
     case bodyTooLarge(limit: Int)
     /// What stands there is no compressed body, for this reason.
     case compressionMalformed(String)

@@ -9,7 +9,7 @@ package struct HelloExchange: Sendable {
     package var versions: ClosedRange<UInt32>
     /// What it can do beyond them.
     package var features: Set<ProtocolFeature>
-    /// Who it is, as the application means it; empty for nobody.
+    /// The client's identity, as the application defines it; empty without one.
     package var sessionToken: [UInt8]
     /// Whether a server that does without hello is refused.
     package var isRequired: Bool

@@ -4,6 +4,6 @@ package enum HelloLimits {
     package static let version: UInt32 = 1
     /// How long a session token may be, in bytes.
     package static let maximumTokenLength = 64 << 10
-    /// Of so many features a server takes notice; others are as if they were not there.
+    /// The number of features that a server reads; it ignores further ones.
     package static let maximumFeatures = 64
 }

@@ -134,7 +134,7 @@ enum Zlib {
 }
 
 extension z_stream {
-    /// The counts fit: both are bounded by those who call.
+    /// The counts fit: callers bound both.
     fileprivate mutating func setInput(_ bytes: UnsafeRawBufferPointer) {
         // zlib only reads from it.
         self.next_in = UnsafeMutablePointer(mutating: bytes.bindMemory(to: UInt8.self).baseAddress)

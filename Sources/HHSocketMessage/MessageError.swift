@@ -21,7 +21,7 @@ public struct MessageError: Error, Sendable, Hashable {
         case missingRequiredField(field: String)
         /// The message would take 2 GiB or more.
         case tooLarge
-        /// Reading it would take more memory than so many bytes, because so many messages lie in so few bytes.
+        /// Decoding it would take more memory than this limit, in bytes: a few bytes hold a large number of messages.
         case needsTooMuchMemory(limit: Int)
     }
 

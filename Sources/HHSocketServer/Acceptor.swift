@@ -41,7 +41,7 @@ struct FileIdentity: Hashable, Sendable {
     }
 }
 
-/// Makes a link of each connection that comes to one listener.
+/// Makes a link of each connection that one listener accepts.
 struct Acceptor: Sendable {
     private let core: ServerCore
     private let loops: [ObjectIdentifier: ServerLoop]
@@ -96,7 +96,7 @@ struct Acceptor: Sendable {
         do {
             return try await bootstrap.bind(unixDomainSocketPath: path).get()
         } catch let error as IOError where error.errnoCode == EADDRINUSE {
-            // Somebody's who still listens, or left behind by one who does not?
+            // Of a process that still listens, or left behind by one that does not?
             let probe = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             if let channel = try? await probe.connect(unixDomainSocketPath: path).get() {
                 try? await channel.close()
@@ -164,8 +164,8 @@ struct Acceptor: Sendable {
         ])
     }
 
-    /// - Returns: What the client is told if it is one too many; nil: it is served.
-    /// - Throws: If there are so many of those that this one is not even told.
+    /// - Returns: The go-away for a client beyond the limit; nil: it is served.
+    /// - Throws: If too many are being sent away already; this one is closed at once.
     private func admit(_ channel: any Channel, _ loop: ServerLoop) throws -> GoAwayNotice? {
         let quota = self.core.quota
         let origin = ConnectionQuota.Origin(channel.remoteAddress)
@@ -183,7 +183,7 @@ struct Acceptor: Sendable {
         }
         guard quota.beginRefusal() else { throw ChannelError.operationUnsupported }
         channel.closeFuture.whenComplete { _ in quota.refusalIsOver() }
-        // So that not all who are refused are back at the same moment.
+        // So that refused clients do not all return at the same moment.
         return GoAwayNotice(reason: reason, retryAfter: .milliseconds(Int64.random(in: 1_000...5_000)))
     }
 

@@ -1,7 +1,7 @@
 import HHSocket
 import HHSocketHello
 
-/// What a client is told before its connection ends.
+/// The go-away that a client receives before its connection ends.
 struct GoAwayNotice: Sendable {
     var reason: String
     /// So long the client should leave this server alone.

@@ -9,7 +9,7 @@ public struct ServerHello: Sendable {
     /// hello. A request before hello is answered ``HHSocket/Status/illegalFormat`` (303), and
     /// ``ServerLimits/firstFrameTimeout`` is for the hello.
     public var isRequired = false
-    /// Finds out who a client is, from the token in its hello; the identity is that of ``ServerSession/authenticate(as:)``,
+    /// Authenticates a client by the token in its hello; the identity is that of ``ServerSession/authenticate(as:)``,
     /// nil for nobody. A ``StatusError`` refuses: the hello is answered with that status, and nothing is agreed on; any other error is
     /// answered 404, and logged. Nil, the default: tokens are not looked at.
     ///
@@ -32,9 +32,9 @@ public struct ServerHello: Sendable {
 public struct IdempotencyPolicy: Hashable, Sendable {
     /// 10 minutes by default.
     public var lifetime = Duration.seconds(600)
-    /// The oldest are forgotten first beyond so many; 100,000 by default.
+    /// The largest number of answers kept; the oldest are removed first. 100,000 by default.
     public var maximumCount = 100_000
-    /// And beyond so many bytes of bodies and metadata; 64 MiB by default.
+    /// The largest size of their bodies and metadata together; 64 MiB by default.
     public var maximumBytes = 64 << 20
 
     public init() {}

@@ -85,7 +85,7 @@ public enum SlowClientPolicy: Hashable, Sendable {
 
 /// How many requests one connection may make: a bucket that fills at `perSecond` and holds `burst`.
 public struct RequestRate: Hashable, Sendable {
-    /// In the long run, so many a second; above 0.
+    /// The number per second in the long run; above 0.
     public var perSecond: Double
     /// At once; 1 at least.
     public var burst: Int

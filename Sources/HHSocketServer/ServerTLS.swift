@@ -1,7 +1,7 @@
 import HHSocket
 import NIOSSL
 
-/// TLS for clients: who the server is, and who they must be.
+/// TLS for clients: the server's certificate, and how clients are verified.
 public struct ServerTLS: Sendable {
     /// What is asked of clients.
     public enum ClientCertificates: Sendable {

@@ -16,10 +16,10 @@ public struct ShutdownPolicy: Sendable {
 
     public init() {}
 
-    /// Over what time clients are told, so that not all of them reach the next server at once: a quarter of the grace.
+    /// The time over which clients are notified, so that they do not all reach the next server at once: a quarter of the grace.
     var tellingTime: TimeAmount { .nanoseconds(TimeAmount(clamping: self.gracePeriod).nanoseconds / 4) }
 
-    /// What one client is told.
+    /// The go-away of one client.
     ///
     /// - Parameter share: Which part of the range of waits is its own, from 0 to 1; drawn at random for each.
     func notice(share: Double) -> GoAwayNotice {

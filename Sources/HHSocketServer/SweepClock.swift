@@ -10,7 +10,7 @@ final class SweepClock: Sendable {
     private let threads = NIOThreadPool(numberOfThreads: 1)
     private let isOver = ConditionLock(value: false)
 
-    /// - Parameter loops: They are told until ``end()``.
+    /// - Parameter loops: Notified until ``end()``.
     init(_ loops: [ServerLoop], every interval: Double) {
         self.threads.start()
         self.threads.submit { [isOver] _ in

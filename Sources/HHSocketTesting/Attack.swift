@@ -292,7 +292,7 @@ extension HostileClient {
             }
         }
 
-        /// Who is attacked, and how it is reached.
+        /// The target of the attack, and how it is reached.
         private struct Target: Sendable {
             var endpoint: Endpoint
             var format: WireFormat

@@ -8,7 +8,7 @@ public struct NothingHappened: Error, CustomStringConvertible {
     public var description: String
 }
 
-/// What happened, in order, and those who wait for something to happen.
+/// The events so far, in order, and the waiters for further ones.
 final class EventLog<Event: Sendable>: Sendable {
     private struct Waiter {
         var missing: Int

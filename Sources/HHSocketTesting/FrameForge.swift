@@ -6,7 +6,7 @@ struct Flaws: Sendable {
     var corruptsChecksum = false
     /// What the header says of the payload's length, in bytes, instead of the truth.
     var announcedLength: UInt32?
-    /// Only so many bytes leave.
+    /// Only this number of bytes leaves.
     var keptBytes: Int?
 }
 

@@ -74,12 +74,12 @@ public final class VirtualClock: Clock, Sendable {
 
     // MARK: Time
 
-    /// Moves the time on by `duration` and wakes who is due. A negative one does nothing.
+    /// Moves the time on by `duration` and wakes the sleepers that are due. A negative one does nothing.
     public func advance(by duration: Duration) {
         self.advance(to: self.now.advanced(by: duration))
     }
 
-    /// Moves the time on to `instant` and wakes who is due. One that has passed does nothing.
+    /// Moves the time on to `instant` and wakes the sleepers that are due. One that has passed does nothing.
     public func advance(to instant: Instant) {
         while true {
             let due: Sleeper? = self.state.withLockedValue { state in
@@ -97,7 +97,7 @@ public final class VirtualClock: Clock, Sendable {
         self.counts.append(self.sleeperCount)
     }
 
-    /// Moves the time on to the next sleeper's deadline and wakes all who are due then.
+    /// Moves the time on to the next sleeper's deadline and wakes all that are due then.
     ///
     /// - Returns: False if nobody sleeps.
     @discardableResult

@@ -1,6 +1,6 @@
 import SwiftProtobufPluginLibrary
 
-/// Writes what a server implements, and how a router comes to know it.
+/// Writes the protocol that a server implements, and its registration with a router.
 struct ServerGenerator {
     private let descriptor: ServiceDescriptor
     private let name: String

@@ -23,8 +23,8 @@ public struct AdaptiveHeartbeat: HeartbeatStrategy, Hashable {
     /// How many unanswered pings running, with the same interval, it takes to fall back. One may have other causes, such as
     /// a server that restarts.
     public var failuresBeforeFallingBack: Int
-    /// After so many answered pings running below an interval that failed, that one is tried again, since networks change
-    /// under the same name; nil for never.
+    /// The number of consecutive answered pings below a failed interval after which that interval is tried again, since networks
+    /// change under the same name; nil for never.
     public var reprobeAfter: Int?
 
     /// - Parameters:

@@ -111,7 +111,7 @@ extension ConnectionMachine {
         var candidates = self.servers.round(now: now, using: &self.generator)
         if let target = making.target {
             candidates.removeAll { $0 == target }
-            // Who asked for one server does not want to land on a third.
+            // A user that asked for one server does not want to reach a third.
             candidates = self.isReady ? [target] : [target] + candidates
         } else if let avoided = making.avoided, candidates.contains(where: { $0 != avoided }) {
             let stays = candidates.contains(avoided) && !self.isReady
@@ -278,7 +278,7 @@ extension ConnectionMachine {
         return self.wait(for: error, now: now)
     }
 
-    /// Stops. `reason` is what the calls that wait are told.
+    /// Stops. `reason` is the error of the calls that wait.
     mutating func giveUp(_ reason: SocketError) -> [Action] {
         self.making = nil
         self.insists = false

@@ -2,7 +2,7 @@ import NIOCore
 
 /// Decides when to ping and when the peer is dead. Told the time; keeps none itself.
 ///
-/// Who owns it calls ``tick(now:)`` at ``nextTick(now:)``, and computes that anew after every other call.
+/// Its owner calls ``tick(now:)`` at ``nextTick(now:)``, and computes that anew after every other call.
 package struct HeartbeatMonitor: Sendable {
     package enum Action: Equatable, Sendable {
         /// Send a ping, and report ``bytesSent(now:)`` when it leaves.

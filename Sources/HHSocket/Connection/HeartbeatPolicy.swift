@@ -19,7 +19,7 @@ import NIOCore
 /// configuration.heartbeat = nil
 /// ```
 public struct HeartbeatPolicy: Sendable {
-    /// Who pings.
+    /// The side that pings.
     public enum Mode: String, Hashable, Sendable {
         /// This side pings; the other's pings are answered too. The peer is dead after `misses + 1` reply timeouts in
         /// which no byte came.
@@ -43,7 +43,7 @@ public struct HeartbeatPolicy: Sendable {
     /// block. If it throws, or what it makes cannot be sent, that ping is skipped, with a warning in the log, and the
     /// next is due after another interval.
     public var makePayload: (@Sendable () throws -> ByteBuffer)?
-    /// Who pings. A client behaves as with ``Mode-swift.enum/expectPings`` in a format in which only servers ping.
+    /// The side that pings. A client behaves as with ``Mode-swift.enum/expectPings`` in a format in which only servers ping.
     public var mode: Mode
 
     /// Pings at a strategy's interval.

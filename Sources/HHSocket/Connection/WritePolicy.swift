@@ -4,7 +4,7 @@
 /// Calls of a `SocketClient` are not concerned: they wait in the queue within their timeout, and are bounded by
 /// ``SocketConfiguration/maximumQueuedBytes`` alone.
 public struct WritePolicy: Hashable, Sendable {
-    /// What a writer does who cannot be served now.
+    /// The behaviour of a writer that finds no room.
     public enum Behavior: Hashable, Sendable {
         /// Waits. Together those who wait hold ``SocketConfiguration/maximumQueuedBytes`` at most; more fail with
         /// ``SocketError/Code/queueFull``.
@@ -16,7 +16,7 @@ public struct WritePolicy: Hashable, Sendable {
     /// A frame that would make more bytes than this wait to be sent finds no room. One frame of any size finds room where
     /// none waits. 1 MiB by default: enough to keep a fast link busy for the time of a round trip.
     public var highWaterMark: Int
-    /// Writers who wait are let in once no more bytes than this wait to be sent. A quarter of ``highWaterMark`` by default.
+    /// The number of unsent bytes at which waiting writers are admitted. A quarter of ``highWaterMark`` by default.
     public var lowWaterMark: Int
     /// What happens to a frame that finds no room: by default its writer waits; else it fails with
     /// ``SocketError/Code/queueFull``.

@@ -88,7 +88,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         }
     }
 
-    /// Sets who is told what becomes of connections. Before the first submission.
+    /// Sets the observer of connections. Before the first submission.
     package func setHost(_ host: any DriverHost & TurnHost) {
         self.host = host
         self.loop.setHost(host)
@@ -238,7 +238,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
 
     package var lastError: SocketError? { self.machine.lastError }
 
-    /// What those who wait are told after the user has disconnected.
+    /// The error of waiters after the user has disconnected.
     package static var closedByUser: SocketError { Machine.closedByUser(nil) }
 
     // MARK: The end

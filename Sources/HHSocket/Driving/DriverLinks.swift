@@ -19,7 +19,7 @@ struct DriverLinks {
     var draining: [ConnectionID: Draining] = [:]
     /// Those that close by choice, until their channels are gone.
     var closing: [ConnectionID: (link: any DrivenLink, gone: EventLoopFuture<Void>)] = [:]
-    /// Of these, those whose loss is told when they are gone, and why they are lost.
+    /// Of these, those whose loss is reported when they are gone, with the reason.
     var parting: [ConnectionID: SocketError] = [:]
     /// Attempts that wait for those that close.
     var waiting: [(id: ConnectionID, endpoint: Endpoint)] = []

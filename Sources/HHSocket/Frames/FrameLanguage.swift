@@ -114,7 +114,7 @@ extension Batch where Language == FrameLanguage {
 }
 
 extension Link where Language == FrameLanguage {
-    /// The frame that has not come whole has so many bytes so far; with what waits in the language while the link is paused.
+    /// The number of bytes received of the frame that is incomplete, with what the language holds while the link is paused.
     package var unfinishedBytes: Int { self.hot.language.unfinishedBytes }
 
     /// Which flags the types of frames may have that come from now on, where it is asked whether they make sense.

@@ -14,7 +14,7 @@ public final class Handshake: Sendable {
         var readers: Deque<(number: Int, waiter: Waiter)> = []
         var lastReader = 0
         var exchanges: [UInt32: Waiter] = [:]
-        /// Who waits for the answer to hello.
+        /// Called with the answer to hello.
         var hello: Waiter?
         var agreement: Agreement?
         var opener: Opener?

@@ -19,7 +19,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
     private let encoder: FrameEncoder
     /// The connection that is ready.
     private var connection: RawConnection?
-    /// Writers who wait for room, or for a connection.
+    /// Writers that wait for room, or for a connection.
     private var writers = WriterQueue()
     /// Whether attempts to connect begin later unless somebody asks for them.
     private var isPutOff = false
@@ -148,7 +148,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
         self.writers.cancel(write)
     }
 
-    /// Lets those in who find room now. True if there was one.
+    /// Admits the writers that now find room. True if there was one.
     func admitWriters(to connection: RawConnection, in turn: inout Turn) -> Bool {
         var isAdmitted = false
         while let write = self.writers.popFirst(where: { connection.hasRoom(for: $0) }) {
@@ -163,7 +163,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
         return isAdmitted
     }
 
-    // MARK: What the delegate is told
+    // MARK: Notifying the delegate
 
     private func tell(in turn: inout Turn, _ body: @escaping @Sendable (any SocketDelegate, Socket) -> Void) {
         let (delegate, socket) = self.state.withLockedValue { ($0.delegate, $0.socket) }
@@ -251,7 +251,7 @@ final class RawConnection: LinkReceiver {
         link.tellsOfRoom = true
     }
 
-    /// Whether a frame of so many bytes on the wire stays within the high-water mark.
+    /// Whether a frame of this length on the wire stays within the high-water mark.
     func hasRoom(for length: Int) -> Bool {
         let waiting = self.link.waitingBytes
         return waiting == 0 || length <= self.policy.highWaterMark - waiting

@@ -13,7 +13,7 @@ final class PendingWrite: @unchecked Sendable {
         self.priority = priority
     }
 
-    /// Says whom to tell, once. False if the write was cancelled before, and has been told so.
+    /// Sets the handler to notify, once. False if the write was cancelled before, and notified of that.
     func begin(_ completion: @escaping @Sendable (Result<Void, SocketError>) -> Void) -> Bool {
         guard !self.isDone else {
             completion(.failure(Self.cancelled(self.frame)))
@@ -35,7 +35,7 @@ final class PendingWrite: @unchecked Sendable {
     }
 }
 
-/// Writers who wait for room or for a connection, bounded in bytes.
+/// Writers that wait for room or for a connection, bounded in bytes.
 struct WriterQueue {
     private var line = WaitingLine<PendingWrite>()
 

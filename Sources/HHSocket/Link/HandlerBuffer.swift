@@ -74,7 +74,7 @@ package struct HandlerBuffer: ~Copyable {
         func run() { self.type.run(at: self.place) }
     }
 
-    /// The first handler, for who runs it at once. Not run here, since it may append others.
+    /// The first handler, which the caller runs at once. Not run here, since it may append others.
     mutating func takeFirst() -> First? {
         guard self.start < self.end, let place = self.memory?.advanced(by: self.start) else {
             self.reset()

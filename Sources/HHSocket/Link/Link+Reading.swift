@@ -83,7 +83,7 @@ extension Link {
         self.touch(in: &turn)
     }
 
-    /// The unit that has not come whole has so many bytes so far; with what waits in the language while it is paused.
+    /// The number of bytes received of the unit that is incomplete, with what the language holds while it is paused.
     package var unfinishedBytes: Int { self.hot.language.unfinishedBytes }
 
     /// Whether units that have come wait until what was sent has left.

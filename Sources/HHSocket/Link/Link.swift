@@ -31,7 +31,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
         var isFlushing = false
         /// Whether the receiver wants to know when all that could leave has left.
         var tellsOfRoom = false
-        /// Of all bytes that were sent, so many had been when the receiver was told of room last.
+        /// The number of bytes sent by the time the receiver was last notified of room.
         var toldOfRoom = 0
         /// Whether the receiver wants to know of the end of each read.
         var tellsOfReads = false
@@ -146,13 +146,13 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
 
     package var phase: Phase { self.hot.phase }
 
-    /// Who is told what becomes of the link, until its channel is gone.
+    /// Notified of what becomes of the link, until its channel is gone.
     package var host: (any LinkHost)? {
         get { self.hot.host }
         set { self.hot.host = newValue }
     }
 
-    /// Who gets what comes; nil: it is thrown away.
+    /// The receiver of what arrives; nil: it is discarded.
     package var receiver: (any LinkReceiver<Language>)? {
         get { self.hot.receiver }
         set {

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// The floor above a link: who gets what comes on one connection. First the connection that is being made, then the session. All
+/// The floor above a link: the receiver of what arrives on one connection. First the connection that is being made, then the session. All
 /// on the socket's thread.
 package protocol LinkReceiver<Language>: AnyObject {
     associatedtype Language: LinkLanguage
@@ -30,7 +30,7 @@ extension LinkReceiver {
     package func linkEnded(returning units: [Language.Unit], in turn: inout Turn) {}
 }
 
-/// Who is told what becomes of a link: the driver of a client, the session of a server.
+/// Notified of what becomes of a link: the driver of a client, the session of a server.
 package protocol LinkHost: AnyObject {
     func linkChanged(_ change: LinkChange, _ id: ConnectionID, in turn: inout Turn)
 }

@@ -8,15 +8,15 @@ package struct LinkSettings<Unit>: Sendable {
     package var writeStallTimeout: TimeAmount?
     /// While the peer does not read what we send, nothing more is read from it.
     package var readsOnlyWhileWritable = false
-    /// After so many bytes of output, 128 KiB, what has been made is flushed before more is received: two bodies of 64 KiB share a
+    /// The size of the output that is flushed before more is received, 128 KiB: two bodies of 64 KiB share a
     /// system call.
     package var outputLimit = 128 << 10
     /// Whether a large unit leaves at once as far as ``outputLimit`` goes, where nothing waits before it; else piece by piece when the
     /// link is flushed.
     package var gathersPieces = false
-    /// After so many bytes the receiver is told that there is room, whether or not it waits for that; never, as a rule.
+    /// The number of bytes sent after which the receiver is notified of room, whether or not it waits for it; unlimited by default.
     package var tellsOfRoomAfter = Int.max
-    /// A large unit leaves in pieces of so many bytes, 64 KiB.
+    /// The size of the pieces in which a large unit leaves, 64 KiB.
     package var pieceLength = Frame.unslicedLength
     /// How long a closing link may take to send what is queued; nil: as long as it takes.
     package var partingTime: TimeAmount? = .seconds(1)

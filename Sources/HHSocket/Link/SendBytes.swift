@@ -29,7 +29,7 @@ package struct SendBytes: Sendable {
     package mutating func prepare() {
         guard self.isLent else { return }
         self.isLent = false
-        // Used again, if the channel has let go of it; else there is another one now.
+        // Reused if the channel has released it; else replaced.
         self.gathered.clear()
     }
 

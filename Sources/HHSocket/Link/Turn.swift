@@ -34,7 +34,7 @@ package struct Turn: ~Copyable {
         self.loop._withUnsafeGuaranteedRef { $0.callBack(callback) }
     }
 
-    /// Resumes who waits: among the handlers if that is on this thread, so that it goes on in this turn; else when the turn ends.
+    /// Resumes a waiter: among the handlers if it runs on this thread, so that it continues in this turn; else when the turn ends.
     package mutating func resume(_ waiter: TurnWaiter) {
         if waiter.isHere {
             self.run(waiter)

@@ -20,7 +20,7 @@ struct HTTPConnectNegotiation: ProxyNegotiation {
     private var status = 0
     /// What the proxy calls the status, fit to be shown.
     private var phrase = ""
-    /// The ways in which the proxy wants to know who we are.
+    /// The authentication schemes that the proxy offers.
     private var schemes: [String] = []
     /// Of all heads, without the line that is being read.
     private var headLength = 0

@@ -16,7 +16,7 @@ public struct Proxy: Hashable, Sendable {
         case socks5
     }
 
-    /// Who we are for the proxy.
+    /// The credentials for the proxy.
     public struct Credentials: Hashable, Sendable {
         /// At most 255 bytes for SOCKS5; without a colon for HTTP.
         public var user: String

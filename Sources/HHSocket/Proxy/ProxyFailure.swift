@@ -2,7 +2,7 @@
 public struct ProxyFailure: Error, Sendable {
     /// Cases may be added; have a default when you switch over it.
     public enum Reason: Hashable, Sendable {
-        /// The proxy asks who we are, and there are no credentials, or none of the kind it wants.
+        /// The proxy requires authentication, and there are no credentials, or none of a kind it accepts.
         case authenticationRequired
         /// The proxy does not accept the credentials.
         case authenticationFailed

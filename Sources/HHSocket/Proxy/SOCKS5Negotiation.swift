@@ -12,7 +12,7 @@ struct SOCKS5Negotiation: ProxyNegotiation {
     private static let noAcceptableMethod: UInt8 = 0xFF
 
     private var state = State.method
-    /// What tells who we are; nil where we have nothing to tell.
+    /// The credentials; nil without any.
     private let authentication: ByteBuffer?
     private let request: ByteBuffer
 

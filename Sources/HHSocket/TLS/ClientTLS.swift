@@ -1,14 +1,14 @@
 import NIOCore
 import NIOSSL
 
-/// TLS to a server: who it must be, and who we are.
+/// TLS to a server: how it is verified, and the client's own certificate.
 ///
 /// The server's certificate must lead to an authority that is trusted, be valid now, and name the server. Pins come on top
 /// of that and replace none of it.
 public struct ClientTLS: Sendable {
     /// The authorities to believe; those of the system by default.
     public var trust = TLSTrust.system
-    /// Who we are, for servers that ask for a client's certificate. Nil by default.
+    /// The client's certificate, for servers that request one. Nil by default.
     public var identity: TLSIdentity?
     /// What the server's certificate must name, and what is sent as the server name indication (SNI). By default the
     /// endpoint's host.

@@ -54,7 +54,7 @@ extension TLSIdentity: CustomStringConvertible, CustomReflectable {
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
-/// The certificates that decide whom to believe.
+/// The certificates that a peer's chain must lead to.
 public struct TLSTrust: Sendable {
     private enum Source: Sendable {
         case system

@@ -20,7 +20,7 @@ package final class CallbackBacklog: Sendable {
     /// Whether nothing more should be read for now.
     package var isFull: Bool { self.state.withLockedValue { $0.isFull } }
 
-    /// A callback with so many bytes is handed over.
+    /// Records that a callback with this number of bytes is handed over.
     ///
     /// - Returns: Whether from now on nothing more should be read.
     package func add(bytes: Int) -> Bool {

@@ -7,7 +7,7 @@ import NIOTransportServices
 import Network
 #endif
 
-/// Opens connections, and lets go of those that nobody wants any more. Lives on the socket thread.
+/// Opens connections, and closes those that are no longer needed. Lives on the socket thread.
 final class Dialer: @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable themselves; the variables are touched on the event loop alone.
     private let eventLoop: any EventLoop

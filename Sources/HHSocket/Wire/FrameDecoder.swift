@@ -538,7 +538,7 @@ public struct FrameDecoder: Sendable {
         return (consumed + taken, taken == missing ? header : nil)
     }
 
-    /// Keeps the rest of a read, and lets go of its buffer.
+    /// Keeps the rest of a read, and releases its buffer.
     @usableFromInline
     mutating func stashInput() {
         if self.input.readableBytes > 0 {

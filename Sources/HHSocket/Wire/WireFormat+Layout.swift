@@ -113,7 +113,7 @@ extension WireFormat {
 
         /// - Parameters:
         ///   - type: The type of a heartbeat.
-        ///   - pingedBy: Who pings.
+        ///   - pingedBy: The side that pings.
         ///   - clientSerial: The serial of a client's ping; 0 by default.
         ///   - serverSerial: The serial of our server's ping; 5 by default.
         ///   - serials: The serials by which a heartbeat is known beside its type; nil, the default: any reserved one.

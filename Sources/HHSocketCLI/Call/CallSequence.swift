@@ -19,7 +19,7 @@ struct CallOutcome: Sendable {
     }
 }
 
-/// Makes the same call a number of times, so many at once, on one connection.
+/// Makes one call a number of times, several at once, on one connection.
 final class CallSequence: Sendable {
     private struct State {
         var running: [Int: SocketTask] = [:]

@@ -37,7 +37,7 @@ enum RecordArray {
         return values + count * field.pointee.kind.size
     }
 
-    /// The place of so many values, which are the field's first.
+    /// The offset at which storage for the field's first values, of this number, begins.
     static func first(
         _ count: Int,
         _ field: UnsafePointer<FieldPlan>,

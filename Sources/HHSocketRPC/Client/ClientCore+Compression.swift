@@ -7,11 +7,11 @@ import NIOCore
 /// heartbeat and timeout of the socket thread. Meanwhile their calls are in the table and no attempt of theirs is under way. Smaller
 /// requests may leave before a large one that was resumed first; large ones keep their order.
 extension ClientCore {
-    /// Bodies of at most so many bytes, 64 KiB, are compressed on the socket thread, in half a millisecond at the 136 MB/s that were
+    /// The largest body that is compressed on the socket thread: 64 KiB, in half a millisecond at the 136 MB/s that were
     /// measured for level 1.
     private static let longestDeflatedHere = 64 << 10
-    /// Compressed bodies of at most so many bytes, 4 KiB, are decompressed on the socket thread. zlib makes at most 1,032 times as
-    /// many bytes of them, 4 MiB.
+    /// The largest compressed body that is decompressed on the socket thread: 4 KiB. zlib makes at most 1,032 times
+    /// as many bytes of them, 4 MiB.
     private static let longestInflatedHere = 4 << 10
 
     // MARK: Requests
@@ -151,7 +151,7 @@ extension ClientCore {
 
     // MARK: Pushes
 
-    /// Nothing more is read while so many bytes of pushes, 1 MiB, stand in line.
+    /// The size of the queued pushes from which on reading is suspended: 1 MiB.
     private static let longestPushLine = 1 << 20
 
     /// A push that stands in line behind one that is being decompressed, or that one.
@@ -163,7 +163,7 @@ extension ClientCore {
         var isCompressed: Bool
     }
 
-    /// Whether so many pushes stand in line that nothing more should be read.
+    /// Whether reading should be suspended because of the pushes that are queued.
     var pushLineIsFull: Bool { self.pushes.lineBytes > Self.longestPushLine }
 
     /// Delivers the push after those that came before it.

@@ -1,7 +1,7 @@
 import HHSocket
 import NIOCore
 
-/// What those are told whose calls fail here: what, where, why, and what can be done.
+/// The errors of calls that fail here: what failed, where, why, and what to do.
 extension ClientCore {
     func refused(_ refusal: DispatchTable<SocketTask>.Refusal) -> SocketError {
         switch refusal {

@@ -14,7 +14,7 @@ struct PushDelivery {
     var lineBytes = 0
     /// What the delegate's queue has not looked at yet.
     let delegateBacklog = CallbackBacklog()
-    /// Who is so far behind that nothing more should be read.
+    /// The subscribers that are so far behind that reading is suspended.
     var holds = ReadingHolds()
 }
 

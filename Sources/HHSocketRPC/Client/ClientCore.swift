@@ -279,7 +279,7 @@ final class ClientCore: @unchecked Sendable {
 
     // MARK: The delegate
 
-    /// The delegate and whom it is the delegate of, if both are there.
+    /// The delegate and its client, if both exist.
     var audience: (delegate: any SocketClientDelegate, client: SocketClient)? {
         let (delegate, client) = self.shared.withLockedValue { ($0.delegate, $0.client) }
         guard let delegate, let client else { return nil }

@@ -1,7 +1,7 @@
 import NIOCore
 
-/// Deadlines, the earliest first, each with who has it. A finished call's deadline stays until it is met at the top or the heap is swept, so
-/// that finishing a call costs nothing here.
+/// Deadlines with their owners, the earliest first. A finished call's deadline stays until it is met at the top or the heap is
+/// swept, so that finishing a call costs nothing here.
 struct DeadlineHeap<Key: Sendable>: Sendable {
     struct Element: Sendable {
         var deadline: NIODeadline

@@ -123,7 +123,7 @@ struct DispatchTable<Call> {
             return call
         }
 
-        /// Ends the attempt that has been answered, by whose connection it left, and lets go of the call if it is not kept.
+        /// Ends the attempt that was answered on its connection, and removes the call if it is not kept.
         mutating func answered(keeping: Bool) -> (Call?, ConnectionID) {
             self.end()
             return (keeping ? self.call : self.release(), self.connection)

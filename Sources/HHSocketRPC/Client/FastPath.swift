@@ -12,7 +12,7 @@ extension ClientCore {
     ///
     /// The general way is ``SocketTask/resume()``, which submits ``start(_:in:)``.
     ///
-    /// - Parameter waiter: Who is told when it completes, if that is somebody new.
+    /// - Parameter waiter: Notified when it completes; nil: the receiver stays.
     func startAtOnce(_ task: SocketTask, _ waiter: TurnWaiter? = nil) -> Bool {
         guard self.traits.isPlain else { return false }
         return self.loop.ifHandlersRun { self.leavesAtOnce(task, from: .suspended, waiter, in: &$0) }

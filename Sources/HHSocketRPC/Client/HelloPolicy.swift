@@ -20,7 +20,7 @@ public struct HelloPolicy: Sendable {
     /// Whether a server that answers hello with an error is not used. False by default: the connection then does without what
     /// hello would have agreed on.
     public var isRequired: Bool
-    /// Who the client is, as the application means it, for servers that want to know; 64 KiB at most. Called for each new
+    /// The client's identity, as the application defines it, for servers that ask for one; 64 KiB at most. Called for each new
     /// connection. What it throws, the attempt fails with; a ``HHSocket/HandshakeRefusal`` says what happens then. Nil by
     /// default.
     public var sessionToken: (@Sendable () async throws -> [UInt8])?
@@ -33,7 +33,7 @@ public struct HelloPolicy: Sendable {
     ///   - minimumVersion: The oldest version of the protocol that is spoken; 1 by default.
     ///   - isRequired: Whether a server that answers hello with an error is not used; false by default.
     ///   - timeout: How long it may take; 10 s by default.
-    ///   - sessionToken: Who the client is; nil by default.
+    ///   - sessionToken: The client's identity; nil by default.
     public init(
         features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency],
         minimumVersion: UInt32 = 1,

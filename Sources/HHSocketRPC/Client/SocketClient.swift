@@ -71,7 +71,7 @@ public final class SocketClient: Sendable {
         self.makeTask(request, .handler(consume completionHandler), callbackQueue)
     }
 
-    /// Makes a task for `request`, suspended, whose answer nobody is told of.
+    /// Makes a task for `request`, suspended, without a completion handler.
     public func dataTask(with request: consuming SocketRequest) -> SocketTask {
         self.makeTask(request, .nobody)
     }

@@ -1,6 +1,6 @@
 import DequeModule
 
-/// What waits for one subscriber. Decides by the policy who is dropped and when reading is held; no locks, no threads.
+/// The pushes that wait for one subscriber. Drops pushes and suspends reading as the policy says; no locks, no threads.
 struct PushBuffer<Element: Sendable>: Sendable {
     enum Appended: Equatable {
         case kept

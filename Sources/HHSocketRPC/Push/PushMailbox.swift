@@ -3,7 +3,7 @@ import NIOConcurrencyHelpers
 
 /// Where the socket thread leaves the pushes of one subscription, and its readers find them. Any thread.
 final class PushMailbox: Sendable {
-    /// Not a checked one: it is resumed once, by who takes it out of the state under the lock.
+    /// Unchecked: whoever removes it from the state, under the lock, resumes it once.
     private typealias Reader = UnsafeContinuation<SocketPush?, Never>
 
     private struct State {

@@ -1,6 +1,6 @@
 import DequeModule
 
-/// Who wants which pushes. Lives on the socket thread.
+/// The subscribers of each type of push. Lives on the socket thread.
 ///
 /// Pushes that come together are gathered for each subscriber, and handed over at once.
 struct PushRouter {
@@ -16,7 +16,7 @@ struct PushRouter {
 
     /// By type; nil wants all.
     private var subscribers: [UInt32?: [Subscriber]] = [:]
-    /// Those for whom something has come.
+    /// The subscribers that have received something in this turn.
     private var waiting: [Subscriber] = []
 
     mutating func add(_ mailbox: PushMailbox, _ type: UInt32?) {
@@ -28,7 +28,7 @@ struct PushRouter {
         if self.subscribers[type]?.isEmpty == true { self.subscribers[type] = nil }
     }
 
-    /// Gathers the push for everyone who wants it. Returns it if nobody does.
+    /// Gathers the push for each of its subscribers. Returns it if it has none.
     mutating func route(_ push: consuming SocketPush) -> SocketPush? {
         let ofType = self.subscribers[push.type]
         let ofAll = self.subscribers[nil]

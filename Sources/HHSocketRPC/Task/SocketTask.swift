@@ -20,7 +20,7 @@ public final class SocketTask: Sendable {
 
     typealias Handler = @Sendable (Result<SocketResponse, SocketError>) -> Void
 
-    /// Who is told of the result, once.
+    /// The receiver of the result, notified once.
     enum Completion: Sendable {
         case nobody
         case handler(Handler)
@@ -216,7 +216,7 @@ public final class SocketTask: Sendable {
         if starts { self.submit(.start) }
     }
 
-    /// Gives the call up: the server is told, with the request's ``SocketRequest/cancellationBody``, and the connection stays.
+    /// Cancels the call: the server is notified, with the request's ``SocketRequest/cancellationBody``, and the connection stays.
     /// Returns at once, with the state `canceling`; the completion follows.
     public func cancel() {
         if self.beginCancelling() { self.submit(.cancel) }
@@ -305,7 +305,7 @@ public final class SocketTask: Sendable {
     /// Whether a task in this state leaves at once with all `length` bytes of its body; it runs then. False also if somebody
     /// is to be told of its progress.
     ///
-    /// - Parameter waiter: Who is told when it completes, if that is somebody new.
+    /// - Parameter waiter: Notified when it completes; nil: the receiver stays.
     func leaves(from state: State, _ waiter: TurnWaiter?, bytesSent length: Int) -> Bool {
         self.locked { snapshot in
             guard snapshot.state == state, snapshot.progress == nil else { return false }
@@ -404,7 +404,7 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// So many bytes of the answer's body have come, of so many. Returns the same.
+    /// Records how many bytes of the answer's body have arrived, and of how many. Returns the progress.
     func progressed(bytesReceived: Int, of expected: Int) -> Bool {
         self.locked { snapshot in
             snapshot.bytesReceived = bytesReceived

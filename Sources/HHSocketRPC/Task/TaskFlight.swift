@@ -116,7 +116,7 @@ struct TaskFlight {
         set { self.set(\.mayHaveRun, newValue) }
     }
 
-    /// Where the one who resumed the task stands among spans.
+    /// The span context of the caller that resumed the task.
     var context: ServiceContext? {
         get { self.extras?.context }
         set { self.set(\.context, newValue) }

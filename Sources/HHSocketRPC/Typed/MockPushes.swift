@@ -1,6 +1,6 @@
 import NIOConcurrencyHelpers
 
-/// The pushes of a mock client: what is sent here comes to everyone who has asked the mock for pushes of that kind.
+/// The pushes of a mock client: what is sent here reaches every subscriber of that type.
 public final class MockPushes: Sendable {
     private struct Subscribers {
         var next = 0

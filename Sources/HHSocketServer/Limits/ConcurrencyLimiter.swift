@@ -5,8 +5,8 @@ import NIOCore
 struct ConcurrencyGradient: Sendable {
     /// So many requests make up a window.
     static let windowLength = 100
-    /// After so many windows the shortest time is found out anew, with a quarter as many in flight: under a load that never
-    /// ebbs nothing else would show that requests have become slower for good.
+    /// The number of windows after which the shortest time is measured anew, with a quarter as many in flight: under a load that
+    /// never ebbs nothing else would show that requests have become slower for good.
     private static let windowsBetweenMeasurements = 50
     /// How much of a step is taken at once.
     private static let smoothing = 0.5

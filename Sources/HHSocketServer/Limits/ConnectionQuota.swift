@@ -8,7 +8,7 @@ final class ConnectionQuota: Sendable {
         case tooManyFromOneAddress
     }
 
-    /// Whom a connection comes from: an IPv4 address, or an IPv6 network of 64 bits.
+    /// The origin of a connection: an IPv4 address, or an IPv6 network of 64 bits.
     struct Origin: Hashable, Sendable {
         private let bits: UInt64
         private let isIPv4: Bool

@@ -12,7 +12,7 @@ struct KeptAnswer: Sendable {
 
 /// Names a request among all that the server gets.
 struct IdempotencyKey: Hashable, Sendable {
-    /// Whose key it is; nil: nobody's who is known.
+    /// The identity that the key belongs to; nil: of clients without one.
     var identity: String?
     var key: String
 }
@@ -106,7 +106,7 @@ struct IdempotencyWindow<Waiter> {
     /// The first is answered.
     ///
     /// - Parameter answer: Nil if there is none, or it is not to be kept: the next repeat is a first.
-    /// - Returns: Who has waited for it.
+    /// - Returns: The repeats that have waited for it.
     mutating func finish(_ key: IdempotencyKey, _ answer: KeptAnswer?, now: NIODeadline) -> [Waiter] {
         guard let entry = self.entries[key], entry.kept == nil else { return [] }
         self.entries[key] = nil

@@ -55,7 +55,7 @@ struct SessionWatch: Sendable {
     ///
     /// - Parameters:
     ///   - count: How many.
-    ///   - partialBytes: Of a frame that is not whole yet, so many are held now.
+    ///   - partialBytes: The number of bytes held of a frame that is incomplete.
     ///   - frames: Whether a whole frame was among them.
     mutating func received(_ count: Int, partialBytes: Int, frames: Bool, now: NIODeadline) {
         self.lastRead = now

@@ -11,7 +11,7 @@ extension ServerConnection {
             return
         }
         self.greeting.hasGreeted = true
-        // It has come in time, however long we take to find out who it is.
+        // It came in time, however long authentication takes.
         self.hot.watching.watch.firstFrameCame()
         let settings = self.core.hello
         let answer = HelloAnswer.answer(to: frame.payload, features: settings.features)
@@ -50,7 +50,7 @@ extension ServerConnection {
         }
     }
 
-    /// Sends a client away of which we could not find out who it is. Not all come back at the same moment.
+    /// Sends away a client that could not be authenticated. Not all come back at the same moment.
     private func dismissUnauthenticated(in turn: inout Turn) {
         let wait = Duration.milliseconds(Int64.random(in: 1_000...5_000))
         self.dismiss(GoAwayNotice(reason: "authentication is not available", retryAfter: wait), in: &turn)
@@ -97,7 +97,7 @@ extension ServerConnection {
         }
     }
 
-    /// What a handler is told beside the request; nil where nothing was agreed on.
+    /// What a handler learns beside the request; nil where nothing was agreed on.
     func extras(_ metadata: WireMetadata?, now: NIODeadline) -> ServerContext.Extras? {
         guard let agreement = self.greeting.agreement, agreement.has(.metadata) else { return nil }
         guard let metadata else { return ServerContext.Extras() }

@@ -81,7 +81,7 @@ extension ServerConnection {
         if partial >= Self.largestPartialWhenFull, self.core.load.isFull { self.evict(.memory, in: &turn) }
     }
 
-    /// A frame that is arriving may have so many bytes though the server holds as many as it may.
+    /// The number of bytes that an arriving frame may have although the server holds as many as it may.
     static var largestPartialWhenFull: Int { 64 << 10 }
 
     private func receive(_ frame: Frame, isCorrupt: Bool, in turn: inout Turn) {

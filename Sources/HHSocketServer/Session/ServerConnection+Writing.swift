@@ -79,7 +79,7 @@ extension ServerConnection {
         return false
     }
 
-    /// After so many bytes it is found out what the client has not taken.
+    /// The number of bytes sent after which the client's backlog is measured.
     static var largestUnchecked: Int { 64 << 10 }
 
     // MARK: What is held

@@ -36,7 +36,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     struct Greeting {
         var agreement: Agreement?
         var hasGreeted = false
-        /// Finds out who the client is.
+        /// Authenticates the client.
         var task: Task<Void, Never>?
     }
 
@@ -61,7 +61,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     /// What ``SessionWatch`` is to be told.
     struct Watching {
         var watch: SessionWatch
-        /// Of all bytes that have come, so many have been told.
+        /// The number of received bytes that have been reported.
         var bytesRead = 0
         /// Whether whole frames have come since then.
         var hasFrames = false
@@ -69,11 +69,11 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         var hasReadSinceLook = false
     }
 
-    /// What the server's load is told of this connection.
+    /// What this connection adds to the server's load.
     struct Accounting {
         /// Of what is held for this connection, what is held here, as far as it has been told.
         var bytes = 0
-        /// Of all bytes that were sent, so many had been when it was last found out what the client has not taken.
+        /// The number of bytes sent by the time the client's backlog was last measured.
         var bytesSent = 0
     }
 
@@ -92,7 +92,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     let core: ServerCore
     let listener: ListenerSettings
     let link: Link<FrameLanguage>
-    /// Why this client is told to go away, and nothing else; nil: it is served.
+    /// Why this client is sent away at once; nil: it is served.
     private let refusal: GoAwayNotice?
     let completions: CompletionQueue
     /// What is held for this connection, here and by its handlers.
@@ -109,7 +109,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     var deadlines: [UInt64: SocketLoop.TimerID] = [:]
     var pushes: PushQueue
 
-    /// - Parameter refusal: What the client is told, if it is not served.
+    /// - Parameter refusal: The go-away for the client, if it is not served.
     init(loop: ServerLoop, core: ServerCore, listener: ListenerSettings, refusal: GoAwayNotice? = nil) {
         self.loop = loop
         self.core = core

@@ -9,7 +9,7 @@ import NIOCore
 final class ServerLoop: Sendable {
     private struct Connections {
         var open: [ObjectIdentifier: ServerConnection] = [:]
-        /// Those that are told that they are too many.
+        /// Connections beyond the limit, which are being sent away.
         var refused: [ObjectIdentifier: ServerConnection] = [:]
         /// Channels whose TLS handshake is not over.
         var handshakes: [ObjectIdentifier: any Channel] = [:]
@@ -69,7 +69,7 @@ final class ServerLoop: Sendable {
         return empty.futureResult
     }
 
-    /// So many are told in one turn of the event loop, at least.
+    /// The least number of connections that are notified in one turn of the event loop.
     static let drainStep = 64
     private static let drainInterval = TimeAmount.milliseconds(20)
 

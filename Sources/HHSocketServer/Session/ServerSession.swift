@@ -74,12 +74,12 @@ public final class ServerSession: Sendable {
         self.state.withLockedValue { $0.features = Set(agreement.features.map { ProtocolFeature(rawValue: $0) }) }
     }
 
-    // MARK: Who it is
+    // MARK: Identity
 
-    /// Who the client is, once the application has found out; nil before.
+    /// The client's identity, once the application has authenticated it; nil before.
     public var identity: String? { self.state.withLockedValue { $0.identity } }
 
-    /// Says who the client is. From now on ``SocketServer/sessions(of:)`` finds it. Several connections may be one client's, as
+    /// Sets the client's identity. From now on ``SocketServer/sessions(of:)`` finds it. Several connections may be one client's, as
     /// many devices are one person's.
     ///
     /// - Parameter identity: Nil: nobody any more, such as after signing out.

@@ -272,7 +272,7 @@ struct SessionMachine<Work> {
 
     /// From now on requests are refused; those in flight are finished.
     ///
-    /// - Parameter isToldToClient: Whether the client is told, and closes the connection itself.
+    /// - Parameter isToldToClient: Whether the client is notified, and closes the connection itself.
     mutating func drain(isToldToClient: Bool = false) {
         self.isDraining = true
         if isToldToClient { self.isLeftToClient = true }

@@ -39,7 +39,7 @@ struct EchoParameters: Sendable {
     var server: Endpoint
     /// Nil if it is not known, or not on this machine.
     var serverPID: Int32?
-    /// Who is measured, for the report.
+    /// The name of the measured server, for the report.
     var peer: String
     var format: WireFormat
     /// The custom fields of each request.

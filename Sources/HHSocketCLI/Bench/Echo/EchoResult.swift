@@ -1,6 +1,6 @@
 import Foundation
 
-/// What was measured, and how it is told.
+/// What was measured, and its report.
 struct EchoResult: Sendable {
     var parameters: EchoParameters
     var tally: EchoTally

@@ -16,7 +16,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         let run: @Sendable (Result<SocketResponse, SocketError>) -> Void
     }
 
-    /// How often other threads are told how many calls there were.
+    /// How often the number of calls is published to other threads.
     private static let publishingInterval = TimeAmount.milliseconds(200)
 
     private let client: SocketClient

@@ -123,7 +123,7 @@ private struct DigitScanner {
         return true
     }
 
-    /// All digits that are there, or just so many.
+    /// All digits that there are, or a fixed number of them.
     mutating func digits(_ count: Int? = nil) -> Int64? {
         let digits = self.rest.prefix(count ?? .max).prefix { $0.isASCIIDigit }
         // More would not fit.

@@ -1,7 +1,7 @@
 import HHSocket
 import NIOCore
 
-/// Decides who is answered from the cache, who waits for whose call, and what is kept.
+/// Decides which callers are answered from the cache, which share a call, and which answers are kept.
 ///
 /// A caller who may share is looked up first, together with all who ask for the same in the meantime. Who finds nothing of use
 /// joins the call that is in flight for the same key, or begins one. So there is one lookup and one call for a key at a time.
@@ -9,11 +9,11 @@ import NIOCore
 ///
 /// Does no I/O and has no clock. Each event says what is to be done into an ``Actions``.
 struct SharedCallMachine {
-    /// Who asks, unique in the process: the manager's number, and the identifier that the manager gave.
+    /// The caller, unique in the process: the manager's number, and the identifier that the manager gave.
     struct Caller: Hashable, Sendable {
         var manager: UInt64
         var number: Int
-        /// Not who asked, but the fresh answer that is fetched after a stale one was given.
+        /// Not a caller, but the revalidation after a stale answer was given.
         var isRefresh = false
 
         var refresh: Caller { Caller(manager: self.manager, number: self.number, isRefresh: true) }
@@ -24,7 +24,7 @@ struct SharedCallMachine {
         var request: SocketRequest
         /// Nil: nothing is looked up, kept, or shared.
         var key: ResponseKey?
-        /// Who makes the call. Only calls by the same one are shared.
+        /// The manager that makes the call. Managers share no calls.
         var transport: any APITransport
         var policy = CachePolicy.returningCached
         var validity = Duration.seconds(60)
@@ -82,7 +82,7 @@ struct SharedCallMachine {
 
     private struct Waiter {
         var asking: Asking
-        /// Who asked first is answered first.
+        /// In the order in which they asked, in which they are answered.
         var order: UInt64
         var deadline: NIODeadline
         var place: Place
@@ -101,7 +101,7 @@ struct SharedCallMachine {
         var slot: Slot?
         var callers: Set<Caller> = []
         var next: Set<Caller> = []
-        /// Who asked for it, those included that have gone.
+        /// The callers that asked for it, cancelled ones included.
         var owners: Set<String> = []
         /// What was kept, if the server was told its revision and it has not been cleared since.
         var revalidated: StoredResponse?

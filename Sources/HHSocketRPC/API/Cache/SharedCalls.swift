@@ -184,7 +184,7 @@ final class SharedCalls: Sendable {
         }
     }
 
-    /// Sees to it that somebody wakes when the next alarm is due; returns who need not wake any more.
+    /// Schedules a wake-up for the next alarm; returns the one that it replaces.
     private func armAlarm(_ state: inout State) -> Task<Void, Never>? {
         // One that comes too early finds nothing to do, and one that is there need not be made.
         guard let next = state.machine.nextAlarm, next < state.alarm?.time ?? .distantFuture else { return nil }
@@ -225,7 +225,7 @@ extension SharedCalls.State {
         return true
     }
 
-    /// Who is to be told of this.
+    /// The callers to notify.
     fileprivate mutating func completion(
         of caller: SharedCalls.Machine.Caller,
         _ result: Result<SharedCalls.Machine.Answer, SocketError>,

@@ -87,7 +87,7 @@ public func withSocketTaskGroup<Value: Sendable>(
     return try result.get()
 }
 
-/// Who is cancelled, also if that is said before it is known who.
+/// The group to cancel, also if it is cancelled before the group exists.
 private final class CancellableMember: Sendable {
     private struct State {
         var member: SocketTask?

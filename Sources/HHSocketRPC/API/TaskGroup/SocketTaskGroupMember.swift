@@ -5,7 +5,7 @@
 public protocol SocketTaskGroupMember: Sendable {
     func resume()
 
-    /// Gives it up. The end is told as any other, also by what was never resumed.
+    /// Cancels it. Its end is reported like any other, also if it was never resumed.
     func cancel()
 
     /// How far it has come, from 0 to 1, before it has ended. 0 by default, for what cannot tell.

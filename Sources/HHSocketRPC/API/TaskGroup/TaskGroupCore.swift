@@ -97,7 +97,7 @@ final class TaskGroupCore: Sendable {
     }
 
     private func left(_ number: Int, _ error: (any Error)?) {
-        // The member is let go of outside the lock: with it may go who knows what.
+        // The member is released outside the lock: that may release objects of the user's.
         let (member, isComplete, progress) = self.state.withLockedValue { state in
             let (member, isComplete) = state.machine.left(number, error)
             return (member, isComplete, isComplete ? nil : Self.mustShowProgress(&state))

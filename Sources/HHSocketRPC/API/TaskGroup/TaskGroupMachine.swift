@@ -2,7 +2,7 @@
 struct TaskGroupMachine<Member> {
     enum Phase: Hashable, Sendable {
         case suspended, running, canceling, completed
-        /// Let go of before it began: nobody is told of an end.
+        /// Released before it began: no end is reported.
         case released
     }
 
@@ -60,14 +60,14 @@ struct TaskGroupMachine<Member> {
         }
     }
 
-    /// - Returns: Who is to be resumed, in order, and whether the group is complete.
+    /// - Returns: The members to resume, in order, and whether the group is complete.
     mutating func resume() -> (members: [Member], isComplete: Bool) {
         guard self.phase == .suspended else { return ([], false) }
         self.phase = .running
         return (self.remaining.map(\.member), self.completeIfEmpty())
     }
 
-    /// - Returns: Who is to be cancelled, in order, and whether the group is complete.
+    /// - Returns: The members to cancel, in order, and whether the group is complete.
     mutating func cancel() -> (members: [Member], isComplete: Bool) {
         guard self.phase == .suspended || self.phase == .running else { return ([], false) }
         self.phase = .canceling
@@ -76,7 +76,7 @@ struct TaskGroupMachine<Member> {
 
     /// A member has ended, and its handler has returned. Only its first end counts.
     ///
-    /// - Returns: The member, whom the caller lets go of, and whether the group is complete.
+    /// - Returns: The member, which the caller releases, and whether the group is complete.
     mutating func left(_ number: Int, _ error: (any Error)?) -> (member: Member?, isComplete: Bool) {
         guard let entry = self.entries.removeValue(forKey: number) else { return (nil, false) }
         self.completedWeight += entry.weight
@@ -86,7 +86,7 @@ struct TaskGroupMachine<Member> {
 
     /// Nobody has the group any more, but perhaps its members.
     ///
-    /// - Returns: Whom the caller lets go of; nil if the group goes on until it is complete.
+    /// - Returns: The members, which the caller releases; nil if the group goes on until it is complete.
     mutating func release() -> [Member]? {
         guard self.phase == .suspended else { return nil }
         self.phase = .released

@@ -46,7 +46,7 @@ public struct SocketConfiguration: Sendable {
     public var header: [String: [UInt8]] = [:]
     /// The largest payload received or sent, in bytes. 16 MiB by default.
     public var maximumPayloadLength = Frame.defaultMaximumPayloadLength
-    /// So many frames with a wrong checksum one after the other, and the connection is lost. 3 by default, 1 at least.
+    /// The number of consecutive frames with a wrong checksum that ends the connection. 3 by default, 1 at least.
     public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
     /// How many bytes of frames may wait while the peer does not read; a frame beyond fails with
     /// ``SocketError/Code/queueFull``. One frame may always wait. 64 MiB by default.

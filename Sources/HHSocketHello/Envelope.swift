@@ -61,7 +61,7 @@ package struct Envelope: Hashable, Sendable {
         return (type, payload)
     }
 
-    /// The same for a body that ``deflate(_:level:)`` has compressed.
+    /// Writes the metadata of a body that ``deflate(_:level:)`` has compressed.
     package static func seal(
         type: UInt32,
         deflated body: ByteBuffer,

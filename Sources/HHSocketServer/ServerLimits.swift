@@ -5,11 +5,11 @@ import HHSocket
 public struct ServerLimits: Sendable {
     // MARK: Connections
 
-    /// How many connections may be open. Nil, the default: as many as the system gives. One too many is told to go away,
-    /// and closed.
+    /// How many connections may be open. Nil, the default: as many as the system gives. One too many receives a go-away, and is
+    /// closed.
     public var maximumConnections: Int?
     /// How many of them may come from one address: an IPv4 address, or an IPv6 network of 64 bits, which is what one customer
-    /// has. Nil, the default: no limit, for behind a proxy all have one address. One too many is told to go away, and closed.
+    /// has. Nil, the default: no limit, for behind a proxy all have one address. One too many receives a go-away, and is closed.
     public var maximumConnectionsPerAddress: Int?
     /// How long a client may stay silent, heartbeats included; then it is told to go away, and closed. 10 minutes by default;
     /// nil: for ever. A client whose request is in flight, or which has not taken all that was sent to it, is not idle; but
@@ -41,7 +41,7 @@ public struct ServerLimits: Sendable {
     /// unless they say otherwise: a client that gets a larger one closes the connection, with all its other calls. An answer
     /// that is larger is replaced by ``HHSocket/Status/illegalLength`` (301) and logged; a push is not taken.
     public var maximumAnswerLength = Frame.defaultMaximumPayloadLength
-    /// So many frames with a wrong checksum one after the other close a connection. 3 by default, 1 at least.
+    /// The number of consecutive frames with a wrong checksum that closes a connection. 3 by default, 1 at least.
     public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
     /// How many bytes may be held for one connection: of a frame that is arriving, of requests in flight (as they came, and
     /// decompressed), of answers and pushes that are not taken. 64 MiB by default. Further requests are answered 503; a client

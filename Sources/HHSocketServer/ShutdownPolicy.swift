@@ -6,7 +6,7 @@ public struct ShutdownPolicy: Sendable {
     /// How long requests in flight may take, and clients may stay that have been told to go away. 10 s by default. Then
     /// whatever is left is cancelled and closed.
     public var gracePeriod = Duration.seconds(10)
-    /// Each client is told to leave this server alone for a random time in this range, so that not all come back at once.
+    /// Each client is asked to avoid this server for a random time in this range, so that not all come back at once.
     /// From 0 to 2 s by default, and no more than ``gracePeriod``. Other servers they may use at once.
     public var retryAfter = Duration.zero...Duration.seconds(2)
     /// Servers that may be used instead, best first. None by default: those that clients know themselves.

@@ -52,7 +52,7 @@ extension SocketServer {
             self.eventLoopGroup = eventLoopGroup
         }
 
-        /// The same with one listener.
+        /// Creates a configuration with one listener.
         ///
         /// - Parameters:
         ///   - host: The address to listen on: `127.0.0.1` by default, so that nothing is offered to the network unasked.

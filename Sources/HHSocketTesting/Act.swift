@@ -91,7 +91,7 @@ extension HostileClient {
         /// These bytes, whatever they mean.
         public static func raw(_ bytes: some Sequence<UInt8>) -> Act { .raw(ByteBuffer(bytes: bytes)) }
 
-        /// So many bytes that mean nothing, the same for the same seed.
+        /// A number of random bytes, which the seed determines.
         public static func garbage(_ count: Int, seed: UInt64 = 0) -> Act {
             var generator = SplitMix(seed: seed)
             var bytes = ByteBuffer()

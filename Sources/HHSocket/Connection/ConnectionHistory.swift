@@ -27,7 +27,7 @@ public struct ConnectionHistory: Sendable {
         case leftForAnotherServer(ready: Duration?, next: Endpoint?)
         /// The server said, for a reason of its own, that it is about to end and wants to be left alone for so long.
         case goAway(reason: String, retryAfter: Duration)
-        /// So many of the latest calls went wrong; the connection is left, if there is another server.
+        /// The number of the latest calls that failed; the client fails over, if there is another server.
         case serverFailed(wrong: Int, calls: Int)
         /// The app went to the background.
         case enteredBackground

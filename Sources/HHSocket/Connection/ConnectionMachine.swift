@@ -201,7 +201,7 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
 
     // MARK: The user
 
-    /// - Parameter attempts: After so many rounds without a ready connection attempts stop; nil: what the back-off says.
+    /// - Parameter attempts: The number of rounds without a ready connection after which it stops; nil: what the back-off says.
     mutating func connect(attempts: Int? = nil, now: NIODeadline) -> [Action] {
         switch self.phase {
         case .making, .ready:

@@ -1,7 +1,7 @@
 import Metrics
 import NIOCore
 
-/// Counts what happens to a connection. What each metric means is told in Docs/Connection.md.
+/// Counts what happens to a connection. Docs/Connection.md says what each metric means.
 ///
 /// No metric names a server: the addresses that a resolver finds are as many as it likes, and a metric is kept for ever.
 ///
@@ -104,7 +104,7 @@ final class ConnectionMetrics {
         }
     }
 
-    /// So many bytes wait to be sent now. Sockets that share a factory add up.
+    /// The number of bytes that wait to be sent. Sockets that share a factory add up.
     func queued(bytes: Int) {
         guard bytes != self.lastQueuedBytes else { return }
         let change = Double(bytes - self.lastQueuedBytes)

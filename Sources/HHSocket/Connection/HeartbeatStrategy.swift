@@ -5,7 +5,7 @@ public protocol HeartbeatStrategy: Sendable {
     func interval(for history: HeartbeatHistory) -> Duration
 }
 
-/// The same interval always, or one for the foreground and one for the background.
+/// A constant interval, or one for the foreground and one for the background.
 public struct FixedHeartbeat: HeartbeatStrategy, Hashable {
     /// The interval.
     public var interval: Duration
@@ -41,7 +41,7 @@ public struct CustomHeartbeat: HeartbeatStrategy {
 }
 
 extension HeartbeatStrategy where Self == FixedHeartbeat {
-    /// The same interval always, or another one while the app is not active.
+    /// A constant interval, or another one while the app is not active.
     public static func fixed(_ interval: Duration, inBackground: Duration? = nil) -> FixedHeartbeat {
         FixedHeartbeat(interval: interval, inBackground: inBackground)
     }

@@ -1,6 +1,6 @@
 /// What a server says when it is about to end.
 package struct ServerDeparture: Hashable, Sendable {
-    /// So many servers that it names are considered, the first ones.
+    /// The number of named servers that are considered, from the first on.
     package static let maximumEndpoints = 16
 
     /// Why, for people to read.

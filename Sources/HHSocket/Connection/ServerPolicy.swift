@@ -1,7 +1,7 @@
 /// When a server is passed over because of how it behaved.
 public struct ServerPolicy: Hashable, Sendable {
-    /// So many failures in a row ban a server: refused and timed-out attempts, handshakes it failed, connections it lost
-    /// before they were stable. 3 by default, as Tencent Mars and Finagle ban; 1 at least.
+    /// The number of consecutive failures that ban a server: refused and timed-out attempts, handshakes it failed, connections it
+    /// lost before they were stable. 3 by default, as Tencent Mars and Finagle ban; 1 at least.
     public var failuresBeforeBan: Int
     /// How long the first ban lasts. Each ban that follows without a stable connection between lasts twice as long; the last
     /// half of each is left to chance. 15 s by default.
@@ -35,6 +35,6 @@ public struct ServerPolicy: Hashable, Sendable {
         self.acceptsOtherEndpoints = acceptsOtherEndpoints
     }
 
-    /// So many outcomes of a server are remembered for its score, as Tencent Mars remembers them.
+    /// The number of outcomes that are kept for a server's score, as in Tencent Mars.
     static let rememberedOutcomes = 8
 }

@@ -17,7 +17,7 @@ public enum SocketEvent: Sendable {
     /// The server says that it is about to end, and wants to be left alone for `retryAfter`; a successor of its connection is
     /// made, or, if it said so during the handshake, the next server is tried. The reason is the server's, for people to read.
     case goAway(Endpoint, reason: String, retryAfter: Duration)
-    /// So many of the latest calls to this server went wrong that it is left, if there is another.
+    /// Too many of the latest calls to this server failed: the client fails over, if there is another server.
     case serverFails(Endpoint, wrong: Int, calls: Int)
     /// The next round of attempts begins in `delay`.
     case waiting(delay: Duration, reason: SocketError)

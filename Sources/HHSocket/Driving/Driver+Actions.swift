@@ -167,7 +167,7 @@ extension Driver {
         }
     }
 
-    /// The error that a gate is told whose connection is closed before the gate has returned.
+    /// The error of a gate whose connection is closed before it has returned.
     private func reasonToEnd(_ endpoint: Endpoint) -> SocketError {
         // The machine has noted why it closes a connection whose time is up.
         if let last = self.machine.lastError, last.code == .handshakeTimeout, last.endpoint == endpoint { return last }

@@ -21,7 +21,7 @@
 /// Requires macOS 15, iOS 18, tvOS 18, watchOS 11 or visionOS 2 to be used as a `TaskExecutor`; Linux has no such limit.
 public final class SocketExecutor: Sendable {
     private let loop: SocketLoop
-    /// The same thread for actors.
+    /// This thread as an executor for actors.
     ///
     /// ```swift
     /// actor Conversation {

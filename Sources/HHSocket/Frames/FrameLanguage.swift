@@ -103,7 +103,7 @@ extension Batch where Language == FrameLanguage {
 }
 
 extension Batch where Language == FrameLanguage {
-    /// The same as ``next(into:)`` for a receiver that lets its link end by what makes no sense.
+    /// Reads as ``next(into:)`` does, for a receiver whose link ends by what makes no sense.
     package mutating func nextFrame(into frame: inout Frame) throws(LinkError) -> FrameDecoder.Found {
         do throws(FrameError) {
             return try self.next(into: &frame)

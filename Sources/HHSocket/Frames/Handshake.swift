@@ -25,7 +25,7 @@ public final class Handshake: Sendable {
     /// What makes of a frame that came the one that was meant, where an agreement lets them differ.
     package typealias Opener = @Sendable (Frame) throws(SocketError) -> Frame
 
-    /// So many frames may wait for the gate; one more ends the handshake.
+    /// The number of frames that may wait for the gate; one more ends the handshake.
     public static let maximumWaitingFrames = 1_024
 
     /// The server at the other end.

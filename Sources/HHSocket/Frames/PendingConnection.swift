@@ -4,7 +4,7 @@ import NIOCore
 package final class PendingConnection: LinkReceiver {
     package typealias Language = FrameLanguage
 
-    /// So many pings that come during the handshake are answered after it.
+    /// The number of pings received during the handshake that are answered after it.
     static let maximumHeldAnswers = 16
 
     package let link: Link<FrameLanguage>
@@ -105,7 +105,7 @@ package final class PendingConnection: LinkReceiver {
         return self.end(Self.isOver(self.endpoint))
     }
 
-    /// What the gate is told that goes on when its connection is not its any more.
+    /// The error of a gate that continues after its connection is no longer its own.
     static func isOver(_ endpoint: Endpoint) -> SocketError {
         SocketError(.notConnected, message: "the handshake with \(endpoint) is over", endpoint: endpoint)
     }

@@ -18,7 +18,7 @@ package protocol LinkReceiver<Language>: AnyObject {
     /// All that could leave has left for now, where ``Link/tellsOfRoom`` asks for that. True if more was sent.
     func hasRoom(in turn: inout Turn) -> Bool
     /// The link has ended, and these units of it have not begun to leave; those that have may or may not have arrived. Called once,
-    /// before the link's host is told.
+    /// before the link's host is notified.
     func linkEnded(returning units: [Language.Unit], in turn: inout Turn)
 }
 
@@ -51,14 +51,14 @@ package enum LinkChange {
     case beatSent
     /// A beat could not be made, and was skipped.
     case beatFailed(any Error)
-    /// The channel is gone: the last that is told.
+    /// The channel is gone: the last notification.
     case gone
 }
 
 /// How a link ended without our doing.
 package struct LinkEnd: Sendable {
     package enum Cause: Sendable {
-        /// The peer closed it, after so many bytes of a unit that is not whole; and whether anything had come before.
+        /// The peer closed it, with the number of bytes of an incomplete unit; and whether anything had arrived before.
         case closedByPeer(unfinishedBytes: Int, hasReceived: Bool)
         case failed(any Error)
         /// The peer's bytes make no sense.

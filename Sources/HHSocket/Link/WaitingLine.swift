@@ -29,7 +29,7 @@ package struct WaitingLine<Element> {
     /// The number of places, stubs included.
     package var length: Int { self.waiting.count + self.returning.count }
 
-    /// Whether one more may wait that costs so many bytes. Into an empty line one of any size goes.
+    /// Whether one more may wait that costs this number of bytes. An empty line takes one of any size.
     package func hasRoom(for cost: Int) -> Bool {
         self.count < self.maximumCount && (self.count == 0 || cost <= self.maximumBytes - self.bytes)
     }

@@ -1,6 +1,6 @@
 import NIOConcurrencyHelpers
 
-/// A network monitor that is told what the network is like: for an app that knows better than the system, and for tests.
+/// A network monitor whose path is set by hand: for an app that knows better than the system, and for tests.
 ///
 /// All methods may be called from any thread.
 public final class ManualNetworkMonitor: NetworkMonitor {

@@ -1,6 +1,6 @@
 /// Says by which path this machine is connected, and when that changes.
 ///
-/// ``SystemNetworkMonitor`` asks the system, ``ManualNetworkMonitor`` is told by the app.
+/// ``SystemNetworkMonitor`` asks the system, the app sets ``ManualNetworkMonitor``.
 public protocol NetworkMonitor: Sendable {
     /// The present path at once, then each that follows. Every call makes a stream of its own.
     ///

@@ -5,7 +5,7 @@ protocol PathWatcher: AnyObject {
     func cancel()
 }
 
-/// Begins to watch: the closure is told the present path, at once or soon, and each that follows; on the queue.
+/// Begins to watch: the closure receives the present path, at once or soon, and each that follows; on the queue.
 typealias PathWatching = @Sendable (DispatchQueue, @escaping @Sendable (NetworkPath) -> Void) -> any PathWatcher
 
 /// The watcher for this system.

@@ -9,7 +9,7 @@ import Foundation
 ///
 /// On Linux there is a network if an interface other than the loopback is up, has a carrier, and has an address, which is not
 /// IPv6's own of the link; the path is another one when such interfaces, their addresses or the way to the internet are
-/// others. Temporary IPv6 addresses do not count. Changes within 200 ms are told as one.
+/// others. Temporary IPv6 addresses do not count. Changes within 200 ms are reported as one.
 public final class SystemNetworkMonitor: NetworkMonitor, @unchecked Sendable {
     // Proof of Sendable: variables are touched on the queue alone.
 

@@ -85,7 +85,7 @@ public struct FrameDecoder: Sendable {
     public let maximumPayloadLength: Int
     /// Payloads up to this many bytes are copied out of the read buffer; larger ones are slices of it.
     public let copyLimit: Int
-    /// So many wrong checksums one after the other end the stream.
+    /// The number of consecutive wrong checksums that ends the stream.
     public let maximumCorruptRun: Int
     /// Bits 29 to 31 of a type that the two sides have agreed to use, as a mask; none at first. Others are a sign that the
     /// stream is out of step, where it may be: after a wrong checksum.
@@ -113,7 +113,7 @@ public struct FrameDecoder: Sendable {
     ///   - format: How frames are laid out; the standard format by default.
     ///   - maximumPayloadLength: The largest payload accepted, in bytes; 16 MiB by default.
     ///   - copyLimit: The largest payload that is copied, in bytes.
-    ///   - maximumCorruptRun: So many wrong checksums one after the other end the stream; 3 by default, 1 at least. The
+    ///   - maximumCorruptRun: The number of consecutive wrong checksums that ends the stream; 3 by default, 1 at least. The
     ///     last of these frames still comes out.
     public init(
         direction: FrameDirection,
@@ -215,7 +215,7 @@ public struct FrameDecoder: Sendable {
         case corrupt(ChecksumMismatch)
     }
 
-    /// The same, with the frame put where the caller has room for it: one reference less to count for each.
+    /// Reads the next frame into the caller's storage: one reference less to count for each.
     @inlinable
     package mutating func next(into frame: inout Frame) throws(FrameError) -> Found {
         if let header = self.wholeHeader() {

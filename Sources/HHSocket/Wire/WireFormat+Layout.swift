@@ -39,7 +39,7 @@ extension WireFormat {
         }
         /// Bytes that are the same in every frame, such as a magic number or a version. A frame with others is refused.
         public static func constant(_ bytes: [UInt8]) -> Field { Field(kind: .constant(bytes)) }
-        /// So many raw bytes, filled in per request by name (`SocketRequest.header`), or zero.
+        /// A number of raw bytes, set per request by name (`SocketRequest.header`), or zero.
         public static func custom(_ name: String, bytes: Int) -> Field { Field(kind: .custom(name, bytes)) }
 
         /// The field's width in bytes.

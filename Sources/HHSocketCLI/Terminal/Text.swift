@@ -21,7 +21,7 @@ extension Int {
 }
 
 extension String {
-    /// The same text without anything that would end or disturb a line: control characters and backslashes are escaped
+    /// This text without anything that would end or disturb a line: control characters and backslashes are escaped
     /// as in Swift.
     var escaped: String {
         var result = ""
@@ -39,7 +39,7 @@ extension String {
         return result
     }
 
-    /// The same text, its line breaks replaced by spaces.
+    /// This text, its line breaks replaced by spaces.
     var inOneLine: String {
         String(self.map { $0.isNewline ? " " : $0 })
     }

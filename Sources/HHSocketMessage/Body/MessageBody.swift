@@ -18,7 +18,7 @@ public protocol MessageBody: Sendable {
     ///   required field, lies too deep within itself, or is too large.
     func withMessageBytes<Result>(_ body: (UnsafeRawBufferPointer) throws -> Result) throws -> Result
 
-    /// The same, with bytes that do not change from one time to the next: maps, which have no order, are written in that of
+    /// Encodes with bytes that do not change from one time to the next: maps, which have no order, are written in that of
     /// their keys. So the bytes can stand for the message, as in the key of a cache.
     ///
     /// Messages that differ may still be equal for Swift, and their bytes are not: 0.0 and -0.0 are, and strings that are

@@ -63,7 +63,7 @@ struct RecordArena {
         return start
     }
 
-    /// The same, all zeros.
+    /// Allocates memory that is all zeros.
     @inlinable
     @inline(__always)
     func takeZeroed(_ length: Int) -> UnsafeMutableRawPointer {

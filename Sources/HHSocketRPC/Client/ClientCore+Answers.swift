@@ -12,7 +12,7 @@ extension ClientCore {
         }
     }
 
-    /// The same for a frame with flags.
+    /// Receives an answer whose frame has flags.
     private func receivedSealed(_ frame: Frame, on connection: ClientConnection, in turn: inout Turn) {
         let origin = connection.origin
         let isPush = self.format.isPush(serial: frame.serial)

@@ -180,7 +180,7 @@ extension ClientCore {
         if length <= Frame.unslicedLength { self.progressed(task, payloadBytes: length, request, serial, in: &turn) }
     }
 
-    /// So many bytes of the payload have left.
+    /// Records how many bytes of the payload have left.
     func progressed(
         _ task: SocketTask,
         payloadBytes: Int,

@@ -174,7 +174,7 @@ struct DispatchTable<Call> {
     /// Of calls that have not left.
     private static var noConnection: ConnectionID { ConnectionID(number: 0) }
 
-    /// So many entries are kept although no call is in them.
+    /// The number of entries kept although they hold no call.
     private static var entriesKept: Int { 1_024 }
 
     /// The value that marks a tombstone in `serials`.

@@ -138,8 +138,8 @@ public final class SocketClient: Sendable {
         self.driver.submit(.closure { [driver] in driver.connect(in: &$0) })
     }
 
-    /// The same as ``connect()``, but gives up after so many rounds without a ready connection, each of which tries every
-    /// server once. With one server they are attempts. Once a connection is ready, `Backoff.maximumRounds` counts again.
+    /// Connects as ``connect()`` does, but gives up after a number of rounds without a ready connection, each of which tries
+    /// every server once. With one server they are attempts. Once a connection is ready, `Backoff.maximumRounds` counts again.
     ///
     /// - Parameter attempts: 1 or more; less counts as 1.
     public func connect(attempts: Int) {
@@ -177,7 +177,7 @@ public final class SocketClient: Sendable {
         self.driver.submit(.closure { [driver] in driver.disconnect(in: &$0) })
     }
 
-    /// The same as ``disconnect()``; returns when the connection is closed, after a second at most.
+    /// Disconnects as ``disconnect()`` does, and returns when the connection is closed, after a second at most.
     public func close() async {
         await withCheckedContinuation { continuation in
             let isAlive = self.driver.submit(

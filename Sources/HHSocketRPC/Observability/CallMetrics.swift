@@ -10,8 +10,8 @@ import NIOCore
 /// - `hhsocket.late_responses`, `.duplicate_responses`, `.unknown_responses`, `.checksum_failures`,
 ///   `.go_away_frames`, `.malformed_go_aways`, `.resent_calls`, `.pushes`, `.dropped_pushes`, `.failed_push_handlers`: as in ``ClientStatistics``.
 struct CallMetrics {
-    /// So many types have figures of their own; the calls of all others are counted together, as type `other`, because a metric
-    /// is kept for ever.
+    /// The number of types with figures of their own; the calls of all others are counted together, as type `other`, because a
+    /// metric is kept for ever.
     static let maximumTypes = 1_000
 
     private struct Kind: Hashable {
@@ -85,7 +85,7 @@ struct CallMetrics {
         self.statistics[statistic]?.increment(by: amount)
     }
 
-    /// So many calls are there now.
+    /// Records the number of calls at present.
     mutating func measure(inFlight: Int, waiting: Int) {
         Self.move(self.inFlight, &self.lastInFlight, to: inFlight)
         Self.move(self.waiting, &self.lastWaiting, to: waiting)

@@ -3,12 +3,12 @@
 /// Pushes are counted, not their bytes: each may be as large as ``SocketConfiguration/maximumPayloadLength``. A limit below
 /// 1 counts as 1. A reader takes up to a sixteenth of the limit at once, 256 at most, and works through them; these do not count.
 public enum PushBufferingPolicy: Hashable, Sendable {
-    /// So many wait at most; the oldest one makes room for the next and is lost, counted in
+    /// At most this number wait; the oldest one makes room for the next and is lost, counted in
     /// ``ClientStatistics/droppedPushes``. For news that replace older news.
     case dropOldest(Int)
-    /// So many wait at most; one that comes when there is no room is lost, counted in ``ClientStatistics/droppedPushes``.
+    /// At most this number wait; one that arrives when there is no room is lost, counted in ``ClientStatistics/droppedPushes``.
     case dropNewest(Int)
-    /// Nothing is dropped. Once so many wait, the client takes nothing more from its server, until at most half as many wait.
+    /// Nothing is dropped. Once this number wait, the client stops reading from its server, until at most half as many wait.
     ///
     /// What the client has read by then is still delivered, so more can wait: up to what one read brings (1 MiB), and when
     /// the server closes the connection, what the kernel holds for it (some MiB).

@@ -89,7 +89,7 @@ public struct SocketRequest: Sendable, Hashable {
         set { self.setOption(\.isIdempotent, newValue) }
     }
 
-    /// What the server is told beside the body, by name, such as a tenant or a language; nothing by default.
+    /// Values for the server beside the body, by name, such as a tenant or a language; empty by default.
     ///
     /// Names are tokens of lower-case ASCII: letters, digits and any of `!#$%&'*+-.^_|~`, 1 to 128 bytes long. There may be 64
     /// of them, and 16 KiB in all; else the call fails with `invalidArgument`. Tracing adds what still has room. It takes a
@@ -178,7 +178,7 @@ public struct SocketRequest: Sendable, Hashable {
         if !header.isEmpty { self.header = header }
     }
 
-    /// The same with a payload of bytes, such as `Data` or `[UInt8]`.
+    /// Creates a request with a payload of bytes, such as `Data` or `[UInt8]`.
     public init(
         type: UInt32,
         body: some Collection<UInt8>,
@@ -188,7 +188,7 @@ public struct SocketRequest: Sendable, Hashable {
         self.init(type: type, body: ByteBuffer(bytes: body), timeout: timeout, header: header)
     }
 
-    /// The same with a text's UTF-8 as payload.
+    /// Creates a request with a text's UTF-8 as payload.
     public init(
         type: UInt32,
         body: String,

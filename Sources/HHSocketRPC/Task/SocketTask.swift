@@ -41,7 +41,7 @@ public final class SocketTask: Sendable {
         var bytesExpectedToReceive: Int?
         var progress: TaskProgress?
 
-        /// Who is told, and from now on nobody. Moved, not copied: a handler's references are not counted once more.
+        /// Takes the receiver out. Moved, not copied: a handler's references are not counted once more.
         mutating func takeCompletion() -> Completion {
             var completion = Completion.nobody
             swap(&completion, &self.completion)
@@ -373,7 +373,7 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// The same with an answer.
+    /// Completes the task with an answer.
     func finish(_ response: SocketResponse, takingHandler: Bool) -> Ending {
         self.locked { snapshot in
             guard snapshot.state != .completed else { return .none }
@@ -396,7 +396,7 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// So many bytes of the body have left. Returns whether somebody is to be told, by ``updateProgress()``.
+    /// Records how many bytes of the body have left. Returns whether to call ``updateProgress()``.
     func progressed(bytesSent: Int) -> Bool {
         self.locked { snapshot in
             snapshot.bytesSent = bytesSent

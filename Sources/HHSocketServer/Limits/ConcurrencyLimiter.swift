@@ -3,7 +3,7 @@ import NIOCore
 
 /// Decides how many requests may be in flight at a time. Told the time; keeps none itself.
 struct ConcurrencyGradient: Sendable {
-    /// So many requests make up a window.
+    /// The number of requests in a window.
     static let windowLength = 100
     /// The number of windows after which the shortest time is measured anew, with a quarter as many in flight: under a load that
     /// never ebbs nothing else would show that requests have become slower for good.
@@ -83,7 +83,7 @@ struct ConcurrencyGradient: Sendable {
     }
 }
 
-/// The same for every event loop of a server.
+/// The limiter of all event loops of a server.
 final class ConcurrencyLimiter: Sendable {
     private let gradient: NIOLockedValueBox<ConcurrencyGradient>
 

@@ -38,7 +38,7 @@ final class ConnectionQuota: Sendable {
         var refused = 0
     }
 
-    /// So many connections may be told at a time that they were refused. Further ones are closed without a word.
+    /// The number of refused connections that may be notified at a time. Further ones are closed without a word.
     static let maximumRefusals = 1_024
 
     private let maximum: Int?

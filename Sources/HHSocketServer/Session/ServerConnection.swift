@@ -3,7 +3,7 @@ import HHSocketHello
 import NIOCore
 import NIOSSL
 
-/// One client's connection: does what ``SessionMachine`` decides with what its link brings, and is told what becomes of the link.
+/// One client's connection: does what ``SessionMachine`` decides with what its link brings, and is notified of what becomes of the link.
 ///
 /// What comes is taken in `+Reading`, synchronous requests are answered in `FastPath.swift`, others are handed to handlers in
 /// `+Handlers`, what leaves is sent in `+Writing`, and how it ends is in `+Closing`.

@@ -9,7 +9,7 @@ struct EchoParameters: Sendable {
         case task
         /// Swift tasks that await each answer.
         case async
-        /// The same with a generated client, whose messages both sides read and write.
+        /// By tasks that await, with a generated client, whose messages both sides read and write.
         case typed
     }
 

@@ -21,7 +21,7 @@ struct MessageJSONError: Error, CustomStringConvertible {
         self.steps = path.reversed()
     }
 
-    /// The same error, seen from one level further out.
+    /// This error, seen from one level further out.
     func within(_ step: Step) -> Self {
         var error = self
         error.steps.append(step)

@@ -9,7 +9,7 @@
 /// Requests are the same if their ``ResponseKey``s are: type, canonical body, and the headers named as significant. Nothing
 /// else is looked at, so a cache is for one service and one user: clear it with ``removeAll()`` when the user logs out.
 public final class ResponseCache: Sendable {
-    /// So many callers may wait at most by default; more fail with `tooManyInFlight`.
+    /// The default limit of callers that wait; more fail with `tooManyInFlight`.
     public static let defaultMaximumCallers = 100_000
 
     let calls: SharedCalls

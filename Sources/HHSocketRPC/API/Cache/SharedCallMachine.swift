@@ -127,7 +127,7 @@ struct SharedCallMachine {
     private var alarms = DeadlineHeap<Caller>()
     private var lastNumber: UInt64 = 0
 
-    /// - Parameter maximumCallers: So many wait at most; more fail with `tooManyInFlight`.
+    /// - Parameter maximumCallers: The limit of callers that wait; more fail with `tooManyInFlight`.
     init(maximumCallers: Int) {
         self.maximumCallers = maximumCallers
     }

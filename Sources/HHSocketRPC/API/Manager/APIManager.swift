@@ -112,7 +112,7 @@ public final class APIManager: Sendable {
         return Self.response(result, request, key, calls)
     }
 
-    /// The same for those who do not want to know where the value comes from.
+    /// Asks for the value alone, wherever it comes from.
     public nonisolated(nonsending) func value<Value>(for request: APIRequest<Value>) async throws(SocketError) -> Value
     {
         try await self.response(for: request).value

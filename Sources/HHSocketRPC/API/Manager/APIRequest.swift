@@ -56,14 +56,14 @@ public struct APIRequest<Value: Sendable>: Sendable {
         )
     }
 
-    /// The same request for something that is made of the value.
+    /// This request, for something that is made of the value.
     public func map<Other: Sendable>(
         _ transform: @escaping @Sendable (Value) throws -> Other
     ) -> APIRequest<Other> {
         self.mapAnswer { value, _ in try transform(value) }
     }
 
-    /// The same with the answer at hand.
+    /// This request, for something that is made of the value with the answer at hand.
     func mapAnswer<Other: Sendable>(
         _ transform: @escaping @Sendable (Value, SocketResponse) throws -> Other
     ) -> APIRequest<Other> {

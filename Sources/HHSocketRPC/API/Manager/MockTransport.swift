@@ -16,7 +16,7 @@ public final class MockTransport: APITransport {
         self.answer = answer
     }
 
-    /// The same for those that say no more than a body.
+    /// Answers with a body alone.
     public convenience init(_ answer: @escaping @Sendable (SocketRequest) async throws -> ByteBuffer) {
         self.init(response: { request in
             SocketResponse(

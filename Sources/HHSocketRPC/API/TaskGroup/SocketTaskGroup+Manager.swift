@@ -94,7 +94,7 @@ private final class ManagedCall<Value: Sendable>: SocketTaskGroupMember {
         if let completion { self.end(completion) }
     }
 
-    /// Tells that it was cancelled before it began, where other ends are told too.
+    /// Reports that it was cancelled before it began, where other ends are reported too.
     private func end(_ completion: @escaping Completion) {
         self.transport.performCallback {
             completion(.failure(SocketError(.cancelled, message: "the request was cancelled before it began")))

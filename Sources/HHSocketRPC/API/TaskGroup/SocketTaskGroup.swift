@@ -20,8 +20,8 @@ import HHSocket
 /// is being cancelled is cancelled and waited for; one that is added to a complete group is cancelled, and nobody waits
 /// for it.
 ///
-/// A running group needs no reference to go on. One that is let go of before it is resumed or cancelled lets go of its
-/// members; nobody is told of an end then.
+/// A running group needs no reference to go on. One that is released before it is resumed or cancelled releases its
+/// members; no end is reported then.
 public final class SocketTaskGroup: Sendable {
     public enum State: Sendable, Hashable {
         /// Neither resumed nor cancelled yet.
@@ -120,7 +120,7 @@ public final class SocketTaskGroup: Sendable {
     /// - Parameters:
     ///   - weight: What share of ``fractionCompleted`` it has, beside the others'; 1 by default, 0 at least.
     ///   - make: Makes it, suspended. It is given what is to be called when the member has ended and its handler has
-    ///     returned, with an error if it failed. Only the first call counts. If it is let go of uncalled the member counts as
+    ///     returned, with an error if it failed. Only the first call counts. If it is released uncalled the member counts as
     ///     failed with `cancelled`.
     /// - Returns: The member.
     @discardableResult

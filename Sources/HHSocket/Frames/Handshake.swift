@@ -80,7 +80,7 @@ public final class Handshake: Sendable {
         } onCancel: {
             self.endHello(.failure(self.cancelled))
         }
-        return try result.get()
+        return try self.opened(result)
     }
 
     /// Hello has led to this. It holds for the connection from its being ready on, and for what the gate exchanges at once.
@@ -94,10 +94,10 @@ public final class Handshake: Sendable {
     }
 
     private func opened(_ result: Result<Frame, SocketError>) throws(SocketError) -> Frame {
+        // Asked in any case: the thread sanitizer sees by the lock, and not by a continuation, that the frame was written before.
+        let opener = self.state.withLockedValue { $0.opener }
         let frame = try result.get()
-        guard frame.type & FrameType.allFlags != 0, let opener = self.state.withLockedValue({ $0.opener }) else {
-            return frame
-        }
+        guard frame.type & FrameType.allFlags != 0, let opener else { return frame }
         return try opener(frame)
     }
 

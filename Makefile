@@ -128,6 +128,7 @@ test-tools: ## test what the scripts for measuring compute
 	Scripts/bench-report --self-test
 	Scripts/bench-compare --self-test
 	Scripts/counts --self-test
+	Scripts/lint-prose --self-test
 
 build-fuzz: dependencies ## build what make fuzz runs, and run nothing
 	sh Fuzz/run build
@@ -156,7 +157,8 @@ install: dependencies ## install the command hhsocket into PREFIX/bin (PREFIX is
 	install -d "$(DESTDIR)$(PREFIX)/bin"
 	install -m 755 "$$(swift build $(static_options) --show-bin-path)/hhsocket-cli" "$(DESTDIR)$(PREFIX)/bin/hhsocket"
 
-lint: ## check the format of the sources
+lint: ## check the format of the sources, and the prose of their comments
+	Scripts/lint-prose
 	swift format lint --strict --parallel --recursive $(FORMATTED)
 
 format: ## format the sources

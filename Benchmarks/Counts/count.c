@@ -1,10 +1,10 @@
-// Counts what a program asks of Swift's runtime and of the system, while it runs. Scripts/counts builds this as a library,
-// preloads it, and reads the counts from the file that HHSOCKET_COUNTS names: eight bytes in the machine's order for each line
-// of functions.h.
+// Counts what a program asks of Swift's runtime and of the system, while it runs. Scripts/counts builds this as a
+// library, preloads it, and reads the counts from the file that HHSOCKET_COUNTS names: eight bytes in the machine's
+// order for each line of functions.h.
 //
-// Each function is entered by a stub of its name, which adds one and jumps on. All registers and the stack are as they were, so
-// the calling convention does not matter; C could not express that of Swift's runtime. Only calls from another library are
-// seen: neither what the compiler inlined nor what a library asks of itself.
+// Each function is entered by a stub of its name, which adds one and jumps on. All registers and the stack are as they
+// were, so the calling convention does not matter; C could not express that of Swift's runtime. Only calls from another
+// library are seen: neither what the compiler inlined nor what a library asks of itself.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -66,8 +66,8 @@ __asm__(
 #undef COUNT_DEFINED
 );
 
-// Linked with -z initfirst this runs before the constructors of all other libraries, glibc's among them: getenv finds nothing
-// yet, but glibc hands the environment to constructors.
+// Linked with -z initfirst this runs before the constructors of all other libraries, glibc's among them: getenv finds
+// nothing yet, but glibc hands the environment to constructors.
 __attribute__((constructor)) static void begin(int argc, char **argv, char **environment) {
     (void)argc;
     (void)argv;

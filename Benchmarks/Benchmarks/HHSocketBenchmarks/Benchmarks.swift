@@ -1,11 +1,12 @@
 import Benchmark
 import Foundation
 
-/// Everything that is measured. With `BENCH_QUICK` in the environment each benchmark runs for some milliseconds, which shows that it
-/// works.
+/// Everything that is measured. With `BENCH_QUICK` in the environment each benchmark runs for some milliseconds, which
+/// shows that it works.
 let benchmarks: @Sendable () -> Void = {
     let isQuick = ProcessInfo.processInfo.environment["BENCH_QUICK"] != nil
-    // Each iteration is about a thousand operations, by which the results are divided: the clock's own cost is not seen.
+    // Each iteration is about a thousand operations, by which the results are divided: the clock's own cost is not
+    // seen.
     Benchmark.defaultConfiguration = .init(
         metrics: [.throughput, .wallClock],
         warmupIterations: isQuick ? 0 : 3,

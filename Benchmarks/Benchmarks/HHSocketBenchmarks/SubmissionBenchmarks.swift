@@ -1,7 +1,8 @@
 import Benchmark
 @_spi(Benchmarks) import HHSocket
 
-/// Submissions to a socket's own thread, until they have run there. Throughput counts submissions, of all threads together.
+/// Submissions to a socket's own thread, until they have run there. Throughput counts submissions, of all threads
+/// together.
 func submissionBenchmarks() {
     // Many for one measurement, so that what it takes to wake the threads is nothing beside it.
     let submissions = 1_000_000

@@ -2,9 +2,9 @@
 
 import PackageDescription
 
-// `ProtobufC` and `Outbox` need a C library, so both are off unless a user asks for them. `Development` turns on everything
-// at once. It exists because SwiftPM passes traits to the compiler in an order that changes from run to run, so that with
-// two of them every other build would recompile the package.
+// `ProtobufC` and `Outbox` need a C library, so both are off unless a user asks for them. `Development` turns on
+// everything at once. It exists because SwiftPM passes traits to the compiler in an order that changes from run to run,
+// so that with two of them every other build would recompile the package.
 let development = "Development"
 let protobufC: Set<String> = ["ProtobufC", development]
 let protobufCSettings: [SwiftSetting] = [.define("ProtobufC", .when(traits: [development]))]
@@ -19,6 +19,7 @@ let package = Package(
         .library(name: "HHSocketMessage", targets: ["HHSocketMessage"]),
         .library(name: "HHSocketSwiftProtobuf", targets: ["HHSocketSwiftProtobuf"]),
         .library(name: "HHSocketRPC", targets: ["HHSocketRPC"]),
+        .library(name: "HHSocketApp", targets: ["HHSocketApp"]),
         .library(name: "HHSocketServer", targets: ["HHSocketServer"]),
         .library(name: "HHSocketTesting", targets: ["HHSocketTesting"]),
         // Empty without the trait `Outbox`.
@@ -86,6 +87,7 @@ let package = Package(
             dependencies: [
                 "CHHSocket",
                 "CZlib",
+                "HHSocketMessage",
                 .target(name: "CNetlink", condition: .when(platforms: [.linux, .android])),
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "HeapModule", package: "swift-collections"),
@@ -103,22 +105,11 @@ let package = Package(
                 ),
             ]
         ),
-        // Beside it: what both ends agree on beyond frames, and how that looks.
-        .target(
-            name: "HHSocketHello",
-            dependencies: [
-                "CZlib",
-                "HHSocket",
-                "HHSocketMessage",
-                .product(name: "NIOCore", package: "swift-nio"),
-            ]
-        ),
         // Floor 3: calls over it.
         .target(
             name: "HHSocketRPC",
             dependencies: [
                 "HHSocket",
-                "HHSocketHello",
                 "HHSocketMessage",
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "DequeModule", package: "swift-collections"),
@@ -134,12 +125,24 @@ let package = Package(
             name: "HHSocketSwiftProtobuf",
             dependencies: ["HHSocketMessage", .product(name: "SwiftProtobuf", package: "swift-protobuf")]
         ),
-        // Floor 4: the other end.
+        // Floor 4: what the screens of an app need.
+        .target(
+            name: "HHSocketApp",
+            dependencies: [
+                "HHSocket",
+                "HHSocketMessage",
+                "HHSocketRPC",
+                .product(name: "Atomics", package: "swift-atomics"),
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ]
+        ),
+        // Floor 4 too: the other end.
         .target(
             name: "HHSocketServer",
             dependencies: [
                 "HHSocket",
-                "HHSocketHello",
                 "HHSocketMessage",
                 .product(name: "Atomics", package: "swift-atomics"),
                 .product(name: "DequeModule", package: "swift-collections"),
@@ -158,7 +161,6 @@ let package = Package(
             name: "HHSocketTesting",
             dependencies: [
                 "HHSocket",
-                "HHSocketHello",
                 "HHSocketMessage",
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
@@ -185,7 +187,6 @@ let package = Package(
             name: "HHSocketCLI",
             dependencies: [
                 "HHSocket",
-                "HHSocketHello",
                 "HHSocketMessage",
                 "HHSocketRPC",
                 "HHSocketServer",
@@ -207,8 +208,8 @@ let package = Package(
             ],
             path: "Sources/Codegen"
         ),
-        // What has protoc run it: at each build of a target, and by `swift package generate-hhsocket-code`. Plugins cannot
-        // depend on libraries; what both need is in a folder that each has a symbolic link to.
+        // What has protoc run it: at each build of a target, and by `swift package generate-hhsocket-code`. Plugins
+        // cannot depend on libraries; what both need is in a folder that each has a symbolic link to.
         .plugin(name: "HHSocketGenerator", capability: .buildTool(), dependencies: ["protoc-gen-hhsocket"]),
         .plugin(
             name: "GenerateHHSocketCode",
@@ -231,7 +232,7 @@ let package = Package(
         // An app in the terminal on everything that there is for apps, the outbox included.
         .executableTarget(
             name: "feed-example",
-            dependencies: ["HHSocketMessage", "HHSocketOutbox", "HHSocketRPC", "HHSocketServer"],
+            dependencies: ["HHSocketApp", "HHSocketMessage", "HHSocketOutbox", "HHSocketRPC", "HHSocketServer"],
             path: "Examples/Feed",
             exclude: ["expected.txt", "session.txt"],
             swiftSettings: outboxSettings
@@ -243,6 +244,7 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketRPC",
+                "HHSocketServer",
                 "HHSocketTesting",
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
@@ -289,7 +291,9 @@ let package = Package(
             name: "HHSocketTests",
             dependencies: [
                 "CHHSocket",
+                "CZlib",
                 "HHSocket",
+                "HHSocketMessage",
                 "HHSocketRPC",
                 "HHSocketTesting",
                 "TestSupport",
@@ -299,16 +303,6 @@ let package = Package(
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
-            ]
-        ),
-        .testTarget(
-            name: "HHSocketHelloTests",
-            dependencies: [
-                "CZlib",
-                "HHSocket",
-                "HHSocketHello",
-                "TestSupport",
-                .product(name: "NIOCore", package: "swift-nio"),
             ]
         ),
         .testTarget(
@@ -327,7 +321,6 @@ let package = Package(
             name: "HHSocketRPCTests",
             dependencies: [
                 "HHSocket",
-                "HHSocketHello",
                 "HHSocketMessage",
                 "HHSocketRPC",
                 "HHSocketTesting",
@@ -344,10 +337,22 @@ let package = Package(
             ]
         ),
         .testTarget(
+            name: "HHSocketAppTests",
+            dependencies: [
+                "HHSocket",
+                "HHSocketApp",
+                "HHSocketMessage",
+                "HHSocketRPC",
+                "HHSocketTesting",
+                "TestSupport",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ]
+        ),
+        .testTarget(
             name: "HHSocketServerTests",
             dependencies: [
                 "HHSocket",
-                "HHSocketHello",
                 "HHSocketMessage",
                 "HHSocketServer",
                 "HHSocketTesting",
@@ -362,15 +367,16 @@ let package = Package(
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
             ]
         ),
-        // Client and server together, and the executable with programs in other languages.
+        // Client and server together.
         .testTarget(
-            name: "InteropTests",
+            name: "EndToEndTests",
             dependencies: [
                 "chat-example",
                 "HHSocket",
-                "HHSocketCLI",
+                "HHSocketApp",
                 "HHSocketRPC",
                 "HHSocketServer",
+                "HHSocketTesting",
                 "GeneratedSamples",
                 "SwiftProtobufSamples",
                 "TestSupport",
@@ -380,7 +386,21 @@ let package = Package(
                 .product(name: "NIOPosix", package: "swift-nio"),
                 .product(name: "ServiceLifecycle", package: "swift-service-lifecycle"),
             ],
-            path: "Tests/Interop",
+            path: "Tests/EndToEnd"
+        ),
+        // Ours with programs that others wrote, and with programs in other languages.
+        .testTarget(
+            name: "OtherProgramsTests",
+            dependencies: [
+                "HHSocket",
+                "HHSocketCLI",
+                "HHSocketRPC",
+                "HHSocketServer",
+                "TestSupport",
+                .product(name: "NIOCore", package: "swift-nio"),
+                .product(name: "NIOPosix", package: "swift-nio"),
+            ],
+            path: "Tests/OtherPrograms",
             exclude: ["peer.py", "tls_relay.py"]
         ),
         .testTarget(
@@ -399,7 +419,6 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketCLI",
-                "HHSocketHello",
                 "HHSocketMessage",
                 "HHSocketServer",
                 "HHSocketTesting",

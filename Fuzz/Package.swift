@@ -4,12 +4,12 @@ import PackageDescription
 
 // A package of its own, because it needs flags that a dependency may not have. Built and run by `make fuzz`.
 //
-// It compiles the sources of HHSocket and HHSocketMessage once more, through symbolic links, as modules with counters at every edge,
-// for the address sanitizer and with optimisation. Everything below them is as it is: this package shares the build folder of
-// everything else.
+// It compiles the sources of HHSocket and HHSocketMessage once more, through symbolic links, as modules with counters
+// at every edge, for the address sanitizer and with optimisation. Everything below them is as it is: this package
+// shares the build folder of everything else.
 let instrumented = ["-sanitize=address", "-sanitize-coverage=edge,inline-8bit-counters,pc-table"]
-// Generated code names the module as users do.
-let generatedNames = ["-module-alias", "HHSocketMessage=InstrumentedHHSocketMessage"]
+// What imports the module names it as users do.
+let messageModule = ["-module-alias", "HHSocketMessage=InstrumentedHHSocketMessage"]
 
 let package = Package(
     name: "hhsocket-fuzz",
@@ -37,6 +37,7 @@ let package = Package(
             dependencies: [
                 "CHHSocket",
                 "CZlib",
+                "InstrumentedHHSocketMessage",
                 .target(name: "CNetlink", condition: .when(platforms: [.linux, .android])),
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "HeapModule", package: "swift-collections"),
@@ -54,7 +55,7 @@ let package = Package(
                 ),
             ],
             // Assertions stay.
-            swiftSettings: [.unsafeFlags(["-O", "-assert-config", "Debug"] + instrumented)]
+            swiftSettings: [.unsafeFlags(["-O", "-assert-config", "Debug"] + messageModule + instrumented)]
         ),
         .target(
             name: "InstrumentedHHSocketMessage",
@@ -67,14 +68,14 @@ let package = Package(
             // With both engines.
             swiftSettings: [
                 .define("ProtobufC"),
-                .unsafeFlags(["-O", "-assert-config", "Debug"] + generatedNames + instrumented),
+                .unsafeFlags(["-O", "-assert-config", "Debug"] + messageModule + instrumented),
             ]
         ),
         // What `make generate` makes of Protos.
         .target(
             name: "FuzzedMessages",
             dependencies: ["InstrumentedHHSocketMessage"],
-            swiftSettings: [.unsafeFlags(["-O"] + generatedNames + instrumented)]
+            swiftSettings: [.unsafeFlags(["-O"] + messageModule + instrumented)]
         ),
         .executableTarget(
             name: "Fuzz",
@@ -88,7 +89,8 @@ let package = Package(
             linkerSettings: [
                 .unsafeFlags(["-sanitize=fuzzer,address"]),
                 // The usual linker, gold, gives up on the debug information of optimised code.
-                // Without the collection of sections libFuzzer's own main, which is not used, would be missing its test.
+                // Without the collection of sections libFuzzer's own main, which is not used, would be missing its
+                // test.
                 .unsafeFlags(
                     ["-use-ld=lld", "-Xlinker", "--defsym=main=Fuzz_main", "-Xlinker", "--gc-sections"],
                     .when(platforms: [.linux])

@@ -3,10 +3,11 @@
 //
 //     swift run --traits Outbox feed-example
 //
-// Its server runs in the same process. Likes that were made offline leave when it is online again, also in the next run:
-// they are in the file that is named as argument, or in a new one.
+// Its server runs in the same process. Likes that were made offline leave when it is online again, also in the next
+// run: they are in the file that is named as argument, or in a new one.
 import Foundation
 import HHSocketOutbox
+import HHSocketApp
 import HHSocketRPC
 
 /// Prints a line at once, for whoever reads along.

@@ -56,8 +56,8 @@ struct HHSocketGenerator: BuildToolPlugin {
 #if canImport(XcodeProjectPlugin)
 import XcodeProjectPlugin
 
-// Targets of Xcode projects: the `.proto` files among their sources. An Xcode target has no folder of its own, so imports are
-// looked for from the project's folder unless a configuration says otherwise.
+// Targets of Xcode projects: the `.proto` files among their sources. An Xcode target has no folder of its own, so
+// imports are looked for from the project's folder unless a configuration says otherwise.
 extension HHSocketGenerator: XcodeBuildToolPlugin {
     func createBuildCommands(context: XcodePluginContext, target: XcodeTarget) throws -> [Command] {
         let project = context.xcodeProject.directoryURL

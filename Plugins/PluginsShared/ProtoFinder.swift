@@ -8,14 +8,14 @@ struct ProtoBatch {
 
 /// Which `.proto` files belong to a folder, and by which configuration.
 enum ProtoFinder {
-    /// Each file goes by the nearest configuration beside or above it within the package, and without any by the defaults,
-    /// with `folder` as its import path. A configuration inside the folder may list files that are elsewhere.
+    /// Each file goes by the nearest configuration beside or above it within the package, and without any by the
+    /// defaults, with `folder` as its import path. A configuration inside the folder may list files that are elsewhere.
     static func batches(in folder: URL, package: URL) throws -> [ProtoBatch] {
         try self.batches(of: self.files(in: folder), in: folder, package: package)
     }
 
-    /// - Parameter files: Those that belong to the target, which are within `folder`; what is no `.proto` and no configuration is
-    ///   passed over.
+    /// - Parameter files: Those that belong to the target, which are within `folder`; what is no `.proto` and no
+    ///   configuration is passed over.
     static func batches(of files: [URL], in folder: URL, package: URL) throws -> [ProtoBatch] {
         var batches: [ProtoBatch] = []
         var found: [URL] = []

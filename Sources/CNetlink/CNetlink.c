@@ -37,8 +37,8 @@ int cnetlink_open(void) {
     return open_socket(RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE);
 }
 
-// One datagram, from the kernel alone: others may send to this socket too. Returns its length, 0 for one of somebody else's,
-// or a negative errno; EMSGSIZE if it was longer than the buffer.
+// One datagram, from the kernel alone: others may send to this socket too. Returns its length, 0 for one of somebody
+// else's, or a negative errno; EMSGSIZE if it was longer than the buffer.
 static ssize_t receive(int descriptor, void *buffer, size_t length) {
     struct sockaddr_nl sender = {0};
     struct iovec vector = {.iov_base = buffer, .iov_len = length};

@@ -9,8 +9,8 @@ struct SourcePlace: Hashable, Comparable {
     var line: Int32 = 0
     var column: Int32 = 0
 
-    /// - Parameter within: A path from the element to the part of it that is meant; where nothing is known about that part,
-    ///   it is the element's own place.
+    /// - Parameter within: A path from the element to the part of it that is meant; where nothing is known about that
+    ///   part, it is the element's own place.
     init(_ element: some ProvidesLocationPath, within: [Int] = []) {
         var path = IndexPath()
         element.getLocationPath(path: &path)

@@ -9,7 +9,7 @@ enum DocComment {
         return comment.isEmpty || deprecation.isEmpty ? comment + deprecation : "\(comment)///\n\(deprecation)"
     }
 
-    /// The same, for what cannot be deprecated.
+    /// The comment of what cannot be deprecated.
     static func lines(commentOf element: some ProvidesSourceCodeLocation) -> String {
         guard let location = element.sourceCodeInfoLocation else { return "" }
         return Self.lines(location.hasLeadingComments ? location.leadingComments : location.trailingComments)

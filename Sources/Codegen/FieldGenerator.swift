@@ -89,8 +89,8 @@ struct FieldGenerator {
 
     /// Gives the property what it holds in an empty message; nil where there is nothing to say.
     ///
-    /// In the initialiser rather than where the property is declared: else the one that reads a record would do it too, and
-    /// then copy the whole message.
+    /// In the initialiser rather than where the property is declared: else the one that reads a record would do it too,
+    /// and then copy the whole message.
     var initialization: String? {
         switch self.shape {
         case .implicit: "self.\(self.used) = \(self.type.defaultValue)"

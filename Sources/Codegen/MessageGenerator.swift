@@ -31,7 +31,8 @@ struct MessageGenerator {
 
     private func printDescriptor(_ printer: inout CodePrinter) {
         let oneofs = self.message.realOneofs.isEmpty ? "" : " oneofs: \(self.message.realOneofs.count),"
-        // With its type, which Swift would else look for in what messages that lie within themselves refer to: it itself.
+        // With its type, which Swift would else look for in what messages that lie within themselves refer to: it
+        // itself.
         let beginning =
             "\(self.context.access)static let messageDescriptor: \(Names.runtime).MessageDescriptor = .init("
             + "\"\(self.message.fullName)\",\(oneofs) ["

@@ -1,11 +1,11 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// The numbers that stand for methods and pushes on the wire: of all files that are generated at once, and of those that
-/// they import.
+/// The numbers that stand for methods and pushes on the wire: of all files that are generated at once, and of those
+/// that they import.
 struct MessageTypeNumbers {
-    /// Those that an application may use. Below are the protocol's own types; above is what cannot be a type, by which a
-    /// reader that has lost its place notices it.
+    /// Those that an application may use. Below are the protocol's own types; above is what cannot be a type, by which
+    /// a reader that has lost its place notices it.
     static let allowed: ClosedRange<UInt32> = 16...0x1FFF_FFFF
 
     private struct User {
@@ -81,8 +81,8 @@ struct MessageTypeNumbers {
             )
             return
         }
-        // A push is told from an answer by its serial, so the wire would bear it. But a number is a name, in logs, metrics
-        // and captures too, and there nothing tells the two apart.
+        // A push is told from an answer by its serial, so the wire would bear it. But a number is a name, in logs,
+        // metrics and captures too, and there nothing tells the two apart.
         let reason = user.option == option ? "" : ": calls and pushes share their numbers"
         self.complaints.append(
             Complaint(

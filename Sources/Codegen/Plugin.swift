@@ -1,7 +1,8 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// `protoc-gen-hhsocket`: protoc starts it for `--hhsocket_out`, writes descriptors to it and reads Swift files from it.
+/// `protoc-gen-hhsocket`: protoc starts it for `--hhsocket_out`, writes descriptors to it and reads Swift files from
+/// it.
 @main struct Plugin: CodeGenerator {
     var supportedFeatures: [Google_Protobuf_Compiler_CodeGeneratorResponse.Feature] { [.proto3Optional] }
     var customOptionExtensions: [any AnyMessageExtension] { CustomOptions.all }

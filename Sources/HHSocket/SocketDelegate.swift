@@ -4,15 +4,15 @@ public protocol SocketDelegate: AnyObject, Sendable {
     func socket(_ socket: Socket, didConnectTo endpoint: Endpoint)
     /// An attempt failed; the next server is tried, or a wait begins.
     func socket(_ socket: Socket, didFailToConnectWith error: SocketError)
-    /// A ready connection was lost, and the next attempt comes by itself; or it was left for another server, to which the
-    /// connection is ready already: then ``socket(_:didConnectTo:)`` is called next.
+    /// A ready connection was lost, and the next attempt comes by itself; or it was left for another server, to which
+    /// the connection is ready already: then ``socket(_:didConnectTo:)`` is called next.
     func socket(_ socket: Socket, didDisconnectWith error: SocketError)
     /// No server could be reached within the allowed rounds, and attempts have stopped. The error is the last one.
     func socket(_ socket: Socket, didGiveUpWith error: SocketError)
     /// ``Socket/disconnect()`` was called.
     func socketDidClose(_ socket: Socket)
-    /// A response or a push came. Heartbeats are answered by the socket itself. While more than 8 MiB of frames wait for the
-    /// callback queue nothing more is read from the network.
+    /// A response or a push came. Heartbeats are answered by the socket itself. While more than 8 MiB of frames wait
+    /// for the callback queue nothing more is read from the network.
     func socket(_ socket: Socket, didReceive frame: Frame)
     /// A frame came whose checksum is wrong; its payload must not be used.
     func socket(_ socket: Socket, didReceiveCorrupt frame: Frame)

@@ -107,10 +107,11 @@ public struct SocketError: Error, Sendable {
         public static let connectTimeout = Self(named: .connectTimeout)
         /// The host name has no address.
         public static let hostNotFound = Self(named: .hostNotFound)
-        /// The proxy is there, but did not connect us to the server; ``SocketError/underlying`` is a ``ProxyFailure``. A proxy
-        /// that is not there has the same codes as a server that is not, and a message that says so.
+        /// The proxy is there, but did not connect us to the server; ``SocketError/underlying`` is a ``ProxyFailure``.
+        /// A proxy that is not there has the same codes as a server that is not, and a message that says so.
         public static let proxyFailed = Self(named: .proxyFailed)
-        /// TLS could not be agreed on, or one end did not accept the other; ``SocketError/underlying`` is a ``TLSFailure``.
+        /// TLS could not be agreed on, or one end did not accept the other; ``SocketError/underlying`` is a
+        /// ``TLSFailure``.
         public static let tlsFailed = Self(named: .tlsFailed)
         /// Connecting failed in another way; see ``SocketError/underlying``.
         public static let connectFailed = Self(named: .connectFailed)
@@ -321,8 +322,8 @@ public struct SocketError: Error, Sendable {
         set { self.uniqueStorage().metadata = newValue }
     }
 
-    /// Whether it is known that the server did not run the request, so that sending it again is safe: no byte of it left, or
-    /// the answer says so (``Status/mayHaveBeenExecuted``).
+    /// Whether it is known that the server did not run the request, so that sending it again is safe: no byte of it
+    /// left, or the answer says so (``Status/mayHaveBeenExecuted``).
     public var notExecuted: Bool {
         self.delivery == .notSent || (self.delivery == .answered && self.code.saysNotExecuted)
     }

@@ -33,8 +33,8 @@ struct HHSocketCommand: AsyncParsableCommand {
         do {
             command = try Self.parseAsRoot(arguments)
         } catch {
-            // ArgumentParser checks values, and lets commands check their options, before it looks for unknown options. Often
-            // the unknown one is the cause of what is missing or wrong.
+            // ArgumentParser checks values, and lets commands check their options, before it looks for unknown options.
+            // Often the unknown one is the cause of what is missing or wrong.
             if Self.exitCode(for: error) != .success, let unknown = commands?.unknownOption(in: arguments) {
                 Self.exit(withUsageError: unknown.description, of: unknown.command)
             }

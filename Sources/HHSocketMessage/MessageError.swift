@@ -6,8 +6,8 @@ public struct MessageError: Error, Sendable, Hashable {
         case truncated
         /// A number is longer than ten bytes, or does not fit where it belongs.
         case malformedVarint
-        /// What should say which field comes does not: it has the number 0, a number above 536,870,911, or a wire type that
-        /// does not exist.
+        /// What should say which field comes does not: it has the number 0, a number above 536,870,911, or a wire type
+        /// that does not exist.
         case illegalTag
         /// A field of another kind than the message declares, by how it stands on the wire.
         case wireTypeMismatch(field: String)

@@ -16,12 +16,12 @@ public struct ClientStatistics: Sendable, Hashable {
     public var resentCalls = 0
     /// Pushes that came.
     public var pushes = 0
-    /// Pushes that a slow subscriber lost by its ``PushBufferingPolicy``, counted for each who lost one. What waits when a
-    /// subscription ends is not among them.
+    /// Pushes that a slow subscriber lost by its ``PushBufferingPolicy``, counted for each who lost one. What waits
+    /// when a subscription ends is not among them.
     public var droppedPushes = 0
     /// How often a handler of pushes threw an error.
     public var failedPushHandlers = 0
-    /// How many pushes were left out of a sequence of messages, because they were no such messages; and how many nobody got,
-    /// because what hello had agreed on did not let them be read.
+    /// How many pushes were left out of a sequence of messages, because they were no such messages; and how many nobody
+    /// got, because what hello had agreed on did not let them be read.
     public var malformedPushes = 0
 }

@@ -1,5 +1,4 @@
-// An app that makes calls names errors, endpoints and features as well, and generated code messages: one import is enough.
-// HHSocket brings what its API speaks of: see its own exports.
+// An app that makes calls names errors, endpoints and features as well, and generated code messages: one import is
+// enough. HHSocket brings what its API speaks of: see its own exports.
 @_exported import HHSocket
-@_exported import HHSocketHello
 @_exported import HHSocketMessage

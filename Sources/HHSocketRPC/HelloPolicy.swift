@@ -1,9 +1,8 @@
 import HHSocket
-import HHSocketHello
 import NIOCore
 
-/// What a client says on each new connection before anything else leaves: which version of the protocol it speaks, and what it
-/// can do beyond frames. What the server accepts of that holds for the connection.
+/// What a client says on each new connection before anything else leaves: which version of the protocol it speaks, and
+/// what it can do beyond frames. What the server accepts of that holds for the connection.
 ///
 /// ```swift
 /// configuration.hello = HelloPolicy()
@@ -14,15 +13,16 @@ public struct HelloPolicy: Sendable {
     /// What is offered to the server; all that there is by default. ``ProtocolFeature/idempotency`` takes
     /// ``ProtocolFeature/metadata``. 64 at most.
     public var features: Set<ProtocolFeature>
-    /// The oldest version of the protocol that is spoken, 1 by default. A server that speaks only older ones is not used. Higher
-    /// than what this client speaks, 1, every attempt to connect and every call fails with `invalidArgument`.
+    /// The oldest version of the protocol that is spoken, 1 by default. A server that speaks only older ones is not
+    /// used. Higher than what this client speaks, 1, every attempt to connect and every call fails with
+    /// `invalidArgument`.
     public var minimumVersion: UInt32
-    /// Whether a server that answers hello with an error is not used. False by default: the connection then does without what
-    /// hello would have agreed on.
+    /// Whether a server that answers hello with an error is not used. False by default: the connection then does
+    /// without what hello would have agreed on.
     public var isRequired: Bool
-    /// The client's identity, as the application defines it, for servers that ask for one; 64 KiB at most. Called for each new
-    /// connection. What it throws, the attempt fails with; a ``HHSocket/HandshakeRefusal`` says what happens then. Nil by
-    /// default.
+    /// The client's identity, as the application defines it, for servers that ask for one; 64 KiB at most. Called for
+    /// each new connection. What it throws, the attempt fails with; a ``HHSocket/HandshakeRefusal`` says what happens
+    /// then. Nil by default.
     public var sessionToken: (@Sendable () async throws -> [UInt8])?
     /// How long it may take, the session token included; 10 s by default. Together with
     /// ``HHSocket/HandshakeGate/timeout`` where there is a gate, which follows.

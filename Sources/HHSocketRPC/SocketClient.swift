@@ -47,22 +47,35 @@ public final class SocketClient: Sendable {
         self.driver.invalidate()
     }
 
-    /// The client's thread, for Swift tasks and actors that are to run there: a call that is awaited there costs no change of threads.
+    /// The client's thread, for Swift tasks and actors that are to run there: a call that is awaited there costs no
+    /// change of threads.
     ///
     /// ```swift
     /// Task(executorPreference: client.executor) { … }
     /// ```
     public var executor: SocketExecutor { self.driver.executor }
 
+    /// The time limit of calls that state none.
+    package var configuredTimeout: Duration { self.core.configuration.timeout }
+
+    /// Runs `body` where completion handlers run, after this function has returned.
+    package func callBack(_ body: @escaping @Sendable () -> Void) {
+        let queue = self.core.loop.callbackQueue
+        switch queue.target {
+        case .queue: queue.run(body)
+        case .socketThread: self.driver.submit(.closure { $0.callBack(.closure(body)) })
+        }
+    }
+
     // MARK: Calls
 
     /// Makes a task for `request`, suspended.
     ///
     /// - Parameters:
-    ///   - callbackQueue: Where `completionHandler` runs, and ``SocketTask/progress`` changes; nil, the default, for the
-    ///     configuration's.
-    ///   - completionHandler: Called exactly once after ``SocketTask/resume()`` or ``SocketTask/cancel()``, with the answer if
-    ///     its status is 200 and with an error otherwise.
+    ///   - callbackQueue: Where `completionHandler` runs, and ``SocketTask/progress`` changes; nil, the default, for
+    ///     the configuration's.
+    ///   - completionHandler: Called exactly once after ``SocketTask/resume()`` or ``SocketTask/cancel()``, with the
+    ///     answer if its status is 200 and with an error otherwise.
     public func dataTask(
         with request: consuming SocketRequest,
         on callbackQueue: CallbackQueue? = nil,
@@ -78,7 +91,8 @@ public final class SocketClient: Sendable {
 
     /// Makes a call and waits for its answer. Cancelling the Swift task cancels the call.
     ///
-    /// Goes on where it is called, whichever actor or executor that is: two changes of threads, or none on ``executor``.
+    /// Goes on where it is called, whichever actor or executor that is: two changes of threads, or none on
+    /// ``executor``.
     ///
     /// - Throws: ``SocketError``: what went wrong here, or the server's answer if its status is not 200.
     public nonisolated(nonsending) func data(
@@ -105,8 +119,8 @@ public final class SocketClient: Sendable {
         self.driver.submit(.closure { [core] in core.cancelAll(in: &$0) })
     }
 
-    /// Cancels one call that ``dispatch(_:completionHandler:)`` made. Does nothing if it has completed. (A task is cancelled by
-    /// its own ``SocketTask/cancel()``.)
+    /// Cancels one call that ``dispatch(_:completionHandler:)`` made. Does nothing if it has completed. (A task is
+    /// cancelled by its own ``SocketTask/cancel()``.)
     public func cancelTask(withIdentifier identifier: Int) {
         self.driver.submit(.closure { [core] in core.cancelTask(withIdentifier: identifier, in: &$0) })
     }
@@ -132,25 +146,27 @@ public final class SocketClient: Sendable {
     // MARK: The connection
 
     /// Connects, and reconnects whenever the connection is lost, until ``disconnect()``. While waiting to reconnect it
-    /// tries at once; connected or connecting already it does nothing. Where there is no network, by what the network monitor
-    /// says, one round of attempts is made all the same: monitors err.
+    /// tries at once; connected or connecting already it does nothing. Where there is no network, by what the network
+    /// monitor says, one round of attempts is made all the same: monitors err.
     public func connect() {
         self.driver.submit(.closure { [driver] in driver.connect(in: &$0) })
     }
 
-    /// Connects as ``connect()`` does, but gives up after a number of rounds without a ready connection, each of which tries
-    /// every server once. With one server they are attempts. Once a connection is ready, `Backoff.maximumRounds` counts again.
+    /// Connects as ``connect()`` does, but gives up after a number of rounds without a ready connection, each of which
+    /// tries every server once. With one server they are attempts. Once a connection is ready, `Backoff.maximumRounds`
+    /// counts again.
     ///
     /// - Parameter attempts: 1 or more; less counts as 1.
     public func connect(attempts: Int) {
         self.driver.submit(.closure { [driver] in driver.connect(attempts: attempts, in: &$0) })
     }
 
-    /// Returns once the connection is ready; at once if it is. Before ``connect()``, and after ``disconnect()``, it connects.
+    /// Returns once the connection is ready; at once if it is. Before ``connect()``, and after ``disconnect()``, it
+    /// connects.
     ///
     /// - Throws: ``SocketError``: why no connection is made any more, after ``connect(attempts:)`` or
-    ///   `Backoff.maximumRounds`, with its code; `cancelled` when the Swift task is cancelled, by ``disconnect()``, and when the
-    ///   client is released.
+    ///   `Backoff.maximumRounds`, with its code; `cancelled` when the Swift task is cancelled, by ``disconnect()``, and
+    ///   when the client is released.
     public nonisolated(nonsending) func connected() async throws(SocketError) {
         // First, so that nothing is missed.
         let events = self.events
@@ -192,15 +208,15 @@ public final class SocketClient: Sendable {
 
     /// Lets the calls complete that were resumed before, then closes the connection for good. Returns at once.
     ///
-    /// Calls that are resumed later complete with `cancelled`, those of interceptors included. ``events`` ends when all is
-    /// closed. A call that nobody answers ends by its own timeout.
+    /// Calls that are resumed later complete with `cancelled`, those of interceptors included. ``events`` ends when all
+    /// is closed. A call that nobody answers ends by its own timeout.
     public func finishTasksAndInvalidate() {
         self.driver.submit(.closure { [core, driver] _ in core.finishTasks { driver.invalidate() } })
     }
 
-    /// Leaves the present server for the next best one, as soon as a connection to that is ready. Calls in flight are still
-    /// answered by the old one, for ``SocketConfiguration/drainTimeout`` at most. If no other server can be reached the
-    /// connection stays where it is.
+    /// Leaves the present server for the next best one, as soon as a connection to that is ready. Calls in flight are
+    /// still answered by the old one, for ``SocketConfiguration/drainTimeout`` at most. If no other server can be
+    /// reached the connection stays where it is.
     public func switchServer() {
         self.driver.submit(.closure { [driver] in driver.switchServer(to: nil, in: &$0) })
     }
@@ -210,21 +226,22 @@ public final class SocketClient: Sendable {
         self.driver.submit(.closure { [driver] in driver.switchServer(to: endpoint, in: &$0) })
     }
 
-    /// Replaces the list of servers. What is known of those that stay is kept. If the present one is not among them it is
-    /// left, as by ``switchServer()``.
+    /// Replaces the list of servers. What is known of those that stay is kept. If the present one is not among them it
+    /// is left, as by ``switchServer()``.
     public func setServers(_ servers: [Endpoint]) {
         self.driver.submit(.closure { [driver] in driver.replaceServers(with: servers, in: &$0) })
     }
 
     /// To be called when the network has gone, has come back, or has changed its path.
     ///
-    /// Without a network nothing is attempted, unless a server in the list is on this machine. When there is one again, or
-    /// another, what waited connects at once, and a connection that looks alive is probed.
+    /// Without a network nothing is attempted, unless a server in the list is on this machine. When there is one again,
+    /// or another, what waited connects at once, and a connection that looks alive is probed.
     ///
-    /// For an app that knows better than `SocketConfiguration.networkMonitor`; the last word counts, so it should then be nil.
+    /// For an app that knows better than `SocketConfiguration.networkMonitor`; the last word counts, so it should then
+    /// be nil.
     ///
-    /// - Parameter name: What to call this network, such as the Wi-Fi's name; an adaptive heartbeat learns for each. Nil: as
-    ///   before.
+    /// - Parameter name: What to call this network, such as the Wi-Fi's name; an adaptive heartbeat learns for each.
+    ///   Nil: as before.
     public func networkDidChange(isReachable: Bool, name: String? = nil) {
         self.driver.submit(
             .closure { [driver] in driver.networkChanged(isReachable: isReachable, label: name, in: &$0) }
@@ -236,17 +253,18 @@ public final class SocketClient: Sendable {
         self.driver.submit(.closure { [driver] in driver.didEnterBackground(in: &$0) })
     }
 
-    /// To be called when the app returns to the foreground: a connection that looks alive is probed, a dead one is made anew
-    /// without waiting.
+    /// To be called when the app returns to the foreground: a connection that looks alive is probed, a dead one is made
+    /// anew without waiting.
     public func applicationWillEnterForeground() {
         self.driver.submit(.closure { [driver] in driver.willEnterForeground(in: &$0) })
     }
 
-    /// Reads certificates and keys anew, on the calling thread: connections that are made from now on use them, the present one
-    /// stays until it is lost or ``switchServer()`` is called. For client certificates that are replaced while the process runs.
+    /// Reads certificates and keys anew, on the calling thread: connections that are made from now on use them, the
+    /// present one stays until it is lost or ``switchServer()`` is called. For client certificates that are replaced
+    /// while the process runs.
     ///
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, or that the configuration has no
-    ///   TLS; what was read before stays in use.
+    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, or that the
+    ///   configuration has no TLS; what was read before stays in use.
     public func reloadTLS() throws(SocketError) {
         try self.driver.reloadTLS()
     }
@@ -257,8 +275,8 @@ public final class SocketClient: Sendable {
     /// What the connection is doing now.
     public var state: SocketState { self.driver.state }
 
-    /// What happens to the connection from now on. Each call makes a stream of its own, which keeps the latest 256 events
-    /// for its reader and ends with the client.
+    /// What happens to the connection from now on. Each call makes a stream of its own, which keeps the latest 256
+    /// events for its reader and ends with the client.
     public var events: AsyncStream<SocketEvent> { self.core.streams.makeStream() }
 
     /// Told what no call tells; held weakly.

@@ -1,7 +1,6 @@
-// A server names statuses and endpoints as well, and generated code messages; its configuration takes a `Logger`, and it is
-// a `Service`: one import is enough.
+// A server names statuses and endpoints as well, and generated code messages; its configuration takes a `Logger`, and
+// it is a `Service`: one import is enough.
 @_exported import HHSocket
-@_exported import HHSocketHello
 @_exported import HHSocketMessage
 @_exported import Logging
 @_exported import ServiceLifecycle

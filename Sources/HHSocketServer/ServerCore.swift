@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import Logging
 import NIOConcurrencyHelpers
 import NIOCore
@@ -50,7 +49,8 @@ final class ServerCore: Sendable {
     ///
     /// - Parameters:
     ///   - begun: When it began, where anybody wants to know.
-    ///   - tellsOfTime: Whether that says how long such requests take. What was cancelled or not run says nothing of it.
+    ///   - tellsOfTime: Whether that says how long such requests take. What was cancelled or not run says nothing of
+    ///     it.
     func finished(begun: NIODeadline?, tellsOfTime: Bool) {
         self.load.finished()
         guard let begun else { return }
@@ -144,7 +144,8 @@ final class ListenerSettings: Sendable {
         return settings
     }
 
-    /// The bytes of a push; nil in a format that has none, where the type is the protocol's, and of one that clients do not take.
+    /// The bytes of a push; nil in a format that has none, where the type is the protocol's, and of one that clients do
+    /// not take.
     func push(type: UInt32, body: ByteBuffer) -> ByteBuffer? {
         guard let push = self.format.layout.push, self.format.isApplicationType(type),
             body.readableBytes <= self.maximumPushLength

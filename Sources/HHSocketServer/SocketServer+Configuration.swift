@@ -10,23 +10,25 @@ extension SocketServer {
         public var listeners: [ServerListener]
         /// What bounds it.
         public var limits: ServerLimits
-        /// When to ping clients and when to take them for dead. Nil, the default: never. It must be nil where a listener's format
-        /// is one in which servers do not ping. The strategy is asked once for each connection, with an empty history: an
-        /// adaptive one stays at its minimum.
+        /// When to ping clients and when to take them for dead. Nil, the default: never. It must be nil where a
+        /// listener's format is one in which servers do not ping. The strategy is asked once for each connection, with
+        /// an empty history: an adaptive one stays at its minimum.
         public var heartbeat: HeartbeatPolicy?
-        /// What is answered to a client's hello. By default everything that is known here is agreed on, and nobody need say hello.
+        /// What is answered to a client's hello. By default everything that is known here is agreed on, and nobody need
+        /// say hello.
         public var hello = ServerHello()
-        /// What becomes of clients at ``SocketServer/run()``'s graceful shutdown, and at ``SocketServer/shutdown(gracePeriod:)``.
+        /// What becomes of clients at ``SocketServer/run()``'s graceful shutdown, and at
+        /// ``SocketServer/shutdown(gracePeriod:)``.
         public var shutdown = ShutdownPolicy()
-        /// Whether the answers of each connection leave in the order of its requests. False by default: each leaves when it
-        /// is there.
+        /// Whether the answers of each connection leave in the order of its requests. False by default: each leaves
+        /// when it is there.
         public var answersInOrder = false
-        /// How many threads run the handlers of ``Router/handleBlocking(_:_:)``; 16 by default. They begin with the first
-        /// such request.
+        /// How many threads run the handlers of ``Router/handleBlocking(_:_:)``; 16 by default. They begin with the
+        /// first such request.
         public var blockingThreads = 16
-        /// Told what happens, with the metadata `connection`, `remote` and `identity`, never with payloads: errors that handlers
-        /// throw at `error`, clients that are closed for a limit at `info`, connections at `debug`. One with the label
-        /// `hhsocket.server` by default.
+        /// Told what happens, with the metadata `connection`, `remote` and `identity`, never with payloads: errors that
+        /// handlers throw at `error`, clients that are closed for a limit at `info`, connections at `debug`. One with
+        /// the label `hhsocket.server` by default.
         public var logger = Logger(label: "hhsocket.server")
         /// Where metrics go; their names begin with `hhsocket.server.`. Nil, the default: to what
         /// `MetricsSystem.bootstrap` was given.
@@ -55,7 +57,8 @@ extension SocketServer {
         /// Creates a configuration with one listener.
         ///
         /// - Parameters:
-        ///   - host: The address to listen on: `127.0.0.1` by default, so that nothing is offered to the network unasked.
+        ///   - host: The address to listen on: `127.0.0.1` by default, so that nothing is offered to the network
+        ///     unasked.
         ///   - port: The TCP port; 0, the default, takes a free one.
         ///   - unixPath: Listen on a Unix domain socket at this path instead; nil by default.
         ///   - tls: TLS; nil by default.

@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import Logging
 import Metrics
 import NIOConcurrencyHelpers
@@ -22,9 +21,9 @@ public import ServiceLifecycle
 /// ```
 /// Without a service group, ``start()`` and ``shutdown(gracePeriod:)`` do the same.
 ///
-/// Heartbeats are answered; a wrong checksum is answered with status 302 and an unknown type with 401, and the connection
-/// stays. A client that does not read its answers is not read from either, until it does. What else bounds a client,
-/// ``ServerLimits`` tells.
+/// Heartbeats are answered; a wrong checksum is answered with status 302 and an unknown type with 401, and the
+/// connection stays. A client that does not read its answers is not read from either, until it does. What else bounds a
+/// client, ``ServerLimits`` tells.
 public final class SocketServer: Service {
     private struct Running {
         var listeners: [BoundListener]
@@ -93,8 +92,8 @@ public final class SocketServer: Service {
     /// Serves until the task's graceful shutdown, such as by SIGTERM in a `ServiceGroup`, and then shuts down as
     /// ``Configuration/shutdown`` says. When the task is cancelled everything is closed at once.
     ///
-    /// - Throws: As ``start()``. Also, after it has shut down, ``HHSocket/SocketError`` with code `bindFailed` when the system
-    ///   has closed a listener: then it is time to start anew.
+    /// - Throws: As ``start()``. Also, after it has shut down, ``HHSocket/SocketError`` with code `bindFailed` when the
+    ///   system has closed a listener: then it is time to start anew.
     public func run() async throws {
         try await self.start()
         let lost = await withTaskGroup(of: SocketError?.self) { group in
@@ -130,8 +129,8 @@ public final class SocketServer: Service {
 
     /// Listens; returns once connections are accepted.
     ///
-    /// - Throws: ``HHSocket/SocketError`` that names host and port: `bindFailed` when the address is taken, not allowed or
-    ///   not this machine's, `hostNotFound` when the host name has no address, `invalidArgument` when a setting
+    /// - Throws: ``HHSocket/SocketError`` that names host and port: `bindFailed` when the address is taken, not allowed
+    ///   or not this machine's, `hostNotFound` when the host name has no address, `invalidArgument` when a setting
     ///   cannot work or the server has been started before. Nothing is listened to then.
     public func start() async throws(SocketError) {
         try self.checkConfiguration()
@@ -249,16 +248,17 @@ public final class SocketServer: Service {
         return .nanoseconds(min(max(shortest, 10_000_000), 1_000_000_000))
     }
 
-    /// Stops accepting, tells clients to go away, finishes what is in flight, and returns when every connection is closed.
+    /// Stops accepting, tells clients to go away, finishes what is in flight, and returns when every connection is
+    /// closed.
     ///
-    /// A client that can be told, in the standard format, is told to go away, and its connection stays open until it closes
-    /// that itself or the grace is over; others are closed as soon as nothing is in flight. A request that arrives meanwhile
-    /// is answered ``HHSocket/Status/draining`` (504). What is still running when the grace is over is cancelled and its
-    /// connection closed. Calling it again shortens the grace; a server that does not run is left alone, and one that is just
-    /// starting is shut down once it has.
+    /// A client that can be told, in the standard format, is told to go away, and its connection stays open until it
+    /// closes that itself or the grace is over; others are closed as soon as nothing is in flight. A request that
+    /// arrives meanwhile is answered ``HHSocket/Status/draining`` (504). What is still running when the grace is over
+    /// is cancelled and its connection closed. Calling it again shortens the grace; a server that does not run is left
+    /// alone, and one that is just starting is shut down once it has.
     ///
-    /// - Parameter gracePeriod: How long requests in flight may take; zero closes everything at once; nil, the default: what
-    ///   ``Configuration/shutdown`` says.
+    /// - Parameter gracePeriod: How long requests in flight may take; zero closes everything at once; nil, the default:
+    ///   what ``Configuration/shutdown`` says.
     public func shutdown(gracePeriod: Duration? = nil) async {
         await self.waitWhileStarting()
         let grace = TimeAmount(clamping: gracePeriod ?? self.configuration.shutdown.gracePeriod)
@@ -309,12 +309,13 @@ public final class SocketServer: Service {
         try? await running.ownGroup?.shutdownGracefully()
     }
 
-    /// Reads certificates and keys anew: connections that are accepted from now on get the new ones, those that are open stay.
+    /// Reads certificates and keys anew: connections that are accepted from now on get the new ones, those that are
+    /// open stay.
     ///
-    /// - Parameter tls: What every listener with TLS is to use from now on; nil, the default: what each was configured with,
-    ///   whose files are read again.
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, or that no listener has
-    ///   TLS; the old ones stay.
+    /// - Parameter tls: What every listener with TLS is to use from now on; nil, the default: what each was configured
+    ///   with, whose files are read again.
+    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, or that no
+    ///   listener has TLS; the old ones stay.
     public func reloadTLS(_ tls: ServerTLS? = nil) throws(SocketError) {
         var made: [(NIOLockedValueBox<NIOSSLContext?>, NIOSSLContext)] = []
         for (listener, context) in zip(self.configuration.listeners, self.tlsContexts) {
@@ -349,8 +350,8 @@ public final class SocketServer: Service {
     /// The requests in flight now; those are not counted that are answered on the event loop.
     public var requestsInFlight: Int { self.core?.load.requestsInFlight ?? 0 }
 
-    /// The bytes held now: of frames that are arriving, of requests in flight, of answers and pushes that are not taken. What
-    /// ``ServerLimits/maximumBufferedBytes`` bounds.
+    /// The bytes held now: of frames that are arriving, of requests in flight, of answers and pushes that are not
+    /// taken. What ``ServerLimits/maximumBufferedBytes`` bounds.
     public var bufferedBytes: Int { self.core?.load.bytes ?? 0 }
 
     /// What it has done since it started.
@@ -406,7 +407,8 @@ public final class SocketServer: Service {
     /// - Parameters:
     ///   - type: One that the wire formats leave to applications, in the standard format 16 to 0x1FFFFFFF.
     ///   - body: The payload.
-    /// - Returns: How many connections took it; those of a wire format without pushes, or that keeps `type` for itself, do not.
+    /// - Returns: How many connections took it; those of a wire format without pushes, or that keeps `type` for itself,
+    ///   do not.
     @discardableResult
     public func push(type: UInt32, body: ByteBuffer) async -> Int {
         // Submitted under the lock: once it stops, the event loops may be gone.

@@ -10,8 +10,8 @@ import Darwin
 import Android
 #endif
 
-/// Keeps a port of 127.0.0.1 for us while nobody listens there: bound and not listening, it is given to nobody else, and
-/// connecting to it is refused.
+/// Keeps a port of 127.0.0.1 for us while nobody listens there: bound and not listening, it is given to nobody else,
+/// and connecting to it is refused.
 final class PortReservation: Sendable {
     private let descriptor: NIOLockedValueBox<CInt>
 

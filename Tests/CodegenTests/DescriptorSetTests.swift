@@ -1,8 +1,8 @@
 import Foundation
 import Testing
 
-/// The committed descriptors. They are not compared with what protoc makes, since protoc need not be there: whoever changes a
-/// `.proto` runs `make descriptor-sets`.
+/// The committed descriptors. They are not compared with what protoc makes, since protoc need not be there: whoever
+/// changes a `.proto` runs `make descriptor-sets`.
 @Suite struct DescriptorSetTests {
     @Test(arguments: ["everything.proto", "everything2.proto", "hello.proto", "chat.proto"])
     func `Each file of the committed descriptors can be generated`(file: String) throws {

@@ -28,9 +28,3 @@ enum Pair {
         try result.get()
     }
 }
-
-extension Result where Failure == any Error {
-    init(_ body: () async throws -> Success) async {
-        do { self = .success(try await body()) } catch { self = .failure(error) }
-    }
-}

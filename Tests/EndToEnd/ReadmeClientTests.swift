@@ -2,8 +2,8 @@ import HHSocketRPC
 import TestSupport
 import Testing
 
-/// The client of `README.md`, word for word. This file imports nothing else of HHSocket's or of a package's that it needs, so
-/// that one import is enough for a user too.
+/// The client of `README.md`, word for word. This file imports nothing else of HHSocket's or of a package's that it
+/// needs, so that one import is enough for a user too.
 @Suite struct ReadmeClientTests {
     @Test func theExampleIsInThisFile() throws {
         #expect(try DocumentationPage("README.md", section: "A client").shortcomings() == [])

@@ -1,4 +1,4 @@
-import HHSocketRPC
+import HHSocketApp
 import HHSocketServer
 import TestSupport
 import Testing
@@ -40,7 +40,7 @@ private actor Store {
 
     @Test func everyExampleOfThePageIsInThisFile() throws {
         // The clients are the tests' own.
-        #expect(try DocumentationPage("Docs/Server.md").shortcomings(allowing: ["HHSocketRPC"]) == [])
+        #expect(try DocumentationPage("Docs/Server.md").shortcomings(allowing: ["HHSocketApp"]) == [])
     }
 
     private func router() -> Router {

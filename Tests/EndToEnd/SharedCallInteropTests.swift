@@ -1,6 +1,6 @@
 import GeneratedSamples
 import HHSocket
-import HHSocketRPC
+import HHSocketApp
 import HHSocketServer
 import NIOConcurrencyHelpers
 import NIOCore

@@ -225,15 +225,16 @@ import Foundation
             }
         }
         #if ProtobufC && canImport(CProtobufC)
-        // As protoc-gen-c writes it. It is memory that nobody has initialised otherwise, and compared with bytes from the wire.
+        // As protoc-gen-c writes it. It is memory that nobody has initialised otherwise, and compared with bytes from
+        // the wire.
         let plan = Every_Thing_Nothing.messageDescriptor.plan
         let descriptor = plan.pointee.protobufC?.assumingMemoryBound(to: ProtobufCMessageDescriptor.self)
         #expect(try #require(descriptor).pointee.fields == nil)
         #endif
     }
 
-    /// protobuf-c takes 32 bytes for each field while it reads, in blocks that double: more than the limit, where the values
-    /// themselves are a fraction of it.
+    /// protobuf-c takes 32 bytes for each field while it reads, in blocks that double: more than the limit, where the
+    /// values themselves are a fraction of it.
     @Test func manyValuesThatTakeLittleMemoryAreReadByEveryEngine() throws {
         let count = 1_048_600
         let number = try #require(

@@ -14,7 +14,8 @@ protocol SampleVisitor {
     ) throws
 }
 
-/// The messages of everything.proto (proto3) and everything2.proto (proto2), which between them have every kind of field.
+/// The messages of everything.proto (proto3) and everything2.proto (proto2), which between them have every kind of
+/// field.
 enum Samples {
     static let closedEnums: [String: [Int32]] = [
         "size": [3, 5, -1], "sizes": [3, 5, -1], "packed_sizes": [3, 5, -1], "first_size": [3, 5, -1],

@@ -219,7 +219,8 @@ import Testing
     }
 
     @Test func raceIsWonByWhoAnswersFirst() async throws {
-        // A listener that accepts nobody, with its backlog full: the kernel leaves further connections without an answer.
+        // A listener that accepts nobody, with its backlog full: the kernel leaves further connections without an
+        // answer.
         let group = MultiThreadedEventLoopGroup.singleton
         let listener = try await ServerBootstrap(group: group)
             .serverChannelOption(.backlog, value: 0)

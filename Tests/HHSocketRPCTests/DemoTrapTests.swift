@@ -10,8 +10,8 @@ import Testing
 
 /// What the first demo of this protocol did wrong, one test each.
 ///
-/// That a write had no time limit and the queue no bound is among the `MockServerFaultTests`; that the count of errors never
-/// rose, and was compared with `== 0.1`, among the `ErrorRateTests`.
+/// That a write had no time limit and the queue no bound is among the `MockServerFaultTests`; that the count of errors
+/// never rose, and was compared with `== 0.1`, among the `ErrorRateTests`.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct DemoTrapTests {
     /// It parsed one frame per read, so that the second one waited for the next read, or for ever.
     @Test func everyFrameOfOneReadIsTaken() async throws {

@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import HHSocketMessage
 import HHSocketTesting
 import NIOCore

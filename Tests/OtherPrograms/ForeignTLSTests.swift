@@ -87,7 +87,8 @@ import Testing
 
     // MARK: openssl s_server
 
-    /// What became of the first connection to a server of OpenSSL's with these options: it took a frame, failed, or was lost.
+    /// What became of the first connection to a server of OpenSSL's with these options: it took a frame, failed, or was
+    /// lost.
     private func attempt(
         _ options: [String],
         _ tls: ClientTLS

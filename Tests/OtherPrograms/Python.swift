@@ -25,17 +25,17 @@ enum Python {
 
     /// A server that does so and no more: send:HEX, expect:HEX, shut, end.
     static func scriptedServer(_ steps: [String]) throws -> Command {
-        try self.start("Tests/Interop/peer.py", ["serve"] + steps)
+        try self.start("Tests/OtherPrograms/peer.py", ["serve"] + steps)
     }
 
     /// A client that does so and no more.
     static func scriptedClient(_ address: String, _ steps: [String]) async throws -> Command.Outcome {
-        try await self.start("Tests/Interop/peer.py", ["connect", address] + steps).outcome()
+        try await self.start("Tests/OtherPrograms/peer.py", ["connect", address] + steps).outcome()
     }
 
     /// Bytes between a connection with TLS and one without.
     static func tlsRelay(_ arguments: [String]) throws -> Command {
-        try self.start("Tests/Interop/tls_relay.py", arguments)
+        try self.start("Tests/OtherPrograms/tls_relay.py", arguments)
     }
 
     private static func start(_ script: String, _ arguments: [String]) throws -> Command {

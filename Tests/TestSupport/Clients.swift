@@ -18,7 +18,7 @@ extension SocketClient {
 }
 
 extension Endpoint {
-    /// The same server on 127.0.0.1, by a spelling that only the system's resolver reads. So it does not count as one on this
-    /// machine, which needs no network.
+    /// The same server on 127.0.0.1, by a spelling that only the system's resolver reads. So it does not count as one
+    /// on this machine, which needs no network.
     package var asIfElsewhere: Endpoint { Endpoint(host: "127.1", port: self.port) }
 }

@@ -280,8 +280,8 @@ package func withServe<Result: Sendable>(
     try await withServer(Command(["serve", "--port", "0"] + arguments), body)
 }
 
-/// Runs `body` once `server` has told on its first line, and last word, where it listens; then tells it to end, which it
-/// must do with exit code 0 and without having printed anything else.
+/// Runs `body` once `server` has told on its first line, and last word, where it listens; then tells it to end, which
+/// it must do with exit code 0 and without having printed anything else.
 package func withServer<Result: Sendable>(
     _ server: Command,
     _ body: (String, Command) async throws -> Result

@@ -91,8 +91,8 @@ package struct DocumentationPage: Sendable {
         Set(self.blocks().flatMap { Self.imports(of: $0).modules })
     }
 
-    /// The blocks of Swift that are not in `source`, where they may be indented by up to three levels. The imports in the
-    /// first lines of a block must be among those of `source`, in any place.
+    /// The blocks of Swift that are not in `source`, where they may be indented by up to three levels. The imports in
+    /// the first lines of a block must be among those of `source`, in any place.
     ///
     /// - Throws: If the page has no block at all: then it is another page, or written in another way.
     package func examples(missingFrom source: String) throws -> [String] {
@@ -110,9 +110,9 @@ package struct DocumentationPage: Sendable {
         }
     }
 
-    /// What a source file lacks in order to be the proof of the page's examples: the examples that are not in it, and the
-    /// modules that it imports although no example of the page does. A name that an example leaves unimported then is one
-    /// that its imports bring.
+    /// What a source file lacks in order to be the proof of the page's examples: the examples that are not in it, and
+    /// the modules that it imports although no example of the page does. A name that an example leaves unimported then
+    /// is one that its imports bring.
     ///
     /// - Parameters:
     ///   - allowed: Modules that the test needs for itself and that bring none of the names in question.

@@ -1,10 +1,9 @@
 import HHSocket
 import HHSocketServer
-import Testing
 
 extension Router {
-    /// Type 101 is answered with its own payload.
-    static var echo: Router {
+    /// A router that answers type 101 with its own payload.
+    package static var echo: Router {
         var router = Router()
         router.handleSynchronously(101) { request, _ in request.body }
         return router
@@ -12,15 +11,18 @@ extension Router {
 }
 
 /// A server of ours that echoes.
-enum EchoServer {
-    /// Runs `body` with it, and ends it.
-    static func with(
+package enum EchoServer {
+    /// Starts a server, runs `body` with it, and shuts it down.
+    package static func with(
         tls: ServerTLS? = nil,
         _ body: (Endpoint, SocketServer) async throws -> Void
     ) async throws {
         let server = SocketServer(configuration: .init(tls: tls), router: .echo)
         try await server.start()
-        let result = await Result { try await body(try #require(server.address), server) }
+        let result = await Result {
+            guard let address = server.address else { throw Unexpected(description: "The server has no address.") }
+            try await body(address, server)
+        }
         await server.shutdown(gracePeriod: .zero)
         try result.get()
     }

@@ -18,8 +18,8 @@ package func spaced(_ distance: Int) -> Int {
     max(1, Int(Double(distance) / effort))
 }
 
-/// The positions at which a test cuts a stream of `count` bytes: all within 40 bytes of `boundaries`, and every sixteenth of
-/// the others, which lie within payloads; more or fewer of these by ``effort``.
+/// The positions at which a test cuts a stream of `count` bytes: all within 40 bytes of `boundaries`, and every
+/// sixteenth of the others, which lie within payloads; more or fewer of these by ``effort``.
 package func cuts(_ count: Int, around boundaries: [Int]) -> [Int] {
     let near = boundaries.flatMap { max(0, $0 - 40)...min(count, $0 + 40) }
     return Set(near + stride(from: 0, through: count, by: spaced(16))).sorted()

@@ -1,9 +1,8 @@
 import HHSocket
 import HHSocketRPC
-import TestSupport
 
 /// The error that `body` throws.
-func socketError(_ body: () async throws(SocketError) -> Void) async throws -> SocketError {
+package func socketError(_ body: () async throws(SocketError) -> Void) async throws -> SocketError {
     do throws(SocketError) {
         try await body()
     } catch {

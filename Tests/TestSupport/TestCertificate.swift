@@ -1,7 +1,8 @@
 import Foundation
 import HHSocket
 
-// The certificates of tests are committed, so that none has to be made first: `Tests/Certificates/make.sh` has made them.
+// The certificates of tests are committed, so that none has to be made first: `Tests/Certificates/make.sh` has made
+// them.
 
 /// A certificate authority of the tests.
 package struct TestAuthority: Sendable {

@@ -6,8 +6,8 @@ import Glibc
 import Musl
 #endif
 
-/// Two hosts on this machine with a cable between them: a network namespace for each. Without names, so that they go with
-/// the last process in them, however a test ends.
+/// Two hosts on this machine with a cable between them: a network namespace for each. Without names, so that they go
+/// with the last process in them, however a test ends.
 package final class TwoHosts: Sendable {
     package enum Side: Sendable { case left, right }
 

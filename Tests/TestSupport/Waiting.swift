@@ -1,5 +1,6 @@
-// How tests wait. What can say that it has happened is waited for by `first(of:)`, `Watched` or a `Gate`; `eventually` asks
-// again and again, for what sends no event. Each gives up after `patience`, and then says what did not happen, and where.
+// How tests wait. What can say that it has happened is waited for by `first(of:)`, `Watched` or a `Gate`; `eventually`
+// asks again and again, for what sends no event. Each gives up after `patience`, and then says what did not happen, and
+// where.
 
 /// What a test waited for did not happen in time.
 package struct TimedOut: Error, CustomStringConvertible {

@@ -139,7 +139,7 @@ extension Setup {
         require(!error.message.isEmpty && !error.message.contains("\n"), "\(error) is not a line")
     }
 
-    /// The same bytes must mean the same, however they were cut and taken.
+    /// Whether bytes mean one and the same thing, however they were cut and taken.
     func decodeInEveryWay(_ stream: ArraySlice<UInt8>, pieces: [Int]) -> Decoded {
         let reference = self.decode(stream, .borrowed, pieces: [])
         for (use, sizes) in [

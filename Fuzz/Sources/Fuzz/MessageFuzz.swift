@@ -2,7 +2,8 @@ import FuzzedMessages
 
 @testable import InstrumentedHHSocketMessage
 
-/// Any bytes as a message: each engine reads it or refuses it for the same reason, and what each has read is written as the same bytes.
+/// Any bytes as a message: each engine reads it or refuses it for the same reason, and what each has read is written as
+/// the same bytes.
 enum MessageFuzz {
     /// In the order of `make-corpus`.
     private static let kinds: [@Sendable ([UInt8]) -> Void] = [
@@ -56,7 +57,7 @@ enum MessageFuzz {
         }
     }
 
-    /// The same bytes as a message whose kind is known at run time only. It keeps no unknown fields.
+    /// The bytes as a message whose kind is known at run time only. It keeps no unknown fields.
     private static func checkDynamic<Message: ProtobufMessage>(_ bytes: [UInt8], _ message: Message) {
         guard let dynamic = self.dynamic(bytes, Message.self) else {
             fatalError("\(message) is not read as a dynamic message")

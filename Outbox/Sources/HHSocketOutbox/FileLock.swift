@@ -12,10 +12,11 @@ import Android
 import Darwin
 #endif
 
-/// Keeps a second outbox, of this process or another, from a file. The system gives it up when the process dies, however.
+/// Keeps a second outbox, of this process or another, from a file. The system gives it up when the process dies,
+/// however.
 ///
-/// A file of its own, and not the database: SQLite's locks on that are the process's, and closing any descriptor of the file
-/// would give them up. It is never deleted, or two could hold one of the same name.
+/// A file of its own, and not the database: SQLite's locks on that are the process's, and closing any descriptor of the
+/// file would give them up. It is never deleted, or two could hold one of the same name.
 final class FileLock: Sendable {
     /// Nil once it has been given up.
     private let descriptor: NIOLockedValueBox<CInt?>

@@ -63,8 +63,8 @@ final class OutboxCore: Sendable {
 
     /// Tells the machine something, and does what it says then. Never under the lock.
     ///
-    /// Only what belongs on disk is handed to the writer under it: whoever sees a state of the machine, such as in a snapshot,
-    /// and then asks the writer, finds on disk what led to that state.
+    /// Only what belongs on disk is handed to the writer under it: whoever sees a state of the machine, such as in a
+    /// snapshot, and then asks the writer, finds on disk what led to that state.
     private func turn(
         _ news: (inout OutboxMachine, OutboxMachine.Moment, inout SystemRandomNumberGenerator) -> [OutboxMachine.Action]
     ) {
@@ -118,7 +118,7 @@ final class OutboxCore: Sendable {
         }
     }
 
-    /// Has a turn in so long, if none is nearer.
+    /// Schedules a turn after this delay unless one is due earlier.
     private func wake(in delay: Duration, _ now: OutboxMachine.Moment) {
         let delay = min(max(delay, .milliseconds(1)), Self.longestSleep)
         let time = now.uptime + TimeAmount(delay)

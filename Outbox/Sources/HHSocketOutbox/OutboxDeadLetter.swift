@@ -14,8 +14,8 @@ public struct OutboxDeadLetter: Sendable, Hashable, Identifiable {
             self.rawValue = rawValue
         }
 
-        /// The verdict on an attempt was ``OutboxVerdict/deadLetter``: by default because the server's answer is final, or
-        /// because the message is too large to be sent.
+        /// The verdict on an attempt was ``OutboxVerdict/deadLetter``: by default because the server's answer is final,
+        /// or because the message is too large to be sent.
         public static let refused = Self(rawValue: "refused")
         /// ``OutboxConfiguration/maximumAttempts`` attempts failed.
         public static let exhausted = Self(rawValue: "exhausted")
@@ -27,8 +27,8 @@ public struct OutboxDeadLetter: Sendable, Hashable, Identifiable {
 
     /// The number that the message had when it waited.
     public let id: OutboxEntry.ID
-    /// The message without its body. It does not expire: ``OutboxEntry/expires`` is nil. The entry is nil if the row on disk is
-    /// so damaged that the message can only be removed.
+    /// The message without its body. It does not expire: ``OutboxEntry/expires`` is nil. The entry is nil if the row on
+    /// disk is so damaged that the message can only be removed.
     public let entry: OutboxEntry?
     public let reason: Reason
     /// The status of the last answer; nil if there was none.

@@ -3,23 +3,25 @@ import HHSocketRPC
 
 /// What happened to a message. Cases may be added; have a default when you switch over it.
 ///
-/// Events are of this process's life: one that dies right after an answer tells nobody of it, and the next one finds the
-/// message delivered or sends it again, with the same key. What waits is on disk, and ``Outbox/snapshot`` tells it.
+/// Events are of this process's life: one that dies right after an answer tells nobody of it, and the next one finds
+/// the message delivered or sends it again, with the same key. What waits is on disk, and ``Outbox/snapshot`` tells it.
 public enum OutboxEvent: Sendable {
     /// It is on disk.
     case enqueued(OutboxEntry)
-    /// The server answered 200, and the message has been removed from disk. If the removal fails, it is tried again every 5
-    /// seconds, and the event comes when it has succeeded. If the process ends before that, the next one sends the message
-    /// again, with the same key.
+    /// The server answered 200, and the message has been removed from disk. If the removal fails, it is tried again
+    /// every 5 seconds, and the event comes when it has succeeded. If the process ends before that, the next one sends
+    /// the message again, with the same key.
     case delivered(OutboxEntry, SocketResponse)
     /// The message was given up, and is among the dead letters now: ``Outbox/deadLetters()``.
     case deadLettered(OutboxDeadLetter)
     /// The message was given up for this answer or error, and has been deleted: ``OutboxVerdict/discard``.
     case failed(OutboxEntry, SocketError)
-    /// Its time was over, and it has been removed. ``OutboxEntry/mayHaveBeenSent`` says whether the server may have got it.
+    /// Its time was over, and it has been removed. ``OutboxEntry/mayHaveBeenSent`` says whether the server may have got
+    /// it.
     case expired(OutboxEntry)
-    /// An attempt failed; the next is due in so long, or earlier with a new connection where the attempt never left. A server
-    /// that has not agreed on idempotency keys is `featureNotAgreed`: nothing is ever sent without a key.
+    /// An attempt failed; the next is due after this delay, or earlier with a new connection where the attempt never
+    /// left. A server that has not agreed on idempotency keys is `featureNotAgreed`: nothing is ever sent without a
+    /// key.
     case retrying(OutboxEntry, SocketError, after: Duration)
     /// Its topic stands still: ``OutboxVerdict/suspendTopic``, or ``OutboxConfiguration/whenExhausted``.
     case suspended(OutboxEntry, SocketError)

@@ -5,8 +5,8 @@ import HHSocketRPC
 import HeapModule
 import NIOCore
 
-/// What an outbox decides: which message leaves when, and what becomes of it. Keeps what is known of messages, not their
-/// bodies; is told the time and given randomness.
+/// What an outbox decides: which message leaves when, and what becomes of it. Keeps what is known of messages, not
+/// their bodies; the time and randomness are passed in.
 struct OutboxMachine: Sendable {
     /// Two clocks: expiry must outlive the process, and back-off must not jump when somebody sets the clock.
     struct Moment: Sendable {
@@ -40,8 +40,8 @@ struct OutboxMachine: Sendable {
     }
 
     private struct Topic: Sendable {
-        /// In order. Those that are no longer in ``OutboxMachine/entries`` count for nothing; they are removed when they are
-        /// the first, or when there are many of them.
+        /// In order. Those that are no longer in ``OutboxMachine/entries`` count for nothing; they are removed when
+        /// they are the first, or when there are many of them.
         var ids: Deque<OutboxEntry.ID> = []
         var count = 0
         var bytes = 0
@@ -342,7 +342,7 @@ struct OutboxMachine: Sendable {
         return delay
     }
 
-    /// What is due now. To be called after everything else that was told.
+    /// What is due now. Call after all other events.
     mutating func step(now: Moment) -> [Action] {
         guard !self.isStopped else { return [] }
         var actions: [Action] = []
@@ -394,7 +394,7 @@ struct OutboxMachine: Sendable {
         }
     }
 
-    /// How long nothing is due; nil: until something is told.
+    /// How long nothing is due; nil: until the next event.
     func nextStep(now: Moment) -> Duration? {
         guard !self.isStopped else { return nil }
         var next: Duration?
@@ -406,7 +406,7 @@ struct OutboxMachine: Sendable {
         if self.isConnected, let due = self.waits.min { consider(Duration(due.time - now.uptime)) }
         if let due = self.expiries.min {
             let isInFlight = self.entries[due.value].map { self.topics[$0.topic]?.inFlight == $0.id } ?? false
-            // The end of its flight is told; others that expire meanwhile are found then, or by the longest sleep.
+            // The end of its flight is an event; others that expire meanwhile are found then, or by the longest sleep.
             if !isInFlight || due.time > now.date { consider(.seconds(due.time.timeIntervalSince(now.date))) }
         }
         if let due = self.undoneDue { consider(Duration(due - now.uptime)) }

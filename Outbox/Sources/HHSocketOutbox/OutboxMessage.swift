@@ -9,15 +9,16 @@ public struct OutboxMessage: Sendable, Hashable {
     public var type: UInt32
     /// The payload.
     public var body: ByteBuffer
-    /// Messages of one topic leave in the order in which they were enqueued, each after the one before it was answered. 1 to 256
-    /// bytes of UTF-8, such as the name of a conversation.
+    /// Messages of one topic leave in the order in which they were enqueued, each after the one before it was answered.
+    /// 1 to 256 bytes of UTF-8, such as the name of a conversation.
     public var topic: String
-    /// What the server is told beside the body, as in ``HHSocketRPC/SocketRequest``; nothing by default.
+    /// What the server receives beside the body, as in ``HHSocketRPC/SocketRequest``; nothing by default.
     public var metadata: [String: String] = [:]
-    /// For how long it is worth sending; nil, the default, for ``OutboxConfiguration/defaultTimeToLive``. More than zero.
+    /// For how long it is worth sending; nil, the default, for ``OutboxConfiguration/defaultTimeToLive``. More than
+    /// zero.
     public var timeToLive: Duration?
-    /// What the server knows it by, however often it comes; 1 to 128 bytes of UTF-8. A UUID by default. A key that is on disk
-    /// already names the same message: see ``Outbox/enqueue(_:)``.
+    /// What the server knows it by, however often it comes; 1 to 128 bytes of UTF-8. A UUID by default. A key that is
+    /// on disk already names the same message: see ``Outbox/enqueue(_:)``.
     public var key = UUID().uuidString
 
     /// - Parameters:
@@ -32,7 +33,7 @@ public struct OutboxMessage: Sendable, Hashable {
         self.timeToLive = timeToLive
     }
 
-    /// The same with a text's UTF-8 as payload.
+    /// A message whose payload is a text's UTF-8.
     public init(type: UInt32, body: String, topic: String, timeToLive: Duration? = nil) {
         self.init(type: type, body: ByteBuffer(string: body), topic: topic, timeToLive: timeToLive)
     }
@@ -107,7 +108,8 @@ public struct OutboxEntry: Sendable, Hashable, Identifiable {
     public let enqueued: Date
     /// From when on it is not sent any more; nil: it waits for ever.
     public internal(set) var expires: Date?
-    /// The number of attempts that failed after the request had left, at least in part; those of earlier processes included.
+    /// The number of attempts that failed after the request had left, at least in part; those of earlier processes
+    /// included.
     public internal(set) var attempts = 0
     /// Whether the server may have got it: an attempt may have reached it, in this process or in one before.
     public internal(set) var mayHaveBeenSent: Bool

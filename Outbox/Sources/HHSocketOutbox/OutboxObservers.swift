@@ -1,7 +1,7 @@
 #if Outbox
 import NIOConcurrencyHelpers
 
-/// Who follows what happens in an outbox.
+/// The observers of an outbox.
 final class OutboxObservers: Sendable {
     private struct State {
         var events: [Int: AsyncStream<OutboxEvent>.Continuation] = [:]

@@ -29,7 +29,8 @@ extension OutboxStore {
 
         // MARK: Opening
 
-        /// Messages and dead letters of nobody become those of the account. A message whose key the account has stays nobody's.
+        /// Messages and dead letters of nobody become those of the account. A message whose key the account has stays
+        /// nobody's.
         func adoptMessagesWithoutAccount() throws {
             try self.db.execute(
                 sql: "UPDATE OR IGNORE message SET account = ? WHERE account = ''",
@@ -38,7 +39,8 @@ extension OutboxStore {
             try self.db.execute(sql: "UPDATE deadLetter SET account = ? WHERE account = ''", arguments: [self.account])
         }
 
-        /// Reads what there is. Rows that make no sense become dead letters: one of them must not keep the others from leaving.
+        /// Reads what there is. Rows that make no sense become dead letters: one of them must not keep the others from
+        /// leaving.
         func load(_ now: Date) throws -> Contents {
             var contents = Contents()
             let rows = try Row.fetchAll(

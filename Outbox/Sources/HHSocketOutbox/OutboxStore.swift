@@ -6,8 +6,8 @@ import NIOCore
 
 /// The messages on disk. Blocks; to be used by one thread at a time.
 ///
-/// SQLite with a write-ahead log, and `synchronous` FULL: a commit has reached the disk when it returns. With NORMAL it would
-/// survive the death of the process too, but not a loss of power, and "must leave" is meant then as well.
+/// SQLite with a write-ahead log, and `synchronous` FULL: a commit has reached the disk when it returns. With NORMAL it
+/// would survive the death of the process too, but not a loss of power, and "must leave" is meant then as well.
 final class OutboxStore: Sendable {
     /// What the account had on disk.
     struct Contents: Sendable {
@@ -29,8 +29,8 @@ final class OutboxStore: Sendable {
     private static let applicationID = 0x4848_4F42
     /// What the log may keep of the disk once it has been written back: 1 MiB.
     private static let journalSizeLimit = 1 << 20
-    /// The number of free bytes from which on they are given back, if they are also half of the file: 256 KiB. Giving back is
-    /// a transaction with an fsync of its own, so it must not follow each message.
+    /// The number of free bytes from which on they are given back, if they are also half of the file: 256 KiB. Giving
+    /// back is a transaction with an fsync of its own, so it must not follow each message.
     private static let vacuumThreshold = 256 << 10
     /// The files that SQLite keeps beside the database, by their suffixes.
     private static let companions = ["-wal", "-shm"]
@@ -132,7 +132,7 @@ final class OutboxStore: Sendable {
             )
         }
         try db.execute(sql: "PRAGMA synchronous = FULL")
-        // Apple's disks keep what was written in a cache of their own unless they are told; elsewhere it does nothing.
+        // Apple's disks keep writes in a cache of their own unless asked to flush it; elsewhere it does nothing.
         try db.execute(sql: "PRAGMA fullfsync = 1")
         try db.execute(sql: "PRAGMA checkpoint_fullfsync = 1")
         _ = try Int.fetchOne(db, sql: "PRAGMA journal_size_limit = \(Self.journalSizeLimit)")
@@ -179,8 +179,8 @@ final class OutboxStore: Sendable {
         }
     }
 
-    /// Gives space back to the system, if there is enough of it: half of the file, so that this costs less than the writing
-    /// did, and ``vacuumThreshold``.
+    /// Gives space back to the system, if there is enough of it: half of the file, so that this costs less than the
+    /// writing did, and ``vacuumThreshold``.
     func vacuum() throws(OutboxError) {
         try Self.mapping("the outbox \(self.path) cannot be made smaller", self.path) {
             try self.database.writeWithoutTransaction { db in

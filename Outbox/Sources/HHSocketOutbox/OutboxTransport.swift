@@ -1,8 +1,8 @@
 #if Outbox
 import HHSocketRPC
 
-/// How messages leave. A ``HHSocketRPC/SocketClient`` is one by ``Outbox/init(at:client:configuration:)``; another may be made
-/// for tests, or to route topics to different servers.
+/// How messages leave. A ``HHSocketRPC/SocketClient`` is one by ``Outbox/init(at:client:configuration:)``; another may
+/// be made for tests, or to route topics to different servers.
 public protocol OutboxTransport: Sendable {
     /// Sends a request and waits for its answer. Cancelling the Swift task gives it up.
     ///
@@ -10,8 +10,8 @@ public protocol OutboxTransport: Sendable {
     /// - Throws: `SocketError`, whose `delivery` says how far it got.
     func send(_ request: SocketRequest) async throws(SocketError) -> SocketResponse
 
-    /// Whether messages can leave: at once, and each time a connection is ready (true) or lost (false). True after true is
-    /// another connection. When it ends nothing is sent any more.
+    /// Whether messages can leave: at once, and each time a connection is ready (true) or lost (false). True after true
+    /// is another connection. When it ends nothing is sent any more.
     var connectivity: AsyncStream<Bool> { get }
 }
 
@@ -47,8 +47,8 @@ struct ClientTransport: OutboxTransport {
 
 /// The stream above must not keep the client.
 private final class WeakClient: Sendable {
-    /// Proof of `nonisolated(unsafe)`: never changed after `init`, but by the runtime when the client goes, which is safe
-    /// from any thread.
+    /// Proof of `nonisolated(unsafe)`: never changed after `init`, but by the runtime when the client goes, which is
+    /// safe from any thread.
     nonisolated(unsafe) private weak var client: SocketClient?
 
     init(_ client: SocketClient) {

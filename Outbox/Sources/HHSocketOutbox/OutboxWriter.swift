@@ -3,8 +3,8 @@ import Dispatch
 import Foundation
 import NIOConcurrencyHelpers
 
-/// Performs the work on a store, in order and on a thread that may block. What was submitted while the disk was busy is done in
-/// one transaction, so a hundred messages that are enqueued together wait for the disk once or twice.
+/// Performs the work on a store, in order and on a thread that may block. What was submitted while the disk was busy is
+/// done in one transaction, so a hundred messages that are enqueued together wait for the disk once or twice.
 final class OutboxWriter: Sendable {
     private struct Work: Sendable {
         /// Does its part of a transaction. Returns what is to be called once all of it is on disk.

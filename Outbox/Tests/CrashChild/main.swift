@@ -1,6 +1,6 @@
 #if Outbox
-// What the tests kill: it enqueues numbered messages on several topics as fast as it can, and writes a line for each that the
-// outbox has promised to deliver. Without messages to enqueue it waits until nothing is left, and ends.
+// What the tests kill: it enqueues numbered messages on several topics as fast as it can, and writes a line for each
+// that the outbox has promised to deliver. Without messages to enqueue it waits until nothing is left, and ends.
 //
 //     outbox-crash-child FILE PORT FIRST COUNT TOPICS
 

@@ -106,7 +106,8 @@ private final class Ledger: Sendable {
     @Test func nothingIsLostNothingRunsTwiceAndTheOrderIsKept() async throws {
         let seed = UInt64(number("HHSOCKET_SEED", or: Int.random(in: 1...1_000_000)))
         let (promised, lines, repeats) = try await self.crash(
-            // More of them do not end within the time limit: each starts a process, and the last one runs what all have left.
+            // More of them do not end within the time limit: each starts a process, and the last one runs what all have
+            // left.
             rounds: number("HHSOCKET_CRASHES", or: min(scaled(50), 1_000)),
             seed: seed
         )

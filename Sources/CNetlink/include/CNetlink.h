@@ -1,8 +1,8 @@
 #ifndef CNETLINK_H
 #define CNETLINK_H
 
-// Hears from the Linux kernel that something about the network has changed, and asks it where packets leave. Empty on other
-// systems.
+// Hears from the Linux kernel that something about the network has changed, and asks it where packets leave. Empty on
+// other systems.
 #ifdef __linux__
 
 // What has changed.
@@ -23,15 +23,15 @@ enum { CNETLINK_NAME_LENGTH = 64 };
 // Returns its descriptor, or an errno, negative.
 int cnetlink_open(void);
 
-// Reads what has come, and tells what has changed: a mask, 0 if nothing that matters. A negative errno if nothing more will
-// ever come.
+// Reads what has come, and tells what has changed: a mask, 0 if nothing that matters. A negative errno if nothing more
+// will ever come.
 int cnetlink_drain(int descriptor);
 
-// Where packets to the internet leave: asks the kernel for the route to an address, for a family (AF_INET or AF_INET6), as
-// its rules and tables have it. Nothing is sent to anybody.
+// Where packets to the internet leave: asks the kernel for the route to an address, for a family (AF_INET or AF_INET6),
+// as its rules and tables have it. Nothing is sent to anybody.
 //
-// Writes the interface, and the router or an empty text where there is none between. Returns 1 if there is such a way, 0 if
-// there is none or the kernel does not say.
+// Writes the interface, and the router or an empty text where there is none between. Returns 1 if there is such a way,
+// 0 if there is none or the kernel does not say.
 int cnetlink_route_out(int family, char interface[CNETLINK_NAME_LENGTH], char router[CNETLINK_NAME_LENGTH]);
 
 #endif

@@ -1,7 +1,7 @@
 import SwiftProtobuf
 
-/// The options of `hhsocket/options.proto`, by which a `.proto` gives the types of frames. The generator and the command share
-/// this file.
+/// The options of `hhsocket/options.proto`, by which a `.proto` gives the types of frames. The generator and the
+/// command share this file.
 enum CustomOptions {
     /// The number of the field, the same for both.
     static let number = 50501

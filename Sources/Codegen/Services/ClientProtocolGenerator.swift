@@ -45,7 +45,7 @@ struct ClientProtocolGenerator {
         printer.print("}")
     }
 
-    /// The same functions with less to say, for everything that calls the service.
+    /// The functions with fewer parameters, for everything that calls the service.
     private func printDefaults(_ printer: inout CodePrinter) {
         let access = self.context.access
         for method in self.methods {

@@ -1,3 +1,4 @@
+#if Development
 import Foundation
 import NIOConcurrencyHelpers
 import NIOCore
@@ -5,8 +6,8 @@ import NIOPosix
 
 /// Submissions from other threads to a socket's own thread, for the package `Benchmarks`.
 ///
-/// It is here because submissions are not public: whoever uses this package from outside can submit only as part of a call
-/// or a write, which cost many times as much.
+/// It is here because submissions are not public: whoever uses this package from outside can submit only as part of a
+/// call or a write, which cost many times as much.
 @_spi(Benchmarks) public final class SubmissionWorkload: Sendable {
     /// Counts what it is asked for.
     private final class Work: SubmittedWork, @unchecked Sendable {
@@ -60,3 +61,4 @@ import NIOPosix
         isDone.unlock()
     }
 }
+#endif

@@ -10,8 +10,8 @@ extension ClientTLS {
     ///   - channel: A channel whose pipeline is empty.
     ///   - endpoint: The server, whose host the certificate must name unless ``serverName`` is set.
     /// - Returns: A future that succeeds when the handshake is over and name and pins have been checked.
-    /// - Throws: ``SocketError`` with code `invalidArgument` that says which certificate or key cannot be read; NIO's error if the
-    ///   name is none.
+    /// - Throws: ``SocketError`` with code `invalidArgument` that says which certificate or key cannot be read; NIO's
+    ///   error if the name is none.
     package func start(on channel: any Channel, to endpoint: Endpoint) throws -> EventLoopFuture<Void> {
         let name = self.serverName ?? (endpoint.unixPath == nil && !endpoint.isAddress ? endpoint.host : nil)
         let done = channel.eventLoop.makePromise(of: Void.self)

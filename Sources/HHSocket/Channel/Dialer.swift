@@ -54,7 +54,8 @@ final class Dialer: @unchecked Sendable {
     ///
     /// - Parameters:
     ///   - makeLink: Makes what goes to the end of the pipeline of a channel that is connected.
-    ///   - completion: Called once, on the socket thread and after this method has returned; never once the attempt is abandoned.
+    ///   - completion: Called once, on the socket thread and after this method has returned; never once the attempt is
+    ///     abandoned.
     func dial(
         _ id: ConnectionID,
         _ endpoint: Endpoint,
@@ -171,8 +172,8 @@ final class Dialer: @unchecked Sendable {
         }
         if let name = endpoint.serverName, !name.isEmpty, !Endpoint(host: name, port: 1).isAddress { return name }
         if endpoint.unixPath == nil, !endpoint.isAddress { return endpoint.host }
-        // An address is looked for among the certificate's addresses; the channel must know it then. Behind a proxy it knows
-        // the proxy's: a certificate for that would do for any server.
+        // An address is looked for among the certificate's addresses; the channel must know it then. Behind a proxy it
+        // knows the proxy's: a certificate for that would do for any server.
         let proxy = self.proxy(for: endpoint)
         guard endpoint.unixPath != nil || proxy != nil, !tls.insecurelySkipsVerification else { return nil }
         throw SocketError(
@@ -303,8 +304,8 @@ final class Dialer: @unchecked Sendable {
         return true
     }
 
-    /// Completes when no attempt is in progress any more, abandoned ones included: a thread that ended before could never be
-    /// told the result of a name's resolution. To be called once, and no attempt is begun after it.
+    /// Completes when no attempt is in progress any more, abandoned ones included: a thread that ended before could
+    /// never be told the result of a name's resolution. To be called once, and no attempt is begun after it.
     func whenFinished() -> EventLoopFuture<Void> {
         let promise = self.eventLoop.makePromise(of: Void.self)
         self.finishedPromise = promise

@@ -11,8 +11,9 @@ final class ProxyHandshake: ChannelInboundHandler, RemovableChannelHandler {
     private var hasBegun = false
     private var isDone = false
 
-    /// - Parameter done: Succeeds when the server is at the other end, fails with ``ProxyFailure`` otherwise. What comes
-    ///   after it must be in the pipeline when its callbacks return: it is given what came directly behind the proxy's answer.
+    /// - Parameter done: Succeeds when the server is at the other end, fails with ``ProxyFailure`` otherwise. What
+    ///   comes after it must be in the pipeline when its callbacks return: it is given what came directly behind the
+    ///   proxy's answer.
     init(_ negotiation: any ProxyNegotiation, done: EventLoopPromise<Void>) {
         self.negotiation = negotiation
         self.done = done

@@ -13,8 +13,8 @@ final class TLSHandshake: ChannelInboundHandler, RemovableChannelHandler {
 
     /// - Parameters:
     ///   - name: What the certificate must name, over and above what NIOSSL asks of it; nil: no more.
-    ///   - done: Succeeds when the peer has proved to be who it must be, fails with ``TLSFailure`` otherwise. What comes
-    ///     after it must be in the pipeline when its callbacks return.
+    ///   - done: Succeeds when the peer has proved to be who it must be, fails with ``TLSFailure`` otherwise. What
+    ///     comes after it must be in the pipeline when its callbacks return.
     init(name: HostName?, pins: Set<PublicKeyPin>, done: EventLoopPromise<Void>) {
         self.name = name
         self.pins = pins

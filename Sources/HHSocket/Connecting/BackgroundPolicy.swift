@@ -8,7 +8,7 @@ public struct BackgroundPolicy: Hashable, Sendable {
     public static let finishTasks = BackgroundPolicy(kind: .finishTasks)
     /// What is in flight fails at once, and the connection is closed until the app returns.
     public static let failTasks = BackgroundPolicy(kind: .failTasks)
-    /// Nothing changes, but for the heartbeat's strategy, which is told. For apps that may run in the background, and for
-    /// everything that is not an app.
+    /// Nothing changes, but the heartbeat's strategy is notified. For apps that may run in the background, and
+    /// for everything that is not an app.
     public static let keepConnected = BackgroundPolicy(kind: .keepConnected)
 }

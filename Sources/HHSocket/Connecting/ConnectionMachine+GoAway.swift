@@ -1,10 +1,10 @@
 import NIOCore
 
-/// Servers that say that they are about to end: they are left for another before they do, and are tried again when the time
-/// has come that they said.
+/// Servers that say that they are about to end: they are left for another before they do, and are tried again when the
+/// time has come that they said.
 ///
-/// Clients of one server are told at the same moment. So that they do not arrive at the next one together, whoever has nothing
-/// to send leaves at a random moment before that time; a call is what makes a client leave at once.
+/// Clients of one server are notified at the same moment. So that they do not arrive at the next one together, whoever
+/// has nothing to send leaves at a random moment before that time; a call is what makes a client leave at once.
 extension ConnectionMachine {
     /// The server of a connection goes away.
     ///
@@ -138,8 +138,8 @@ extension ConnectionMachine {
         return []
     }
 
-    /// The moment to which a call pulls the next round forward: a random one of the next second, if there is a server that is
-    /// not away.
+    /// The moment to which a call pulls the next round forward: a random one of the next second, if there is a server
+    /// that is not away.
     mutating func soonest(isCall: Bool = true, now: NIODeadline) -> NIODeadline {
         let share = Double.random(in: 0...1, using: &self.generator)
         let hasPresent = self.servers.isEmpty || self.servers.hasPresent(now: now)

@@ -1,13 +1,13 @@
 import NIOCore
 
-/// Decides when to connect, where, and when to stop. It is told what happened and the time, and answers with what to do;
-/// it has no clock, no randomness of its own and no I/O, so every race is tested in virtual time.
+/// Decides when to connect, where, and when to stop. Takes events and the time, and answers with what to
+/// do; it has no clock, no randomness of its own and no I/O, so every race is tested in virtual time.
 ///
 /// Offline by the user (`closed`) and offline by loss (`waiting`) are different: only loss reconnects. News of any
 /// connection but the present ones is stale and does nothing.
 ///
-/// The user's wishes are in this file; `+Making` makes connections, `+News` takes what is heard of them, `+GoAway` leaves
-/// servers that are about to end.
+/// The user's wishes are in this file; `+Making` makes connections, `+News` takes what is heard of them, `+GoAway`
+/// leaves servers that are about to end.
 struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable {
     struct Settings: Sendable {
         var backoff = Backoff()
@@ -19,8 +19,8 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         var background = BackgroundPolicy.finishTasks
         /// Where the proxy is that all servers but Unix domain sockets are reached through; nil where there is none.
         var proxy: Endpoint?
-        /// Whether a successor is made while the connection that is left is still there; else that is closed first, for there
-        /// are never two.
+        /// Whether a successor is made while the connection that is left is still there; else that is closed first, for
+        /// there are never two.
         var linksMayOverlap = true
     }
 
@@ -31,17 +31,20 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         case open(ConnectionID, Endpoint)
         /// Run the handshake gate; report ``handshakeSucceeded(_:now:)`` or ``handshakeFailed(_:_:_:now:)``.
         case shakeHands(ConnectionID, Endpoint, attempt: Int)
-        /// Close the connection, or abandon the attempt or the handshake. What is queued may leave first. No report is owed.
+        /// Close the connection, or abandon the attempt or the handshake. What is queued may leave first. No report is
+        /// owed.
         case close(ConnectionID)
         /// Calls may leave, by this connection.
         case ready(ConnectionID, Endpoint)
-        /// The connection is left for another, and may not overlap with it: close it, and tell that it is lost once it is gone.
+        /// The connection is left for another, and may not overlap with it: close it, and tell that it is lost once it
+        /// is gone.
         case part(ConnectionID, SocketError)
         /// The connection has a successor: let it finish what is in flight, close it, and report ``drained(_:)``.
         case drain(ConnectionID)
         /// The server of the ready connection is about to end: calls wait for a successor, which will be made.
         case leave(ConnectionID)
-        /// The next round begins later, by itself; whoever waits for it calls ``pullForward(now:)``. The last of its actions.
+        /// The next round begins later, by itself; whoever waits for it calls ``pullForward(now:)``. The last of its
+        /// actions.
         case putOff
         /// The connection that was ready, or draining, is no more.
         case lost(ConnectionID, SocketError)
@@ -92,7 +95,8 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         var id: ConnectionID
         var endpoint: Endpoint
         var since: NIODeadline
-        /// The path below changed, or the app slept, since it was proved alive: if it is dead there is no reason to wait.
+        /// The path below changed, or the app slept, since it was proved alive: if it is dead there is no reason to
+        /// wait.
         var isSuspect = false
     }
 
@@ -132,8 +136,8 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     var making: Making?
     /// Set from when the server of the ready connection is about to end, until there is a successor.
     var departure: Departure?
-    /// Whether the floor above takes the present wait for a connection being made: servers that said that they go away are to
-    /// be tried at its end.
+    /// Whether the floor above takes the present wait for a connection being made: servers that said that they go away
+    /// are to be tried at its end.
     var isWaitingForReturn = false
     /// Connections that have a successor and still finish what is in flight.
     var draining: Set<ConnectionID> = []
@@ -151,7 +155,8 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     /// Why each server could not be reached since the last ready connection.
     var lastErrors: [Endpoint: SocketError] = [:]
     var lastError: SocketError?
-    /// Whether the user has asked for a connection: it is tried once, also where the monitor says that there is no network.
+    /// Whether the user has asked for a connection: it is tried once, also where the monitor says that there is no
+    /// network.
     var insists = false
     /// Whether the gate waits for the answer to hello: what is said when its time is up.
     var awaitsHello = false
@@ -201,7 +206,8 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
 
     // MARK: The user
 
-    /// - Parameter attempts: The number of rounds without a ready connection after which it stops; nil: what the back-off says.
+    /// - Parameter attempts: The number of rounds without a ready connection after which it stops; nil: what the
+    ///   back-off says.
     mutating func connect(attempts: Int? = nil, now: NIODeadline) -> [Action] {
         switch self.phase {
         case .making, .ready:

@@ -5,7 +5,7 @@ package struct ServerDeparture: Hashable, Sendable {
 
     /// Why, for people to read.
     package var reason: String
-    /// So long it should be left alone; nil if it did not say.
+    /// How long clients should stay away; nil if the server did not say.
     package var retryAfter: Duration?
     /// Servers that may be used instead, best first.
     package var endpoints: [Endpoint]

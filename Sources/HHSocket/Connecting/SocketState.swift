@@ -6,15 +6,15 @@ public enum SocketState: Sendable {
     case idle
     /// The resolver has been asked for servers.
     case resolving
-    /// An attempt is in progress; `attempt` counts those since the last ready connection, from 1. While several race it is
-    /// the latest.
+    /// An attempt is in progress; `attempt` counts those since the last ready connection, from 1. While several race it
+    /// is the latest.
     case connecting(Endpoint, attempt: Int)
     /// Connected; the handshake gate has not returned yet.
     case handshaking(Endpoint)
     /// Connected; frames may be sent.
     case ready(Endpoint)
-    /// Between rounds of attempts; the next begins at `until` by itself. That is `.distantFuture` while there is no network
-    /// or the app is in the background.
+    /// Between rounds of attempts; the next begins at `until` by itself. That is `.distantFuture` while there is no
+    /// network or the app is in the background.
     case waiting(until: NIODeadline, reason: SocketError)
     /// Disconnected by the user, or no server could be reached within the allowed rounds.
     case closed

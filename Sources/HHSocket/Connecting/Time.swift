@@ -9,8 +9,8 @@ extension NIODeadline {
 }
 
 extension TimeAmount {
-    /// `span`, or the nearest that can be expressed in nanoseconds. (NIO's own conversion makes the longest of a span that is
-    /// too far below zero.)
+    /// `span`, or the nearest that can be expressed in nanoseconds. (NIO's own conversion makes the longest of a span
+    /// that is too far below zero.)
     package init(clamping span: Duration) {
         self = span < .seconds(-9_000_000_000) ? .nanoseconds(.min / 2) : TimeAmount(span)
     }

@@ -1,7 +1,7 @@
 import NIOCore
 
-/// What the floor above may ask of the driver, on the socket's thread. ``Driver`` is the one; what decides about calls is tested on
-/// another, in virtual time.
+/// What the floor above may ask of the driver, on the socket's thread. ``Driver`` is the one; what decides about calls
+/// is tested on another, in virtual time.
 package protocol ConnectionDriver: AnyObject, Sendable {
     /// The server connected to, or being connected to.
     var currentEndpoint: Endpoint? { get }
@@ -22,7 +22,8 @@ package protocol ConnectionDriver: AnyObject, Sendable {
 package enum DriverRequest: Sendable {
     /// Somebody found no connection and would like one soon.
     case pullForward
-    /// Something was not answered in time: finds out whether the connection still lives. One dead call does not kill it.
+    /// Something was not answered in time: finds out whether the connection still lives. One dead call does not kill
+    /// it.
     case suspect(ConnectionID)
     /// Too many calls to the present server go wrong: leaves it, if there is another.
     case serverFails(Endpoint, wrong: Int, calls: Int)
@@ -55,10 +56,11 @@ package enum ConnectionChange {
     case beingMade
     /// Calls leave by this connection from now on. If another one was ready, ``draining(_:)`` comes next.
     case ready(ConnectionID, Endpoint)
-    /// The server of the ready connection is about to end: nothing new should be sent by it, and a successor will be made. What is in
-    /// flight on it may still be answered.
+    /// The server of the ready connection is about to end: nothing new should be sent by it, and a successor will be
+    /// made. What is in flight on it may still be answered.
     case leaving(ConnectionID)
-    /// The next attempts to connect begin later, by themselves: whoever waits for them asks for ``DriverRequest/pullForward``.
+    /// The next attempts to connect begin later, by themselves: whoever waits for them asks for
+    /// ``DriverRequest/pullForward``.
     case putOff
     /// The connection has a successor. What is in flight on it may still be answered; ask for
     /// ``DriverRequest/finishDraining(_:)`` as soon as nothing is.
@@ -74,8 +76,8 @@ package enum ConnectionChange {
 
 /// Makes links for a driver, which does not know what is spoken on them, and gets them ready.
 package protocol LinkMaker: AnyObject {
-    /// Whether a connection may be made while another one is left. Only a language that joins answers to requests by serial can have
-    /// two.
+    /// Whether a connection may be made while another one is left. Only a language that joins answers to requests by
+    /// serial can have two.
     var linksMayOverlap: Bool { get }
     /// - Throws: ``SocketError`` if the configuration cannot work.
     func makeLink(

@@ -3,14 +3,14 @@ import Metrics
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Makes connections and keeps one, on the socket's thread: performs what ``ConnectionMachine`` decides. It knows links, and not what
-/// is spoken on them.
+/// Makes connections and keeps one, on the socket's thread: performs what ``ConnectionMachine`` decides. It knows
+/// links, and not what is spoken on them.
 ///
-/// What the user asks for is in this file; what the machine decides is performed in `Driver+Actions`, and what links tell is heard
-/// in `Driver+Links`.
+/// What the user asks for is in this file; what the machine decides is performed in `Driver+Actions`, and what links
+/// tell is heard in `Driver+Links`.
 package final class Driver: ConnectionDriver, @unchecked Sendable {
-    // Proof of Sendable: constants are Sendable themselves, or locked; the variables are touched on the event loop alone, but for the
-    // host, which is set before the driver is shared.
+    // Proof of Sendable: constants are Sendable themselves, or locked; the variables are touched on the event loop
+    // alone, but for the host, which is set before the driver is shared.
     typealias Machine = ConnectionMachine<SystemRandomNumberGenerator>
 
     package let loop: SocketLoop
@@ -202,8 +202,8 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         }
     }
 
-    /// What has been read is still delivered, and so is what the kernel holds when the peer ends the connection. A connection that is
-    /// being made is not held up before it is ready.
+    /// What has been read is still delivered, and so is what the kernel holds when the peer ends the connection. A
+    /// connection that is being made is not held up before it is ready.
     private func setReading(isSuspended: Bool, in turn: inout Turn) {
         guard isSuspended != self.isReadingSuspended else { return }
         self.isReadingSuspended = isSuspended

@@ -2,7 +2,8 @@ import NIOCore
 
 /// Makes links that speak frames, and gets them ready: what a ``Driver`` needs that knows no frames.
 package final class FrameConnector: LinkMaker, @unchecked Sendable {
-    // Proof of Sendable: the rules are constant; the rest is touched on the socket thread alone, or set before that is shared.
+    // Proof of Sendable: the rules are constant; the rest is touched on the socket thread alone, or set before that is
+    // shared.
     package let rules: FrameRules
     /// What asks for connections; it holds this object. Weak: a gate may return when the driver has just gone.
     private weak var driver: (any ConnectionDriver)?
@@ -16,7 +17,8 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
         self.rules = rules
     }
 
-    /// - Parameter readGoAway: What a go-away says that comes on a connection which is being made; nil: it is to be ignored.
+    /// - Parameter readGoAway: What a go-away says that comes on a connection which is being made; nil: it is to be
+    ///   ignored.
     package func attach(
         to driver: any ConnectionDriver,
         readGoAway: @escaping (Frame, ConnectionID, inout Turn) -> ServerDeparture?
@@ -72,8 +74,8 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
         pending.end(error)
     }
 
-    /// The connection that is ready now, for whoever receives what comes from now on: to be given to the link as its receiver before
-    /// ``PendingConnection/finish(in:)`` is called.
+    /// The connection that is ready now, for whoever receives what comes from now on: to be given to the link as its
+    /// receiver before ``PendingConnection/finish(in:)`` is called.
     package func takePending(_ id: ConnectionID) -> PendingConnection? {
         guard let pending = self.pending(id) else { return nil }
         self.pending = nil

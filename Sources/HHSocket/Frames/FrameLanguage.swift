@@ -59,25 +59,27 @@ package struct FrameLanguage: LinkLanguage {
     package mutating func close(_ reason: CloseReason, into bytes: inout SendBytes) -> Closing { .shutdown }
 }
 
-// What a frame costs without a language in between: a header that is looked at where it is, a payload that is encoded where it
-// leaves.
+// What a frame costs without a language in between: a header that is looked at where it is, a payload that is encoded
+// where it leaves.
 extension Batch where Language == FrameLanguage {
     /// Whether the receiver may go on, without a look at which language it is.
     @inline(__always)
     package var goesOn: Bool { self.link.hot.goesOn }
 
-    /// Whether ``soundHeader()`` may find one: there are bytes, which begin with a frame and not with the rest of one.
+    /// Whether there may be a sound header: there are bytes, which begin with a frame and not with the rest of one.
     package var mayHaveSoundHeader: Bool { self.link.hot.language.decoder.mayHaveSoundHeader }
 
-    /// The header of the next frame, if the receiver may go on and if that is complete and sound, and of the standard format; its
-    /// payload is for ``takePayload(of:)``. Nil says nothing: then ``next(into:)`` is to be asked, if the receiver may go on.
-    package mutating func soundHeader() -> FrameHeader? {
+    /// The header of the next frame if the receiver may go on and the frame is complete and sound, of the standard
+    /// format, and no control frame; its payload is for ``takePayload(of:)``. Nil is inconclusive: fall back to
+    /// ``next(into:)`` if the receiver may go on.
+    package mutating func soundApplicationHeader() -> FrameHeader? {
         guard self.goesOn, self.link.hot.language.decoder.hasInput else { return nil }
-        return self.link.hot.language.decoder.soundHeader()
+        return self.link.hot.language.decoder.soundHeader { $0.type > FrameType.control.upperBound }
     }
 
-    /// The same, if the frame has this type and one of these serials, and if its answer leaves with this turn's flush: as
-    /// ``Link/canSendAtOnce(length:)`` tells, apart from the answer's length and the format.
+    /// The header of the next frame as ``soundApplicationHeader()`` gives it, if the frame has this type and one of
+    /// these serials, and if its answer leaves with this turn's flush: as ``Link/canSendAtOnce(length:)`` tells, apart
+    /// from the answer's length and the format.
     package mutating func soundHeader(ofType type: UInt32, in serials: ClosedRange<UInt32>) -> FrameHeader? {
         guard self.goesOn, self.link.hot.canSend, self.link.hot.language.decoder.hasInput else { return nil }
         return self.link.hot.language.decoder.soundHeader { $0.type == type && serials.contains($0.serial) }
@@ -88,7 +90,7 @@ extension Batch where Language == FrameLanguage {
         return self.link.hot.language.decoder.takePayload(of: header)
     }
 
-    /// Whether there is no other frame, and no part of one. False says nothing: then ``next(into:)`` is to be asked.
+    /// Whether there is no other frame, and no part of one. False is inconclusive: fall back to ``next(into:)``.
     package mutating func isFinished() -> Bool {
         self.link.hot.language.decoder.isFinished()
     }
@@ -114,7 +116,8 @@ extension Batch where Language == FrameLanguage {
 }
 
 extension Link where Language == FrameLanguage {
-    /// The number of bytes received of the frame that is incomplete, with what the language holds while the link is paused.
+    /// The number of bytes received of the frame that is incomplete, with what the language holds while the link is
+    /// paused.
     package var unfinishedBytes: Int { self.hot.language.unfinishedBytes }
 
     /// Which flags the types of frames may have that come from now on, where it is asked whether they make sense.
@@ -134,7 +137,7 @@ extension Link where Language == FrameLanguage {
     package func sendAtOnce(
         type: UInt32,
         serial: UInt32,
-        status: Status = .ok,
+        status: Status,
         _ payload: ByteBuffer,
         in turn: inout Turn
     ) {
@@ -149,4 +152,28 @@ extension Link where Language == FrameLanguage {
         )
         self.unitWasTaken(in: &turn)
     }
+
+    /// Sends a request of the standard format, without making a frame, which ``canSendAtOnce(length:)`` allows.
+    package func sendAtOnce(_ type: UInt32, serial: UInt32, _ payload: ByteBuffer, in turn: inout Turn) {
+        self.sendAtOnce(type: type, serial: serial, status: .ok, payload, in: &turn)
+    }
+
+    /// What a receiver looks at when a read has ended.
+    package var readState: ReadState {
+        ReadState(
+            bytesReceived: self.hot.traffic.bytesReceived,
+            unfinishedBytes: self.hot.language.unfinishedBytes,
+            unwrittenBytes: self.hot.unwrittenBytes
+        )
+    }
+}
+
+/// What a link holds when a read has ended.
+package struct ReadState {
+    /// The number of bytes received on this link so far.
+    package let bytesReceived: Int
+    /// The number of bytes received of the frame that is incomplete.
+    package let unfinishedBytes: Int
+    /// The number of bytes that are ready to be written or wait.
+    package let unwrittenBytes: Int
 }

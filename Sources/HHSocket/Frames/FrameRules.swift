@@ -55,7 +55,8 @@ package struct FrameRules: Sendable {
         }
     }
 
-    /// Sends a frame that ``check(_:)`` has let pass with the turn's flush, or queues it while the server does not read.
+    /// Sends a frame that ``check(_:)`` has let pass with the turn's flush, or queues it while the server does not
+    /// read.
     ///
     /// - Returns: Whether it is leaving already.
     package func send(

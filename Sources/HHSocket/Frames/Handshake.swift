@@ -4,8 +4,8 @@ import NIOCore
 
 /// What a ``HandshakeGate`` has in hand: a connection that is made and not ready yet, to exchange frames on.
 ///
-/// Frames that come and are not taken by the gate are delivered as usual once it has returned. Everything here throws when
-/// the handshake is over: when it took too long, the connection was lost, or the user disconnected.
+/// Frames that come and are not taken by the gate are delivered as usual once it has returned. Everything here throws
+/// when the handshake is over: when it took too long, the connection was lost, or the user disconnected.
 public final class Handshake: Sendable {
     private typealias Waiter = CheckedContinuation<Result<Frame, SocketError>, Never>
 
@@ -58,11 +58,11 @@ public final class Handshake: Sendable {
         try result.get()
     }
 
-    /// Sends hello and waits for its answer, whatever its status. Until the handshake is over types may have the flags that an
-    /// agreement can be about.
+    /// Sends hello and waits for its answer, whatever its status. Until the handshake is over types may have the flags
+    /// that an agreement can be about.
     ///
-    /// - Throws: ``SocketError`` as ``exchange(type:payload:)``; with the code `checksumMismatch` if the answer came with a
-    ///   wrong checksum.
+    /// - Throws: ``SocketError`` as ``exchange(type:payload:)``; with the code `checksumMismatch` if the answer came
+    ///   with a wrong checksum.
     package func exchangeHello(_ payload: ByteBuffer) async throws(SocketError) -> Frame {
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { (waiter: Waiter) in
@@ -83,7 +83,8 @@ public final class Handshake: Sendable {
         return try self.opened(result)
     }
 
-    /// Hello has led to this. It holds for the connection from its being ready on, and for what the gate exchanges at once.
+    /// Hello has led to this. It holds for the connection from its being ready on, and for what the gate exchanges at
+    /// once.
     ///
     /// - Parameter opener: Opens what ``nextFrame()`` and ``exchange(type:payload:)`` return, where it has flags.
     package func agree(_ agreement: Agreement, opener: @escaping Opener) {
@@ -94,7 +95,8 @@ public final class Handshake: Sendable {
     }
 
     private func opened(_ result: Result<Frame, SocketError>) throws(SocketError) -> Frame {
-        // Asked in any case: the thread sanitizer sees by the lock, and not by a continuation, that the frame was written before.
+        // Asked in any case: the thread sanitizer sees by the lock, and not by a continuation, that the frame was
+        // written before.
         let opener = self.state.withLockedValue { $0.opener }
         let frame = try result.get()
         guard frame.type & FrameType.allFlags != 0, let opener else { return frame }
@@ -131,11 +133,11 @@ public final class Handshake: Sendable {
         return try self.opened(result)
     }
 
-    /// Sends a request and waits for its answer, whatever its status. Its serial is taken from the far end of the range, so
-    /// that an answer that comes too late belongs to no later call.
+    /// Sends a request and waits for its answer, whatever its status. Its serial is taken from the far end of the
+    /// range, so that an answer that comes too late belongs to no later call.
     ///
-    /// - Throws: ``SocketError`` if the request cannot leave, when the handshake is over, or with code `cancelled` when the
-    ///   Swift task is cancelled.
+    /// - Throws: ``SocketError`` if the request cannot leave, when the handshake is over, or with code `cancelled` when
+    ///   the Swift task is cancelled.
     public func exchange(type: UInt32, payload: ByteBuffer = ByteBuffer()) async throws(SocketError) -> Frame {
         let serial = self.state.withLockedValue { state in
             defer { state.nextSerial &-= 1 }

@@ -1,4 +1,5 @@
-/// What must happen on each new connection before anything else leaves: a login, a token refresh, an exchange of versions.
+/// What must happen on each new connection before anything else leaves: a login, a token refresh, an exchange of
+/// versions.
 ///
 /// ```swift
 /// configuration.gate = HandshakeGate { handshake in

@@ -150,8 +150,8 @@ package final class PendingConnection: LinkReceiver {
         self.connector.handshakeFailed(self.link.id, error, in: &turn)
     }
 
-    /// During the handshake it is as if it had not come: the gate's time limit deals with that. Of hello nothing else can come, and
-    /// what a later answer would mean is not known.
+    /// During the handshake it is as if it had not come: the gate's time limit deals with that. Of hello nothing else
+    /// can come, and what a later answer would mean is not known.
     private func received(corrupt frame: Frame, _ mismatch: FrameDecoder.ChecksumMismatch) {
         guard frame.type == FrameType.hello else { return }
         let error = SocketError(

@@ -47,7 +47,8 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
         case .ready(let id, let endpoint):
             self.becomeReady(id, endpoint, in: &turn)
         case .draining(let id):
-            // Whoever speaks in frames knows alone what is in flight: what was sent has left, and that is all that is waited for.
+            // Whoever speaks in frames knows alone what is in flight: what was sent has left, and that is all that is
+            // waited for.
             self.driver.perform(.finishDraining(id), in: &turn)
         case .lost(let id, let error):
             self.lose(id, error, in: &turn)
@@ -183,7 +184,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
         self.driver.perform(.leave(id, ServerDeparture(), isAnnounced: true), in: &turn)
     }
 
-    /// The same as ``tell(in:_:)`` for what the server sends, which is not read while the delegate's queue is behind.
+    /// As ``tell(in:_:)``, for what the server sends, which is not read while the delegate's queue is behind.
     private func deliver(
         _ frame: Frame,
         in turn: inout Turn,
@@ -285,7 +286,8 @@ final class RawConnection: LinkReceiver {
 }
 
 extension Link where Language == FrameLanguage {
-    /// Answers a server's ping. A refused answer means that the server does not read: the write-stall timeout deals with that.
+    /// Answers a server's ping. A refused answer means that the server does not read: the write-stall timeout deals
+    /// with that.
     package func answer(ping: Frame, in turn: inout Turn) {
         self.send(Frame(type: ping.type, serial: ping.serial), .control, in: &turn)
     }

@@ -13,8 +13,8 @@ public struct WritePolicy: Hashable, Sendable {
         case fail
     }
 
-    /// A frame that would make more bytes than this wait to be sent finds no room. One frame of any size finds room where
-    /// none waits. 1 MiB by default: enough to keep a fast link busy for the time of a round trip.
+    /// A frame that would make more bytes than this wait to be sent finds no room. One frame of any size finds room
+    /// where none waits. 1 MiB by default: enough to keep a fast link busy for the time of a round trip.
     public var highWaterMark: Int
     /// The number of unsent bytes at which waiting writers are admitted. A quarter of ``highWaterMark`` by default.
     public var lowWaterMark: Int
@@ -22,8 +22,8 @@ public struct WritePolicy: Hashable, Sendable {
     /// ``SocketError/Code/queueFull``.
     public var whenFull: Behavior
     /// What happens to a frame while the connection is not ready: by default it fails with
-    /// ``SocketError/Code/notConnected``. Where it waits, it leaves once the handshake gate has let it through, in the order
-    /// of priority and then of arrival. After ``Socket/disconnect()`` it fails in any case.
+    /// ``SocketError/Code/notConnected``. Where it waits, it leaves once the handshake gate has let it through, in the
+    /// order of priority and then of arrival. After ``Socket/disconnect()`` it fails in any case.
     public var whenNotReady: Behavior
 
     /// - Parameters:

@@ -1,14 +1,14 @@
-/// Finds the longest interval for which the network keeps an idle connection alive, so that the radio is woken as seldom
-/// as possible: routers with network address translation forget connections that are idle for longer than some time,
-/// which they do not tell, and swallow what comes later.
+/// Finds the longest interval for which the network keeps an idle connection alive, so that the radio is woken as
+/// seldom as possible: routers with network address translation forget connections that are idle for longer than some
+/// time, which they do not tell, and swallow what comes later.
 ///
 /// It starts at ``minimum``, grows by ``step`` after enough answered pings, and falls back by a step when pings stay
-/// unanswered; so it settles within one step below the network's time. While the app is active it is ``minimum``: there a
-/// dead connection costs more than the energy of a ping.
+/// unanswered; so it settles within one step below the network's time. While the app is active it is ``minimum``: there
+/// a dead connection costs more than the energy of a ping.
 ///
-/// The defaults are those of Tencent Mars, the long link under WeChat, except ``reprobeAfter``, which is ours. Mars takes
-/// 20 s off what it found, since its timers count from the last ping; ours count from the last byte and need no such
-/// allowance.
+/// The defaults are those of Tencent Mars, the long link under WeChat, except ``reprobeAfter``, which is ours. Mars
+/// takes 20 s off what it found, since its timers count from the last ping; ours count from the last byte and need no
+/// such allowance.
 public struct AdaptiveHeartbeat: HeartbeatStrategy, Hashable {
     /// The shortest interval, where it starts.
     public var minimum: Duration
@@ -20,11 +20,11 @@ public struct AdaptiveHeartbeat: HeartbeatStrategy, Hashable {
     public var successesAtMinimum: Int
     /// How many answered pings it takes to grow elsewhere.
     public var successesPerStep: Int
-    /// How many unanswered pings running, with the same interval, it takes to fall back. One may have other causes, such as
-    /// a server that restarts.
+    /// How many unanswered pings running, with the same interval, it takes to fall back. One may have other causes,
+    /// such as a server that restarts.
     public var failuresBeforeFallingBack: Int
-    /// The number of consecutive answered pings below a failed interval after which that interval is tried again, since networks
-    /// change under the same name; nil for never.
+    /// The number of consecutive answered pings below a failed interval after which that interval is tried again, since
+    /// networks change under the same name; nil for never.
     public var reprobeAfter: Int?
 
     /// - Parameters:
@@ -124,7 +124,8 @@ private struct Search {
         let before = if let failures = self.failures, failures.interval == interval { failures.count } else { 0 }
         let failures = before.addingClamped(count)
         self.failures = (interval, failures)
-        // What was known before may have been dropped from the history; that this was tried says that it had grown so far.
+        // What was known before may have been dropped from the history; that this was tried says that it had grown so
+        // far.
         self.current = max(self.current, min(interval, self.maximum))
         guard failures >= self.rules.failuresBeforeFallingBack else { return }
         self.failures = nil

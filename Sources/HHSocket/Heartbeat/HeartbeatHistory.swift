@@ -1,7 +1,7 @@
 /// What pings on idle connections have shown about a network: the ground on which a ``HeartbeatStrategy`` decides.
 ///
 /// A ping counts where the connection had been idle both ways for the interval, since only such a one shows whether the
-/// network keeps idle connections for so long.
+/// network keeps idle connections for that time.
 public struct HeartbeatHistory: Sendable, Hashable {
     /// Pings one after the other with the same interval and the same outcome.
     public struct Run: Sendable, Hashable, Codable {
@@ -28,8 +28,9 @@ public struct HeartbeatHistory: Sendable, Hashable {
     /// Whether the app is in use. False where nobody says so, as in a process that is no app.
     public var isApplicationActive: Bool
 
-    /// A history from runs that were kept somewhere. What cannot be is put right: runs of less than one ping are dropped,
-    /// intervals are brought into 1 ms to 365 days, equal neighbours merge, and only the latest 64 runs are kept.
+    /// A history from runs that were kept somewhere. What cannot be is put right: runs of less than one ping are
+    /// dropped, intervals are brought into 1 ms to 365 days, equal neighbours merge, and only the latest 64 runs are
+    /// kept.
     ///
     /// - Parameters:
     ///   - runs: Oldest first; none by default.

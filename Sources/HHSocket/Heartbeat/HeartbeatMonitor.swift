@@ -15,11 +15,12 @@ package struct HeartbeatMonitor: Sendable {
     package struct Outcome: Equatable, Sendable {
         /// Whether a byte came from the peer.
         package var isAnswered: Bool
-        /// From the ping to the next byte. Nil where no byte came, or where it is not known which ping it answers, or how
-        /// long the ping waited on our side. A byte may come for another reason, so this is no more than an estimate.
+        /// From the ping to the next byte. Nil where no byte came, or where it is not known which ping it answers, or
+        /// how long the ping waited on our side. A byte may come for another reason, so this is no more than an
+        /// estimate.
         package var roundTripTime: TimeAmount?
-        /// The interval for which the connection had been idle both ways before the ping, and which has so been shown to be
-        /// short enough, or too long, for the network; nil where nothing has been shown.
+        /// The interval for which the connection had been idle both ways before the ping, and which has so been shown
+        /// to be short enough, or too long, for the network; nil where nothing has been shown.
         package var testedInterval: Duration?
 
         package init(isAnswered: Bool, roundTripTime: TimeAmount? = nil, testedInterval: Duration? = nil) {
@@ -99,8 +100,8 @@ package struct HeartbeatMonitor: Sendable {
         self.lastSent = now
     }
 
-    /// Any byte proves that the peer lives, not only an answer to the ping. Returns what became of the ping, if one waited
-    /// for its answer.
+    /// Any byte proves that the peer lives, not only an answer to the ping. Returns what became of the ping, if one
+    /// waited for its answer.
     @discardableResult
     package mutating func bytesReceived(now: NIODeadline) -> Outcome? {
         self.lastReceived = now
@@ -123,7 +124,8 @@ package struct HeartbeatMonitor: Sendable {
         self.series?.wasBlocked = true
     }
 
-    /// The ping that was due could not be made: nothing waits for an answer, and the next is due after another interval.
+    /// The ping that was due could not be made: nothing waits for an answer, and the next is due after another
+    /// interval.
     package mutating func pingWasSkipped(now: NIODeadline) {
         self.series = nil
         self.lastSent = now
@@ -140,15 +142,15 @@ package struct HeartbeatMonitor: Sendable {
 
     // MARK: Pausing
 
-    /// From now on no ping is due and the peer does not die, as where the process may be suspended at any moment. A ping
-    /// that waits for its answer is forgotten.
+    /// From now on no ping is due and the peer does not die, as where the process may be suspended at any moment. A
+    /// ping that waits for its answer is forgotten.
     package mutating func pause() {
         self.isPaused = true
         self.series = nil
     }
 
-    /// Goes on. A ping whose time has passed is due at once. Where the peer pings, it has the whole time for it again, for
-    /// what came meanwhile may not have been read.
+    /// Goes on. A ping whose time has passed is due at once. Where the peer pings, it has the whole time for it again,
+    /// for what came meanwhile may not have been read.
     package mutating func resume(now: NIODeadline) {
         guard self.isPaused else { return }
         self.isPaused = false
@@ -157,16 +159,16 @@ package struct HeartbeatMonitor: Sendable {
 
     // MARK: Reading
 
-    /// From now on our side takes no bytes, so that none can prove that the peer lives: no ping is due and the peer does not
-    /// die. A ping that waits for its answer is forgotten. Has nothing to do with ``pause()``: time passes again once both
-    /// have ended.
+    /// From now on our side takes no bytes, so that none can prove that the peer lives: no ping is due and the peer
+    /// does not die. A ping that waits for its answer is forgotten. Has nothing to do with ``pause()``: time passes
+    /// again once both have ended.
     package mutating func suspendReading() {
         self.isReadingSuspended = true
         self.series = nil
     }
 
-    /// Goes on, as if a byte had just come: whether one did meanwhile is not known, so a ping that is due now shows nothing
-    /// about the interval. Returns the probe that was asked for meanwhile.
+    /// Goes on, as if a byte had just come: whether one did meanwhile is not known, so a ping that is due now shows
+    /// nothing about the interval. Returns the probe that was asked for meanwhile.
     package mutating func resumeReading(now: NIODeadline) -> Action? {
         guard self.isReadingSuspended else { return nil }
         self.isReadingSuspended = false
@@ -192,8 +194,8 @@ package struct HeartbeatMonitor: Sendable {
         }
     }
 
-    /// When to call ``tick(now:)`` next, if it is not to be asked again before: an answer to a ping may make another one
-    /// due sooner than that ping's timeout.
+    /// When to call ``tick(now:)`` next, if it is not to be asked again before: an answer to a ping may make another
+    /// one due sooner than that ping's timeout.
     package func nextTick(now: NIODeadline) -> NIODeadline {
         self.standsStill ? .distantFuture : min(self.nextDeadline, now.advanced(clamping: self.interval))
     }
@@ -226,12 +228,12 @@ package struct HeartbeatMonitor: Sendable {
         return series.timeouts <= series.misses ? .ping : .peerIsDead(silentFor: now - self.lastReceived)
     }
 
-    /// Asks at once whether the peer lives, as when a call timed out or the app came to the foreground. A ping that waits for
-    /// its answer already is the probe. Where we do not ping this does the same as ``tick(now:)``. While reading is suspended
-    /// it has to wait for ``resumeReading(now:)``.
+    /// Asks at once whether the peer lives, as when a call timed out or the app came to the foreground. A ping that
+    /// waits for its answer already is the probe. Where we do not ping this does the same as ``tick(now:)``. While
+    /// reading is suspended it has to wait for ``resumeReading(now:)``.
     ///
-    /// - Parameter misses: How many reply timeouts the peer survives, if other than the policy's number. Where a ping waits
-    ///   already it can only make them fewer.
+    /// - Parameter misses: How many reply timeouts the peer survives, if other than the policy's number. Where a ping
+    ///   waits already it can only make them fewer.
     package mutating func probe(now: NIODeadline, misses: Int? = nil) -> Action? {
         guard !self.isPaused else { return nil }
         guard self.pings else { return self.tick(now: now, slept: self.slept) }

@@ -29,8 +29,8 @@ public struct HeartbeatPolicy: Sendable {
         case expectPings
     }
 
-    /// Says how long the interval is. In mode ``Mode-swift.enum/ping`` a ping is due once this long has passed since the
-    /// last byte sent or since the last byte received, whichever comes first; in mode
+    /// Says how long the interval is. In mode ``Mode-swift.enum/ping`` a ping is due once this long has passed since
+    /// the last byte sent or since the last byte received, whichever comes first; in mode
     /// ``Mode-swift.enum/expectPings`` it is how often the other side pings.
     public var interval: any HeartbeatStrategy
     /// How long one ping waits for a byte from the peer.
@@ -39,11 +39,12 @@ public struct HeartbeatPolicy: Sendable {
     public var misses: Int
     /// What our pings carry. Formats that allow no payload in a heartbeat need it empty.
     public var payload: ByteBuffer
-    /// Makes what each ping of ours carries, instead of ``payload``; nil by default. Runs on the socket's thread, which it must not
-    /// block. If it throws, or what it makes cannot be sent, that ping is skipped, with a warning in the log, and the
-    /// next is due after another interval.
+    /// Makes what each ping of ours carries, instead of ``payload``; nil by default. Runs on the socket's thread, which
+    /// it must not block. If it throws, or what it makes cannot be sent, that ping is skipped, with a warning in the
+    /// log, and the next is due after another interval.
     public var makePayload: (@Sendable () throws -> ByteBuffer)?
-    /// The side that pings. A client behaves as with ``Mode-swift.enum/expectPings`` in a format in which only servers ping.
+    /// The side that pings. A client behaves as with ``Mode-swift.enum/expectPings`` in a format in which only servers
+    /// ping.
     public var mode: Mode
 
     /// Pings at a strategy's interval.

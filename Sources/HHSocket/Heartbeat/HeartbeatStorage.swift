@@ -2,9 +2,9 @@ import NIOConcurrencyHelpers
 
 /// Keeps what the heartbeat has learned about each network, so that it need not be learned anew.
 ///
-/// Called on the socket thread, and for the first time on the thread that makes the socket or client: it must be quick, and must
-/// not wait for a disk or a lock that another thread holds for long.
-/// What it returns is not trusted; runs that cannot be are put right.
+/// Called on the socket thread, and for the first time on the thread that makes the socket or client: it must be quick,
+/// and must not wait for a disk or a lock that another thread holds for long. What it returns is not trusted; runs that
+/// cannot be are put right.
 ///
 /// ```swift
 /// struct HeartbeatDefaults: HeartbeatStorage {
@@ -22,13 +22,13 @@ public protocol HeartbeatStorage: Sendable {
     /// What was stored last for this network, oldest first; nothing for one that is not known.
     func runs(forNetwork label: String) -> [HeartbeatHistory.Run]
 
-    /// Keeps the runs of a network, at most 64, instead of what was stored for it before. Called after each ping that taught
-    /// something.
+    /// Keeps the runs of a network, at most 64, instead of what was stored for it before. Called after each ping that
+    /// taught something.
     func store(_ runs: [HeartbeatHistory.Run], forNetwork label: String)
 }
 
-/// Remembers networks as long as the process runs, up to 64 of them; beyond that the one that was not used for longest is
-/// forgotten.
+/// Remembers networks as long as the process runs, up to 64 of them; beyond that the one that was not used for longest
+/// is forgotten.
 public final class InMemoryHeartbeatStorage: HeartbeatStorage {
     private struct Networks {
         var runs: [String: [HeartbeatHistory.Run]] = [:]

@@ -1,7 +1,8 @@
 /// Says how often to ping.
 public protocol HeartbeatStrategy: Sendable {
     /// The interval after this history. Called on the socket thread when a connection is ready and whenever the history
-    /// changed, and first on the thread that makes the socket or client, so it must be quick. Less than 1 ms counts as 1 ms.
+    /// changed, and first on the thread that makes the socket or client, so it must be quick. Less than 1 ms counts as
+    /// 1 ms.
     func interval(for history: HeartbeatHistory) -> Duration
 }
 
@@ -14,8 +15,8 @@ public struct FixedHeartbeat: HeartbeatStrategy, Hashable {
 
     /// - Parameters:
     ///   - interval: The interval.
-    ///   - inBackground: The interval while the app is not active, as it always is in a process that is no app; nil, the
-    ///     default, for the same one.
+    ///   - inBackground: The interval while the app is not active, as it always is in a process that is no app; nil,
+    ///     the default, for the same one.
     public init(interval: Duration, inBackground: Duration? = nil) {
         self.interval = interval
         self.inBackground = inBackground

@@ -1,8 +1,6 @@
-import HHSocket
-
 extension Agreement {
-    /// What follows from the features that both ends accept. ``ProtocolFeature/idempotency`` rides on metadata, and is dropped
-    /// where that is not among them.
+    /// What follows from the features that both ends accept. ``ProtocolFeature/idempotency`` rides on metadata, and is
+    /// dropped where that is not among them.
     package init(version: UInt32, features: some Sequence<ProtocolFeature>) {
         var features = Set(features)
         if !features.contains(.metadata) { features.remove(.idempotency) }

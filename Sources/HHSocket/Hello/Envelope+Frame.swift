@@ -1,4 +1,3 @@
-import HHSocket
 import HHSocketMessage
 import NIOCore
 

@@ -1,9 +1,8 @@
-import HHSocket
 import HHSocketMessage
 import NIOCore
 
-/// What stands around a body where hello agreed on it: metadata before it, and compression of it. The flags in the frame's
-/// type say which of them are there; with neither, the payload is the body.
+/// What stands around a body where hello agreed on it: metadata before it, and compression of it. The flags in the
+/// frame's type say which of them are there; with neither, the payload is the body.
 package struct Envelope: Hashable, Sendable {
     /// How many bytes metadata may take.
     package static let maximumMetadataLength = 16 << 10
@@ -36,9 +35,10 @@ package struct Envelope: Hashable, Sendable {
     ///   - type: The type without flags.
     ///   - body: As the application gave it. Without metadata and compression it is the payload, and not copied.
     ///   - metadata: What stands before it; nil for nothing.
-    ///   - compression: Whether it is compressed, if it has the length for that and becomes smaller by it; nil: it is not.
-    /// - Throws: ``EnvelopeError/metadataTooLong(length:limit:)`` or ``EnvelopeError/metadataMalformed(_:)``: the other end
-    ///   would not take this metadata.
+    ///   - compression: Whether it is compressed, if it has the length for that and becomes smaller by it; nil: it is
+    ///     not.
+    /// - Throws: ``EnvelopeError/metadataTooLong(length:limit:)`` or ``EnvelopeError/metadataMalformed(_:)``: the other
+    ///   end would not take this metadata.
     package static func seal(
         type: UInt32,
         body: ByteBuffer,
@@ -143,8 +143,8 @@ package struct Envelope: Hashable, Sendable {
         self.isCompressed = false
     }
 
-    /// The same with a body that is left as it came. What it takes to decompress one is far more than what it takes to send
-    /// one, so a server does that when it is sure that it wants to: with ``inflate(_:limit:)``.
+    /// An envelope whose body is left as it came. What it takes to decompress one is far more than what it takes to
+    /// send one, so a server does that when it is sure that it wants to: with ``inflate(_:limit:)``.
     package static func openCompressed(
         type: UInt32,
         payload: ByteBuffer,

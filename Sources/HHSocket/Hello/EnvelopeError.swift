@@ -1,5 +1,3 @@
-import HHSocket
-
 /// Why the envelope around a body cannot be opened, or not be made.
 package enum EnvelopeError: Error, Hashable, Sendable, CustomStringConvertible {
     /// A type has bits that hello did not agree on: these.

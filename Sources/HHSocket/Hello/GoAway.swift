@@ -1,11 +1,10 @@
-import HHSocket
 import HHSocketMessage
 import NIOCore
 
 extension WireGoAway {
     /// - Parameters:
     ///   - reason: Why, for people to read.
-    ///   - retryAfter: So long the client should leave the server alone; what is not a whole millisecond is left out.
+    ///   - retryAfter: How long the client should stay away, rounded down to whole milliseconds.
     ///   - endpoints: Where it may go instead, best first.
     package init(reason: String, retryAfter: Duration, endpoints: [Endpoint]) {
         self.init()

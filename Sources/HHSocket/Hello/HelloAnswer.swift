@@ -1,4 +1,3 @@
-import HHSocket
 import HHSocketMessage
 import NIOCore
 
@@ -16,8 +15,8 @@ package struct HelloAnswer: Sendable {
     ///
     /// - Parameters:
     ///   - payload: Of the client's frame. What is no `Hello` is answered with status 402.
-    ///   - versions: What the server speaks. With a client that speaks none of these, the answer is status 303 and the oldest
-    ///     of them; so it is where the session token is over the limit.
+    ///   - versions: What the server speaks. With a client that speaks none of these, the answer is status 303 and the
+    ///     oldest of them; so it is where the session token is over the limit.
     ///   - features: What the server accepts; in the reply they stand in the client's order.
     package static func answer(
         to payload: ByteBuffer,

@@ -1,5 +1,4 @@
 import Foundation
-import HHSocket
 import HHSocketMessage
 import NIOCore
 
@@ -28,7 +27,8 @@ package struct HelloExchange: Sendable {
 
     /// The payload of the client's hello.
     ///
-    /// - Throws: `HandshakeRefusal` that stops all attempts: the session token is too long, or there are too many features.
+    /// - Throws: `HandshakeRefusal` that stops all attempts: the session token is too long, or there are too many
+    ///   features.
     package func payload() throws(HandshakeRefusal) -> ByteBuffer {
         guard self.sessionToken.count <= HelloLimits.maximumTokenLength else {
             throw HandshakeRefusal(

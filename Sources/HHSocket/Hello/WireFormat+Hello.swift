@@ -1,8 +1,7 @@
-import HHSocket
-
 extension WireFormat {
-    /// Whether frames of this format can carry hello and what it agrees on: errors can be answered, so responses have a status;
-    /// types 3 and 4 are no application's, and bits 29 to 31 of a type are free; and no request has the serial 3 or 4.
+    /// Whether frames of this format can carry hello and what it agrees on: errors can be answered, so responses have a
+    /// status; types 3 and 4 are no application's, and bits 29 to 31 of a type are free; and no request has the serial
+    /// 3 or 4.
     package var supportsHello: Bool {
         let types = self.layout.applicationTypes
         return self.hasStatus && types.lowerBound >= FrameType.application.lowerBound

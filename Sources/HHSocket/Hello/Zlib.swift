@@ -13,8 +13,8 @@ enum Zlib {
     /// What `inflate` takes for its output at first, in bytes; then it doubles, as far as there is output.
     static let firstCapacity = 4_096
 
-    /// Appends the compressed bytes of `input` to `output`, if they are fewer than those of `input`; else `output` stays as it
-    /// is.
+    /// Appends the compressed bytes of `input` to `output`, if they are fewer than those of `input`; else `output`
+    /// stays as it is.
     ///
     /// - Parameter level: 1 to 9; others count as the nearest of these.
     /// - Returns: Whether they are fewer.
@@ -51,8 +51,8 @@ enum Zlib {
 
     /// The bytes behind `input`, which is one whole stream and nothing more, in an empty buffer.
     ///
-    /// The memory for them grows with what comes out: to twice that at most, and never beyond the power of two that `limit`
-    /// fits in.
+    /// The memory for them grows with what comes out: to twice that at most, and never beyond the power of two that
+    /// `limit` fits in.
     ///
     /// - Parameters:
     ///   - limit: The most that may come out, in bytes. Not a byte more is computed but one.

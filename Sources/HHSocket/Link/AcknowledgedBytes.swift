@@ -10,7 +10,8 @@ import Android
 
 /// How many bytes of a connection the peer's TCP has acknowledged.
 package enum AcknowledgedBytes {
-    /// Since the connection was made; nil where the system does not tell, as of Unix sockets. On the channel's event loop.
+    /// Since the connection was made; nil where the system does not tell, as of Unix sockets. On the channel's event
+    /// loop.
     package static func count(of channel: any Channel) -> Int? {
         #if os(Linux) || os(Android)
         guard channel.localAddress?.protocol != .unix, let provider = channel as? any SocketOptionProvider else {
@@ -30,8 +31,8 @@ package enum AcknowledgedBytes {
     }
 
     #if os(Linux) || os(Android)
-    /// The beginning of `struct tcp_info` as Linux has it since 4.2 (include/uapi/linux/tcp.h). The C library's ends before
-    /// `tcpi_bytes_acked`, which lies at byte 120.
+    /// The beginning of `struct tcp_info` as Linux has it since 4.2 (include/uapi/linux/tcp.h). The C library's ends
+    /// before `tcpi_bytes_acked`, which lies at byte 120.
     private struct KernelTCPInfo {
         var states: UInt64 = 0
         var counters: (UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64, UInt64) =

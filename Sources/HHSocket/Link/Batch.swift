@@ -8,8 +8,8 @@ package struct Batch<Language: LinkLanguage>: ~Copyable {
         self.link = link
     }
 
-    /// Whether the receiver may go on: the link is there, and not so much was sent meanwhile that it should leave first. What is not
-    /// pulled comes again, with the next batch.
+    /// Whether the receiver may go on: the link is open, and what was sent meanwhile need not leave
+    /// first. What is not pulled comes again, with the next batch.
     package var goesOn: Bool { self.link.hot.goesOn }
 
     /// The next unit; nil where more bytes are needed, or where the receiver may not go on.

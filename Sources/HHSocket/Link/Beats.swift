@@ -1,9 +1,10 @@
 import NIOCore
 
-/// When a link sends a beat and when its peer is dead: two halves that know nothing of each other. Told the time; keeps none.
+/// When a link sends a beat and when its peer is dead: two halves that know nothing of each other. Told the time; keeps
+/// none.
 ///
-/// Ours is a ping after idleness in either direction, which the peer must answer in time (``HeartbeatMonitor``), or a beat after our
-/// own silence that expects nothing. Theirs is that the peer is dead after its silence.
+/// Ours is a ping after idleness in either direction, which the peer must answer in time (``HeartbeatMonitor``), or a
+/// beat after our own silence that expects nothing. Theirs is that the peer is dead after its silence.
 package struct Beats: Sendable {
     package enum Action: Equatable, Sendable {
         /// Send a beat.
@@ -14,9 +15,9 @@ package struct Beats: Sendable {
 
     /// Pings that are answered; or, in its mode `expectPings`, the peer's pings.
     private var monitor: HeartbeatMonitor?
-    /// So long we are silent before a beat that expects nothing.
+    /// The silence of ours after which a beat is sent that expects no answer.
     private var ourSilence: TimeAmount?
-    /// So long the peer may be silent.
+    /// How long the peer may be silent.
     private var theirSilence: TimeAmount?
     private var lastSent: NIODeadline
     private var lastReceived: NIODeadline
@@ -25,8 +26,8 @@ package struct Beats: Sendable {
 
     /// - Parameters:
     ///   - monitor: Pings that are answered, or the peer's.
-    ///   - ourSilence: After so long without a byte of ours a beat is sent that expects nothing.
-    ///   - theirSilence: After so long without a byte of the peer's it is dead.
+    ///   - ourSilence: The time without a byte of ours after which a beat is sent that expects no answer.
+    ///   - theirSilence: The time without a byte of the peer's after which it counts as dead.
     package init(
         monitor: HeartbeatMonitor? = nil,
         ourSilence: TimeAmount? = nil,
@@ -84,8 +85,8 @@ package struct Beats: Sendable {
         }
     }
 
-    /// Whether our side takes no bytes: nothing can prove then that the peer lives, and its clock stands still. Beats that expect
-    /// nothing go on.
+    /// Whether our side takes no bytes: nothing can prove then that the peer lives, and its clock stands still. Beats
+    /// that expect nothing go on.
     package mutating func setReading(isSuspended: Bool, now: NIODeadline) -> Action? {
         self.isReadingSuspended = isSuspended
         if isSuspended {
@@ -107,8 +108,8 @@ package struct Beats: Sendable {
         return next
     }
 
-    /// The interval after which a beat of ours is due though nothing can be heard: pings that are answered become such while
-    /// reading is suspended.
+    /// The interval after which a beat of ours is due though nothing can be heard: pings that are answered become such
+    /// while reading is suspended.
     private var ourBeatIsDue: NIODeadline? {
         if let silence = self.ourSilence { return self.lastSent.advanced(clamping: silence) }
         guard self.isReadingSuspended, let monitor = self.monitor, monitor.pings else { return nil }

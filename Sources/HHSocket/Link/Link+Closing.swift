@@ -17,8 +17,8 @@ extension Link {
         var timer: SocketLoop.TimerID?
     }
 
-    /// Ends the link by choice: what is queued leaves first, then what the language says, then our direction closes. Until the peer's
-    /// end has come units are still received, unless they are discarded.
+    /// Ends the link by choice: what is queued leaves first, then what the language says, then our direction closes.
+    /// Until the peer's end has come units are still received, unless they are discarded.
     @discardableResult
     package func close(_ reason: CloseReason, in turn: inout Turn) -> EventLoopFuture<Void>? {
         self.close(reason, within: self.settings.partingTime, in: &turn)
@@ -43,8 +43,8 @@ extension Link {
         return promise.futureResult
     }
 
-    /// The receiver is done with the link, which is about to close: what it has queued and nobody wants any more does not leave, and
-    /// what comes is thrown away.
+    /// The receiver is done with the link, which is about to close: what it has queued and nobody wants any more does
+    /// not leave, and what comes is thrown away.
     package func releaseReceiver(in turn: inout Turn) {
         guard let receiver = self.receiver else { return }
         for (unit, priority) in self.hot.out.takeWaitingUnits() where receiver.unitWillLeave(unit, in: &turn) {
@@ -54,8 +54,9 @@ extension Link {
         self.discardIncoming(in: &turn)
     }
 
-    /// Closes our direction once everything has left: half-closing lets the peer read everything before it sees the end; closing at
-    /// once could reset the connection and take back what it has not read yet. The peer's own end then closes the channel.
+    /// Closes our direction once everything has left: half-closing lets the peer read everything before it sees the
+    /// end; closing at once could reset the connection and take back what it has not read yet. The peer's own end then
+    /// closes the channel.
     func closeOutputIfDone(_ context: ChannelHandlerContext, in turn: inout Turn) {
         guard self.hot.out.isEmpty, self.hot.out.bytes.count == 0, !self.parting.outputIsClosed else { return }
         if self.parting.closing == nil {
@@ -111,7 +112,7 @@ extension Link {
         guard self.hot.phase != .ended else { return }
         if wasOpen { self.reportBeatLost(in: &turn) }
         self.finish(in: &turn)
-        // Before the channel closes: a peer that sees the end may ask at once for what is counted when we are told.
+        // Before the channel closes: a peer that sees the end may ask at once for what is counted when we are notified.
         if wasOpen { self.tell(.ended(end), in: &turn) }
         self.context?.close(promise: nil)
     }
@@ -141,14 +142,14 @@ extension Link {
     }
 
     package func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        // Without a last word of TLS: units have ends, so nothing is taken for complete that is not. What follows is an end like
-        // that of any other connection.
+        // Without a last word of TLS: units have ends, so nothing is taken for complete that is not. What follows is an
+        // end like that of any other connection.
         if case NIOSSLError.uncleanShutdown = error { return }
         self.loop.enter { self.end(.failed(error), in: &$0) }
     }
 
     package func channelInactive(context: ChannelHandlerContext) {
-        // What comes behind it in the pipeline may be told before the turn: nothing can be sent any more.
+        // Handlers behind it in the pipeline may be notified before the turn: nothing can be sent any more.
         let unfinished = self.hot.language.unfinishedBytes
         self.loop.enter { turn in
             self.end(

@@ -33,8 +33,8 @@ extension Link {
         context.fireChannelReadComplete()
     }
 
-    @_specialize(where Language == FrameLanguage)
-    private func read(_ bytes: ByteBuffer, in turn: inout Turn) {
+    @inline(__always)
+    private func read(_ bytes: consuming ByteBuffer, in turn: inout Turn) {
         guard self.hot.phase != .ended else { return }
         if self.hot.beating.beats != nil { self.noteBytesReceived(in: &turn) }
         self.hot.reading.hasReceived = true
@@ -48,8 +48,8 @@ extension Link {
         if !self.hot.reading.isPaused { self.deliver(in: &turn) }
     }
 
-    /// Has the receiver pull what has come, and flushes in between where that makes much to send. A receiver that is replaced leaves
-    /// the rest to its successor.
+    /// Has the receiver pull what has come, and flushes in between where that makes much to send. A receiver that is
+    /// replaced leaves the rest to its successor.
     @_specialize(where Language == FrameLanguage)
     private func deliver(in turn: inout Turn) {
         while let receiver = self.receiver {
@@ -76,7 +76,7 @@ extension Link {
         }
     }
 
-    @_specialize(where Language == FrameLanguage)
+    @inline(__always)
     private func finishReading(in turn: inout Turn) {
         guard self.hot.phase != .ended else { return }
         if self.hot.tellsOfReads || self.hot.hasUnfinished { self.receiver?.finishedReading(in: &turn) }
@@ -113,8 +113,8 @@ extension Link {
         self.armTimer(in: &turn)
     }
 
-    /// Switched off it takes back a read that was asked for, which ``read(context:)`` cannot; switched on it begins to read, in another
-    /// turn of the loop.
+    /// Switched off it takes back a read that was asked for, which ``read(context:)`` cannot; switched on it begins to
+    /// read, in another turn of the loop.
     func setAutoRead(_ isOn: Bool) {
         // Fails only where the channel is closed already.
         _ = self.context?.channel.setOption(.autoRead, value: isOn)

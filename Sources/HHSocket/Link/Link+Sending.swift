@@ -22,8 +22,8 @@ extension Link: TurnLink {
         return taken
     }
 
-    /// Sends bytes that are in the language already, with this turn's flush. Where ``canSend`` does not allow it they overtake what
-    /// waits, at a boundary: the caller asks before.
+    /// Sends bytes that are in the language already, with this turn's flush. Where ``canSend`` does not allow it they
+    /// overtake what waits, at a boundary: the caller asks before.
     @_specialize(where Language == FrameLanguage)
     package func send(encoded bytes: ByteBuffer, in turn: inout Turn) {
         self.hot.out.bytes.append(bytes)
@@ -63,8 +63,8 @@ extension Link: TurnLink {
         turn.flushes(self)
     }
 
-    /// Gives the channel large bodies, and what small units have gathered once that is much. What follows a large body goes together
-    /// with what leads to the next.
+    /// Gives the channel large bodies, and what small units have gathered once that is much. What follows a large body
+    /// goes together with what leads to the next.
     private func writeReady(in turn: inout Turn) {
         guard let context = self.context else { return }
         self.writeBodies(context)
@@ -98,10 +98,12 @@ extension Link: TurnLink {
         return true
     }
 
+    // Not inlined into the generic version of ``flush(in:)``, which would look up types before it calls the specialised
+    // one.
     @_specialize(where Language == FrameLanguage)
     func drain(_ context: ChannelHandlerContext, in turn: inout Turn) {
         repeat {
-            self.pump(context, in: &turn)
+            if self.hot.isWritable, !self.hot.out.isEmpty { self.pump(context, in: &turn) }
             self.write(context)
             guard self.hot.unflushedBytes > 0 else { return }
             self.hot.unflushedBytes = 0
@@ -136,6 +138,7 @@ extension Link: TurnLink {
     }
 
     /// Gives the channel the large bodies that are ready, and what leaves before them.
+    @inline(__always)
     private func writeBodies(_ context: ChannelHandlerContext) {
         self.hot.traffic.framesSent += self.hot.unitsBegun
         self.hot.unitsBegun = 0

@@ -1,10 +1,11 @@
 import NIOCore
 
-/// One established connection, on a client or on a server: bytes to units, units to bytes, beats, and its end. The last handler of
-/// its channel's pipeline; lives on the socket's thread, and everything that happens on it happens in a turn.
+/// One established connection, on a client or on a server: bytes to units, units to bytes, beats, and its end. The last
+/// handler of its channel's pipeline; lives on the socket's thread, and everything that happens on it happens in a
+/// turn.
 ///
-/// What comes is taken in `Link+Reading`, what leaves is sent in `Link+Sending`, what time brings is in `Link+Beats`, and how the link
-/// ends is in `Link+Closing`.
+/// What comes is taken in `Link+Reading`, what leaves is sent in `Link+Sending`, what time brings is in `Link+Beats`,
+/// and how the link ends is in `Link+Closing`.
 package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
     package typealias InboundIn = ByteBuffer
     package typealias OutboundIn = ByteBuffer
@@ -56,8 +57,9 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
         /// See ``LinkSettings/readsOnlyWhileWritable``.
         let readsOnlyWhileWritable: Bool
 
-        /// Whether so much was sent that it should leave before more is received: bytes that are ready or that the channel was given,
-        /// and units that wait. Those that wait for the peer to read count only where that is waited for.
+        /// Whether so much was sent that it should leave before more is received: bytes that are ready or that the
+        /// channel was given, and units that wait. Those that wait for the peer to read count only where that is waited
+        /// for.
         ///
         /// It changes nothing, as those below do not, and is `mutating` so that none of this is copied to be looked at.
         @inline(__always)
@@ -114,15 +116,16 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
     package let id: ConnectionID
     package let loop: SocketLoop
     let settings: LinkSettings<Language.Unit>
-    // Unchecked: a call touches it some ten times on each side, on the link's thread alone, and every access ends before anybody else
-    // is called.
+    // Unchecked: a call touches it some ten times on each side, on the link's thread alone, and every access ends
+    // before anybody else is called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
     var hot: Hot
     var parting = Parting()
     var timer: SocketLoop.TimerID?
-    // Not in `hot`: instants of the standard library have a size that is known at run time only, and so would all of it.
+    // Not in `hot`: instants of the standard library have a size that is known at run time only, and so would all of
+    // it.
     let sleep = SleepMeter()
 
     package init(
@@ -173,15 +176,15 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
         return traffic
     }
 
-    /// Whether ``LinkReceiver/hasRoom(in:)`` is called after each flush, and not only where the peer does not read or as often as
-    /// ``LinkSettings/tellsOfRoomAfter`` says; false at first.
+    /// Whether ``LinkReceiver/hasRoom(in:)`` is called after each flush, and not only where the peer does not read or
+    /// as often as ``LinkSettings/tellsOfRoomAfter`` says; false at first.
     package var tellsOfRoom: Bool {
         get { self.hot.tellsOfRoom }
         set { self.hot.tellsOfRoom = newValue }
     }
 
-    /// Whether ``LinkReceiver/finishedReading(in:)`` is called after each read, and not only where a unit has not come whole; false at
-    /// first.
+    /// Whether ``LinkReceiver/finishedReading(in:)`` is called after each read, and not only where a unit has not come
+    /// whole; false at first.
     package var tellsOfReads: Bool {
         get { self.hot.tellsOfReads }
         set { self.hot.tellsOfReads = newValue }

@@ -66,7 +66,7 @@ package enum CloseReason: Sendable, Equatable {
 package enum Closing: Sendable, Equatable {
     /// Our direction is closed once all has left.
     case shutdown
-    /// The peer answers first, for so long at most; then as ``shutdown``.
+    /// The peer answers first, within this time at most; then as ``shutdown``.
     case awaitPeer(TimeAmount)
 }
 

@@ -1,7 +1,7 @@
 import NIOCore
 
-/// The floor above a link: the receiver of what arrives on one connection. First the connection that is being made, then the session. All
-/// on the socket's thread.
+/// The floor above a link: the receiver of what arrives on one connection. First the connection that is being made,
+/// then the session. All on the socket's thread.
 package protocol LinkReceiver<Language>: AnyObject {
     associatedtype Language: LinkLanguage
 
@@ -9,7 +9,8 @@ package protocol LinkReceiver<Language>: AnyObject {
     ///
     /// - Throws: ``LinkError`` when the bytes make no sense; the link ends by it.
     func received(_ batch: inout Batch<Language>, in turn: inout Turn) throws(LinkError)
-    /// All that there was to read has been handed over, and where ``Link/tellsOfReads`` does not ask for more, a unit has not come whole.
+    /// All that there was to read has been handed over, and where ``Link/tellsOfReads`` does not ask for more, a unit
+    /// has not come whole.
     func finishedReading(in turn: inout Turn)
     /// A unit that had to wait is about to leave. False drops it, because nobody wants it any more.
     func unitWillLeave(_ unit: Language.Unit, in turn: inout Turn) -> Bool
@@ -17,8 +18,8 @@ package protocol LinkReceiver<Language>: AnyObject {
     func unitProgressed(_ outgoing: Outgoing<Language.Unit>, in turn: inout Turn)
     /// All that could leave has left for now, where ``Link/tellsOfRoom`` asks for that. True if more was sent.
     func hasRoom(in turn: inout Turn) -> Bool
-    /// The link has ended, and these units of it have not begun to leave; those that have may or may not have arrived. Called once,
-    /// before the link's host is notified.
+    /// The link has ended, and these units of it have not begun to leave; those that have may or may not have arrived.
+    /// Called once, before the link's host is notified.
     func linkEnded(returning units: [Language.Unit], in turn: inout Turn)
 }
 
@@ -65,7 +66,7 @@ package struct LinkEnd: Sendable {
         case protocolViolation(LinkError)
         /// Too few of our bytes reached the peer.
         case writeStalled
-        /// Nothing has come for so long.
+        /// Nothing was received for this time.
         case peerIsDead(silentFor: TimeAmount, wePing: Bool)
         /// The peer said in its language that it ends the connection, and why.
         case said(SocketError)
@@ -86,7 +87,7 @@ package struct EndVerdict: Sendable, Equatable {
         /// After the back-off; at once where the network has changed below the connection.
         case afterBackoff
         case atOnce
-        /// After the back-off, and not before so long has passed.
+        /// After the back-off, and not before this time has passed.
         case notBefore(Duration)
         case never
     }
@@ -104,8 +105,8 @@ package struct EndVerdict: Sendable, Equatable {
 /// A link as the driver of a client sees it, which knows no units.
 package protocol DrivenLink: AnyObject {
     var id: ConnectionID { get }
-    /// The number of bytes that were sent and have not been handed to the kernel; zero where that is no more than what the channel
-    /// takes without being asked.
+    /// The number of bytes that were sent and have not been handed to the kernel; zero where that is no more than what
+    /// the channel takes without being asked.
     var queuedBytes: Int { get }
     /// What has gone over the link since this was last asked.
     func takeTraffic() -> Traffic

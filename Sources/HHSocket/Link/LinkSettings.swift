@@ -4,17 +4,18 @@ import NIOCore
 package struct LinkSettings<Unit>: Sendable {
     /// The most bytes that may wait for the peer to read; into an empty queue a unit of any size goes.
     package var maximumQueuedBytes: Int
-    /// The link is lost when bytes wait and too few get anywhere for so long; nil: somebody else sees to that.
+    /// The time after which the link is lost while bytes wait and too few reach the peer; nil: not checked here.
     package var writeStallTimeout: TimeAmount?
     /// While the peer does not read what we send, nothing more is read from it.
     package var readsOnlyWhileWritable = false
     /// The size of the output that is flushed before more is received, 128 KiB: two bodies of 64 KiB share a
     /// system call.
     package var outputLimit = 128 << 10
-    /// Whether a large unit leaves at once as far as ``outputLimit`` goes, where nothing waits before it; else piece by piece when the
-    /// link is flushed.
+    /// Whether a large unit leaves at once as far as ``outputLimit`` goes, where nothing waits before it; else piece by
+    /// piece when the link is flushed.
     package var gathersPieces = false
-    /// The number of bytes sent after which the receiver is notified of room, whether or not it waits for it; unlimited by default.
+    /// The number of bytes sent after which the receiver is notified of room, whether or not it waits for it; unlimited
+    /// by default.
     package var tellsOfRoomAfter = Int.max
     /// The size of the pieces in which a large unit leaves, 64 KiB.
     package var pieceLength = Frame.unslicedLength

@@ -1,5 +1,5 @@
-/// Counts who wants nothing more to be read: each subscription that has fallen behind holds reading, and releases it when it has
-/// caught up.
+/// Counts who wants nothing more to be read: each subscription that has fallen behind holds reading, and releases it
+/// when it has caught up.
 package struct ReadingHolds: Sendable {
     private var count = 0
 

@@ -1,10 +1,10 @@
 import NIOCore
 
-/// What is to leave by one link, in order: bytes that are ready, then units by priority. Does no I/O: the link pulls, as far as
-/// its channel takes more.
+/// What is to leave by one link, in order: bytes that are ready, then units by priority. Does no I/O: the link pulls,
+/// as far as its channel takes more.
 ///
-/// Units are put into bytes when they begin to leave. One that leaves piece by piece goes on until a boundary; there units of a
-/// higher priority go first, and those of its own take turns with it.
+/// Units are put into bytes when they begin to leave. One that leaves piece by piece goes on until a boundary; there
+/// units of a higher priority go first, and those of its own take turns with it.
 package struct SendBuffer<Language: LinkLanguage> {
     private enum Waiting {
         case unit(Language.Unit, cost: Int)
@@ -28,7 +28,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         case nothing
         /// A unit is to be begun, by ``begin(_:_:_:)``, or dropped.
         case unit(Language.Unit, FramePriority)
-        /// A piece was written of what is told here.
+        /// A piece of this unit was written.
         case piece(Outgoing<Language.Unit>)
     }
 
@@ -38,7 +38,12 @@ package struct SendBuffer<Language: LinkLanguage> {
     private let maximumBytes: Int
     private var waiting = PriorityQueue<Waiting>()
     /// What leaves now, piece by piece.
-    private var current: (outgoing: Outgoing<Language.Unit>, priority: FramePriority, cost: Int)?
+    private var current: (outgoing: Outgoing<Language.Unit>, priority: FramePriority, cost: Int)? {
+        didSet { self.hasCurrent = self.current != nil }
+    }
+    /// Whether something leaves piece by piece. Every turn asks, and comparing an optional of a generic type with nil
+    /// has the runtime look up that type.
+    private var hasCurrent = false
     /// What the waiting units take on the wire.
     private var waitingUnitBytes = 0
 
@@ -48,11 +53,12 @@ package struct SendBuffer<Language: LinkLanguage> {
 
     /// Whether nothing waits: what is appended now leaves at once, where the channel takes it.
     @inline(__always)
-    package var isEmpty: Bool { self.current == nil && self.waiting.isEmpty }
+    package var isEmpty: Bool { !self.hasCurrent && self.waiting.isEmpty }
 
     /// The number of bytes that wait for the channel to take them, without those that are ready.
     package var waitingBytes: Int {
-        self.waitingUnitBytes + (self.current.map { $0.cost - $0.outgoing.sent } ?? 0)
+        guard self.hasCurrent, let current = self.current else { return self.waitingUnitBytes }
+        return self.waitingUnitBytes + current.cost - current.outgoing.sent
     }
 
     /// - Parameter isOpen: Whether the channel takes more.

@@ -9,8 +9,8 @@ package struct SendBytes: Sendable {
     package var gathered = ByteBuffer()
     /// Whether `gathered` is the channel's by now.
     private var isLent = false
-    /// A large body, and what was gathered before it; both leave before `gathered`. As a rule there is no other, since links write it
-    /// at once. Each is a property of its own: it is moved out where a pair would be copied.
+    /// A large body, and what was gathered before it; both leave before `gathered`. As a rule there is no other, since
+    /// links write it at once. Each is a property of its own: it is moved out where a pair would be copied.
     private var body: ByteBuffer?
     private var gatheredBeforeBody: ByteBuffer?
     /// What leaves behind these, and before `gathered`.
@@ -40,7 +40,7 @@ package struct SendBytes: Sendable {
         self.setBody(buffer, isFirst)
     }
 
-    /// The same, followed by bytes that `writeTrailer` writes.
+    /// Appends a body, followed by bytes that `writeTrailer` writes.
     @inline(__always)
     mutating func append(_ buffer: consuming ByteBuffer, _ writeTrailer: (ByteBuffer, inout ByteBuffer) -> Void) {
         guard buffer.readableBytes > 0 else { return }
@@ -73,7 +73,8 @@ package struct SendBytes: Sendable {
     @inline(__always)
     package var hasBodies: Bool { self.bytesBefore > 0 }
 
-    /// Takes what is to be written next, up to the last large body. Nil where that has been taken, and ``takeGathered()`` is next.
+    /// Takes what is to be written next, up to the last large body. Nil where that has been taken, and
+    /// ``takeGathered()`` is next.
     package mutating func popFirst() -> ByteBuffer? {
         guard let first = self.gatheredBeforeBody.take() ?? self.body.take() ?? self.popOther() else { return nil }
         self.bytesBefore -= first.readableBytes
@@ -89,7 +90,7 @@ package struct SendBytes: Sendable {
         return self.gathered
     }
 
-    /// Lets go of memory that is large for what it held. To be called when what was taken has been flushed.
+    /// Releases memory that is large for what it held. Call after the bytes that were taken have been flushed.
     package mutating func recycle() {
         let capacity = self.gathered.capacity
         guard self.isLent, capacity > 4_096 else { return }

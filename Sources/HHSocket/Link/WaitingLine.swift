@@ -1,8 +1,8 @@
-/// Units that no link has begun, or what stands for them: bounded, the highest priority first, equals in the order in which they came;
-/// what had left before and comes back stands before its equals.
+/// Units that no link has begun, or what stands for them: bounded, the highest priority first, equals in the order in
+/// which they came; what had left before and comes back stands before its equals.
 ///
-/// Some leave the line before their turn, as when nobody wants them any more. They stay in it as stubs until most are that, so that
-/// leaving costs the same however long the line is.
+/// Some leave the line before their turn, as when nobody wants them any more. They stay in it as stubs until most are
+/// that, so that leaving costs the same however long the line is.
 package struct WaitingLine<Element> {
     fileprivate struct Place {
         var element: Element
@@ -51,7 +51,7 @@ package struct WaitingLine<Element> {
         }
     }
 
-    /// An element that cost so much waits no longer; its place is a stub from now on.
+    /// Removes the cost of an element that no longer waits; its place is a stub from now on.
     package mutating func leave(cost: Int) {
         self.count -= 1
         self.bytes -= cost
@@ -66,7 +66,7 @@ package struct WaitingLine<Element> {
 
     /// Takes out the element whose turn it is.
     ///
-    /// - Parameter fits: Whether one that costs so much may leave now; else nobody does.
+    /// - Parameter fits: Whether an element of this cost may leave now; otherwise none does.
     package mutating func popFirst(where fits: (Int) -> Bool = { _ in true }, unless isStub: (Element) -> Bool)
         -> Element?
     {

@@ -1,7 +1,7 @@
 import NIOConcurrencyHelpers
 
-/// Counts the bytes that the socket thread has handed to the user's queue and that have not been looked at there, so that nothing more
-/// is read from the network while the queue is behind. Any thread.
+/// Counts the bytes that the socket thread has handed to the user's queue and that have not been looked at there, so
+/// that nothing more is read from the network while the queue is behind. Any thread.
 package final class CallbackBacklog: Sendable {
     private struct State {
         var bytes = 0

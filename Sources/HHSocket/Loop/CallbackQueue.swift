@@ -14,8 +14,8 @@ public struct CallbackQueue: Sendable {
         CallbackQueue(target: .queue(queue))
     }
 
-    /// Callbacks run on the thread that owns the connection: the least delay, but a callback that takes long, or blocks,
-    /// holds up every other call. For callbacks that only pass things on.
+    /// Callbacks run on the thread that owns the connection: the least delay, but a callback that takes long, or
+    /// blocks, holds up every other call. For callbacks that only pass things on.
     public static var socketThread: CallbackQueue { CallbackQueue(target: .socketThread) }
 
     /// Runs `body` where callbacks run; on the calling thread if that is the socket thread.

@@ -1,7 +1,7 @@
 /// Handlers of any types that wait for their turn's end, first in, first out, in memory that is used again.
 ///
-/// A handler is moved in and moved out, so that waiting counts no references: an array of closures allocates for each and an array
-/// of enumerations copies them.
+/// A handler is moved in and moved out, so that waiting counts no references: an array of closures allocates for each
+/// and an array of enumerations copies them.
 @usableFromInline
 package struct HandlerBuffer: ~Copyable {
     /// Stands before each handler.

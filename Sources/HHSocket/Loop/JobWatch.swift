@@ -3,7 +3,8 @@ import Dispatch
 import Logging
 import NIOConcurrencyHelpers
 
-/// Warns of a job that blocks a socket's thread, while it does: one that waits for an answer never returns. In debug builds alone.
+/// Warns of a job that blocks a socket's thread, while it does: one that waits for an answer never returns. In debug
+/// builds alone.
 final class JobWatch: Sendable {
     /// How long a job may block: 100 ms, which users notice.
     private static let limit = DispatchTimeInterval.milliseconds(100)

@@ -8,17 +8,19 @@
 ///     }
 /// }
 /// ```
-/// A task here is resumed in the turn of the thread that brings its answer, and what it sends leaves with that turn: awaiting a call
-/// costs no change of threads. A turn runs 1,024 jobs or for some 5 ms at most; others wait for the next one.
+/// A task here is resumed in the turn of the thread that brings its answer, and what it sends leaves with that turn:
+/// awaiting a call costs no change of threads. A turn runs 1,024 jobs or for some 5 ms at most; others wait for the
+/// next one.
 ///
-/// **A job must not block.** While it computes or waits otherwise than by `await`, nothing is sent and nothing received, answers and
-/// heartbeats included, and a job that blocks until an answer comes waits for ever. What takes more than some 100 µs belongs
-/// elsewhere. A debug build logs a warning when a job has blocked the thread for 100 ms.
+/// **A job must not block.** While it computes or waits otherwise than by `await`, nothing is sent and nothing
+/// received, answers and heartbeats included, and a job that blocks until an answer comes waits for ever. What takes
+/// more than some 100 µs belongs elsewhere. A debug build logs a warning when a job has blocked the thread for 100 ms.
 ///
-/// Once the client has been released, or the server has shut down, jobs run on the system's threads, one after the other: each of
-/// them exactly once.
+/// Once the client has been released, or the server has shut down, jobs run on the system's threads, one after the
+/// other: each of them exactly once.
 ///
-/// Requires macOS 15, iOS 18, tvOS 18, watchOS 11 or visionOS 2 to be used as a `TaskExecutor`; Linux has no such limit.
+/// Requires macOS 15, iOS 18, tvOS 18, watchOS 11 or visionOS 2 to be used as a `TaskExecutor`; Linux has no such
+/// limit.
 public final class SocketExecutor: Sendable {
     private let loop: SocketLoop
     /// This thread as an executor for actors.
@@ -29,8 +31,8 @@ public final class SocketExecutor: Sendable {
     ///     nonisolated var unownedExecutor: UnownedSerialExecutor { executor.serial.asUnownedSerialExecutor() }
     /// }
     /// ```
-    /// The actor has to keep the executor, or the client. Calls from its methods cost no change of threads. Requires macOS 14, iOS 17,
-    /// tvOS 17, watchOS 10 or visionOS 1; Linux has no such limit.
+    /// The actor has to keep the executor, or the client. Calls from its methods cost no change of threads. Requires
+    /// macOS 14, iOS 17, tvOS 17, watchOS 10 or visionOS 1; Linux has no such limit.
     public let serial: Serial
 
     package init(_ loop: SocketLoop) {
@@ -61,7 +63,8 @@ extension SocketExecutor.Serial: SerialExecutor {
         self.loop.enqueue(SocketJob(UnownedJob(job), .serial(.passUnretained(self)), on: self.loop))
     }
 
-    /// Ends the process unless this is called on the socket's thread, so that `assumeIsolated` works in completion handlers there.
+    /// Ends the process unless this is called on the socket's thread, so that `assumeIsolated` works in completion
+    /// handlers there.
     public func checkIsolated() {
         precondition(self.loop.isCurrent, "this is not the socket's thread")
     }

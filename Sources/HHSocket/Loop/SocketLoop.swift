@@ -3,8 +3,9 @@ import NIOCore
 
 /// The run loop of a socket's thread: everything that happens there happens in one of its turns.
 ///
-/// A turn delivers what has come, runs handlers, then what other threads have submitted, and flushes. What happens while a turn
-/// holds everything (a channel that tells of its end while it is flushed) waits for the end of what the turn is doing.
+/// A turn delivers what has come, runs handlers, then what other threads have submitted, and flushes. What happens
+/// while a turn holds everything (a channel that tells of its end while it is flushed) waits for the end of what the
+/// turn is doing.
 @usableFromInline
 package final class SocketLoop: @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable; the variables are touched on the event loop alone.
@@ -33,8 +34,8 @@ package final class SocketLoop: @unchecked Sendable {
         @usableFromInline var hasTime = false
         /// Whether the turn is the last: the loop has been closed in it.
         var isLast = false
-        /// How many jobs may still run in this turn. Those beyond wait for the next one: jobs that make jobs again and again must not
-        /// keep the loop from reading.
+        /// How many jobs may still run in this turn. Those beyond wait for the next one: jobs that make jobs again and
+        /// again must not keep the loop from reading.
         var remainingJobs = SocketLoop.maximumJobsInTurn
         /// When somebody looked how long they take, for the first time in the last turn with many.
         var jobsBegan = NIODeadline.uptimeNanoseconds(0)
@@ -56,12 +57,12 @@ package final class SocketLoop: @unchecked Sendable {
 
     /// How many Swift jobs run in one turn at most.
     static let maximumJobsInTurn = 1_024
-    /// How long they may take together, about: it is looked at once in so many.
+    /// About how long jobs may take in one turn; checked once every ``jobsBetweenLooks`` jobs.
     private static let maximumTimeOfJobs = TimeAmount.milliseconds(5)
     private static let jobsBetweenLooks = 64
-    /// How long after such a turn the next one begins, at least, and in proportion to what the jobs took. The event loop runs all that
-    /// is due before it looks at its channels, so that they would never have their turn; and what it needs in between is more on a slow
-    /// machine.
+    /// How long after such a turn the next one begins, at least, and in proportion to what the jobs took. The event
+    /// loop runs all that is due before it looks at its channels, so that they would never have their turn; and what it
+    /// needs in between is more on a slow machine.
     private static let pauseForChannels = (minimum: TimeAmount.microseconds(50), share: 16 as Int64)
 
     package let eventLoop: any EventLoop
@@ -80,7 +81,8 @@ package final class SocketLoop: @unchecked Sendable {
     private var isDrainScheduled = false
     /// Whether nothing that is submitted from now on runs.
     private var isClosed = false
-    // Unchecked: a call touches it some ten times, on this thread alone, and every access ends before anything else is called.
+    // Unchecked: a call touches it some ten times, on this thread alone, and every access ends before anything else is
+    // called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
@@ -178,8 +180,8 @@ package final class SocketLoop: @unchecked Sendable {
         }
     }
 
-    /// Takes nothing more. `whenIdle` is called, on any thread, once no other thread is about to wake this one. Jobs that wait run
-    /// elsewhere when the present turn has ended.
+    /// Takes nothing more. `whenIdle` is called, on any thread, once no other thread is about to wake this one. Jobs
+    /// that wait run elsewhere when the present turn has ended.
     package func close(whenIdle: @escaping @Sendable () -> Void) {
         self.isClosed = true
         self.hot.host = nil
@@ -207,6 +209,7 @@ package final class SocketLoop: @unchecked Sendable {
     // MARK: Turns
 
     /// Begins a turn. Nil where one is under way: see ``enter(_:)``.
+    @inline(__always)
     func begin() -> Turn? {
         assert(self.isCurrent, "turns belong to the socket's thread")
         guard self.hot.phase == .idle || self.hot.phase == .paused else { return nil }
@@ -230,6 +233,7 @@ package final class SocketLoop: @unchecked Sendable {
     }
 
     /// Goes on with the turn that was paused, or begins one.
+    @inline(__always)
     func resume() -> Turn? {
         guard self.hot.phase == .paused else { return self.begin() }
         self.hot.phase = .running
@@ -237,6 +241,7 @@ package final class SocketLoop: @unchecked Sendable {
     }
 
     /// Runs the handlers so far and leaves the turn for ``resume()``: a read has been delivered, and there may be more.
+    @inline(__always)
     func pause(_ turn: consuming Turn) {
         self.runHandlers(in: &turn)
         self.hot.phase = .paused
@@ -249,8 +254,8 @@ package final class SocketLoop: @unchecked Sendable {
         self.end(turn)
     }
 
-    /// Runs `body` in the turn whose handlers run now. Any thread; false where `body` is, and where that thread is not this one, or no
-    /// handler runs, or what was submitted before waits for the turn.
+    /// Runs `body` in the turn whose handlers run now. Any thread; false where `body` is, and where that thread is not
+    /// this one, or no handler runs, or what was submitted before waits for the turn.
     package func ifHandlersRun(_ body: (inout Turn) -> Bool) -> Bool {
         guard self.isRunningHandlers else { return false }
         self.hot.phase = .running
@@ -266,7 +271,7 @@ package final class SocketLoop: @unchecked Sendable {
 
     func end(_ turn: consuming Turn) {
         self.runHandlers(in: &turn)
-        self.runOwnSubmissions(in: &turn)
+        if !self.hot.own.isEmpty || !self.hot.later.isEmpty { self.runOwnSubmissions(in: &turn) }
         self.hot.phase = .ending
         self.flush(for: self.hot.host, in: &turn)
         self.handOver()
@@ -295,9 +300,10 @@ package final class SocketLoop: @unchecked Sendable {
         self.flushTouched(in: &turn)
         while !self.hot.later.isEmpty {
             self.runLater(in: &turn)
-            self.flushTouched(in: &turn)
+            self.flushNow(in: &turn)
         }
-        // What they send or submit has to wait for the next turn: handlers that call again and again must not stop the loop.
+        // What they send or submit has to wait for the next turn: handlers that call again and again must not stop the
+        // loop.
         while let handler = self.handlers.pointee.takeFirst() { handler.run() }
         host?.turnEnded()
     }
@@ -312,7 +318,7 @@ package final class SocketLoop: @unchecked Sendable {
         self.hot.phase = .handlers
         while let handler = self.handlers.pointee.takeFirst() {
             handler.run()
-            if self.hot.wantsFlush { self.flushTouched(in: &turn) }
+            if self.hot.wantsFlush { self.flushNow(in: &turn) }
         }
         self.hot.phase = .running
     }
@@ -352,7 +358,7 @@ package final class SocketLoop: @unchecked Sendable {
             case .closure(let closure): closure(&turn)
             case .job(let job): self.handlers.pointee.append(job)
             }
-            if self.hot.wantsFlush { self.flushTouched(in: &turn) }
+            if self.hot.wantsFlush { self.flushNow(in: &turn) }
         }
         batch.removeAll(keepingCapacity: true)
     }
@@ -362,6 +368,7 @@ package final class SocketLoop: @unchecked Sendable {
     }
 
     /// Flushes the links that something was sent on, those included that are touched meanwhile.
+    @inline(__always)
     private func flushTouched(in turn: inout Turn) {
         self.hot.wantsFlush = false
         while let link = self.hot.touched.take() {
@@ -371,6 +378,10 @@ package final class SocketLoop: @unchecked Sendable {
             }
         }
     }
+
+    /// ``flushTouched(in:)`` before the turn ends, which is rare.
+    @inline(never)
+    private func flushNow(in turn: inout Turn) { self.flushTouched(in: &turn) }
 
     // MARK: Callbacks
 
@@ -414,7 +425,7 @@ package final class SocketLoop: @unchecked Sendable {
         self.timers.remove(id)
     }
 
-    /// Sees to it that the event loop wakes for the next timer.
+    /// Has the event loop wake for the next timer.
     private func setAlarm() {
         guard let deadline = self.timers.deadlineToSet else { return }
         let alarm = self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { self.alarmRings() }

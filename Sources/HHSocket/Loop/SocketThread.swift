@@ -8,9 +8,9 @@ import NIOPosix
 
 /// The event loop that owns a connection: a thread of the socket's own, or one lent by the user.
 ///
-/// On Apple platforms the loop of one's own is a queue of Network.framework's, whose connections bring up what the system must
-/// bring up first (a VPN on demand, the cellular radio), reach IPv4 addresses from IPv6 networks, and obey the user's settings.
-/// BSD sockets do nothing of that.
+/// On Apple platforms the loop of one's own is a queue of Network.framework's, whose connections bring up what the
+/// system must bring up first (a VPN on demand, the cellular radio), reach IPv4 addresses from IPv6 networks, and obey
+/// the user's settings. BSD sockets do nothing of that.
 final class SocketThread: Sendable {
     let eventLoop: any EventLoop
     private let ownedGroup: (any EventLoopGroup)?

@@ -3,9 +3,9 @@ import NIOCore
 
 /// What is to happen at which time. Told the time; keeps none itself.
 ///
-/// Setting a timer and taking it back cost the same however many there are: one that is taken back stays in the heap, as a
-/// number that means nothing any more, until its time comes or such numbers are half of all. An event loop, by contrast, looks
-/// through all of its timers for one that is cancelled.
+/// Setting a timer and taking it back cost the same however many there are: one that is taken back stays in the heap,
+/// as a number that means nothing any more, until its time comes or such numbers are half of all. An event loop, by
+/// contrast, looks through all of its timers for one that is cancelled.
 package struct TimerTable<Action> {
     /// Names a timer.
     package struct ID: Hashable, Sendable {

@@ -2,13 +2,14 @@ import NIOCore
 
 /// One turn of a socket thread: everything that one event leads to, at one moment, with one flush at its end.
 ///
-/// An event is a read, a timer, or a submission from another thread. A turn reads the clock once. What it sends leaves together
-/// when it ends, and what it tells the user runs when nothing is borrowed any more. The time, sends and callbacks are reached
-/// through this value alone, of which there is one and which only ``SocketLoop`` makes: so nothing can happen at the time of some
-/// turn before, and nothing can be sent that nobody flushes.
+/// An event is a read, a timer, or a submission from another thread. A turn reads the clock once. What it sends leaves
+/// together when it ends, and what it tells the user runs when nothing is borrowed any more. The time, sends and
+/// callbacks are reached through this value alone, of which there is one and which only ``SocketLoop`` makes: so
+/// nothing can happen at the time of some turn before, and nothing can be sent that nobody flushes.
 @usableFromInline
 package struct Turn: ~Copyable {
-    /// The loop, which outlives its turns: counting a reference to it would cost a call as much as what it is asked for.
+    /// The loop, which outlives its turns: counting a reference to it would cost a call as much as what it is asked
+    /// for.
     @usableFromInline let loop: Unmanaged<SocketLoop>
     /// The loop's.
     @usableFromInline let handlers: UnsafeMutablePointer<HandlerBuffer>
@@ -22,19 +23,21 @@ package struct Turn: ~Copyable {
     /// The time for all that the turn does: the clock is read when somebody first asks.
     @inlinable package var now: NIODeadline { self.loop._withUnsafeGuaranteedRef { $0.time } }
 
-    /// Runs `handler` on this thread once nothing is borrowed any more: after the units of this read, or after the submissions.
+    /// Runs `handler` on this thread once nothing is borrowed any more: after the units of this read, or after the
+    /// submissions.
     @inlinable
     package mutating func run(_ handler: consuming some TurnHandler) {
         self.handlers.pointee.append(handler)
     }
 
-    /// Hands `callback` to the user's queue with the others of this turn, or runs it as ``run(_:)`` does where the user wants
-    /// callbacks on the socket's thread.
+    /// Hands `callback` to the user's queue with the others of this turn, or runs it as ``run(_:)`` does where the user
+    /// wants callbacks on the socket's thread.
     package mutating func callBack(_ callback: SocketCallback) {
         self.loop._withUnsafeGuaranteedRef { $0.callBack(callback) }
     }
 
-    /// Resumes a waiter: among the handlers if it runs on this thread, so that it continues in this turn; else when the turn ends.
+    /// Resumes a waiter: among the handlers if it runs on this thread, so that it continues in this turn; else when the
+    /// turn ends.
     package mutating func resume(_ waiter: TurnWaiter) {
         if waiter.isHere {
             self.run(waiter)

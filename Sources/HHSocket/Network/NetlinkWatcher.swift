@@ -10,14 +10,14 @@ import Musl
 import Android
 #endif
 
-/// Hears from the kernel that something has changed, and looks what that is. Where it may not listen, as apps on Android may
-/// not, there is a network that never changes: what cannot be found out must hold nobody back.
+/// Hears from the kernel that something has changed, and looks what that is. Where it may not listen, as apps on
+/// Android may not, there is a network that never changes: what cannot be found out must hold nobody back.
 final class NetlinkWatcher: PathWatcher, @unchecked Sendable {
     // Proof of Sendable: it is made and cancelled on the queue, and what changes is touched there alone.
 
-    /// How long changes are gathered before one look is taken, from the first of them. An interface that comes up is told in
-    /// some ten messages (link, carrier, addresses, routes) within some tens of milliseconds, and half a network is no
-    /// network; against what a connection costs on a network that is new, 200 ms are little.
+    /// How long changes are gathered before one look is taken, from the first of them. An interface that comes up is
+    /// told in some ten messages (link, carrier, addresses, routes) within some tens of milliseconds, and half a
+    /// network is no network; against what a connection costs on a network that is new, 200 ms are little.
     static let settlingTime = PathSettler.settlingTime
 
     private let queue: DispatchQueue

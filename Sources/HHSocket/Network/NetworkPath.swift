@@ -4,7 +4,8 @@ public struct NetworkPath: Hashable, Sendable {
     public var isReachable: Bool
     /// What to call the network, such as `wifi`; an adaptive heartbeat learns for each name. Nil: as before.
     public var name: String?
-    /// Whatever else makes it this path and not another, such as interfaces with their addresses and routers; only compared.
+    /// Whatever else makes it this path and not another, such as interfaces with their addresses and routers; only
+    /// compared.
     public var details: [String]
 
     public init(isReachable: Bool, name: String? = nil, details: [String] = []) {

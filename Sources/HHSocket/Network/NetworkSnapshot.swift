@@ -25,9 +25,10 @@ struct NetworkSnapshot: Hashable, Sendable {
     /// One for IPv4 and one for IPv6, where there are such ways.
     var waysOut: [WayOut] = []
 
-    /// A network is there if an interface that works has an address with which others can be reached. A way out is not asked
-    /// for: a network of one's own may have none. An IPv6 address of the link is not enough, for every interface that is up
-    /// has one; one of IPv4 is, for it is given only where a network is configured so, or where others have one too.
+    /// A network is there if an interface that works has an address with which others can be reached. A way out is not
+    /// asked for: a network of one's own may have none. An IPv6 address of the link is not enough, for every interface
+    /// that is up has one; one of IPv4 is, for it is given only where a network is configured so, or where others have
+    /// one too.
     ///
     /// Temporary addresses do not make another path: one stays for as long as connections use it, beside the next.
     var path: NetworkPath {
@@ -82,8 +83,8 @@ struct IPv6AddressTable: Sendable {
         }
     }
 
-    /// What an address is good for. For nothing as long as it is not known whether somebody else has it, or when somebody
-    /// does. One that the table does not have counts: what is not understood must hold nobody back.
+    /// What an address is good for. For nothing as long as it is not known whether somebody else has it, or when
+    /// somebody does. One that the table does not have counts: what is not understood must hold nobody back.
     func use(of address: [UInt8], on interface: String) -> Use {
         let digits = address.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
         guard let flags = self.flags[Key(interface: interface[...], address: digits[...])] else { return .lasting }

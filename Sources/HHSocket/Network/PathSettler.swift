@@ -1,7 +1,7 @@
 import Dispatch
 
-/// Gathers the paths of a burst, such as a phone's change from Wi-Fi to cellular brings, and reports the last of them, since each
-/// path that is reported begins all connection attempts anew. Used on one queue.
+/// Gathers the paths of a burst, such as a phone's change from Wi-Fi to cellular brings, and reports the last of them,
+/// since each path that is reported begins all connection attempts anew. Used on one queue.
 final class PathSettler: @unchecked Sendable {
     // Proof of Sendable: variables are touched on the queue alone.
 

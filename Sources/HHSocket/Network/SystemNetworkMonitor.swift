@@ -1,15 +1,15 @@
 import Dispatch
 import Foundation
 
-/// Asks the system: `NWPathMonitor` on Apple platforms, rtnetlink on Linux. Elsewhere there always is a network that never
-/// changes.
+/// Asks the system: `NWPathMonitor` on Apple platforms, rtnetlink on Linux. Elsewhere there always is a network that
+/// never changes.
 ///
-/// One asks for the whole process, on one descriptor, however many sockets there are: from the first that wants to know until
-/// the last one has ended.
+/// One asks for the whole process, on one descriptor, however many sockets there are: from the first that wants to know
+/// until the last one has ended.
 ///
-/// On Linux there is a network if an interface other than the loopback is up, has a carrier, and has an address, which is not
-/// IPv6's own of the link; the path is another one when such interfaces, their addresses or the way to the internet are
-/// others. Temporary IPv6 addresses do not count. Changes within 200 ms are reported as one.
+/// On Linux there is a network if an interface other than the loopback is up, has a carrier, and has an address, which
+/// is not IPv6's own of the link; the path is another one when such interfaces, their addresses or the way to the
+/// internet are others. Temporary IPv6 addresses do not count. Changes within 200 ms are reported as one.
 public final class SystemNetworkMonitor: NetworkMonitor, @unchecked Sendable {
     // Proof of Sendable: variables are touched on the queue alone.
 
@@ -21,7 +21,7 @@ public final class SystemNetworkMonitor: NetworkMonitor, @unchecked Sendable {
     private var watcher: (any PathWatcher)?
     /// Tells what a watcher says from what the one before it said.
     private var watch = UUID()
-    /// What was told last; nil while nobody watches.
+    /// The last path reported; nil while there is no watcher.
     private var path: NetworkPath?
 
     init(watching: @escaping PathWatching) {

@@ -11,10 +11,10 @@ import Foundation
 public struct ConnectionHistory: Sendable {
     /// What happened. Cases may be added; have a default when you switch over it.
     public enum Kind: Hashable, Sendable {
-        /// A connection is ready, at this attempt counted from 1. `offline` is how long there had been none; nil for the
-        /// first.
+        /// A connection is ready, at this attempt counted from 1. `offline` is how long there had been none; nil for
+        /// the first.
         case connected(attempt: Int, offline: Duration?)
-        /// A connection that had been ready for so long ended without our doing.
+        /// A connection that had been ready for this time was lost.
         case lost(ready: Duration)
         /// Attempts failed, `count` of them with the same server and code.
         case connectFailed(count: Int)
@@ -22,10 +22,11 @@ public struct ConnectionHistory: Sendable {
         case gaveUp
         /// The user disconnected.
         case closedByUser
-        /// A connection that had been ready for so long was left by choice; nil if it was not ready yet. `next` is the
-        /// server that was asked for, if one was.
+        /// A connection that had been ready for this time was closed by choice; nil if it was not ready yet. `next` is
+        /// the server that was asked for, if one was.
         case leftForAnotherServer(ready: Duration?, next: Endpoint?)
-        /// The server said, for a reason of its own, that it is about to end and wants to be left alone for so long.
+        /// The server said, for a reason of its own, that it is about to end and asks clients to stay away for this
+        /// time.
         case goAway(reason: String, retryAfter: Duration)
         /// The number of the latest calls that failed; the client fails over, if there is another server.
         case serverFailed(wrong: Int, calls: Int)
@@ -65,8 +66,8 @@ public struct ConnectionHistory: Sendable {
         self.capacity = max(1, capacity)
     }
 
-    /// Adds what happened. Failed attempts since anything else happened are one entry for each server and code, so that a
-    /// long outage does not push out what it began with.
+    /// Adds what happened. Failed attempts since anything else happened are one entry for each server and code, so that
+    /// a long outage does not push out what it began with.
     package mutating func record(
         _ kind: Kind,
         endpoint: Endpoint? = nil,
@@ -142,7 +143,8 @@ extension ConnectionHistory.Entry: CustomStringConvertible {
 
 extension Date {
     /// ISO 8601 with milliseconds, such as `2026-11-21T12:00:01.123Z`. By hand, since Foundation cuts off instead of
-    /// rounding, which makes .123 of what a `Date` holds of .123 at times .122. Years beyond 0001 to 9999 are cut to these.
+    /// rounding, which makes .123 of what a `Date` holds of .123 at times .122. Years beyond 0001 to 9999 are cut to
+    /// these.
     var inUTC: String {
         let range = -62_135_596_800.0...253_402_300_799.0
         let seconds = self.timeIntervalSince1970
@@ -155,8 +157,8 @@ extension Date {
         return "\(date)T\(clock).\((time % 1_000).padded(3))Z"
     }
 
-    /// The Gregorian date of a day counted from 1970-01-01. Years begin in March here, so that the leap day is their last,
-    /// and are counted in the 400 years (146,097 days) after which the calendar repeats; 719,468 days lie between
+    /// The Gregorian date of a day counted from 1970-01-01. Years begin in March here, so that the leap day is their
+    /// last, and are counted in the 400 years (146,097 days) after which the calendar repeats; 719,468 days lie between
     /// 0000-03-01 and 1970-01-01. See Howard Hinnant, "chrono-compatible low-level date algorithms".
     private static func civil(day: Int64) -> (year: Int64, month: Int64, day: Int64) {
         let (era, dayOfEra) = (day + 719_468).flooringDivision(by: 146_097)

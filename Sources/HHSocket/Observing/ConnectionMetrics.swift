@@ -3,7 +3,8 @@ import NIOCore
 
 /// Counts what happens to a connection. Docs/Connection.md says what each metric means.
 ///
-/// No metric names a server: the addresses that a resolver finds are as many as it likes, and a metric is kept for ever.
+/// No metric names a server: the addresses that a resolver finds are as many as it likes, and a metric is kept for
+/// ever.
 ///
 /// An object, so that what is done for every read copies none of it.
 final class ConnectionMetrics {

@@ -14,15 +14,16 @@ public enum SocketEvent: Sendable {
     case switched(from: Endpoint, to: Endpoint)
     /// No other server could be reached; the connection stays where it was.
     case switchFailed(SocketError)
-    /// The server says that it is about to end, and wants to be left alone for `retryAfter`; a successor of its connection is
-    /// made, or, if it said so during the handshake, the next server is tried. The reason is the server's, for people to read.
+    /// The server says that it is about to end, and wants to be left alone for `retryAfter`; a successor of its
+    /// connection is made, or, if it said so during the handshake, the next server is tried. The reason is the
+    /// server's, for people to read.
     case goAway(Endpoint, reason: String, retryAfter: Duration)
     /// Too many of the latest calls to this server failed: the client fails over, if there is another server.
     case serverFails(Endpoint, wrong: Int, calls: Int)
     /// The next round of attempts begins in `delay`.
     case waiting(delay: Duration, reason: SocketError)
-    /// Attempts have stopped: no server could be reached within the allowed rounds (`noServerReachable`, with the last error
-    /// of each), the gate said so (`handshakeRefused`), or there is no server (`invalidArgument`).
+    /// Attempts have stopped: no server could be reached within the allowed rounds (`noServerReachable`, with the last
+    /// error of each), the gate said so (`handshakeRefused`), or there is no server (`invalidArgument`).
     case gaveUp(SocketError)
     /// The network went (false), or came or changed (true).
     case networkChanged(isReachable: Bool)

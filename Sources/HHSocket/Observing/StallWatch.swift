@@ -1,7 +1,7 @@
 import NIOCore
 
-/// Decides whether bytes that wait for the peer get anywhere: how many have passed is compared from one window to the next, so
-/// that a slow link is told from one that does not move. Told the time; keeps none itself.
+/// Decides whether bytes that wait for the peer get anywhere: how many have passed is compared from one window to the
+/// next, so that a slow link is told from one that does not move. The time is passed in.
 ///
 /// A link that stops moving is given up one to two windows later, and one on which ``minimumRate`` passes never.
 package struct StallWatch: Sendable {

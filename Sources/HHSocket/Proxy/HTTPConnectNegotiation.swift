@@ -3,10 +3,10 @@ import NIOCore
 
 /// The client's side of HTTP's CONNECT: RFC 9110, 9.3.6.
 ///
-/// Not swift-nio-extras' handler with NIOHTTP1's codec: that keeps the status of a refusal to itself, and takes 2 MiB for
-/// one answer, and any number of interim ones. The codec hands over what comes behind the answer a turn of the loop after
-/// the handler has reported, and until then it is in the pipeline and traps on the bytes that TLS or a link write. We need
-/// one status and the end of a head, which is less than what would hold those bytes back.
+/// Not swift-nio-extras' handler with NIOHTTP1's codec: that keeps the status of a refusal to itself, and takes 2 MiB
+/// for one answer, and any number of interim ones. The codec hands over what comes behind the answer a turn of the loop
+/// after the handler has reported, and until then it is in the pipeline and traps on the bytes that TLS or a link
+/// write. We need one status and the end of a head, which is less than what would hold those bytes back.
 struct HTTPConnectNegotiation: ProxyNegotiation {
     /// How many bytes the answers' heads may have together.
     static let maximumHeadLength = 16 << 10

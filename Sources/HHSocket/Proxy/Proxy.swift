@@ -2,11 +2,11 @@ import Foundation
 
 /// A proxy that connects us to the servers: ``SocketConfiguration/proxy``.
 ///
-/// The proxy finds the server: its host name is handed over as it is, and no name of a server is looked up here. What is
-/// configured is done: a server on this machine is reached through the proxy too. Only Unix domain sockets are not.
+/// The proxy finds the server: its host name is handed over as it is, and no name of a server is looked up here. What
+/// is configured is done: a server on this machine is reached through the proxy too. Only Unix domain sockets are not.
 ///
-/// What goes to the proxy itself is not encrypted, the password included. ``SocketConfiguration/tls`` is between us and the
-/// server: the proxy then sees the server's name and how much is sent, but not what.
+/// What goes to the proxy itself is not encrypted, the password included. ``SocketConfiguration/tls`` is between us and
+/// the server: the proxy then sees the server's name and how much is sent, but not what.
 public struct Proxy: Hashable, Sendable {
     /// What the proxy speaks. Cases may be added; have a default when you switch over it.
     public enum Kind: String, Hashable, Sendable {
@@ -64,12 +64,12 @@ public struct Proxy: Hashable, Sendable {
         Proxy(.socks5, Endpoint(host: host, port: port), credentials)
     }
 
-    /// Reads what the variables `https_proxy` and `all_proxy` hold: `http://user:password@host:port`, or with `socks5://` or
-    /// `socks5h://`, which are the same here. User and password may be percent-encoded and may be left out, and so may the
-    /// port, which is 1080 then. An IPv6 address stands in brackets.
+    /// Reads what the variables `https_proxy` and `all_proxy` hold: `http://user:password@host:port`, or with
+    /// `socks5://` or `socks5h://`, which are the same here. User and password may be percent-encoded and may be left
+    /// out, and so may the port, which is 1080 then. An IPv6 address stands in brackets.
     ///
-    /// - Throws: ``SocketError`` with code `invalidArgument` for anything else. Its message does not repeat the URL, which may
-    ///   have a password.
+    /// - Throws: ``SocketError`` with code `invalidArgument` for anything else. Its message does not repeat the URL,
+    ///   which may have a password.
     public init(url: String) throws(SocketError) {
         func refuse(_ reason: String) -> SocketError {
             SocketError(

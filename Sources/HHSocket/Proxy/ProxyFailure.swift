@@ -6,7 +6,8 @@ public struct ProxyFailure: Error, Sendable {
         case authenticationRequired
         /// The proxy does not accept the credentials.
         case authenticationFailed
-        /// The proxy does not want to connect us, or something went wrong with it: HTTP's status, or SOCKS5's reply code.
+        /// The proxy does not want to connect us, or something went wrong with it: HTTP's status, or SOCKS5's reply
+        /// code.
         case refused(Int)
         /// The proxy tried, and could not reach the server.
         case serverUnreachable

@@ -32,7 +32,7 @@ extension ProxyNegotiation {
 extension Proxy {
     /// What is to be said to this proxy.
     ///
-    /// - Throws: ``SocketError`` with code `invalidArgument` for what the proxy cannot be told.
+    /// - Throws: ``SocketError`` with code `invalidArgument` for what cannot be expressed to the proxy.
     func negotiation(to server: Endpoint) throws(SocketError) -> any ProxyNegotiation {
         func refuse(_ reason: String) -> SocketError {
             SocketError(.invalidArgument, message: "cannot connect to \(server) through \(self): \(reason)")

@@ -57,8 +57,8 @@ struct SOCKS5Negotiation: ProxyNegotiation {
 
     /// Never needs more than 262 bytes at once.
     mutating func receive(_ bytes: inout ByteBuffer) throws(ProxyFailure) -> ProxyStep {
-        // What is something else is known by its first byte. The second answer has a version of its own, 1, which not all
-        // proxies write.
+        // What is something else is known by its first byte. The second answer has a version of its own, 1, which not
+        // all proxies write.
         if self.state != .authentication, let version = bytes.firstByte, version != Self.version {
             throw ProxyFailure(
                 .notAProxy,

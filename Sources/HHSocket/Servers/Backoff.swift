@@ -1,7 +1,7 @@
 /// How long to wait between rounds of connection attempts. A round tries each server once.
 ///
-/// By default a wait is drawn evenly from zero to a bound that doubles, the first one too, so that the clients of a server
-/// that dies do not come back as one herd. Other habits are values of the same type:
+/// By default a wait is drawn evenly from zero to a bound that doubles, the first one too, so that the clients of a
+/// server that dies do not come back as one herd. Other habits are values of the same type:
 ///
 /// ```swift
 /// Backoff(base: .seconds(2), cap: .seconds(1024), jitter: 0, maximumRounds: 10)  // 2, 4, 8 … 1024 s, ten attempts
@@ -47,8 +47,8 @@ public struct Backoff: Hashable, Sendable {
         self.maximumRounds = maximumRounds
     }
 
-    /// Reconnects at once; while that fails, every 100 ms (``minimumRepeatedWait``). For a server on the same machine: a
-    /// server with many such clients is met by all of them in the moment in which it returns.
+    /// Reconnects at once; while that fails, every 100 ms (``minimumRepeatedWait``). For a server on the same machine:
+    /// a server with many such clients is met by all of them in the moment in which it returns.
     public static let immediate = Backoff(base: .zero, cap: .zero)
 
     /// Only the first wait after a stable connection may be shorter than this, whatever the policy says: a server that

@@ -1,6 +1,6 @@
 extension Endpoint {
-    /// Whether the server runs on this machine for certain, so that it can be reached without a network. A name that only
-    /// happens to lead here is not looked up.
+    /// Whether the server runs on this machine for certain, so that it can be reached without a network. A name that
+    /// only happens to lead here is not looked up.
     var isOnThisMachine: Bool {
         if self.unixPath != nil { return true }
         let name = self.host.lowercased()

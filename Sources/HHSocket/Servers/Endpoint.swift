@@ -6,9 +6,9 @@ public struct Endpoint: Hashable, Sendable {
     public var port: Int
     /// The path of a Unix domain socket; nil for TCP.
     public let unixPath: String?
-    /// The name that the server's certificate must have, and that is sent as the server name indication, where ``host`` is an
-    /// address that was found by that name, as by ``ServerResolver/dns(host:port:)``. Nil by default: the host itself.
-    /// `ClientTLS.serverName` comes before it.
+    /// The name that the server's certificate must have, and that is sent as the server name indication, where ``host``
+    /// is an address that was found by that name, as by ``ServerResolver/dns(host:port:)``. Nil by default: the host
+    /// itself. `ClientTLS.serverName` comes before it.
     public var serverName: String?
 
     public init(host: String, port: Int, serverName: String? = nil) {
@@ -27,7 +27,8 @@ public struct Endpoint: Hashable, Sendable {
         self.unixPath = unixPath
     }
 
-    /// Reads `host:port`, with an IPv6 address in brackets: `[::1]:7000`; or `unix:` and a path. Nil if it is something else.
+    /// Reads `host:port`, with an IPv6 address in brackets: `[::1]:7000`; or `unix:` and a path. Nil if it is something
+    /// else.
     public init?(_ text: some StringProtocol) {
         if text.hasPrefix("unix:") {
             let path = String(text.dropFirst(5))

@@ -2,9 +2,9 @@ import NIOCore
 
 /// The servers to choose from, how each has behaved, and which to try next.
 ///
-/// A server that failed often in a row is banned for a growing time. When the ban ends it is on probation: it comes after
-/// the trusted ones, and one failure bans it again, for longer; a stable connection makes it trusted. When all are banned
-/// none is: it is then more likely that the network is at fault.
+/// A server that failed often in a row is banned for a growing time. When the ban ends it is on probation: it comes
+/// after the trusted ones, and one failure bans it again, for longer; a stable connection makes it trusted. When all
+/// are banned none is: it is then more likely that the network is at fault.
 ///
 /// A server that said that it goes away did no wrong, but is away until its time has come, even when all are.
 struct ServerList: Sendable {
@@ -90,8 +90,8 @@ struct ServerList: Sendable {
         self.start = 0
     }
 
-    /// The servers to try, each once, best first. Those that are away are left out, and those that are banned, unless all
-    /// others are.
+    /// The servers to try, each once, best first. Those that are away are left out, and those that are banned, unless
+    /// all others are.
     func round(now: NIODeadline, using generator: inout some RandomNumberGenerator) -> [Endpoint] {
         let memory = TimeAmount(clamping: self.policy.memory)
         let oldest = now.uptimeNanoseconds > UInt64(max(0, memory.nanoseconds)) ? now - memory : .uptimeNanoseconds(0)
@@ -186,8 +186,8 @@ struct ServerList: Sendable {
     /// - Parameters:
     ///   - span: How long it wants to be left alone; nil if it did not say.
     ///   - again: Whether it says so of the same connection.
-    /// - Returns: How long it is: as it wants, but no longer than the longest ban, and longer and longer if it does nothing but
-    ///   send its clients away.
+    /// - Returns: How long it is: as it wants, but no longer than the longest ban, and longer and longer if it does
+    ///   nothing but send its clients away.
     mutating func wentAway(
         _ endpoint: Endpoint,
         for span: Duration?,
@@ -225,8 +225,8 @@ struct ServerList: Sendable {
         self.entries.compactMap { $0.isAway(now) && !excluded.contains($0.endpoint) ? $0.awayUntil : nil }.min()
     }
 
-    /// A call waits: brings the time of those that are away forward, to `share` (0 to 1) of a second or of what is left of
-    /// it. For one that does nothing but send its clients away a second becomes two, four and so on.
+    /// A call waits: brings the time of those that are away forward, to `share` (0 to 1) of a second or of what is left
+    /// of it. For one that does nothing but send its clients away a second becomes two, four and so on.
     mutating func hurry(_ share: Double, now: NIODeadline) {
         for index in self.entries.indices where self.entries[index].isAway(now) && self.entries[index].mayHurry {
             guard let until = self.entries[index].awayUntil else { continue }

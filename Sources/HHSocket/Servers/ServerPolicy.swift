@@ -1,22 +1,22 @@
 /// When a server is passed over because of how it behaved.
 public struct ServerPolicy: Hashable, Sendable {
-    /// The number of consecutive failures that ban a server: refused and timed-out attempts, handshakes it failed, connections it
-    /// lost before they were stable. 3 by default, as Tencent Mars and Finagle ban; 1 at least.
+    /// The number of consecutive failures that ban a server: refused and timed-out attempts, handshakes it failed,
+    /// connections it lost before they were stable. 3 by default, as Tencent Mars and Finagle ban; 1 at least.
     public var failuresBeforeBan: Int
-    /// How long the first ban lasts. Each ban that follows without a stable connection between lasts twice as long; the last
-    /// half of each is left to chance. 15 s by default.
+    /// How long the first ban lasts. Each ban that follows without a stable connection between lasts twice as long; the
+    /// last half of each is left to chance. 15 s by default.
     public var firstBan: Duration
     /// No ban lasts longer. 300 s by default, as Finagle's.
     public var longestBan: Duration
     /// Outcomes older than this do not count in a server's score. 10 minutes by default.
     public var memory: Duration
-    /// Whether servers that are not in the list may be used because another server names them when it goes away; at most 16 of
-    /// them at a time, with the same ``SocketConfiguration/tls``. False by default: a server could send its clients anywhere,
-    /// and without TLS whoever is on the path could. Those in the list are preferred in the order in which they are named
-    /// either way.
+    /// Whether servers that are not in the list may be used because another server names them when it goes away; at
+    /// most 16 of them at a time, with the same ``SocketConfiguration/tls``. False by default: a server could send its
+    /// clients anywhere, and without TLS whoever is on the path could. Those in the list are preferred in the order in
+    /// which they are named either way.
     public var acceptsOtherEndpoints: Bool
-    /// Whether equally good servers are tried in an order of chance, which spreads the clients of a fleet, instead of in the
-    /// list's. False by default.
+    /// Whether equally good servers are tried in an order of chance, which spreads the clients of a fleet, instead of
+    /// in the list's. False by default.
     public var shufflesEquals: Bool
 
     public init(

@@ -15,9 +15,9 @@ public struct ServerResolver: Sendable {
         ServerResolver { endpoints }
     }
 
-    /// Every address of `host`, each a server with a score of its own. (A server given by its name has one score, and its
-    /// addresses are raced by happy eyeballs.) With TLS, each server's certificate must name `host`. The system's resolver is
-    /// asked, on a thread of Dispatch's.
+    /// Every address of `host`, each a server with a score of its own. (A server given by its name has one score, and
+    /// its addresses are raced by happy eyeballs.) With TLS, each server's certificate must name `host`. The system's
+    /// resolver is asked, on a thread of Dispatch's.
     public static func dns(host: String, port: Int) -> ServerResolver {
         let name = Endpoint(host: host, port: port).isAddress ? nil : host
         return ServerResolver {

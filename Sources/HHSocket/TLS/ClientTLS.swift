@@ -3,8 +3,8 @@ import NIOSSL
 
 /// TLS to a server: how it is verified, and the client's own certificate.
 ///
-/// The server's certificate must lead to an authority that is trusted, be valid now, and name the server. Pins come on top
-/// of that and replace none of it.
+/// The server's certificate must lead to an authority that is trusted, be valid now, and name the server. Pins come on
+/// top of that and replace none of it.
 public struct ClientTLS: Sendable {
     /// The authorities to believe; those of the system by default.
     public var trust = TLSTrust.system
@@ -13,15 +13,15 @@ public struct ClientTLS: Sendable {
     /// What the server's certificate must name, and what is sent as the server name indication (SNI). By default the
     /// endpoint's host.
     public var serverName: String?
-    /// If there are any, the server's key must be one of them. Have a second one ready, of a key that is kept elsewhere, for
-    /// the day when the first must be replaced. None by default.
+    /// If there are any, the server's key must be one of them. Have a second one ready, of a key that is kept
+    /// elsewhere, for the day when the first must be replaced. None by default.
     public var pins: Set<PublicKeyPin> = []
     /// What is offered by application-layer protocol negotiation (ALPN), the favourite first. None by default.
     public var applicationProtocols: [String] = []
     /// The oldest version that is accepted; 1.2 by default.
     public var minimumVersion = TLSMinimumVersion.tls12
-    /// Takes any certificate of anybody for the server's: whoever is on the path can read and change everything. For tests
-    /// against a server whose certificate is worth nothing. Pins are still checked.
+    /// Takes any certificate of anybody for the server's: whoever is on the path can read and change everything. For
+    /// tests against a server whose certificate is worth nothing. Pins are still checked.
     public var insecurelySkipsVerification = false
 
     public init() {}
@@ -55,9 +55,9 @@ extension NIOSSLContext {
     /// - Throws: ``SocketError`` with code `invalidArgument`, such as for a key that is another certificate's.
     package static func make(_ configuration: TLSConfiguration) throws(SocketError) -> NIOSSLContext {
         var configuration = configuration
-        // Our last word is sent, the peer's is not waited for: RFC 8446, 6.1 allows that, and our frames have lengths. Who
-        // wants to hear the peer out closes one direction first. (Where both ends close at once on a channel that may be
-        // half closed, NIOSSL 2.37 would wait for all of this time.)
+        // Our last word is sent, the peer's is not waited for: RFC 8446, 6.1 allows that, and our frames have lengths.
+        // Who wants to hear the peer out closes one direction first. (Where both ends close at once on a channel that
+        // may be half closed, NIOSSL 2.37 would wait for all of this time.)
         configuration.shutdownTimeout = .zero
         do {
             return try NIOSSLContext(configuration: configuration)

@@ -3,8 +3,8 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOSSL
 
-/// The context that a client's TLS connections share. It is made for the first of them, kept once it could be made, and made anew
-/// when the user asks for that.
+/// The context that a client's TLS connections share. It is made for the first of them, kept once it could be made, and
+/// made anew when the user asks for that.
 final class ClientTLSContext: Sendable {
     private let tls: ClientTLS
     private let made = NIOLockedValueBox<NIOSSLContext?>(nil)
@@ -13,8 +13,8 @@ final class ClientTLSContext: Sendable {
         self.tls = tls
     }
 
-    /// The context, which is made on another thread if there is none yet, since that reads files. A failure is not kept: the next
-    /// attempt reads them again.
+    /// The context, which is made on another thread if there is none yet, since that reads files. A failure is not
+    /// kept: the next attempt reads them again.
     ///
     /// Fails with a ``SocketError`` with code `invalidArgument` that says what cannot be read.
     func get(on eventLoop: any EventLoop) -> EventLoopFuture<NIOSSLContext> {

@@ -2,9 +2,9 @@ import NIOSSL
 
 /// A host's name as a certificate must have it (RFC 9525).
 ///
-/// NIOSSL checks names too, but is content as well with a certificate for the *address* that it is connected to. Whoever
-/// can forge the answers of the DNS has an address, and can get a certificate for it from authorities that everybody
-/// trusts. So who asked for a name gets one that has it.
+/// NIOSSL checks names too, but is content as well with a certificate for the *address* that it is connected to.
+/// Whoever can forge the answers of the DNS has an address, and can get a certificate for it from authorities that
+/// everybody trusts. So who asked for a name gets one that has it.
 struct HostName: Hashable, Sendable {
     private let labels: [Substring]
 

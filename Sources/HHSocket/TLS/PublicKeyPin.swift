@@ -1,8 +1,8 @@
 import Foundation
 import NIOSSL
 
-/// The SHA-256 of a public key as certificates hold it (the DER of its SubjectPublicKeyInfo, RFC 7469), which stays the same
-/// when a certificate is renewed with the same key.
+/// The SHA-256 of a public key as certificates hold it (the DER of its SubjectPublicKeyInfo, RFC 7469), which stays the
+/// same when a certificate is renewed with the same key.
 public struct PublicKeyPin: Hashable, Sendable {
     private let digest: [UInt8]
 

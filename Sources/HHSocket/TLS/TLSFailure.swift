@@ -70,7 +70,8 @@ extension TLSFailure {
     }
 
     private init(_ stack: NIOBoringSSLErrorStack, _ certificate: NIOSSLCertificate?, underlying: any Error) {
-        // BoringSSL's names are all that there is: "error:1000007d:SSL routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED".
+        // BoringSSL's names are all that there is: "error:1000007d:SSL
+        // routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED".
         let text = stack.map(\.description).joined(separator: "; ")
         func has(_ names: String...) -> Bool { names.contains { text.contains($0) } }
         if has("CERTIFICATE_VERIFY_FAILED") {

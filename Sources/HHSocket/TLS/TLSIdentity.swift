@@ -9,7 +9,8 @@ public struct TLSIdentity: Sendable {
 
     private let source: Source
 
-    /// From PEM files, which are read when a context is made of them: so a server that is told to reload reads them anew.
+    /// From PEM files, which are read when a context is made of them: so a server that is told to reload reads them
+    /// anew.
     ///
     /// - Parameters:
     ///   - certificateFile: The certificate, and behind it those that lead to the authority.

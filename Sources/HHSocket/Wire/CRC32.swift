@@ -31,7 +31,8 @@ public enum CRC32 {
         return ~crc
     }
 
-    /// Eight tables of 256: what a byte with 0 to 7 bytes behind it adds. The polynomial is 0x1EDC6F41, its bits reversed.
+    /// Eight tables of 256: what a byte with 0 to 7 bytes behind it adds. The polynomial is 0x1EDC6F41, its bits
+    /// reversed.
     private static let castagnoliTables: [UInt32] = {
         var tables = [UInt32](repeating: 0, count: 8 * 256)
         for byte in 0..<256 {

@@ -19,11 +19,11 @@ public enum FrameDirection: Sendable, Hashable {
 
 /// One message on the wire.
 ///
-/// In the standard format all words are unsigned 32-bit big-endian, and after the header come `length` bytes of payload and
-/// the payload's adler32 (RFC 1950, so an empty payload's is 1). How it looks in others, a ``WireFormat`` tells.
+/// In the standard format all words are unsigned 32-bit big-endian, and after the header come `length` bytes of payload
+/// and the payload's adler32 (RFC 1950, so an empty payload's is 1). How it looks in others, a ``WireFormat`` tells.
 public struct Frame: Sendable, Hashable {
-    /// A payload, and custom fields beside it where there are some. Not two properties: every copy of a frame would pay for
-    /// a reference that frames of the standard format do not have.
+    /// A payload, and custom fields beside it where there are some. Not two properties: every copy of a frame would pay
+    /// for a reference that frames of the standard format do not have.
     @usableFromInline
     enum Content: Sendable, Hashable {
         case payload(ByteBuffer)
@@ -61,9 +61,9 @@ public struct Frame: Sendable, Hashable {
         }
     }
 
-    /// The bytes of the header's custom fields, one after another: ``WireFormat/customFields(_:over:in:)`` makes them and
-    /// ``WireFormat/header(of:in:)`` reads them. Nil in formats that have none; when such a frame is sent in one that has
-    /// some, they are the sender's default, or zero.
+    /// The bytes of the header's custom fields, one after another: ``WireFormat/customFields(_:over:in:)`` makes them
+    /// and ``WireFormat/header(of:in:)`` reads them. Nil in formats that have none; when such a frame is sent in one
+    /// that has some, they are the sender's default, or zero.
     public var customFields: [UInt8]? {
         @inlinable
         get {
@@ -100,8 +100,8 @@ public struct Frame: Sendable, Hashable {
 
     /// The length in bytes of the standard format's checksum.
     public static let trailerLength = 4
-    /// Payloads up to this many bytes leave as a whole, gathered with others into one buffer. Larger ones leave in slices of
-    /// this length and are not copied.
+    /// Payloads up to this many bytes leave as a whole, gathered with others into one buffer. Larger ones leave in
+    /// slices of this length and are not copied.
     package static let unslicedLength = 64 << 10
     /// The largest payload accepted by default, in bytes: 16 MiB.
     public static let defaultMaximumPayloadLength = 16 << 20

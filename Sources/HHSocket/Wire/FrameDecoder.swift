@@ -7,8 +7,8 @@ import NIOCore
 /// decoder.append(bytes)
 /// while let output = try decoder.next() { … }
 /// ```
-/// or, where a frame need not outlive the call, borrow them with ``decode(_:_:)``, which allocates nothing. Stay with one
-/// of the two until all frames of a read are out.
+/// or, where a frame need not outlive the call, borrow them with ``decode(_:_:)``, which allocates nothing. Stay with
+/// one of the two until all frames of a read are out.
 ///
 /// A half-received frame is kept in a buffer that grows with the bytes that have come, never with the length announced.
 /// A wrong checksum spoils that frame alone, the length being assumed intact. That assumption is checked: a header that
@@ -68,11 +68,11 @@ public struct FrameDecoder: Sendable {
         }
     }
 
-    /// Payloads up to this many bytes are copied, so that a small one kept for long does not keep a whole read's buffer.
-    /// `Docs/Architecture.md` tells how the number was found.
+    /// Payloads up to this many bytes are copied, so that a small one kept for long does not keep a whole read's
+    /// buffer. `Docs/Architecture.md` tells how the number was found.
     public static let defaultCopyLimit = 1_024
-    /// Small payloads that come together are copied together, so many bytes at a time, headers and all: one that is kept for
-    /// long keeps that many.
+    /// The number of bytes, headers included, in which small payloads that come together are copied: one that is
+    /// kept for long keeps that many.
     @usableFromInline static let blockLength = 1_024
     /// How many frames in a row may have a wrong checksum by default, the one that ends the stream included.
     public static let defaultMaximumCorruptRun = 3
@@ -87,8 +87,8 @@ public struct FrameDecoder: Sendable {
     public let copyLimit: Int
     /// The number of consecutive wrong checksums that ends the stream.
     public let maximumCorruptRun: Int
-    /// Bits 29 to 31 of a type that the two sides have agreed to use, as a mask; none at first. Others are a sign that the
-    /// stream is out of step, where it may be: after a wrong checksum.
+    /// Bits 29 to 31 of a type that the two sides have agreed to use, as a mask; none at first. Others are a sign that
+    /// the stream is out of step, where it may be: after a wrong checksum.
     public var agreedFlags: UInt32 = 0
 
     /// How to read another format than the standard one.
@@ -104,8 +104,8 @@ public struct FrameDecoder: Sendable {
     @usableFromInline var failure: FrameError?
     /// How many frames with a wrong checksum have just come one after the other.
     @usableFromInline var corruptRun = 0
-    /// Whether the next frame needs more than the fast path knows: another format, a frame that began in an earlier read,
-    /// a wrong checksum before it, or a stream that has ended.
+    /// Whether the next frame needs more than the fast path knows: another format, a frame that began in an earlier
+    /// read, a wrong checksum before it, or a stream that has ended.
     @usableFromInline var needsCare: Bool
 
     /// - Parameters:
@@ -113,8 +113,8 @@ public struct FrameDecoder: Sendable {
     ///   - format: How frames are laid out; the standard format by default.
     ///   - maximumPayloadLength: The largest payload accepted, in bytes; 16 MiB by default.
     ///   - copyLimit: The largest payload that is copied, in bytes.
-    ///   - maximumCorruptRun: The number of consecutive wrong checksums that ends the stream; 3 by default, 1 at least. The
-    ///     last of these frames still comes out.
+    ///   - maximumCorruptRun: The number of consecutive wrong checksums that ends the stream; 3 by default, 1 at least.
+    ///     The last of these frames still comes out.
     public init(
         direction: FrameDirection,
         format: WireFormat = .standard,
@@ -237,14 +237,14 @@ public struct FrameDecoder: Sendable {
     }
 
     /// The header of the next frame, if that is complete and sound, and of the standard format; its payload is for
-    /// ``takePayload(of:)``. Nil says nothing: then ``next(into:)`` is to be asked.
+    /// ``takePayload(of:)``. Nil is inconclusive: fall back to ``next(into:)``.
     ///
     /// Of most frames a read brings, this is all there is to know, and a frame need not be made.
     ///
     /// It changes nothing, and is `mutating` so that the decoder is not copied to be looked at.
     ///
-    /// - Parameter isWanted: Whether the caller has a use for the frame. It is asked before the checksum is computed, since that of
-    ///   a frame that is left is computed by ``next(into:)``. True by default.
+    /// - Parameter isWanted: Whether the caller has a use for the frame. It is asked before the checksum is computed,
+    ///   since that of a frame that is left is computed by ``next(into:)``. True by default.
     @inlinable
     package mutating func soundHeader(where isWanted: (FrameHeader) -> Bool = { _ in true }) -> FrameHeader? {
         guard !self.needsCare else { return nil }
@@ -261,8 +261,8 @@ public struct FrameDecoder: Sendable {
         }
     }
 
-    /// Whether nothing is left of what was handed over, as after most reads, whose memory is released then. False says nothing: then
-    /// ``next(into:)`` is to be asked.
+    /// Whether nothing is left of what was handed over, as after most reads, whose memory is released then. False says
+    /// nothing: then ``next(into:)`` is to be asked.
     package mutating func isFinished() -> Bool {
         guard !self.hasInput, !self.needsCare else { return false }
         self.stashInput()
@@ -295,7 +295,8 @@ public struct FrameDecoder: Sendable {
         }
     }
 
-    /// The payload of the frame whose header ``soundHeader(where:)`` has just returned. The next frame is the one behind it.
+    /// The payload of the frame whose header ``soundHeader(where:)`` has just returned. The next frame is the one
+    /// behind it.
     @inlinable
     @inline(__always)
     package mutating func takePayload(of header: FrameHeader) -> ByteBuffer {
@@ -363,7 +364,8 @@ public struct FrameDecoder: Sendable {
 
     // MARK: Borrowed frames
 
-    /// Calls `body` with each complete frame, in order, without copying or allocating for those that lie within `bytes`.
+    /// Calls `body` with each complete frame, in order, without copying or allocating for those that lie within
+    /// `bytes`.
     ///
     /// - Throws: ``FrameError`` when the stream makes no sense; every later call throws it again.
     @inlinable
@@ -605,7 +607,7 @@ public struct FrameDecoder: Sendable {
         return self.block.getSlice(at: 0, length: length) ?? ByteBuffer()
     }
 
-    /// The same in any format.
+    /// A view of the frame that begins with `header`, in any format.
     private func view(_ header: FrameHeader, in bytes: UnsafeRawBufferPointer) throws(FrameError) -> View {
         guard let plan = self.plan else { return Self.view(header, in: bytes, direction: self.direction) }
         let end = header.headerLength + Int(header.length)
@@ -619,7 +621,7 @@ public struct FrameDecoder: Sendable {
         )
     }
 
-    /// The same in any format.
+    /// The frame that begins with `header`, in any format.
     private func output(_ header: FrameHeader, in buffer: ByteBuffer) throws(FrameError) -> Output {
         let length = Int(header.length)
         var frame = Frame(type: header.type, serial: header.serial, status: header.status)

@@ -14,8 +14,8 @@ public struct FrameEncoder: Sendable {
     /// - Parameters:
     ///   - direction: Which kind of header to write.
     ///   - format: How frames are laid out; the standard format by default.
-    ///   - customFields: The custom fields of frames that bring none, as ``WireFormat/customFields(_:over:in:)`` makes them;
-    ///     zeros by default.
+    ///   - customFields: The custom fields of frames that bring none, as ``WireFormat/customFields(_:over:in:)`` makes
+    ///     them; zeros by default.
     public init(direction: FrameDirection, format: WireFormat = .standard, customFields: [UInt8]? = nil) {
         self.direction = direction
         self.format = format
@@ -61,7 +61,7 @@ public struct FrameEncoder: Sendable {
         Self.encode(type: type, serial: serial, status: status, payload, self.direction, into: &buffer)
     }
 
-    /// The same without an encoder, which would be retained to be used where it is.
+    /// Encodes without an encoder, which would have to be retained.
     @inlinable
     package static func encode(
         type: UInt32,

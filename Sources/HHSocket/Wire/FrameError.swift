@@ -1,4 +1,5 @@
-/// A byte stream that cannot be decoded any further. Where the next frame starts is unknown, so the connection must end.
+/// A byte stream that cannot be decoded any further. Where the next frame starts is unknown, so the connection must
+/// end.
 public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     /// What is wrong with the stream. More may be added; always have a default case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {

@@ -1,7 +1,7 @@
 /// Which of the frames that wait to be sent leaves first: 0 to 1, higher before lower, equals in the order they came.
 ///
-/// It matters only while frames wait, because the peer reads more slowly than they come. A frame that has begun to leave is
-/// never interrupted. Heartbeats and cancellations leave before all others.
+/// It matters only while frames wait, because the peer reads more slowly than they come. A frame that has begun to
+/// leave is never interrupted. Heartbeats and cancellations leave before all others.
 public struct FramePriority: RawRepresentable, Hashable, Comparable, Sendable {
     /// 0 to 1.
     public let rawValue: Float

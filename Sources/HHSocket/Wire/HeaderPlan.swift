@@ -1,7 +1,7 @@
 /// Where in the frames of one direction of a ``WireFormat`` everything is: the layout, ready for use.
 ///
-/// Every offset lies within `length` bytes, because the layout was checked; whoever reads or writes sees to it that so many
-/// bytes are there.
+/// Every offset lies within `length` bytes, because the layout was checked; callers guarantee
+/// that `length` bytes are available.
 @usableFromInline
 final class HeaderPlan: Sendable {
     struct Word: Sendable {
@@ -135,8 +135,8 @@ final class HeaderPlan: Sendable {
         type <= self.applicationTypes.upperBound || self.controlTypes.contains(type)
     }
 
-    /// Success is ``Status/ok`` in the program. What is 200 on the wire takes the number that became free, so that no two
-    /// statuses become one.
+    /// Success is ``Status/ok`` in the program. What is 200 on the wire takes the number that became free, so that no
+    /// two statuses become one.
     private func decoded(_ status: UInt32) -> Status {
         if status == self.okStatus { return .ok }
         return Status(rawValue: status == Status.ok.rawValue ? self.okStatus : status)

@@ -4,7 +4,8 @@ public enum FrameType {
     public static let heartbeat: UInt32 = 0
     /// Client to server: stop working on the request with this serial. Never answered.
     public static let cancel: UInt32 = 2
-    /// The client's first frame, where hello is enabled, and the server's answer; both with serial ``FrameSerial/hello``.
+    /// The client's first frame, where hello is enabled, and the server's answer; both with serial
+    /// ``FrameSerial/hello``.
     public static let hello: UInt32 = 3
     /// Server to client: finish what is in flight, then use another server; with serial ``FrameSerial/goAway``.
     public static let goAway: UInt32 = 4

@@ -1,7 +1,8 @@
 /// What a response says of its request: the `status` word of a response or push frame.
 ///
-/// Anything but ``ok`` is an error; a status that is not listed here is an error too, never success. Whether the request may
-/// have been executed, and whether a later attempt may succeed, ``mayHaveBeenExecuted`` and ``isTransient`` say.
+/// Anything but ``ok`` is an error; a status that is not listed here is an error too, never success. Whether the
+/// request may have been executed, and whether a later attempt may succeed, ``mayHaveBeenExecuted`` and ``isTransient``
+/// say.
 public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     public let rawValue: UInt32
 

@@ -27,7 +27,8 @@ extension Status {
 
     /// Whether the server may have begun to execute the request.
     ///
-    /// False for ``undefinedType``, ``overloaded`` and ``draining``: sending the request again is safe, whatever it does.
+    /// False for ``undefinedType``, ``overloaded`` and ``draining``: sending the request again is safe, whatever it
+    /// does.
     public var mayHaveBeenExecuted: Bool { self.meaning != .notExecuted }
 
     /// Whether a later attempt of the same request may succeed.

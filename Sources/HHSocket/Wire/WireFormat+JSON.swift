@@ -17,8 +17,8 @@ extension WireFormat: Codable {
 
     /// Reads a layout from JSON, as `Docs/WireFormat.md` describes it.
     ///
-    /// - Throws: ``WireFormatError``, which says where the JSON is not as described (``WireFormatError/Rule/malformed``), or
-    ///   which rule the layout breaks.
+    /// - Throws: ``WireFormatError``, which says where the JSON is not as described
+    ///   (``WireFormatError/Rule/malformed``), or which rule the layout breaks.
     public init(json: some Sequence<UInt8>) throws(WireFormatError) {
         do {
             self = try JSONDecoder().decode(WireFormat.self, from: Data(json))
@@ -62,8 +62,8 @@ extension WireFormat: Codable {
         }
     }
 
-    /// The JSON that a decoder wanted for a type. Numbers and booleans are not among them: they are read by types that have
-    /// errors of their own.
+    /// The JSON that a decoder wanted for a type. Numbers and booleans are not among them: they are read by types that
+    /// have errors of their own.
     private static func kind(of type: any Any.Type) -> String {
         let name = "\(type)"
         if name.hasPrefix("String") { return "a text" }

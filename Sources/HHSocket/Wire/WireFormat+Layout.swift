@@ -32,8 +32,8 @@ extension WireFormat {
         public static func status(_ order: ByteOrder = .big) -> Field { Field(kind: .word(.status, order)) }
         /// How long the payload is, or the frame: ``Layout/lengthCounts``; 4 bytes.
         public static func length(_ order: ByteOrder = .big) -> Field { Field(kind: .word(.length, order)) }
-        /// The header's length in bytes; 4 bytes. It is written as the header is laid out here. One that says more, up to
-        /// `upTo` bytes, is accepted, and the bytes after the last field here are skipped.
+        /// The header's length in bytes; 4 bytes. It is written as the header is laid out here. One that says more, up
+        /// to `upTo` bytes, is accepted, and the bytes after the last field here are skipped.
         public static func headerLength(upTo: Int, _ order: ByteOrder = .big) -> Field {
             Field(kind: .headerLength(upTo: upTo, order))
         }
@@ -56,8 +56,8 @@ extension WireFormat {
     public enum LengthScope: String, Sendable, Hashable, Codable, CaseIterable {
         /// The payload alone.
         case payload
-        /// Every byte of the frame: header (with bytes that a longer header has beyond the layout), payload, checksum and
-        /// tail.
+        /// Every byte of the frame: header (with bytes that a longer header has beyond the layout), payload, checksum
+        /// and tail.
         case frame
     }
 
@@ -95,7 +95,8 @@ extension WireFormat {
             case client
             /// The server pings; the client answers each with a heartbeat of the same serial.
             case server
-            /// Both do. What the client receives is a ping if its status is ``Heartbeat/pingStatus``, and else an answer.
+            /// Both do. What the client receives is a ping if its status is ``Heartbeat/pingStatus``, and else an
+            /// answer.
             case both
         }
 

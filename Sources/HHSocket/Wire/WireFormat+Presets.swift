@@ -5,11 +5,12 @@ extension WireFormat {
     /// The format of the demo that the article about this protocol came with, without a session id.
     public static let tgcd = WireFormat(known: .tgcd(sessionIDLength: 0))
 
-    /// The format of the demo that the article about this protocol came with: requests begin with a session id, the custom
-    /// field `sessionID`; the checksum has 8 bytes; each frame ends with its type. The server pings, and cancels are not
-    /// sent.
+    /// The format of the demo that the article about this protocol came with: requests begin with a session id, the
+    /// custom field `sessionID`; the checksum has 8 bytes; each frame ends with its type. The server pings, and cancels
+    /// are not sent.
     ///
-    /// - Parameter sessionIDLength: How many bytes the session id has: what client and server have agreed on, 0 for none.
+    /// - Parameter sessionIDLength: How many bytes the session id has: what client and server have agreed on, 0 for
+    ///   none.
     /// - Throws: ``WireFormatError`` when there is no such length.
     public static func tgcd(sessionIDLength: Int) throws(WireFormatError) -> WireFormat {
         try WireFormat(.tgcd(sessionIDLength: sessionIDLength))
@@ -18,8 +19,8 @@ extension WireFormat {
     /// The standard header without a checksum.
     public static let plain = WireFormat(known: .plain)
 
-    /// The header of Tencent Mars' long link: no checksum and no status. The client pings, and cancels are not sent. The
-    /// custom field `clientVersion`, 4 bytes, is the client's version.
+    /// The header of Tencent Mars' long link: no checksum and no status. The client pings, and cancels are not sent.
+    /// The custom field `clientVersion`, 4 bytes, is the client's version.
     public static let mars = WireFormat(known: .mars)
 
     /// The presets by name: `standard`, `tgcd` (without a session id), `plain` and `mars`.

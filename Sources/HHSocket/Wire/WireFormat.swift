@@ -83,8 +83,8 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
 
     // MARK: What a frame is
 
-    /// Whether calls and pushes may have this type: it is in ``Layout/applicationTypes``, and neither a heartbeat's nor a
-    /// cancel's.
+    /// Whether calls and pushes may have this type: it is in ``Layout/applicationTypes``, and neither a heartbeat's nor
+    /// a cancel's.
     public func isApplicationType(_ type: UInt32) -> Bool {
         let type = UInt64(type)
         return self.storage.applicationTypes.contains(type) && type != self.storage.heartbeatType
@@ -148,8 +148,8 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         self.storage.layout.cancel.map { Frame(type: $0.type, serial: serial) }
     }
 
-    /// Whether responses carry a status. Where they do not, every response is taken for ``Status/ok``, and a server cannot
-    /// answer with an error.
+    /// Whether responses carry a status. Where they do not, every response is taken for ``Status/ok``, and a server
+    /// cannot answer with an error.
     public var hasStatus: Bool { self.storage.response.hasStatus }
 
     // MARK: Custom fields
@@ -159,8 +159,8 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         self.plan(for: direction).customs.map { ($0.name, $0.width) }
     }
 
-    /// The byte order of a request's length: that in which the command line writes numbers into custom fields, which are raw
-    /// bytes.
+    /// The byte order of a request's length: that in which the command line writes numbers into custom fields, which
+    /// are raw bytes.
     package var lengthOrder: ByteOrder {
         for field in self.layout.request {
             if case .word(.length, let order) = field.kind { return order }
@@ -171,12 +171,12 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     /// The length of ``Frame/customFields`` in bytes.
     public func customFieldLength(in direction: FrameDirection) -> Int { self.plan(for: direction).customLength }
 
-    /// The bytes of a header's custom fields, one after another, as ``Frame/customFields`` wants them. Fields that `values`
-    /// does not name are as in `base`, or zero.
+    /// The bytes of a header's custom fields, one after another, as ``Frame/customFields`` wants them. Fields that
+    /// `values` does not name are as in `base`, or zero.
     ///
     /// - Returns: Nil, which stands for zeros, if there is nothing to write.
-    /// - Throws: ``SocketError`` with code `invalidArgument` when a name is not in the layout or a value is not as wide as
-    ///   its field.
+    /// - Throws: ``SocketError`` with code `invalidArgument` when a name is not in the layout or a value is not as wide
+    ///   as its field.
     public func customFields(
         _ values: [String: [UInt8]],
         over base: [UInt8]? = nil,
@@ -192,8 +192,8 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         return self.plan(for: direction).values(of: frame.customFields)
     }
 
-    /// The custom fields of the response to a request with these: those of the same name are repeated, the others are as in
-    /// `base`.
+    /// The custom fields of the response to a request with these: those of the same name are repeated, the others are
+    /// as in `base`.
     public func responseFields(answering request: [UInt8]?, over base: [UInt8]? = nil) -> [UInt8]? {
         guard let request else { return base }
         return self.storage.response.customFields(echoing: request, of: self.storage.request, over: base)

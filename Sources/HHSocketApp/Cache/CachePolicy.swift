@@ -1,16 +1,16 @@
 /// What a cache may do for a request. How long an answer is valid, ``APIRequest/validity`` says.
 public enum CachePolicy: Hashable, Sendable {
-    /// The server is asked, its answer is not kept, and the call is not shared with anybody. The default, and the only right
-    /// one for requests that change something.
+    /// The server is asked, its answer is not kept, and the call is not shared with anybody. The default, and the only
+    /// right one for requests that change something.
     case ignoringCache
     /// An answer that is valid is taken from the cache; otherwise the server is asked.
     case returningCached
-    /// The same, but an answer that is valid no more, for no longer than this, is given too, at once, while the server is
-    /// asked for a fresh one in the background.
+    /// As ``returningCached``, but an answer that expired no longer ago than this is given too, at once, while the
+    /// server is asked for a fresh one in the background.
     case returningStale(upTo: Duration)
     /// The server is asked, whatever the cache has, and its answer is kept.
     ///
-    /// The answer is to a call that began after this was asked for. So where one is in flight already, this one begins when
-    /// that has ended.
+    /// The answer is to a call that began after this was asked for. So where one is in flight already, this one begins
+    /// when that has ended.
     case reloading
 }

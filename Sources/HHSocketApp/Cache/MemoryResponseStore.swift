@@ -7,8 +7,8 @@ public final class MemoryResponseStore: ResponseStore {
 
     private let table: NIOLockedValueBox<ResponseCacheTable>
 
-    /// - Parameter maximumCost: How much may be kept, in bytes: bodies, metadata and keys, and what it takes to hold them; 20 MB
-    ///   by default. An answer of more than an eighth of it is not kept.
+    /// - Parameter maximumCost: How much may be kept, in bytes: bodies, metadata and keys, and what it takes to hold
+    ///   them; 20 MB by default. An answer of more than an eighth of it is not kept.
     public init(maximumCost: Int = MemoryResponseStore.defaultMaximumCost) {
         self.table = NIOLockedValueBox(ResponseCacheTable(maximumCost: maximumCost))
     }

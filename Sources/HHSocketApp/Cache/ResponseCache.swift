@@ -1,13 +1,14 @@
-/// Answers that need not be asked for again, and calls in flight that need not be made twice; shared by the managers that are
-/// made with it.
+/// Answers that need not be asked for again, and calls in flight that need not be made twice; shared by the managers
+/// that are made with it.
 ///
 /// ```swift
 /// let cache = ResponseCache()
 /// let profile = APIManager(client: client, cache: cache)
 /// let friends = APIManager(client: client, cache: cache)
 /// ```
-/// Requests are the same if their ``ResponseKey``s are: type, canonical body, and the headers named as significant. Nothing
-/// else is looked at, so a cache is for one service and one user: clear it with ``removeAll()`` when the user logs out.
+/// Requests are the same if their ``ResponseKey``s are: type, canonical body, and the headers named as significant.
+/// Nothing else is looked at, so a cache is for one service and one user: clear it with ``removeAll()`` when the user
+/// logs out.
 public final class ResponseCache: Sendable {
     /// The default limit of callers that wait; more fail with `tooManyInFlight`.
     public static let defaultMaximumCallers = 100_000
@@ -17,7 +18,8 @@ public final class ResponseCache: Sendable {
     /// A cache in memory.
     ///
     /// - Parameters:
-    ///   - maximumCost: How much may be kept, in bytes; 20 MB by default. See ``MemoryResponseStore/init(maximumCost:)``.
+    ///   - maximumCost: How much may be kept, in bytes; 20 MB by default. See
+    ///     ``MemoryResponseStore/init(maximumCost:)``.
     ///   - maximumCallers: How many callers may wait at a time; 100,000 by default. More fail with `tooManyInFlight`.
     ///   - clock: The system's by default; a test has its own.
     public convenience init(
@@ -46,18 +48,19 @@ public final class ResponseCache: Sendable {
 
     /// Clears the cache, as when the user logs out.
     ///
-    /// From now on nobody gets an answer that was kept before. Calls in flight go on for those who wait for them, but their
-    /// answers are not kept, and nobody joins them any more.
+    /// From now on nobody gets an answer that was kept before. Calls in flight go on for those who wait for them, but
+    /// their answers are not kept, and nobody joins them any more.
     public func removeAll() { self.calls.remove(.all) }
 
-    /// The same for answers to requests of one type, as after something has changed that they tell of.
+    /// Removes the answers to requests of one type, as after a change of what they describe.
     public func removeAll(ofType type: UInt32) { self.calls.remove(.ofType(type)) }
 
-    /// The same for the answers that one manager asked for, or another of the same name. Those that it got from the cache
-    /// because another manager had asked for them are the other's.
+    /// Removes the answers that one manager asked for, or another of the same name. Those that it got from the
+    /// cache because another manager had asked for them are the other's.
     public func removeAll(of manager: APIManager) { self.calls.remove(.ofOwner(manager.name)) }
 
-    /// Returns when the store has done all that the cache has decided so far: kept what has come, and dropped what was cleared.
+    /// Returns when the store has done all that the cache has decided so far: kept what has come, and dropped what was
+    /// cleared.
     public func flush() async { await self.calls.flush() }
 
     /// What the cache has done so far.

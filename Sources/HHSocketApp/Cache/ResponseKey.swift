@@ -8,8 +8,8 @@ public struct ResponseKey: Hashable, Sendable {
 
     /// The requests' type.
     public let type: UInt32
-    /// All of the key, as a disk store may write it down: the type, how many significant headers there are, each of them, and
-    /// the body.
+    /// All of the key, as a disk store may write it down: the type, how many significant headers there are, each of
+    /// them, and the body.
     public let bytes: [UInt8]
 
     /// - Parameters:

@@ -2,11 +2,11 @@
 public enum ResponseSource: Hashable, Sendable {
     /// The server has just sent it.
     case network
-    /// From the cache, and valid; so long ago it came, or was found to be still right.
+    /// From the cache and valid; the time since it was received or revalidated.
     case cache(age: Duration)
     /// From the cache; the server has just said that it is still right.
     case revalidated
-    /// From the cache, and valid no more; so long ago it came. A fresh one is being fetched.
+    /// From the cache and expired; the time since it was received. A fresh one is being fetched.
     case stale(age: Duration)
 
     /// Whether the value was in the cache.

@@ -3,9 +3,10 @@ import NIOCore
 
 /// Decides which callers are answered from the cache, which share a call, and which answers are kept.
 ///
-/// A caller who may share is looked up first, together with all who ask for the same in the meantime. Who finds nothing of use
-/// joins the call that is in flight for the same key, or begins one. So there is one lookup and one call for a key at a time.
-/// Clearing parts the times: who asked before and who asks after share nothing, and what the former get is not kept.
+/// A caller who may share is looked up first, together with all who ask for the same in the meantime. Who finds nothing
+/// of use joins the call that is in flight for the same key, or begins one. So there is one lookup and one call for a
+/// key at a time. Clearing parts the times: who asked before and who asks after share nothing, and what the former get
+/// is not kept.
 ///
 /// Does no I/O and has no clock. Each event says what is to be done into an ``Actions``.
 struct SharedCallMachine {
@@ -39,13 +40,13 @@ struct SharedCallMachine {
     }
 
     enum StoreOperation: Sendable {
-        /// The answer is to be told by ``found(_:by:at:_:)``.
+        /// Report the answer by ``found(_:by:at:_:)``.
         case lookUp(UInt64, ResponseKey)
         case store(ResponseKey, StoredResponse)
         case remove(ResponseRemoval)
     }
 
-    /// A call to be made, whose end is to be told by ``answered(_:_:at:_:)``.
+    /// A call to be made; report its end by ``answered(_:_:at:_:)``.
     struct Start: Sendable {
         var call: UInt64
         var request: SocketRequest
@@ -61,8 +62,8 @@ struct SharedCallMachine {
         var cancels: [UInt64] = []
         /// Each caller exactly once, and its refresh as often as there was one.
         var completions: [(caller: Caller, result: Result<Answer, SocketError>)] = []
-        /// What refers to objects of the user's, and is not needed any more. It must be let go of outside every lock: with it may go
-        /// who knows what.
+        /// What refers to objects of the user's, and is not needed any more. It must be released outside every lock:
+        /// with it may go who knows what.
         var released: [Asking] = []
     }
 
@@ -103,9 +104,9 @@ struct SharedCallMachine {
         var next: Set<Caller> = []
         /// The callers that asked for it, cancelled ones included.
         var owners: Set<String> = []
-        /// What was kept, if the server was told its revision and it has not been cleared since.
+        /// What was kept, if its revision was sent to the server and it has not been cleared since.
         var revalidated: StoredResponse?
-        /// Whether the server was told the revision of what was kept.
+        /// Whether the revision of what was kept was sent to the server.
         var tellsRevision = false
         /// Whether what these callers ask for was cleared since they asked: the answer is not kept then.
         var isCleared: Bool
@@ -113,7 +114,7 @@ struct SharedCallMachine {
         var endsAt: NIODeadline
     }
 
-    /// So long after a call should have timed out by itself its callers wait no more.
+    /// How long callers wait beyond the time at which a call should have timed out by itself.
     private static let grace = Duration.seconds(1)
 
     let maximumCallers: Int
@@ -250,7 +251,7 @@ struct SharedCallMachine {
 
     /// Those for whom the cache has nothing join the call in flight, or begin one.
     ///
-    /// - Parameter stored: What is kept, whose revision the server is told if it has one.
+    /// - Parameter stored: What is kept, whose revision is sent to the server if it has one.
     private mutating func call(
         _ slot: Slot,
         _ callers: [Caller],
@@ -385,8 +386,8 @@ struct SharedCallMachine {
         self.call(slot, next, revalidating: stored, isCleared: call.isCleared, now, &actions)
     }
 
-    /// These callers are answered by another call, without the revision of what is kept; and those who waited for the end of
-    /// the one before too, for they have asked before that one begins.
+    /// These callers are answered by another call, without the revision of what is kept; and those who waited for the
+    /// end of the one before too, for they have asked before that one begins.
     private mutating func again(
         _ call: Call,
         _ callers: Set<Caller>,
@@ -447,8 +448,8 @@ struct SharedCallMachine {
         }
     }
 
-    /// When the caller is told that its time is over, if its call has not said so. A call that is over by then says so itself,
-    /// and knows better why.
+    /// When the caller's time is over, if its call has not said so. A call that is over by then says so
+    /// itself, and knows better why.
     private func due(_ waiter: Waiter) -> NIODeadline {
         guard case .call(let number) = waiter.place, let call = self.calls[number], call.endsAt <= waiter.deadline
         else { return waiter.deadline }

@@ -16,7 +16,7 @@ final class SharedCalls: Sendable {
     fileprivate struct State {
         var machine: Machine
         var completions: [Machine.Caller: Completion] = [:]
-        /// Of those who want to be told also of the fresh answer, once a stale one was given.
+        /// Callers that also receive the fresh answer, after a stale one.
         var refreshCompletions: [Machine.Caller: Completion] = [:]
         var tasks: [UInt64: Task<Void, Never>] = [:]
         /// For the store, in the order of what was decided. So it has to be filled under the lock.
@@ -106,8 +106,8 @@ final class SharedCalls: Sendable {
     private func update(_ body: (inout State, APIClock.Moment, inout Machine.Actions) -> Void) {
         let now = self.clock.now
         var actions = Machine.Actions()
-        // Handlers that nobody calls any more, to be let go of outside the lock: a handler may be the last to hold a manager, whose
-        // end asks for the lock.
+        // Handlers that are not called any more, released outside the lock: a handler may be the last to hold a
+        // manager, whose end asks for the lock.
         var unused: [Completion] = []
         let (mustPump, cancelled, completions, alarm) = self.state.withLockedValue { state in
             body(&state, now, &actions)

@@ -24,12 +24,12 @@ public struct StoredResponse: Hashable, Sendable {
 
     /// The name of the metadata that holds the revision of an answer.
     static let revisionName = "revision"
-    /// Longer revisions are not sent back to the server, in bytes: there is room for them in no request that has metadata
-    /// of its own.
+    /// Longer revisions are not sent back to the server, in bytes: there is room for them in no request that has
+    /// metadata of its own.
     static let maximumRevisionLength = 256
 
-    /// Which revision of its answer this is, by the server's word (metadata `revision`); nil where it said nothing, or too
-    /// much to be repeated (more than 256 bytes).
+    /// Which revision of its answer this is, by the server's word (metadata `revision`); nil where it said nothing, or
+    /// too much to be repeated (more than 256 bytes).
     public var revision: String? {
         guard let revision = self.response.metadata[Self.revisionName],
             (1...Self.maximumRevisionLength).contains(revision.utf8.count)
@@ -37,7 +37,7 @@ public struct StoredResponse: Hashable, Sendable {
         return revision
     }
 
-    /// The same answer in memory of its own.
+    /// A copy of the answer in memory of its own.
     static func detached(_ response: SocketResponse) -> SocketResponse {
         SocketResponse(
             type: response.type,
@@ -58,10 +58,10 @@ public struct StoredResponse: Hashable, Sendable {
         return .seconds(seconds)
     }
 
-    /// What an entry takes in memory besides bytes, in bytes: its place in the table, the objects that hold the answer's
-    /// parts. Rounded up, so that many small answers do not take more than was allowed.
+    /// What an entry takes in memory besides bytes, in bytes: its place in the table, the objects that hold the
+    /// answer's parts. Rounded up, so that many small answers do not take more than was allowed.
     private static let overhead = 512
-    /// The same for each value of metadata, and each field of a header.
+    /// The memory that each value of metadata and each field of a header takes besides its bytes, in bytes.
     private static let valueOverhead = 64
 
     /// How much memory it takes together with its key, in bytes.

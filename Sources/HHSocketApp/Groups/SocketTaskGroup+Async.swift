@@ -2,8 +2,8 @@ import HHSocket
 import NIOConcurrencyHelpers
 
 extension SocketTaskGroup {
-    /// Resumes the group and waits until it is complete and its completion handler has returned. Cancelling the Swift task
-    /// cancels the group.
+    /// Resumes the group and waits until it is complete and its completion handler has returned. Cancelling the Swift
+    /// task cancels the group.
     ///
     /// - Returns: How it ended, also if that was before.
     @discardableResult
@@ -41,8 +41,8 @@ extension SocketTaskGroup {
         return try result.get()
     }
 
-    /// Adds a function, which runs in a Swift task of its own once the group is resumed. The task is cancelled with the group;
-    /// a function that has not begun then does not run.
+    /// Adds a function, which runs in a Swift task of its own once the group is resumed. The task is cancelled with the
+    /// group; a function that has not begun then does not run.
     ///
     /// - Parameters:
     ///   - weight: What share of ``fractionCompleted`` it has, beside the others'; 1 by default, 0 at least.

@@ -6,8 +6,8 @@ extension SocketTaskGroup {
     ///
     /// - Parameters:
     ///   - weight: What share of ``fractionCompleted`` it has, beside the others'; 1 by default, 0 at least.
-    ///   - completionHandler: Called exactly once, as by ``APIManager/dispatch(_:refreshHandler:completionHandler:)``, with
-    ///     `cancelled` also where it was never begun. The group is complete after it has returned, not before.
+    ///   - completionHandler: Called exactly once, as by ``APIManager/dispatch(_:refreshHandler:completionHandler:)``,
+    ///     with `cancelled` also where it was never begun. The group is complete after it has returned, not before.
     public func add<Value>(
         _ request: APIRequest<Value>,
         to manager: APIManager,

@@ -11,14 +11,14 @@ import HHSocket
 /// group.add(friendsRequest, to: client) { result in … }
 /// group.resume()
 /// ```
-/// It is complete once, after the completion handler of its last member has returned; a group without members when it is
-/// resumed. A member that fails harms no other: the outcome has its error. ``cancel()`` cancels all members and completes the
-/// group once too, as cancelled, when all have ended.
+/// It is complete once, after the completion handler of its last member has returned; a group without members when it
+/// is resumed. A member that fails harms no other: the outcome has its error. ``cancel()`` cancels all members and
+/// completes the group once too, as cancelled, when all have ended.
 ///
-/// Members may be added at any time. Those of a suspended group wait for ``resume()``; those of a running one are resumed
-/// at once, and a member that is added by the handler of the last one keeps the group open. One that is added to a group that
-/// is being cancelled is cancelled and waited for; one that is added to a complete group is cancelled, and nobody waits
-/// for it.
+/// Members may be added at any time. Those of a suspended group wait for ``resume()``; those of a running one are
+/// resumed at once, and a member that is added by the handler of the last one keeps the group open. One that is added
+/// to a group that is being cancelled is cancelled and waited for; one that is added to a complete group is cancelled,
+/// and nobody waits for it.
 ///
 /// A running group needs no reference to go on. One that is released before it is resumed or cancelled releases its
 /// members; no end is reported then.
@@ -29,22 +29,23 @@ public final class SocketTaskGroup: Sendable {
         case running
         /// Cancelled; some members have not ended.
         case canceling
-        /// All members have ended; the completion has been told or is on its way.
+        /// All members have ended; the completion has run or is on its way.
         case completed
     }
 
     /// How a group ended. It is an error itself, for groups that are members of others.
     public struct Outcome: Error, Sendable {
-        /// Whether the group was cancelled before it was complete. Some of its members may have come to a good end all the
-        /// same.
+        /// Whether the group was cancelled before it was complete. Some of its members may have come to a good end all
+        /// the same.
         public var isCancelled: Bool
         /// How many members it had.
         public var memberCount: Int
-        /// Those that failed, in the order in which they were added. Members that end by ``SocketTaskGroup/cancel()`` are
-        /// among them, with the error that they tell.
+        /// Those that failed, in the order in which they were added. Members that end by ``SocketTaskGroup/cancel()``
+        /// are among them, with the error that they tell.
         public var failures: [Failure]
 
-        /// - Throws: The first failure's error; ``HHSocket/SocketError`` with the code `cancelled` if the group was cancelled.
+        /// - Throws: The first failure's error; ``HHSocket/SocketError`` with the code `cancelled` if the group was
+        ///   cancelled.
         public func get() throws {
             if self.isCancelled {
                 throw SocketError(.cancelled, message: "the task group was cancelled before it was complete")
@@ -62,13 +63,13 @@ public final class SocketTaskGroup: Sendable {
     }
 
     let core: TaskGroupCore
-    /// More counts as so much.
+    /// Larger values count as this one.
     private static let maximumWeight = Int(clamping: Int64(1) << 32)
 
     /// - Parameters:
-    ///   - callbackQueue: Where `completionHandler` runs, and ``progress`` changes: by default the main queue on Apple's
-    ///     platforms, a private one elsewhere. With `.socketThread` it is the thread on which the last member ends, or that
-    ///     calls ``resume()`` or ``cancel()`` where nothing is left to wait for.
+    ///   - callbackQueue: Where `completionHandler` runs, and ``progress`` changes: by default the main queue on
+    ///     Apple's platforms, a private one elsewhere. With `.socketThread` it is the thread on which the last member
+    ///     ends, or that calls ``resume()`` or ``cancel()`` where nothing is left to wait for.
     ///   - completionHandler: Called exactly once after ``resume()`` or ``cancel()``.
     public init(
         on callbackQueue: CallbackQueue = .default,
@@ -88,8 +89,8 @@ public final class SocketTaskGroup: Sendable {
     /// - Parameters:
     ///   - weight: What share of ``fractionCompleted`` it has, beside the others'; 1 by default, 0 at least.
     ///   - callbackQueue: Where `completionHandler` runs; nil, the default, for the client's.
-    ///   - completionHandler: Called exactly once, as by ``SocketClient/dataTask(with:on:completionHandler:)``. The group is
-    ///     complete after it has returned, not before.
+    ///   - completionHandler: Called exactly once, as by ``SocketClient/dataTask(with:on:completionHandler:)``. The
+    ///     group is complete after it has returned, not before.
     /// - Returns: The task. To resume or cancel it alone is allowed.
     @discardableResult
     public func add(
@@ -120,8 +121,8 @@ public final class SocketTaskGroup: Sendable {
     /// - Parameters:
     ///   - weight: What share of ``fractionCompleted`` it has, beside the others'; 1 by default, 0 at least.
     ///   - make: Makes it, suspended. It is given what is to be called when the member has ended and its handler has
-    ///     returned, with an error if it failed. Only the first call counts. If it is released uncalled the member counts as
-    ///     failed with `cancelled`.
+    ///     returned, with an error if it failed. Only the first call counts. If it is released uncalled the member
+    ///     counts as failed with `cancelled`.
     /// - Returns: The member.
     @discardableResult
     public func add<Member: SocketTaskGroupMember>(
@@ -132,8 +133,8 @@ public final class SocketTaskGroup: Sendable {
         self.core.add(weight: min(max(0, weight), Self.maximumWeight), make)
     }
 
-    /// Adds another group, which is resumed and cancelled with this one. It has ended when its own completion handler has
-    /// returned, and has failed if it was cancelled or one of its members failed; the error is its ``Outcome``.
+    /// Adds another group, which is resumed and cancelled with this one. It has ended when its own completion handler
+    /// has returned, and has failed if it was cancelled or one of its members failed; the error is its ``Outcome``.
     ///
     /// - Parameter weight: As with calls: 1 by default, whatever the number of its members.
     public func add(_ group: SocketTaskGroup, weight: Int = 1) {
@@ -174,15 +175,15 @@ public final class SocketTaskGroup: Sendable {
     /// How many of them have ended.
     public var completedCount: Int { self.core.completedCount }
 
-    /// How far the whole has come, from 0 to 1: what members tell of themselves, by their weights. It falls when members are
-    /// added, or a call is sent again.
+    /// How far the whole has come, from 0 to 1: what members tell of themselves, by their weights. It falls when
+    /// members are added, or a call is sent again.
     public var fractionCompleted: Double { self.core.fractionCompleted }
 
-    /// An object for user interfaces: the weights of the members that have ended, and one more for the completion. Cancelling it
-    /// cancels the group.
+    /// An object for user interfaces: the weights of the members that have ended, and one more for the completion.
+    /// Cancelling it cancels the group.
     ///
-    /// Changes where the completion handler runs, and is finished when that is called. Where Foundation's `Progress` may not
-    /// be used by several threads, as on Linux, read it there.
+    /// Changes where the completion handler runs, and is finished when that is called. Where Foundation's `Progress`
+    /// may not be used by several threads, as on Linux, read it there.
     public var progress: Progress {
         self.core.progress { [weak core] in core?.cancel() }
     }

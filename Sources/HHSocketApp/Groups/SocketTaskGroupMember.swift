@@ -1,7 +1,9 @@
-/// What a ``SocketTaskGroup`` can hold: anything that can be started and given up, such as a ``SocketTask`` or another group.
+/// What a ``SocketTaskGroup`` can hold: anything that can be started and given up, such as a ``SocketTask`` or another
+/// group.
 ///
-/// Both may be called by any thread, more than once and in any order: a group that is cancelled while it starts may call
-/// ``resume()`` after ``cancel()``, which must not start anything then. Neither is called under a lock of the group's.
+/// Both may be called by any thread, more than once and in any order: a group that is cancelled while it starts may
+/// call ``resume()`` after ``cancel()``, which must not start anything then. Neither is called under a lock of the
+/// group's.
 public protocol SocketTaskGroupMember: Sendable {
     func resume()
 
@@ -17,8 +19,8 @@ extension SocketTaskGroupMember {
 }
 
 extension SocketTask: SocketTaskGroupMember {
-    /// The bytes sent and received of those that are expected in both directions, from 0 to 1. It is 1 only once the task is
-    /// complete, and falls when a retry begins.
+    /// The bytes sent and received of those that are expected in both directions, from 0 to 1. It is 1 only once the
+    /// task is complete, and falls when a retry begins.
     public var fractionCompleted: Double {
         guard self.state != .completed else { return 1 }
         // One more than is there, as in `progress`: the end alone makes it whole.

@@ -2,8 +2,8 @@ import Foundation
 import HHSocket
 import NIOConcurrencyHelpers
 
-/// Performs what a group's machine decides. Its members' ends keep it, so that a running group is complete one day though
-/// nobody has it.
+/// Performs what a group's machine decides. Its members' ends keep it, so that a running group is complete one day
+/// though nobody has it.
 final class TaskGroupCore: Sendable {
     typealias Outcome = SocketTaskGroup.Outcome
     typealias Handler = @Sendable (Outcome) -> Void
@@ -137,7 +137,7 @@ final class TaskGroupCore: Sendable {
             defer { state.handlers = [] }
             return (members, state.handlers)
         }
-        // Let go of outside the lock.
+        // Released outside the lock.
         withExtendedLifetime(released) {}
     }
 
@@ -163,14 +163,14 @@ final class TaskGroupCore: Sendable {
                 guard !handlers.isEmpty else { break }
                 for handler in handlers {
                     handler(outcome)
-                    // The first is the group's own. Who is told after it may look at the outcome.
+                    // The first is the group's own. Handlers after it may read the outcome.
                     self.state.withLockedValue { $0.outcome = outcome }
                 }
             }
         }
     }
 
-    /// Has `handler` told of the end after those that came before it; at once if they have been told.
+    /// Runs `handler` at the end, after those added before it; at once if these have run.
     func whenComplete(_ handler: @escaping Handler) {
         let outcome = self.state.withLockedValue { state in
             if !state.allAreTold { state.handlers.append(handler) }
@@ -221,8 +221,9 @@ final class TaskGroupCore: Sendable {
         }
     }
 
-    /// Changes ``Progress`` to what is known by now. The change runs observers of the user's, who may change the group in turn,
-    /// so that nothing is locked meanwhile: whoever comes while it runs leaves the next change to the thread that is at it.
+    /// Changes ``Progress`` to what is known by now. The change runs observers of the user's, who may change the group
+    /// in turn, so that nothing is locked meanwhile: whoever comes while it runs leaves the next change to the thread
+    /// that is at it.
     private func showProgress() {
         let isFirst = self.showing.withLockedValue { showing in
             defer { showing = showing == .nothing ? .progress : .progressThatIsOld }

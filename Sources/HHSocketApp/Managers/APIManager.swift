@@ -10,15 +10,16 @@ import NIOCore
 /// manager.cancelTask(withIdentifier: identifier)
 /// let profile = try await manager.value(for: request)
 /// ```
-/// It owns what it has begun. When the last reference to it goes, all of that is cancelled, what is fetched in the background
-/// included: each handler that is still to be called is called, once, with `cancelled`. Handlers do not keep the manager, unless
-/// they refer to it. An `async` call keeps it until it returns.
+/// It owns what it has begun. When the last reference to it goes, all of that is cancelled, what is fetched in the
+/// background included: each handler that is still to be called is called, once, with `cancelled`. Handlers do not keep
+/// the manager, unless they refer to it. An `async` call keeps it until it returns.
 ///
 /// All methods may be called from any thread and return at once.
 public final class APIManager: Sendable {
     private static let lastNumber = ManagedAtomic<UInt64>(0)
 
-    /// What it is called in the cache, where ``ResponseCache/removeAll(of:)`` drops what managers of this name asked for.
+    /// What it is called in the cache, where ``ResponseCache/removeAll(of:)`` drops what managers of this name asked
+    /// for.
     public let name: String
     /// Where answers are kept, and calls are shared.
     public let cache: ResponseCache
@@ -29,7 +30,8 @@ public final class APIManager: Sendable {
 
     /// - Parameters:
     ///   - client: What makes the calls: a ``SocketClient``.
-    ///   - cache: Where answers are kept, and calls are shared, of requests that allow it; by default a cache of its own.
+    ///   - cache: Where answers are kept, and calls are shared, of requests that allow it; by default a cache of its
+    ///     own.
     ///   - name: What it is called in the cache; by default a name that no other manager of the process has.
     public init(client: any APITransport, cache: ResponseCache = ResponseCache(), name: String? = nil) {
         self.number = Self.lastNumber.wrappingIncrementThenLoad(ordering: .relaxed)
@@ -44,20 +46,20 @@ public final class APIManager: Sendable {
 
     // MARK: Calls
 
-    /// Begins a request and returns its identifier, for ``cancelTask(withIdentifier:)``: 1 or more, unique among those of this
-    /// manager.
+    /// Begins a request and returns its identifier, for ``cancelTask(withIdentifier:)``: 1 or more, unique among those
+    /// of this manager.
     ///
-    /// Handlers run where the client's configuration has them run, also if the answer is in the cache. On the thread that calls
-    /// this they never run before it has returned; where callbacks run on another thread, a handler may run before the caller
-    /// has the identifier.
+    /// Handlers run where the client's configuration has them run, also if the answer is in the cache. On the thread
+    /// that calls this they never run before it has returned; where callbacks run on another thread, a handler may run
+    /// before the caller has the identifier.
     ///
     /// - Parameters:
-    ///   - refreshHandler: Called once with the fresh answer, after `completionHandler` was called with one that was no longer
-    ///     valid (``CachePolicy/returningStale(upTo:)``); not called if the fresh one cannot be had, or is no value. Nil by
-    ///     default.
+    ///   - refreshHandler: Called once with the fresh answer, after `completionHandler` was called with one that was no
+    ///     longer valid (``CachePolicy/returningStale(upTo:)``); not called if the fresh one cannot be had, or is no
+    ///     value. Nil by default.
     ///   - completionHandler: Called exactly once, with the value or with what went wrong: as ``SocketClient`` says;
-    ///     `decodingFailed` where the answer cannot be decoded, `noData` and `noMoreData` where a page of a list is empty,
-    ///     `timeout` also where only this caller's time is over.
+    ///     `decodingFailed` where the answer cannot be decoded, `noData` and `noMoreData` where a page of a list is
+    ///     empty, `timeout` also where only this caller's time is over.
     @discardableResult
     public func dispatch<Value>(
         _ request: APIRequest<Value>,
@@ -118,8 +120,8 @@ public final class APIManager: Sendable {
         try await self.response(for: request).value
     }
 
-    /// Cancels one request, and what is fetched in the background because of it. Its handler is called with `cancelled`; other
-    /// callers that share its call are not affected. Does nothing if it has completed.
+    /// Cancels one request, and what is fetched in the background because of it. Its handler is called with
+    /// `cancelled`; other callers that share its call are not affected. Does nothing if it has completed.
     public func cancelTask(withIdentifier identifier: Int) {
         self.cache.calls.cancel(.init(manager: self.number, number: identifier))
     }

@@ -9,8 +9,8 @@ public enum ListPage: Hashable, Sendable {
 }
 
 extension APIRequest {
-    /// The same request for a page of a list, which fails where the page is empty: with `noData` if it is the first page, with
-    /// `noMoreData` if it is a later one. An empty page is an answer like others to the cache.
+    /// This request for a page of a list, which fails where the page is empty: with `noData` if it is the first
+    /// page, with `noMoreData` if it is a later one. An empty page is an answer like others to the cache.
     ///
     /// - Parameter isEmpty: Whether nothing is in the list.
     public func page(_ page: ListPage, isEmpty: @escaping @Sendable (Value) -> Bool) -> APIRequest {
@@ -30,6 +30,6 @@ extension APIRequest {
 }
 
 extension APIRequest where Value: Collection {
-    /// The same for values that are lists themselves.
+    /// A request for a page of values that are lists themselves.
     public func page(_ page: ListPage) -> APIRequest { self.page(page) { $0.isEmpty } }
 }

@@ -16,21 +16,22 @@ import Foundation
 /// request.validity = .seconds(300)
 /// let profile = try await manager.value(for: request)
 /// ```
-/// A cache is asked, and calls are shared, only where ``cachePolicy`` says so: whether a request may be answered without the
-/// server only its author knows.
+/// A cache is asked, and calls are shared, only where ``cachePolicy`` says so: whether a request may be answered
+/// without the server only its author knows.
 public struct APIRequest<Value: Sendable>: Sendable {
-    /// What is sent: type, body, headers, and how the call is made. Of calls that are shared the first to begin says that.
+    /// What is sent: type, body, headers, and how the call is made. Of calls that are shared the first to begin says
+    /// that.
     public var request: SocketRequest
     /// What a cache may do; ``CachePolicy/ignoringCache`` by default.
     public var cachePolicy = CachePolicy.ignoringCache
-    /// For how long an answer that was kept may be given to this request, from when it came; 60 s by default, as in the first
-    /// client of this protocol. Other requests of the same key may think otherwise.
+    /// For how long an answer that was kept may be given to this request, from when it came; 60 s by default, as in the
+    /// first client of this protocol. Other requests of the same key may think otherwise.
     public var validity = Duration.seconds(60)
     /// The names of those among the request's custom header fields and metadata on which the answer depends, such as a
     /// language. Requests that differ in them are different; in other headers they may differ. None by default.
     public var significantHeaders: Set<String> = []
-    /// What stands for the body when requests are compared, where different bodies mean the same, such as JSON with its keys
-    /// in another order. Nil, the default, for the body itself.
+    /// What stands for the body when requests are compared, where different bodies mean the same, such as JSON with its
+    /// keys in another order. Nil, the default, for the body itself.
     public var canonicalBody: ByteBuffer?
     /// Makes the value of an answer. Where it throws, the request fails, and the answer is not kept.
     let decode: @Sendable (SocketResponse) throws -> Value

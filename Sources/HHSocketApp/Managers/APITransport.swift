@@ -1,8 +1,8 @@
 import Dispatch
 import HHSocket
 
-/// What makes the calls of an ``APIManager``: a ``SocketClient``, or what stands in for it when a screen is tested without a
-/// server, such as a ``MockTransport``.
+/// What makes the calls of an ``APIManager``: a ``SocketClient``, or what stands in for it when a screen is tested
+/// without a server, such as a ``MockTransport``.
 public protocol APITransport: AnyObject, Sendable {
     /// Makes a call and waits for its answer. It ends soon when the task is cancelled, and, with `timeout`, when
     /// ``SocketRequest/timeout`` is over, which is never nil here.
@@ -11,8 +11,8 @@ public protocol APITransport: AnyObject, Sendable {
     /// How long a call may take whose request does not say; 8 s by default.
     var defaultTimeout: Duration { get }
 
-    /// Runs `body` where completion handlers run; on the thread that calls this not before it has returned. By default that is the main queue on
-    /// Apple's platforms, and elsewhere a serial queue of all that use the default.
+    /// Runs `body` where completion handlers run; on the thread that calls this not before it has returned. By default
+    /// that is the main queue on Apple's platforms, and elsewhere a serial queue of all that use the default.
     func performCallback(_ body: @escaping @Sendable () -> Void)
 }
 
@@ -26,14 +26,8 @@ extension APITransport {
 
 extension SocketClient: APITransport {
     /// ``Configuration/timeout``
-    public var defaultTimeout: Duration { self.core.configuration.timeout }
+    public var defaultTimeout: Duration { self.configuredTimeout }
 
     /// Runs `body` where the configuration has completion handlers run, and not before this has returned.
-    public func performCallback(_ body: @escaping @Sendable () -> Void) {
-        let queue = self.core.loop.callbackQueue
-        switch queue.target {
-        case .queue: queue.run(body)
-        case .socketThread: self.driver.submit(.closure { $0.callBack(.closure(body)) })
-        }
-    }
+    public func performCallback(_ body: @escaping @Sendable () -> Void) { self.callBack(body) }
 }

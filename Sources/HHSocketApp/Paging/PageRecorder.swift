@@ -1,7 +1,7 @@
 import NIOCore
 
-/// How far a list that comes page by page has been loaded, and what to ask for next. It has no list and makes no calls: it
-/// is told what happens, and the time.
+/// How far a list that comes page by page has been loaded, and what to ask for next. It has no list and makes no calls:
+/// it takes events and the time.
 ///
 /// ```swift
 /// var recorder = PageRecorder(.offset(pageSize: 20))
@@ -22,8 +22,8 @@ import NIOCore
 /// | a refresh is in progress | refused | refused |
 /// | a load-more is in progress | begins, and makes the other's answer void | refused |
 ///
-/// A refusal is nil. An answer that is void is ignored, whenever it comes. A request that fails leaves everything as it was
-/// before it began. So does ``reset()`` with what is in progress: its answer is void.
+/// A refusal is nil. An answer that is void is ignored, whenever it comes. A request that fails leaves everything as it
+/// was before it began. So does ``reset()`` with what is in progress: its answer is void.
 public struct PageRecorder: Sendable {
     /// How pages are asked for.
     public enum Style: Hashable, Sendable {
@@ -137,8 +137,8 @@ public struct PageRecorder: Sendable {
     /// A page has come.
     ///
     /// There is more if `hasMore` says so; else, where that is nil, by cursor if there is a next one, and by number if
-    /// `total` is more than have come, or, where that is nil too, if the page is full. After a page without items there is
-    /// never more, and by cursor never without one: asked again, the server would say the same.
+    /// `total` is more than have come, or, where that is nil too, if the page is full. After a page without items there
+    /// is never more, and by cursor never without one: asked again, the server would say the same.
     ///
     /// - Parameters:
     ///   - token: Of the request.
@@ -174,7 +174,7 @@ public struct PageRecorder: Sendable {
         return isFirst ? .replace : .append
     }
 
-    /// The same with the page itself.
+    /// Records the page that a load has brought.
     public mutating func finish<Item>(_ token: PageRequest.Token, _ page: Page<Item>) -> Verdict {
         self.finish(
             token,

@@ -10,10 +10,10 @@ import NIOCore
 ///     list += page.items
 /// }
 /// ```
-/// A page is loaded when it is asked for, and none ahead. The sequence ends when there are no more; a first page without items
-/// is an element, a later one is not. What `load` throws, the iterator throws, and everything is as before: asked again,
-/// it loads the same page again. `for try await` leaves the loop with the error, so a retry takes an iterator of one's own,
-/// or a `load` that tries again. Each iterator begins with the first page.
+/// A page is loaded when it is asked for, and none ahead. The sequence ends when there are no more; a first page
+/// without items is an element, a later one is not. What `load` throws, the iterator throws, and everything is as
+/// before: asked again, it loads the same page again. `for try await` leaves the loop with the error, so a retry takes
+/// an iterator of one's own, or a `load` that tries again. Each iterator begins with the first page.
 public struct Pages<Item: Sendable>: AsyncSequence, Sendable {
     public typealias Element = Page<Item>
     public typealias Failure = any Error

@@ -1,6 +1,5 @@
 import ArgumentParser
 import HHSocket
-import HHSocketHello
 
 /// The options of `bench` that concern calls.
 struct EchoOptions: ParsableArguments {

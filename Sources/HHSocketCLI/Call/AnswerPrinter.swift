@@ -89,8 +89,8 @@ struct AnswerPrinter {
         }
     }
 
-    /// The error of a call that was made just after an attempt to connect had failed says only that there is no connection;
-    /// its cause is of more use.
+    /// The error of a call that was made just after an attempt to connect had failed says only that there is no
+    /// connection; its cause is of more use.
     private static func code(of error: SocketError) -> SocketError.Code {
         guard error.code == .notConnected, let cause = error.underlying as? SocketError else { return error.code }
         return cause.code

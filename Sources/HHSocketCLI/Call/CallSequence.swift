@@ -32,7 +32,7 @@ final class CallSequence: Sendable {
     private let request: SocketRequest
     /// How long each call may take, and so how long it may wait for a connection.
     private let timeout: Duration
-    /// How long after its start each call's answer is of no use any more, where the server is told.
+    /// How long after its start each call's answer is of no use any more, where the server learns of it.
     private let deadline: Duration?
     private let count: Int
     private let inFlight: Int
@@ -57,8 +57,8 @@ final class CallSequence: Sendable {
         (self.outcomes, self.continuation) = AsyncStream.makeStream()
     }
 
-    /// Makes the calls and hands over what became of each, in the order in which they end. Returns when the last one has
-    /// ended and the connection is closed.
+    /// Makes the calls and hands over what became of each, in the order in which they end. Returns when the last one
+    /// has ended and the connection is closed.
     ///
     /// - Parameter report: Throws when it is no use going on.
     /// - Returns: Whether every call was made and answered with status 200.
@@ -82,7 +82,7 @@ final class CallSequence: Sendable {
                 self.cancel()
             }
         }
-        // Flushes: a call given up is told to the server before the process ends.
+        // Flushes: a cancel reaches the server before the process ends.
         await self.client.close()
         return succeeded == self.count && !nobodyListens
     }

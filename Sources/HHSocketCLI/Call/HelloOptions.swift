@@ -1,6 +1,5 @@
 import ArgumentParser
 import HHSocket
-import HHSocketHello
 import HHSocketRPC
 import NIOCore
 

@@ -18,7 +18,7 @@ enum MetricsPrinter {
             + "\(metrics.bytesSent) B sent, \(metrics.bytesReceived) B received\(server)"
     }
 
-    /// The same as members of a JSON object; null where there was no such moment.
+    /// The moments as members of a JSON object; null where there was no such moment.
     static func add(_ metrics: SocketTaskMetrics, to object: inout JSONLine) {
         func add(_ name: String, _ date: Date?) {
             object.add(name, date.map { $0.timeIntervalSince(metrics.queued) * 1_000 } ?? .nan, digits: 3)

@@ -1,8 +1,8 @@
 import HHSocket
 import HHSocketRPC
 
-/// Finds out whether a server accepted connections and requests but never answered, and says that the frames' layout may be
-/// the reason.
+/// Finds out whether a server accepted connections and requests but never answered, and says that the frames' layout
+/// may be the reason.
 struct SilenceHint {
     private let format: WireFormat
     private var sawSilence = false
@@ -33,7 +33,8 @@ struct SilenceHint {
         }
     }
 
-    /// Nil if something was answered, and for the standard format: its layout is right if the server is one of HHSocket's.
+    /// Nil if something was answered, and for the standard format: its layout is right if the server is one of
+    /// HHSocket's.
     var text: String? {
         guard self.sawSilence, !self.sawAnswer else { return nil }
         return Self.text(self.format, missing: "answer")

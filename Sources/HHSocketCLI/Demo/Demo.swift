@@ -284,8 +284,8 @@ struct Demo {
         }
     }
 
-    /// The server of the next connection. It may be ready before the end of the one that it replaces, where a server says that
-    /// it is about to end.
+    /// The server of the next connection. It may be ready before the end of the one that it replaces, where a server
+    /// says that it is about to end.
     private static func connected(_ events: AsyncStream<SocketEvent>) async throws -> Endpoint {
         try await self.next(events, "no connection") {
             switch $0 {
@@ -295,7 +295,8 @@ struct Demo {
         }
     }
 
-    /// The first value that `choose` returns for an event. The error, where there is none in time, lists the events instead.
+    /// The first value that `choose` returns for an event. The error, where there is none in time, lists the events
+    /// instead.
     private static func next<Value: Sendable>(
         _ events: AsyncStream<SocketEvent>,
         _ otherwise: String,

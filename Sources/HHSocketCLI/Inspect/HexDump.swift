@@ -8,7 +8,8 @@ struct HexDump {
     }
 
     private var line = 0
-    /// Whether a line with an offset in the manner of `hexdump -C` has been seen; only then is one of nothing else its end.
+    /// Whether a line with an offset in the manner of `hexdump -C` has been seen; only then is one of nothing else its
+    /// end.
     private var hasOffsets = false
 
     /// The bytes of one more line.

@@ -11,8 +11,8 @@ struct MessageJSON: Sendable {
     /// A message in JSON.
     struct Printed: Sendable, Hashable {
         var json: JSONValue
-        /// The parts that protobuf's JSON has no form for, each with its place; they are in `json` as their plain fields or in
-        /// Base64.
+        /// The parts that protobuf's JSON has no form for, each with its place; they are in `json` as their plain
+        /// fields or in Base64.
         var complaints: [String] = []
     }
 

@@ -1,7 +1,6 @@
 import ArgumentParser
 import Foundation
 import HHSocket
-import HHSocketHello
 import HHSocketServer
 import Logging
 import NIOCore

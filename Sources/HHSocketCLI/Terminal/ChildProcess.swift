@@ -14,13 +14,14 @@ final class ChildProcess: Sendable {
     typealias CannotStart = SpawnedProcess.CannotStart
 
     private let process: SpawnedProcess
-    /// Whether the end of its standard input that nothing is ever written to is open: until it was killed or waited for.
+    /// Whether the end of its standard input that nothing is ever written to is open: until it was killed or waited
+    /// for.
     private let isInputOpen = NIOLockedValueBox(true)
 
     var pid: pid_t { self.process.pid }
 
-    /// Starts a program. Its standard error is ours. Ctrl-C reaches us alone: it must go on while calls in flight are given
-    /// up.
+    /// Starts a program. Its standard error is ours. Ctrl-C reaches us alone: it must go on while calls in flight are
+    /// given up.
     ///
     /// - Parameter command: The program's path, and its arguments.
     init(_ command: [String]) throws(CannotStart) {

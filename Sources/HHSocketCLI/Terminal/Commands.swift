@@ -97,8 +97,8 @@ struct Commands {
         return options
     }
 
-    /// The option that an argument begins with: `--name`, `--name=value`, `-n` and `-nvalue`. Nil for values, and for negative
-    /// numbers.
+    /// The option that an argument begins with: `--name`, `--name=value`, `-n` and `-nvalue`. Nil for values, and for
+    /// negative numbers.
     private static func option(in argument: String) -> String? {
         if argument.hasPrefix("--") { return String(argument.prefix { $0 != "=" }) }
         guard argument.hasPrefix("-"), let letter = argument.dropFirst().first, letter.isLetter else { return nil }

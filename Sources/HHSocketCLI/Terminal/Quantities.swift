@@ -21,7 +21,7 @@ enum DurationArgument {
         return .nanoseconds(Int64((seconds * 1e9).rounded()))
     }
 
-    /// The same, or zero.
+    /// A positive quantity, or zero.
     static func parseOrZero(_ text: String) throws -> Duration {
         Self.seconds(text) == 0 ? .zero : try Self.parse(text)
     }

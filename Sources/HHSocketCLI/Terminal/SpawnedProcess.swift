@@ -10,12 +10,12 @@ import Darwin
 
 // The tests start programs too: a symbolic link brings this file into their support target.
 
-/// A process that `posix_spawn` has started, and our ends of its standard streams, which the caller closes. It inherits no
-/// other descriptor: a socket that is closed here would still be open there.
+/// A process that `posix_spawn` has started, and our ends of its standard streams, which the caller closes. It inherits
+/// no other descriptor: a socket that is closed here would still be open there.
 ///
-/// Not by Foundation's `Process`: its child inherits the blocked signals of the thread that starts it, which may be all of
-/// them in Swift's tasks, so that it would never hear that it is to end; and with more than a thousand descriptors open it
-/// reads beyond a buffer.
+/// Not by Foundation's `Process`: its child inherits the blocked signals of the thread that starts it, which may be all
+/// of them in Swift's tasks, so that it would never hear that it is to end; and with more than a thousand descriptors
+/// open it reads beyond a buffer.
 struct SpawnedProcess: Sendable {
     struct CannotStart: Error, CustomStringConvertible {
         var program: String
@@ -66,8 +66,8 @@ struct SpawnedProcess: Sendable {
 
     /// Waits until it has ended. Blocks. To be called once: afterwards the number may be another's.
     ///
-    /// - Returns: Its exit code; if a signal ended it, the signal's number and 128, as shells have it. Nil if there is no such
-    ///   child.
+    /// - Returns: Its exit code; if a signal ended it, the signal's number and 128, as shells have it. Nil if there is
+    ///   no such child.
     func waitForEnd() -> CInt? {
         var status: CInt = 0
         while waitpid(self.pid, &status, 0) == -1 {

@@ -7,9 +7,9 @@
 /// let bytes: [UInt8] = try note.serializedBytes()
 /// let same = try Chat_Note(serializedBytes: bytes)
 /// ```
-/// What lies between the message and its bytes is a *record*: memory that ``messageDescriptor`` lays out as libprotobuf-c has
-/// it. The generated code moves values between the message and its record, and an engine, libprotobuf-c where it is there and
-/// a portable one elsewhere, turns records into bytes and back.
+/// What lies between the message and its bytes is a *record*: memory that ``messageDescriptor`` lays out as
+/// libprotobuf-c has it. The generated code moves values between the message and its record, and an engine,
+/// libprotobuf-c where it is there and a portable one elsewhere, turns records into bytes and back.
 public protocol ProtobufMessage: MessageBody, Hashable {
     /// Its fields and their numbers.
     static var messageDescriptor: MessageDescriptor { get }
@@ -46,8 +46,8 @@ extension ProtobufMessage {
 
     /// The message's bytes.
     ///
-    /// - Throws: ``MessageError``: a required field is missing, messages lie in it more than 100 deep, or it would take 2 GiB
-    ///   or more.
+    /// - Throws: ``MessageError``: a required field is missing, messages lie in it more than 100 deep, or it would take
+    ///   2 GiB or more.
     @inlinable
     public func serializedBytes() throws(MessageError) -> [UInt8] {
         try MessageCodec.write(self) { Array($0) }.get()

@@ -30,9 +30,10 @@ public struct FieldDescriptor: Sendable {
     private(set) var isMap = false
 
     /// - Parameters:
-    ///   - message: Of fields of the kind `message`, and of no others: their messages' descriptor, the same at each call.
-    ///   - closed: The enumeration of a field of the kind `enum`, if it is closed, as those of proto2 are: numbers that it does
-    ///     not know are unknown fields. Nil, the default, for open ones.
+    ///   - message: Of fields of the kind `message`, and of no others: their messages' descriptor, the same at each
+    ///     call.
+    ///   - closed: The enumeration of a field of the kind `enum`, if it is closed, as those of proto2 are: numbers that
+    ///     it does not know are unknown fields. Nil, the default, for open ones.
     public init(
         _ name: String,
         _ number: UInt32,

@@ -22,7 +22,8 @@ public enum FieldKind: UInt8, Sendable, Hashable, CaseIterable {
     /// Whether several values may stand together behind one length.
     var isPackable: Bool { self.wireType != .lengthDelimited }
 
-    /// The length in bytes of a value in a record: a pointer for a message, a length and a pointer for strings and bytes.
+    /// The length in bytes of a value in a record: a pointer for a message, a length and a pointer for strings and
+    /// bytes.
     var size: Int {
         switch self {
         case .int32, .sint32, .sfixed32, .uint32, .fixed32, .float, .bool, .enum: 4

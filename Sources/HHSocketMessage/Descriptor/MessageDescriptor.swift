@@ -3,11 +3,11 @@ import NIOConcurrencyHelpers
 
 /// A kind of message: its fields, and where each lies in a record.
 ///
-/// A record is memory laid out as protobuf-c has it, whichever engine works on it. Generated code declares one descriptor for
-/// each message; it is linked with those of the messages within it when it is first used.
+/// A record is memory laid out as protobuf-c has it, whichever engine works on it. Generated code declares one
+/// descriptor for each message; it is linked with those of the messages within it when it is first used.
 public final class MessageDescriptor: @unchecked Sendable {
-    // Proof of Sendable: what can change is the memory of the plan, which is written here, and once more by `link`, one thread
-    // at a time. It is read after `isLinked` was found true, which is set when all is written.
+    // Proof of Sendable: what can change is the memory of the plan, which is written here, and once more by `link`, one
+    // thread at a time. It is read after `isLinked` was found true, which is set when all is written.
 
     /// The full name, such as `chat.Note`.
     public let name: String

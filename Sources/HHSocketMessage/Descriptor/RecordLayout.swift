@@ -3,8 +3,8 @@ struct RecordLayout {
     /// Where a field lies in a record, in bytes from its beginning.
     struct Place: Hashable {
         var value: Int
-        /// Of the 32-bit flag that says whether there is a value, of the count (a word) of a repeated field, or of the 32-bit
-        /// number of the field that a oneof holds.
+        /// Of the 32-bit flag that says whether there is a value, of the count (a word) of a repeated field, or of the
+        /// 32-bit number of the field that a oneof holds.
         var quantifier: Int
     }
 

@@ -1,4 +1,5 @@
-/// Bytes to records and back in Swift alone: for platforms without protobuf-c, and what protobuf-c is compared with elsewhere.
+/// Bytes to records and back in Swift alone: for platforms without protobuf-c, and what protobuf-c is compared with
+/// elsewhere.
 enum PortableEngine: MessageEngine {
     static func read(
         _ bytes: UnsafeRawBufferPointer,

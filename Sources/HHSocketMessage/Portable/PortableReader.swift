@@ -106,8 +106,8 @@ struct PortableReader {
         }
     }
 
-    /// Reads a number of a closed enumeration. One that it does not know is an unknown field, which takes nothing away from what
-    /// the field holds already.
+    /// Reads a number of a closed enumeration. One that it does not know is an unknown field, which takes nothing away
+    /// from what the field holds already.
     private func readClosedEnum(
         _ reader: inout WireReader,
         _ index: Int,

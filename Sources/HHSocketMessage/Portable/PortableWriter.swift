@@ -1,5 +1,5 @@
-/// Records to bytes, from the last byte to the first, so that the length of what lies within something is known when it is to
-/// be written.
+/// Records to bytes, from the last byte to the first, so that the length of what lies within something is known when it
+/// is to be written.
 struct PortableWriter {
     let arena: RecordArena
     private var start: UnsafeMutableRawPointer

@@ -3,7 +3,7 @@ import CProtobufC
 
 /// What protobuf-c wants to know of a message: the tables that its own generator would write in C.
 struct ProtobufCDescriptor: @unchecked Sendable {
-    // Proof of Sendable: the owner, ``MessageDescriptor``, sees to it that nobody reads while it writes.
+    // Proof of Sendable: the owner, ``MessageDescriptor``, prevents reads while it writes.
 
     /// protobuf-c uses names for nothing but looking fields up by them.
     // Proof that this is safe: nobody writes to it any more.
@@ -44,8 +44,8 @@ struct ProtobufCDescriptor: @unchecked Sendable {
                 package_name: Self.noName,
                 sizeof_message: recordLength,
                 n_fields: UInt32(count),
-                // Nil where there are none, as protoc-gen-c has it: protobuf-c compares the first tag with the first field unless
-                // that is NULL, whatever their number says.
+                // Nil where there are none, as protoc-gen-c has it: protobuf-c compares the first tag with the first
+                // field unless that is NULL, whatever their number says.
                 fields: count == 0 ? nil : self.fields,
                 fields_sorted_by_name: nil,
                 n_field_ranges: UInt32(runs),

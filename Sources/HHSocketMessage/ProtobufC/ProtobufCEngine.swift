@@ -12,8 +12,8 @@ enum ProtobufCEngine: MessageEngine {
         try scan.check(bytes, plan)
         let mark = arena.mark
         if !scan.needsPortableEngine, let record = Self.unpack(bytes, plan, arena) { return record }
-        // protobuf-c does not say why it refuses what it refuses. It may have run out of memory, of which it takes more for each
-        // field than the portable engine.
+        // protobuf-c does not say why it refuses what it refuses. It may have run out of memory, of which it takes more
+        // for each field than the portable engine.
         arena.release(to: mark)
         return try PortableEngine.read(bytes, plan, arena)
     }

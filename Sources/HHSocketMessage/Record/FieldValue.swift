@@ -4,7 +4,8 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// What fields that hold no messages can be of in Swift. Generated code and the runtime use it; there is nothing in it to call.
+/// What fields that hold no messages can be of in Swift. Generated code and the runtime use it; there is nothing in it
+/// to call.
 public protocol FieldValue: Hashable, Sendable {
     /// How many bytes a value takes in a record.
     static var protobufFieldSize: Int { get }

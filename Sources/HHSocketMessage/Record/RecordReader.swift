@@ -1,5 +1,5 @@
-/// Takes the values of a message out of its record. Fields are named by their index among those of the message, sorted by their
-/// numbers.
+/// Takes the values of a message out of its record. Fields are named by their index among those of the message, sorted
+/// by their numbers.
 ///
 /// Generated code is its only user. It is there only as long as the initialiser that gets it runs.
 @frozen

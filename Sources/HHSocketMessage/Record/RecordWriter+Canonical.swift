@@ -1,7 +1,8 @@
 /// Records whose bytes are the same for equal messages.
 extension RecordWriter {
-    /// Puts the entries of maps into the order of their keys, in this record and in those within it. All else has an order
-    /// of its own: fields have that of their numbers, repeated values and unknown fields the one in which they came.
+    /// Puts the entries of maps into the order of their keys, in this record and in those within it. All else has an
+    /// order of its own: fields have that of their numbers, repeated values and unknown fields the one in which they
+    /// came.
     @usableFromInline
     func sortMaps() { Self.sortMaps(in: self.memory, self.plan) }
 

@@ -1,5 +1,5 @@
-/// Puts the values of a message into its record. Fields are named by their index among those of the message, sorted by their
-/// numbers.
+/// Puts the values of a message into its record. Fields are named by their index among those of the message, sorted by
+/// their numbers.
 ///
 /// Generated code is its only user. It is there only as long as the function that gets it runs.
 @frozen

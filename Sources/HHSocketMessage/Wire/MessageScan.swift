@@ -1,8 +1,9 @@
-/// Looks through bytes before protobuf-c does: nothing that it lets pass can lead that library astray, which recurses without a
-/// limit and does not look at text.
+/// Looks through bytes before protobuf-c does: nothing that it lets pass can lead that library astray, which recurses
+/// without a limit and does not look at text.
 struct MessageScan {
-    /// Whether protobuf-c would read it otherwise than it should: a field that holds one message came more than once, and they
-    /// are to be merged into one; or a closed enumeration does not know a number, which is then an unknown field.
+    /// Whether protobuf-c would read it otherwise than it should: a field that holds one message came more than once,
+    /// and they are to be merged into one; or a closed enumeration does not know a number, which is then an unknown
+    /// field.
     private(set) var needsPortableEngine = false
 
     mutating func check(_ bytes: UnsafeRawBufferPointer, _ plan: UnsafePointer<MessagePlan>) throws(MessageError) {

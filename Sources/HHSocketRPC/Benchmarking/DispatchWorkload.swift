@@ -1,11 +1,12 @@
+#if Development
 import HHSocket
 import NIOCore
 
 /// Closed workloads on what every call goes through, for the package `Benchmarks`.
 ///
-/// They are here because the dispatch table is generic and internal: the compiler specialises it for `SocketTask` in this
-/// module, and does the same for the class below. Used from another package it would not be specialised, and another
-/// program would be measured than the one that runs.
+/// They are here because the dispatch table is generic and internal: the compiler specialises it for `SocketTask` in
+/// this module, and does the same for the class below. Used from another package it would not be specialised, and
+/// another program would be measured than the one that runs.
 @_spi(Benchmarks) public enum DispatchWorkload {
     /// A reference, as `SocketTask` is.
     private final class Call: Sendable {}
@@ -88,3 +89,4 @@ import NIOCore
         }
     }
 }
+#endif

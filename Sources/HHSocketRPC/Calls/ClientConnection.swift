@@ -1,13 +1,15 @@
 import HHSocket
 import NIOCore
 
-/// One connection of a client, from when it is ready until it is closed or lost: where its answers come from, and what was agreed on.
+/// One connection of a client, from when it is ready until it is closed or lost: where its answers come from, and what
+/// was agreed on.
 final class ClientConnection: LinkReceiver {
     typealias Language = FrameLanguage
 
     let id: ConnectionID
     let link: Link<FrameLanguage>
-    /// Where it leads, and what hello has led to. Its answers share that, where their headers have no fields of the server's.
+    /// Where it leads, and what hello has led to. Its answers share that, where their headers have no fields of the
+    /// server's.
     let origin: SocketResponse.Origin
     /// Keeps this object no longer than itself.
     private unowned let core: ClientCore

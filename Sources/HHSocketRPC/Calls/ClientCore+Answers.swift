@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import NIOCore
 
 /// What the server sends.

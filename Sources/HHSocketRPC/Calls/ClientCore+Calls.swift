@@ -96,8 +96,8 @@ extension ClientCore {
         }
     }
 
-    /// Whether the call waits for a connection also where none is being made. A retry does, and so does who is kept from a
-    /// connection that is left.
+    /// Whether the call waits for a connection also where none is being made. A retry does, and so does who is kept
+    /// from a connection that is left.
     private func isPatient(_ task: SocketTask, _ request: SocketRequest) -> Bool {
         guard self.hot.table.link != .ready, !self.driver.isClosed else { return false }
         return self.hot.table.link == .leaving || task.flight.retries > 0
@@ -228,8 +228,8 @@ extension ClientCore {
         self.complete(task, error, in: &turn)
     }
 
-    /// An attempt has been answered, and is not under way any more: the call goes back to its interceptors, or is out of
-    /// the table and completes.
+    /// An attempt has been answered, and is not under way any more: the call goes back to its interceptors, or is out
+    /// of the table and completes.
     func ended(_ task: SocketTask, _ response: SocketResponse, in turn: inout Turn) {
         self.hot.retryBucket?.callWasAnswered()
         if !self.traits.isDirect, let reply = task.flight.reply {
@@ -377,7 +377,7 @@ extension ClientCore {
     /// Whether the task's handler runs on this thread, as soon as there is something to tell.
     private func callsBackHere(_ task: SocketTask) -> Bool { self.traits.callsBackHere && task.callbackQueue == nil }
 
-    /// The same, with what interceptors made of it.
+    /// Completes the call with what interceptors made of it.
     func complete(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>, in turn: inout Turn) {
         switch result {
         case .success(let response): self.complete(task, response, in: &turn)
@@ -428,7 +428,7 @@ extension ClientCore {
         }
     }
 
-    /// So much of a call's answer has come.
+    /// Part of a call's answer has been received.
     func isReceiving(_ arriving: FrameDecoder.Arriving, in turn: inout Turn) {
         guard !self.format.isPush(serial: arriving.serial),
             let task = self.hot.table.responseBegins(serial: arriving.serial)
@@ -440,8 +440,8 @@ extension ClientCore {
     }
 }
 
-/// The handler of a call that has completed, which runs when nothing is borrowed any more. Whoever remembers the task weakly finds it
-/// until then.
+/// The handler of a call that has completed, which runs when nothing is borrowed any more. Whoever remembers the task
+/// weakly finds it until then.
 struct CompletedCall: TurnHandler {
     let task: SocketTask
     let handler: SocketTask.Handler

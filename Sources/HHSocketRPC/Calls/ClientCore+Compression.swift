@@ -1,14 +1,13 @@
 import Dispatch
 import HHSocket
-import HHSocketHello
 import NIOCore
 
-/// Large bodies are compressed and decompressed on a queue of the client's own, because that would hold up every other call,
-/// heartbeat and timeout of the socket thread. Meanwhile their calls are in the table and no attempt of theirs is under way. Smaller
-/// requests may leave before a large one that was resumed first; large ones keep their order.
+/// Large bodies are compressed and decompressed on a queue of the client's own, because that would hold up every other
+/// call, heartbeat and timeout of the socket thread. Meanwhile their calls are in the table and no attempt of theirs is
+/// under way. Smaller requests may leave before a large one that was resumed first; large ones keep their order.
 extension ClientCore {
-    /// The largest body that is compressed on the socket thread: 64 KiB, in half a millisecond at the 136 MB/s that were
-    /// measured for level 1.
+    /// The largest body that is compressed on the socket thread: 64 KiB, in half a millisecond at the 136 MB/s that
+    /// were measured for level 1.
     private static let longestDeflatedHere = 64 << 10
     /// The largest compressed body that is decompressed on the socket thread: 4 KiB. zlib makes at most 1,032 times
     /// as many bytes of them, 4 MiB.

@@ -55,7 +55,7 @@ extension ClientCore: DriverHost {
         }
     }
 
-    /// Lets go of the connections that were left and have nothing in flight any more.
+    /// Releases the drained connections that have nothing in flight any more.
     func finishDrained(in turn: inout Turn) {
         guard self.hot.table.hasDrained else { return }
         while let id = self.hot.table.nextDrained() {

@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import NIOCore
 import Tracing
 
@@ -63,8 +62,8 @@ extension ClientCore {
 
     /// What leaves for a request by the present connection.
     ///
-    /// - Throws: `featureNotAgreed` if it asks for what the connection does not have; `timeout` if its deadline has passed;
-    ///   `invalidArgument` if its metadata is too long.
+    /// - Throws: `featureNotAgreed` if it asks for what the connection does not have; `timeout` if its deadline has
+    ///   passed; `invalidArgument` if its metadata is too long.
     func seal(_ request: SocketRequest, of task: SocketTask, in turn: inout Turn) throws(SocketError) -> Envelope.Sealed
     {
         let agreement = self.connection?.agreement

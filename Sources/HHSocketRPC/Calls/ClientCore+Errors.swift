@@ -46,7 +46,8 @@ extension ClientCore {
         let task = attempt.call
         let request = self.request(of: task)
         let lastFailure = task.flight.lastFailure
-        // Where it has left, it is that connection's server that did not answer, though there may be another one by now.
+        // Where it has left, it is that connection's server that did not answer, though there may be another one by
+        // now.
         let left = attempt.serial == nil ? nil : self.endpoint(of: attempt.connection)
         let lastConnect = self.driver.lastError
         let place = left.map { "\($0)" } ?? self.place

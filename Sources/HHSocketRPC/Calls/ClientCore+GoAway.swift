@@ -1,16 +1,15 @@
 import HHSocket
-import HHSocketHello
 import HHSocketMessage
 import NIOCore
 
 /// Servers that are about to end: calls leave them for the next, and none is lost.
 ///
-/// From when a server has said so, by go-away or by answering 504, no call leaves by its connection. What it has got it still
-/// answers; what it answers with 504 it has not run, and what has not left yet it never saw: these wait, with those that are
-/// new, for the connection's successor.
+/// From when a server has said so, by go-away or by answering 504, no call leaves by its connection. What it has got it
+/// still answers; what it answers with 504 it has not run, and what has not left yet it never saw: these wait, with
+/// those that are new, for the connection's successor.
 extension ClientCore {
-    /// So often a call is sent once more after a 504: a rolling restart may have it meet one server after the other that is
-    /// about to end, but not for ever.
+    /// The number of times that a call is sent again after a 504: a rolling restart may have it meet one server after
+    /// the other that is about to end, but not for ever.
     static let maximumResends = 3
     /// A longer go-away, in bytes, is not read.
     private static let maximumGoAwayLength = 64 << 10
@@ -49,8 +48,8 @@ extension ClientCore {
         self.driver.perform(.pullForward, in: &turn)
     }
 
-    /// Sends a call once more that the server did not run because it is about to end, whatever the call's retry policy says:
-    /// by the next connection, within its deadline. False if it is to fail.
+    /// Sends a call once more that the server did not run because it is about to end, whatever the call's retry policy
+    /// says: by the next connection, within its deadline. False if it is to fail.
     func isSentAgain(_ attempt: Attempt, _ error: SocketError, in turn: inout Turn) -> Bool {
         guard error.code == .draining, error.delivery == .answered, !self.driver.isClosed else { return false }
         // Whether or not it has said so by go-away.
@@ -84,7 +83,7 @@ extension ClientCore {
 }
 
 extension ServerDeparture {
-    /// So much of a reason is kept, in Unicode's scalars.
+    /// The number of Unicode scalars of a reason that are kept.
     private static let maximumReasonLength = 256
     /// The longest name that DNS knows, and a port.
     private static let maximumEndpointLength = 260

@@ -2,8 +2,8 @@ import HHSocket
 import NIOCore
 import Tracing
 
-/// Calls that interceptors stand around. Such a call is in the table from its start on; its interceptors run in a Swift task,
-/// and whenever they ask for the server's answer an attempt begins, which ends by a reply to them.
+/// Calls that interceptors stand around. Such a call is in the table from its start on; its interceptors run in a Swift
+/// task, and whenever they ask for the server's answer an attempt begins, which ends by a reply to them.
 extension ClientCore {
     /// Lets the interceptors begin.
     func intercept(_ task: SocketTask, _ key: DispatchKey) {

@@ -1,14 +1,11 @@
 import DequeModule
 import HHSocket
-import HHSocketHello
 import Logging
 import NIOCore
 
 /// How pushes reach their subscribers.
 struct PushDelivery {
     var router = PushRouter()
-    /// How many have been routed and are not handed over and counted yet.
-    var routed = 0
     /// Pushes that are delivered after one that is being decompressed, which is the first of them.
     var line: Deque<ClientCore.WaitingPush> = []
     var lineBytes = 0
@@ -132,15 +129,16 @@ extension ClientCore {
             self.count(\.pushes)
             self.tellDelegate(of: unclaimed, in: &turn)
         } else {
-            self.pushes.routed += 1
+            self.hot.routedPushes += 1
         }
     }
 
-    /// Hands the pushes that have been routed to their subscribers, together. To be called by whoever delivers pushes, after the last.
+    /// Hands the pushes that have been routed to their subscribers, together. To be called by whoever delivers pushes,
+    /// after the last.
     func handOverPushes(in turn: inout Turn) {
-        guard self.pushes.routed > 0 else { return }
-        self.count(\.pushes, by: self.pushes.routed)
-        self.pushes.routed = 0
+        guard self.hot.routedPushes > 0 else { return }
+        self.count(\.pushes, by: self.hot.routedPushes)
+        self.hot.routedPushes = 0
         let result = self.pushes.router.handOver()
         if result.dropped > 0 { self.count(\.droppedPushes, by: result.dropped) }
         for _ in 0..<result.newHolds { self.holdReading(in: &turn) }

@@ -2,7 +2,6 @@ import DequeModule
 import Dispatch
 import Foundation
 import HHSocket
-import HHSocketHello
 import Logging
 import Metrics
 import NIOConcurrencyHelpers
@@ -11,10 +10,10 @@ import Tracing
 
 /// A client's calls and pushes on the socket thread: performs what ``DispatchTable`` decides.
 ///
-/// What becomes of a call is in `ClientCore+Calls`, what interceptors do with it in `ClientCore+Interception`, what the server
-/// answers in `ClientCore+Answers`, its pushes in `ClientCore+Pushes`, what becomes of connections in `ClientCore+Connections`, what
-/// follows when a server is about to end in `ClientCore+GoAway`, what the user is told when something fails in `ClientCore+Errors`,
-/// and the ways that nearly all calls take in `FastPath`.
+/// What becomes of a call is in `ClientCore+Calls`, what interceptors do with it in `ClientCore+Interception`, what the
+/// server answers in `ClientCore+Answers`, its pushes in `ClientCore+Pushes`, what becomes of connections in
+/// `ClientCore+Connections`, what follows when a server is about to end in `ClientCore+GoAway`, what the user is told
+/// when something fails in `ClientCore+Errors`, and the ways that nearly all calls take in `FastPath`.
 final class ClientCore: @unchecked Sendable {
     // Proof of Sendable: the constants never change or are locked; every other property is touched
     // on the socket thread alone.
@@ -30,7 +29,8 @@ final class ClientCore: @unchecked Sendable {
     let compressionQueue = DispatchQueue(label: "HHSocket compression")
     private let shared = NIOLockedValueBox(Shared())
 
-    // Unchecked: a call touches it some ten times, on the socket thread alone, and every access ends before anybody else is called.
+    // Unchecked: a call touches it some ten times, on the socket thread alone, and every access ends before anybody
+    // else is called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
@@ -62,8 +62,13 @@ final class ClientCore: @unchecked Sendable {
         var timerFires = NIODeadline.distantFuture
         /// The connection's.
         var connectionID = ConnectionID(number: 0)
-        /// The link of the connection, while that is ready, without a reference that is counted for every call: the connection holds it.
+        /// The link of the connection, while that is ready, without a reference that is counted for every call: the
+        /// connection holds it.
         var link: Unmanaged<Link<FrameLanguage>>?
+        /// The number of pushes that have been routed and are neither handed over nor counted yet.
+        var routedPushes = 0
+        /// Called once the last call has completed.
+        var finished: (() -> Void)?
     }
 
     private struct Observers {
@@ -79,8 +84,6 @@ final class ClientCore: @unchecked Sendable {
         var isPutOff = false
         /// The connection whose go-away has been read, the last one.
         var goneAway = ConnectionID(number: 0)
-        /// Called once the last call has completed.
-        var finished: (() -> Void)?
     }
 
     /// What other threads see.
@@ -230,7 +233,7 @@ final class ClientCore: @unchecked Sendable {
         guard !self.isFinishing, !self.isInvalidated else { return }
         self.life.isFinishing = true
         self.hot.table.takesCalls = false
-        self.life.finished = finished
+        self.hot.finished = finished
     }
 
     /// Completes all there is.
@@ -293,12 +296,9 @@ extension ClientCore: TurnHost {
     }
 
     func turnEnded() {
-        if let finished = self.life.finished, self.hot.table.count == 0 {
-            self.life.finished = nil
-            finished()
-        }
+        if self.hot.finished != nil, self.hot.table.count == 0 { self.hot.finished.take()?() }
+        guard self.traits.isObserved else { return }
         self.driver.measure()
-        guard self.observers.metrics != nil else { return }
         self.observers.metrics?.measure(
             inFlight: self.hot.table.inFlightCount,
             waiting: self.hot.table.waitingCount

@@ -1,19 +1,26 @@
 import NIOCore
 
-/// Deadlines with their owners, the earliest first. A finished call's deadline stays until it is met at the top or the heap is
-/// swept, so that finishing a call costs nothing here.
-struct DeadlineHeap<Key: Sendable>: Sendable {
-    struct Element: Sendable {
-        var deadline: NIODeadline
-        var key: Key
+/// Deadlines with their owners, the earliest first. A finished call's deadline stays until it is met at the top or the
+/// heap is swept, so that finishing a call costs nothing here.
+package struct DeadlineHeap<Key: Sendable>: Sendable {
+    package struct Element: Sendable {
+        package var deadline: NIODeadline
+        package var key: Key
+
+        package init(deadline: NIODeadline, key: Key) {
+            self.deadline = deadline
+            self.key = key
+        }
     }
 
     private var elements: [Element] = []
 
-    var count: Int { self.elements.count }
-    var first: Element? { self.elements.first }
+    package init() {}
 
-    mutating func insert(_ element: Element) {
+    package var count: Int { self.elements.count }
+    package var first: Element? { self.elements.first }
+
+    package mutating func insert(_ element: Element) {
         self.elements.append(element)
         var index = self.elements.count - 1
         while index > 0 {
@@ -25,13 +32,13 @@ struct DeadlineHeap<Key: Sendable>: Sendable {
         self.elements[index] = element
     }
 
-    mutating func removeFirst() {
+    package mutating func removeFirst() {
         guard let last = self.elements.popLast(), !self.elements.isEmpty else { return }
         self.sink(last, from: 0)
     }
 
     /// Keeps only the elements that are still wanted.
-    mutating func sweep(_ isWanted: (Element) -> Bool) {
+    package mutating func sweep(_ isWanted: (Element) -> Bool) {
         self.elements.removeAll { !isWanted($0) }
         for index in stride(from: self.elements.count / 2 - 1, through: 0, by: -1) {
             self.sink(self.elements[index], from: index)

@@ -11,8 +11,8 @@ struct DispatchKey: Hashable, Sendable {
 /// Every call between its start and its completion, and the only thing that can complete one: what is taken out of the
 /// table completes, and it can be taken out only once.
 ///
-/// A call is sent by an attempt, or by several one after the other: the end of one leaves it here, ``remove(_:)`` takes it
-/// out, ``backOff(_:until:)`` and ``attempt(_:_:bytes:isPatient:)`` go on with it.
+/// A call is sent by an attempt, or by several one after the other: the end of one leaves it here, ``remove(_:)`` takes
+/// it out, ``backOff(_:until:)`` and ``attempt(_:_:bytes:isPatient:)`` go on with it.
 ///
 /// Decides which calls leave, wait or fail, which answer belongs to which call, and which deadlines have passed. It has
 /// no clock and no I/O. `Call` is whatever stands for a call; tests use numbers.
@@ -113,7 +113,7 @@ struct DispatchTable<Call> {
             self.serial = 0
         }
 
-        /// Lets go of the call.
+        /// Releases the call.
         mutating func release() -> Call? {
             self.attempts = 0
             self.generation &+= 1
@@ -136,7 +136,7 @@ struct DispatchTable<Call> {
             return self.generation
         }
 
-        /// The same, and begins its first attempt: a single look at the table, where each asks whether it is shared.
+        /// Enters a call and begins its first attempt: one access to the table, each of which checks for uniqueness.
         mutating func enter(
             _ call: Call,
             _ deadline: NIODeadline,
@@ -252,8 +252,8 @@ struct DispatchTable<Call> {
         return UInt32(self.entries.count - 1)
     }
 
-    /// Releases what a burst of calls has left behind, once no call is here: else each loss of a connection would look at as many
-    /// entries as there ever were calls at once.
+    /// Releases what a burst of calls has left behind, once no call is here: else each loss of a connection would look
+    /// at as many entries as there ever were calls at once.
     private mutating func shrink() {
         guard self.count == 0, self.entries.count > Self.entriesKept else { return }
         // Keys of before name nothing in the new entries either.
@@ -305,9 +305,9 @@ struct DispatchTable<Call> {
         return .wait(key)
     }
 
-    /// The attempt before, over again, of a call that is here and has none under way: the server did not run it because it is
-    /// about to end, or the request never left. It waits however many others do, for it was in flight, and also where no
-    /// attempt to connect is in progress.
+    /// The attempt before, over again, of a call that is here and has none under way: the server did not run it because
+    /// it is about to end, or the request never left. It waits however many others do, for it was in flight, and also
+    /// where no attempt to connect is in progress.
     ///
     /// - Parameter isReturning: Whether it leaves before those of its priority that have never left.
     mutating func attemptAgain(
@@ -383,8 +383,8 @@ struct DispatchTable<Call> {
     /// What they hold, in bytes.
     var waitingBytes: Int { self.waiting.bytes }
 
-    /// The next call that waited for the connection, now that there is one: its phase is `sent`, and it has been given a serial.
-    /// Nil if none waits, or if no more calls may be in flight: the others go on waiting.
+    /// The next call that waited for the connection, now that there is one: its phase is `sent`, and it has been given
+    /// a serial. Nil if none waits, or if no more calls may be in flight: the others go on waiting.
     mutating func nextWaiting() -> Attempt? {
         guard self.link == .ready, self.hasSerial, self.waiting.length > 0 else { return nil }
         guard let place = Self.popPlace(&self.waiting, self.entries) else { return nil }
@@ -407,7 +407,8 @@ struct DispatchTable<Call> {
         if self.call(for: key) != nil { self.entries[Int(key.index)].phase = .queued }
     }
 
-    /// A queued frame is about to leave by this connection. False if its call is gone, or leaves by another, and it should not.
+    /// A queued frame is about to leave by this connection. False if its call is gone, or leaves by another, and it
+    /// should not.
     mutating func willLeave(serial: UInt32, on connection: ConnectionID) -> Bool {
         guard let index = self.serials[serial], index != Self.tombstone,
             self.entries[Int(index)].connection == connection
@@ -436,7 +437,8 @@ struct DispatchTable<Call> {
 
     /// The answer to an attempt, which ends by it.
     ///
-    /// - Parameter isFinal: Whether the server will send nothing more for this serial, so far as it does what it should.
+    /// - Parameter isFinal: Whether the server will send nothing more for this serial, so far as it does what it
+    ///   should.
     mutating func receive(serial: UInt32, isFinal: Bool = true) -> Reception {
         guard let index = self.serials[serial] else {
             return self.wasIssued(serial) ? .duplicate : .unknown
@@ -449,8 +451,8 @@ struct DispatchTable<Call> {
         return .answer(attempt)
     }
 
-    /// The call that an answer is for with which it may complete, and whose attempt ends by it. Nil if nobody waits for that
-    /// answer; ``receive(serial:isFinal:)`` says why.
+    /// The call that an answer is for with which it may complete, and whose attempt ends by it. Nil if nobody waits for
+    /// that answer; ``receive(serial:isFinal:)`` says why.
     ///
     /// - Parameter keeping: Whether the call stays in the table; else this is its completion.
     mutating func takeAnswered(serial: UInt32, keeping: Bool) -> Call? {
@@ -606,8 +608,8 @@ struct DispatchTable<Call> {
 
     /// No attempt to connect is in progress: those of the calls that waited for it, which have ended.
     ///
-    /// - Parameter isForGood: Whether none will be made by itself: then the patient ones are among them, and those that back
-    ///   off.
+    /// - Parameter isForGood: Whether none will be made by itself: then the patient ones are among them, and those that
+    ///   back off.
     mutating func linkIsOffline(isForGood: Bool = false) -> [Attempt] {
         self.link = .offline
         return self.endAll {

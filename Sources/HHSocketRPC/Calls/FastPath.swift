@@ -3,12 +3,13 @@ import NIOCore
 
 /// The ways that nearly every call takes, each beside the general one in ``ClientCore``.
 ///
-/// The invariant: a fast way may be taken only where it does exactly what the general way would do, and it ends where that ends. The
-/// model's histories run both, and compare what comes of them with the model.
+/// The invariant: a fast way may be taken only where it does exactly what the general way would do, and it ends where
+/// that ends. The model's histories run both, and compare what comes of them with the model.
 extension ClientCore {
     // MARK: A request leaves
 
-    /// Starts a task here and now where handlers run, so that it need not be submitted. Any thread; false where it must be.
+    /// Starts a task here and now where handlers run, so that it need not be submitted. Any thread; false where it must
+    /// be.
     ///
     /// The general way is ``SocketTask/resume()``, which submits ``start(_:in:)``.
     ///
@@ -18,11 +19,11 @@ extension ClientCore {
         return self.loop.ifHandlersRun { self.leavesAtOnce(task, from: .suspended, waiter, in: &$0) }
     }
 
-    /// Sends the request of a task in this state if it can leave with the next flush: nothing stands between it and the wire, and
-    /// nothing can go wrong.
+    /// Sends the request of a task in this state if it can leave with the next flush: nothing stands between it and the
+    /// wire, and nothing can go wrong.
     ///
-    /// The general way is the rest of ``start(_:in:)``: enter the table, begin an attempt, put the request into its envelope, make a
-    /// frame, send that.
+    /// The general way is the rest of ``start(_:in:)``: enter the table, begin an attempt, put the request into its
+    /// envelope, make a frame, send that.
     func leavesAtOnce(
         _ task: SocketTask,
         from state: SocketTask.State,
@@ -40,12 +41,7 @@ extension ClientCore {
         task.flight.leavesAtOnce(key, at: turn.now, deadline, length)
         if task.isDispatched { self.dispatched[task.taskIdentifier] = key }
         self.hot.link?._withUnsafeGuaranteedRef { link in
-            link.sendAtOnce(
-                type: task.originalRequest.type,
-                serial: serial,
-                task.originalRequest.body,
-                in: &turn
-            )
+            link.sendAtOnce(task.originalRequest.type, serial: serial, task.originalRequest.body, in: &turn)
         }
         if deadline < self.hot.timerFires { self.armTimer() }
         return true
@@ -58,8 +54,8 @@ extension ClientCore {
 
     // MARK: An answer comes
 
-    /// Takes frames of the standard format that have come whole and sound, as nearly all do, without making frames of them; the first
-    /// that is of another kind is left in the batch.
+    /// Takes frames of the standard format that have come whole and sound, as nearly all do, without making frames of
+    /// them; the first that is of another kind is left in the batch.
     ///
     /// The general way is ``ClientConnection/received(_:in:)``.
     func receiveAtOnce(
@@ -67,12 +63,13 @@ extension ClientCore {
         on connection: ClientConnection,
         in turn: inout Turn
     ) {
-        while let header = batch.soundHeader(), !self.format.isControlType(header.type) {
+        while let header = batch.soundApplicationHeader() {
             self.received(header, batch.takePayload(of: header), on: connection, in: &turn)
         }
     }
 
-    /// An answer or a push. A successful answer without an envelope completes its task at once, unless interceptors stand around it.
+    /// An answer or a push. A successful answer without an envelope completes its task at once, unless interceptors
+    /// stand around it.
     private func received(
         _ header: FrameHeader,
         _ payload: consuming ByteBuffer,

@@ -1,8 +1,8 @@
 /// Serials in flight, to small numbers.
 ///
-/// Each serial has one slot, by its low bits. Serials are handed out in order, so that those in flight hardly ever want the
-/// same one: only beside a call that takes very long do they. The younger of two goes into a dictionary then. So every
-/// operation is one step as a rule, however many serials there are.
+/// Each serial has one slot, by its low bits. Serials are handed out in order, so that those in flight hardly ever want
+/// the same one: only beside a call that takes very long do they. The younger of two goes into a dictionary then. So
+/// every operation is one step as a rule, however many serials there are.
 struct SerialMap: Sendable {
     private struct Slot: Sendable {
         /// Zero is an empty slot; no request has that serial.

@@ -1,7 +1,7 @@
 import HHSocket
 
-/// Stands around every call of a client: may change the request, look at the answer, make the call again, or answer without
-/// a call.
+/// Stands around every call of a client: may change the request, look at the answer, make the call again, or answer
+/// without a call.
 ///
 /// ```swift
 /// struct SessionID: SocketInterceptor {
@@ -13,8 +13,8 @@ import HHSocket
 /// }
 /// ```
 ///
-/// An interceptor runs in a Swift task of the call, which is cancelled when the call is cancelled or out of time; the call
-/// does not wait for it then. The call's timeout is that of the original request, and covers the interceptors.
+/// An interceptor runs in a Swift task of the call, which is cancelled when the call is cancelled or out of time; the
+/// call does not wait for it then. The call's timeout is that of the original request, and covers the interceptors.
 public protocol SocketInterceptor: Sendable {
     typealias Next = SocketInterceptorNext
 
@@ -22,10 +22,11 @@ public protocol SocketInterceptor: Sendable {
     ///
     /// - Parameters:
     ///   - request: What the interceptor before passed on; the first gets what the task was made with.
-    ///   - next: Passes a request on to the next interceptor, and in the end to the server. May be called again when it has
-    ///     returned.
-    /// - Throws: What the call fails with. What is no ``HHSocket/SocketError`` becomes one with the code `interceptorFailed`.
-    ///   An error does not say that nothing was executed if what was asked of the server before may have been.
+    ///   - next: Passes a request on to the next interceptor, and in the end to the server. May be called again when it
+    ///     has returned.
+    /// - Throws: What the call fails with. What is no ``HHSocket/SocketError`` becomes one with the code
+    ///   `interceptorFailed`. An error does not say that nothing was executed if what was asked of the server before
+    ///   may have been.
     func intercept(_ request: SocketRequest, next: Next) async throws -> SocketResponse
 }
 
@@ -39,8 +40,8 @@ public struct SocketInterceptorNext: Sendable {
 
     /// Passes `request` on, and returns the answer. Its `timeout` and `priority` say nothing any more.
     ///
-    /// - Throws: ``HHSocket/SocketError``: why the call failed behind here; `invalidArgument` if a call of `next` before has not
-    ///   returned yet.
+    /// - Throws: ``HHSocket/SocketError``: why the call failed behind here; `invalidArgument` if a call of `next`
+    ///   before has not returned yet.
     public func callAsFunction(_ request: SocketRequest) async throws(SocketError) -> SocketResponse {
         try await self.body(request)
     }

@@ -1,8 +1,8 @@
 import HHSocket
 import Tracing
 
-/// Puts a token into every request, and gets a new one when the server no longer takes it: once, however many calls find out
-/// at the same time.
+/// Puts a token into every request, and gets a new one when the server no longer takes it: once, however many calls
+/// find out at the same time.
 ///
 /// ```swift
 /// configuration.interceptors = [
@@ -14,8 +14,8 @@ import Tracing
 /// ]
 /// ```
 ///
-/// A call that is refused is made again once, with the new token. `refresh` may make calls by the same client: those pass this
-/// interceptor without a token, and are not made again when they are refused.
+/// A call that is refused is made again once, with the new token. `refresh` may make calls by the same client: those
+/// pass this interceptor without a token, and are not made again when they are refused.
 public actor TokenInterceptor<Token: Sendable>: SocketInterceptor {
     private typealias Waiter = CheckedContinuation<Result<(Token, generation: Int), any Error>, Never>
 
@@ -40,11 +40,11 @@ public actor TokenInterceptor<Token: Sendable>: SocketInterceptor {
 
     /// - Parameters:
     ///   - token: The token to begin with; nil, the default, gets one before the first call.
-    ///   - refreshTimeout: How long `refresh` may take; 30 s by default. Then the calls that wait for it fail with `timeout`, its
-    ///     task is cancelled, and what it may still return is ignored.
+    ///   - refreshTimeout: How long `refresh` may take; 30 s by default. Then the calls that wait for it fail with
+    ///     `timeout`, its task is cancelled, and what it may still return is ignored.
     ///   - isRefusal: Whether an answer says that the token is no good; by default `noPermission` does.
-    ///   - refresh: Gets a new token. Runs in a task of its own, which goes on when the calls that wait for it are cancelled.
-    ///     What it throws, all calls that wait for it fail with; the next call tries again.
+    ///   - refresh: Gets a new token. Runs in a task of its own, which goes on when the calls that wait for it are
+    ///     cancelled. What it throws, all calls that wait for it fail with; the next call tries again.
     ///   - apply: Puts the token into a request.
     public init(
         token: Token? = nil,

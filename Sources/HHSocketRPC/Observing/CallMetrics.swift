@@ -8,10 +8,11 @@ import NIOCore
 /// - `hhsocket.retries` (`cause`): attempts after the first;
 /// - `hhsocket.calls_in_flight`, `hhsocket.calls_waiting`: now, summed over the clients that share a factory;
 /// - `hhsocket.late_responses`, `.duplicate_responses`, `.unknown_responses`, `.checksum_failures`,
-///   `.go_away_frames`, `.malformed_go_aways`, `.resent_calls`, `.pushes`, `.dropped_pushes`, `.failed_push_handlers`: as in ``ClientStatistics``.
+///   `.go_away_frames`, `.malformed_go_aways`, `.resent_calls`, `.pushes`, `.dropped_pushes`, `.failed_push_handlers`:
+///   as in ``ClientStatistics``.
 struct CallMetrics {
-    /// The number of types with figures of their own; the calls of all others are counted together, as type `other`, because a
-    /// metric is kept for ever.
+    /// The number of types with figures of their own; the calls of all others are counted together, as type `other`,
+    /// because a metric is kept for ever.
     static let maximumTypes = 1_000
 
     private struct Kind: Hashable {

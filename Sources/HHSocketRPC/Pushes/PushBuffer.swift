@@ -46,7 +46,8 @@ struct PushBuffer<Element: Sendable>: Sendable {
         return (element, self.releasesReading())
     }
 
-    /// Moves the oldest elements into `batch`, as many as a reader takes at once. Returns whether reading should go on from now on.
+    /// Moves the oldest elements into `batch`, as many as a reader takes at once. Returns whether reading should go on
+    /// from now on.
     mutating func take(into batch: inout Deque<Element>) -> Bool {
         let count = min(self.count, self.policy.batchLimit)
         if count == self.count, batch.isEmpty {

@@ -23,8 +23,8 @@ final class PushMailbox: Sendable {
     struct Change: Equatable, Sendable {
         /// Whether nobody reads any more.
         var isOver = false
-        /// Whether reading from the network was held for this mailbox and is not any more. True as often as ``append(_:)`` said that
-        /// it is held.
+        /// Whether reading from the network was held for this mailbox and is not any more. True as often as
+        /// ``append(_:)`` said that it is held.
         var releasesReading = false
     }
 
@@ -41,7 +41,8 @@ final class PushMailbox: Sendable {
     /// ``append(_:)`` alone.
     var holdsReading: Bool { self.state.withLockedValue { !$0.isOver && $0.buffer.holdsReading } }
 
-    /// Leaves pushes that have come together, and removes them from `pushes`; if none comes here any more, they are thrown away.
+    /// Leaves pushes that have come together, and removes them from `pushes`; if none comes here any more, they are
+    /// thrown away.
     func append(_ pushes: inout Deque<SocketPush>) -> PushBuffer<SocketPush>.Outcome {
         var resumed: [(Reader, SocketPush)] = []
         let outcome = self.state.withLockedValue { state in

@@ -18,7 +18,7 @@ public final class PushSubscription: Sendable {
                 do {
                     try await handler(push)
                 } catch {
-                    // One that was told to stop has not failed.
+                    // One that was cancelled has not failed.
                     if !Task.isCancelled { failed(push.type, error) }
                 }
             }

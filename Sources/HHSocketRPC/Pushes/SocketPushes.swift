@@ -1,11 +1,11 @@
 /// The pushes that ``SocketClient/pushes(ofType:buffering:)`` and ``SocketClient/pushes(buffering:)`` subscribe to.
 ///
-/// The subscription ends when this sequence and its iterators are gone, when a Swift task that reads it is cancelled, and when
-/// the client is released; in the last case what waits can still be read. Several iterators share the pushes: each push goes
-/// to one of them. For a second reader of all, subscribe once more.
+/// The subscription ends when this sequence and its iterators are gone, when a Swift task that reads it is cancelled,
+/// and when the client is released; in the last case what waits can still be read. Several iterators share the pushes:
+/// each push goes to one of them. For a second reader of all, subscribe once more.
 ///
-/// An iterator takes pushes that wait in batches, and goes through a batch without locks and changes of threads. What is left of its
-/// batch when the iterator goes waits again.
+/// An iterator takes pushes that wait in batches, and goes through a batch without locks and changes of threads. What
+/// is left of its batch when the iterator goes waits again.
 public struct SocketPushes: AsyncSequence, Sendable {
     public typealias Element = SocketPush
     public typealias Failure = Never

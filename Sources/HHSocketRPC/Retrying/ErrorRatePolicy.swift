@@ -1,8 +1,8 @@
 /// When a server whose calls go wrong is left for another: not for one call, but for a rate.
 ///
-/// Wrong are calls that end with `unknown` (404), `lostPacket` (302) or `checksumMismatch`, and those that left and were not
-/// answered in time. Neither counted as wrong nor as right are calls that were cancelled, that the server says it did not
-/// run, that never left, or that were lost with their connection: those tell of other things.
+/// Wrong are calls that end with `unknown` (404), `lostPacket` (302) or `checksumMismatch`, and those that left and
+/// were not answered in time. Neither counted as wrong nor as right are calls that were cancelled, that the server says
+/// it did not run, that never left, or that were lost with their connection: those tell of other things.
 public struct ErrorRatePolicy: Hashable, Sendable {
     /// How many calls are looked at, the latest. 100 by default.
     public var windowLength: Int

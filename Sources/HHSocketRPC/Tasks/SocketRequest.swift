@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import NIOCore
 
 /// What to ask a server.
@@ -32,13 +31,13 @@ public struct SocketRequest: Sendable, Hashable {
 
     /// The RPC's name: 16 to 0x1FFFFFFF in the standard format, in others what their layout leaves to applications.
     public var type: UInt32
-    /// Which of the calls that wait leaves first, for a connection or behind a peer that does not read. Among calls that can
-    /// leave at once it has no effect. `.default` by default.
+    /// Which of the calls that wait leaves first, for a connection or behind a peer that does not read. Among calls
+    /// that can leave at once it has no effect. `.default` by default.
     public var priority = FramePriority.default
     /// The payload.
     public var body: ByteBuffer
-    /// How long the whole call may take, from ``SocketTask/resume()`` on, waiting for a connection included; nil for the
-    /// client's ``SocketClient/Configuration/timeout``.
+    /// How long the whole call may take, from ``SocketTask/resume()`` on, waiting for a connection included; nil for
+    /// the client's ``SocketClient/Configuration/timeout``.
     public var timeout: Duration?
     /// Nil where all are as by default.
     private var options: Options?
@@ -52,16 +51,17 @@ public struct SocketRequest: Sendable, Hashable {
     /// Whether nothing but type, body, timeout and priority is other than by default.
     var isPlain: Bool { self.options == nil }
 
-    /// What the wire format's custom header fields hold in this request, by name; fields that are not named here are as in
-    /// the configuration. A name that the format does not have, or a value of another width, fails with `invalidArgument`.
+    /// What the wire format's custom header fields hold in this request, by name; fields that are not named here are as
+    /// in the configuration. A name that the format does not have, or a value of another width, fails with
+    /// `invalidArgument`.
     public var header: [String: [UInt8]] {
         get { self.options?.values.header ?? [:] }
         set { self.setOption(\.header, newValue) }
     }
 
     /// Whether the call waits, within its timeout, also where no attempt to connect is in progress: before `connect()`,
-    /// between attempts, and without a network. It fails when nobody reconnects any more, as after `disconnect()`. Nil, the
-    /// default, for the client's ``SocketClient/Configuration/waitsForConnectivity``.
+    /// between attempts, and without a network. It fails when nobody reconnects any more, as after `disconnect()`. Nil,
+    /// the default, for the client's ``SocketClient/Configuration/waitsForConnectivity``.
     public var waitsForConnectivity: Bool? {
         get { self.options?.values.waitsForConnectivity }
         set { self.setOption(\.waitsForConnectivity, newValue) }
@@ -82,8 +82,8 @@ public struct SocketRequest: Sendable, Hashable {
         set { self.setOption(\.retryPolicy, newValue) }
     }
 
-    /// Whether running the request twice does no more than running it once, so that it may be sent again although the server
-    /// may have run it. False by default; always true with an ``idempotencyKey``.
+    /// Whether running the request twice does no more than running it once, so that it may be sent again although the
+    /// server may have run it. False by default; always true with an ``idempotencyKey``.
     public var isIdempotent: Bool {
         get { self.options.map { $0.values.isIdempotent || $0.values.idempotencyKey != nil } ?? false }
         set { self.setOption(\.isIdempotent, newValue) }
@@ -91,10 +91,10 @@ public struct SocketRequest: Sendable, Hashable {
 
     /// Values for the server beside the body, by name, such as a tenant or a language; empty by default.
     ///
-    /// Names are tokens of lower-case ASCII: letters, digits and any of `!#$%&'*+-.^_|~`, 1 to 128 bytes long. There may be 64
-    /// of them, and 16 KiB in all; else the call fails with `invalidArgument`. Tracing adds what still has room. It takes a
-    /// connection that has agreed on ``ProtocolFeature/metadata`` by hello (``SocketClient/Configuration/hello``); on another
-    /// the attempt fails with `featureNotAgreed`, not sent.
+    /// Names are tokens of lower-case ASCII: letters, digits and any of `!#$%&'*+-.^_|~`, 1 to 128 bytes long. There
+    /// may be 64 of them, and 16 KiB in all; else the call fails with `invalidArgument`. Tracing adds what still has
+    /// room. It takes a connection that has agreed on ``ProtocolFeature/metadata`` by hello
+    /// (``SocketClient/Configuration/hello``); on another the attempt fails with `featureNotAgreed`, not sent.
     public var metadata: [String: String] {
         get { self.options?.values.metadata ?? [:] }
         set { self.setOption(\.metadata, newValue) }
@@ -102,19 +102,19 @@ public struct SocketRequest: Sendable, Hashable {
 
     /// The moment from which on the answer is of no use; nil, the default, for none.
     ///
-    /// The call ends with `timeout` then, or earlier where its ``timeout`` says so. When the request leaves the server is told
-    /// how many milliseconds are left, so that it need not begin, or go on with, what nobody waits for; the time for which the
-    /// request then stands in line behind a server that does not read is not taken off. It takes a connection
-    /// that has agreed on ``ProtocolFeature/metadata``, as ``metadata`` does. What an interceptor sets here the server is told,
-    /// and the attempt is not made later, but the call ends as the original request says.
+    /// The call ends with `timeout` then, or earlier where its ``timeout`` says so. The request carries the number of
+    /// milliseconds that are left when it is sent, so that the server need not begin, or continue, work whose result is
+    /// not awaited; the time that the request then waits behind a server that does not read is not deducted. A deadline
+    /// requires a connection that has agreed on ``ProtocolFeature/metadata``, as ``metadata`` does. A deadline that an
+    /// interceptor sets is sent to the server and limits the attempt, but the call ends as the original request says.
     public var deadline: NIODeadline? {
         get { self.options?.values.deadline }
         set { self.setOption(\.deadline, newValue) }
     }
 
-    /// What names this request among all of the application's, 1 to 128 bytes of UTF-8, such as a UUID: a server that gets it
-    /// again answers as it did the first time, and runs nothing. So the request is idempotent (``isIdempotent``), and a retry
-    /// policy may send it again. Nil, the default, for none.
+    /// What names this request among all of the application's, 1 to 128 bytes of UTF-8, such as a UUID: a server that
+    /// gets it again answers as it did the first time, and runs nothing. So the request is idempotent
+    /// (``isIdempotent``), and a retry policy may send it again. Nil, the default, for none.
     ///
     /// Of another length the call fails with `invalidArgument`. It takes a connection that has agreed on
     /// ``ProtocolFeature/idempotency`` by hello; on another the attempt fails with `featureNotAgreed`, not sent.
@@ -154,8 +154,8 @@ public struct SocketRequest: Sendable, Hashable {
         return !values.metadata.isEmpty || values.deadline != nil || values.idempotencyKey != nil
     }
 
-    /// What the server is told along with a cancel, or when the call is not answered in time, such as what is to be undone;
-    /// nothing by default. Only formats with a cancel frame carry it.
+    /// The body of the cancel frame, which is sent when the call is cancelled or not answered in time, such as the work
+    /// to undo; empty by default. Only formats with a cancel frame carry it.
     public var cancellationBody: ByteBuffer? {
         get { self.options?.values.cancellationBody }
         set { self.setOption(\.cancellationBody, newValue) }

@@ -14,7 +14,8 @@ public struct SocketResponse: Sendable, Hashable {
         let header: [String: [UInt8]]
         let endpoint: Endpoint
         let metadata: [String: String]
-        /// What the connection's two ends have agreed on; of what a connection's answers share alone. No part of an answer.
+        /// What the connection's two ends have agreed on; of what a connection's answers share alone. No part of an
+        /// answer.
         let agreement: Agreement?
 
         init(

@@ -24,8 +24,8 @@ public final class SocketTask: Sendable {
     enum Completion: Sendable {
         case nobody
         case handler(Handler)
-        /// Finds the result in the task. Resumed once, for who takes it out of the task resumes it. Not a checked one: its size is
-        /// known at run time alone, and every task would pay for that.
+        /// Finds the result in the task. Resumed once, for who takes it out of the task resumes it. Not a checked one:
+        /// its size is known at run time alone, and every task would pay for that.
         case waiter(TurnWaiter)
     }
 
@@ -67,7 +67,8 @@ public final class SocketTask: Sendable {
     let callbackQueue: CallbackQueue?
     /// Whether its caller knows it by ``taskIdentifier`` alone.
     let isDispatched: Bool
-    /// Whether nobody but its caller, who waits for it, knows it: ``run()`` hands it to the socket thread, and the end hands it back.
+    /// Whether nobody but its caller, who waits for it, knows it: ``run()`` hands it to the socket thread, and the end
+    /// hands it back.
     private let isAwaited: Bool
     /// Whether several threads may look at the task at once.
     private let isLocked: Bool
@@ -85,18 +86,18 @@ public final class SocketTask: Sendable {
     private let lock: TaskLocks.TaskLock
     /// What anybody may look at.
     /// Proof of `nonisolated(unsafe)`: touched under the lock of ``locked(_:)`` alone; without it, by who has the last
-    /// reference, when nobody can reach the task any more, as ``isUnshared(_:)`` finds out, and where it ``isAwaited``, when it is the
-    /// caller's until it is submitted, then the socket thread's until the caller is resumed. Unchecked, because a call touches it
-    /// four times, and each access ends before anybody else is called.
+    /// reference, when nobody can reach the task any more, as ``isUnshared(_:)`` finds out, and where it ``isAwaited``,
+    /// when it is the caller's until it is submitted, then the socket thread's until the caller is resumed. Unchecked,
+    /// because a call touches it four times, and each access ends before anybody else is called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
     nonisolated(unsafe) private var snapshot: Snapshot
 
     /// What the socket thread knows of the task.
-    /// Proof of `nonisolated(unsafe)`: written by ClientCore alone, on the socket thread, and before that by the one thread
-    /// whose ``resume()`` submits the task. Others read it after they have seen under the lock that the task is complete,
-    /// which it becomes under that lock when the last has been written. Unchecked for the same reason.
+    /// Proof of `nonisolated(unsafe)`: written by ClientCore alone, on the socket thread, and before that by the one
+    /// thread whose ``resume()`` submits the task. Others read it after they have seen under the lock that the task is
+    /// complete, which it becomes under that lock when the last has been written. Unchecked for the same reason.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
@@ -139,8 +140,9 @@ public final class SocketTask: Sendable {
         self.locked { $0.failure?.error }
     }
 
-    /// Which of the calls that wait leaves first; the request's at first. A task that already waits for a connection changes
-    /// its place, behind others of the same priority; one that stands behind a server which does not read keeps it.
+    /// Which of the calls that wait leaves first; the request's at first. A task that already waits for a connection
+    /// changes its place, behind others of the same priority; one that stands behind a server which does not read keeps
+    /// it.
     public var priority: FramePriority {
         get { self.locked { $0.priority } }
         set {
@@ -154,8 +156,8 @@ public final class SocketTask: Sendable {
 
     // MARK: Progress
 
-    /// How many bytes of the body have left the queue; up to 128 KiB of them may not have reached the network yet. Of several
-    /// attempts, in the last one.
+    /// How many bytes of the body have left the queue; up to 128 KiB of them may not have reached the network yet. Of
+    /// several attempts, in the last one.
     public var countOfBytesSent: Int { self.locked { $0.bytesSent } }
 
     /// The length of the body in bytes.
@@ -167,11 +169,11 @@ public final class SocketTask: Sendable {
     /// The length of the answer's body in bytes, once its header has come.
     public var countOfBytesExpectedToReceive: Int? { self.locked { $0.bytesExpectedToReceive } }
 
-    /// The same as an object for user interfaces: bytes sent and received of those expected in all. Cancelling it cancels the
-    /// task.
+    /// The progress as an object for user interfaces: bytes sent and received of those expected in all. Cancelling it
+    /// cancels the task.
     ///
-    /// Changes where the completion handler runs, and is finished when that is called. Where Foundation's `Progress` may not
-    /// be used by several threads, as on Linux, read it there.
+    /// Changes where the completion handler runs, and is finished when that is called. Where Foundation's `Progress`
+    /// may not be used by several threads, as on Linux, read it there.
     public var progress: Progress {
         self.locked { snapshot in
             if let existing = snapshot.progress { return existing.progress }
@@ -216,8 +218,8 @@ public final class SocketTask: Sendable {
         if starts { self.submit(.start) }
     }
 
-    /// Cancels the call: the server is notified, with the request's ``SocketRequest/cancellationBody``, and the connection stays.
-    /// Returns at once, with the state `canceling`; the completion follows.
+    /// Cancels the call: the server is notified, with the request's ``SocketRequest/cancellationBody``, and the
+    /// connection stays. Returns at once, with the state `canceling`; the completion follows.
     public func cancel() {
         if self.beginCancelling() { self.submit(.cancel) }
     }
@@ -260,7 +262,8 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// Notes on the socket thread that an awaited task has come, or is cancelled. Returns whether it is to be started or cancelled.
+    /// Notes on the socket thread that an awaited task has come, or is cancelled. Returns whether it is to be started
+    /// or cancelled.
     private func noteAwaited(_ operation: Operation, in turn: inout Turn) -> Bool {
         switch (operation, self.awaitedState) {
         case (.start, .cancelled):
@@ -302,8 +305,8 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// Whether a task in this state leaves at once with all `length` bytes of its body; it runs then. False also if somebody
-    /// is to be told of its progress.
+    /// Whether a task in this state leaves at once with all `length` bytes of its body; it runs then. False also if
+    /// its progress is observed.
     ///
     /// - Parameter waiter: Notified when it completes; nil: the receiver stays.
     func leaves(from state: State, _ waiter: TurnWaiter?, bytesSent length: Int) -> Bool {
@@ -318,8 +321,8 @@ public final class SocketTask: Sendable {
 
     // What follows is for a task that nobody but the caller can look at any more: it need not be locked.
 
-    /// Whether nobody but the caller has a reference to the task, or a weak one that could become one. Unowned ones do not
-    /// count: who follows one has to know that somebody else keeps the task.
+    /// Whether nobody but the caller has a reference to the task, or a weak one that could become one. Unowned ones do
+    /// not count: who follows one has to know that somebody else keeps the task.
     static func isUnshared(_ task: inout SocketTask) -> Bool {
         isKnownUniquelyReferenced(&task) && _getWeakRetainCount(task) <= 1
     }
@@ -413,7 +416,8 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// The request leaves once more, or not at all: nothing of this attempt has been sent or received. Returns the same.
+    /// The request leaves once more, or not at all: nothing of this attempt has been sent or received. Returns the
+    /// same.
     func progressStartsOver() -> Bool {
         self.locked { snapshot in
             snapshot.bytesSent = 0

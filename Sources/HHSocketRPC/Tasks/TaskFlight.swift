@@ -2,7 +2,8 @@ import HHSocket
 import NIOCore
 import Tracing
 
-/// What the socket thread knows of a task. Small, because every call has one: what few of them have lies behind a reference.
+/// What the socket thread knows of a task. Small, because every call has one: what few of them have lies behind a
+/// reference.
 struct TaskFlight {
     /// Its place in the dispatch table while it is there.
     var key: DispatchKey?
@@ -41,7 +42,7 @@ struct TaskFlight {
 
         mutating func comes(at time: NIODeadline) { self.time = time }
 
-        /// The same, unless it has come.
+        /// Sets the moment unless it is set already.
         mutating func comesFirst(at time: NIODeadline) {
             if !self.hasCome { self.time = time }
         }
@@ -98,7 +99,8 @@ struct TaskFlight {
         set { self.set(\.retries, newValue) }
     }
 
-    /// How often it was sent once more because a server was about to end, since the innermost interceptor asked for the call.
+    /// How often it was sent once more because a server was about to end, since the innermost interceptor asked for the
+    /// call.
     var resends: Int {
         get { self.extras?.resends ?? 0 }
         set { self.set(\.resends, newValue) }

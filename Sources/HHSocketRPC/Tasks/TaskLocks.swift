@@ -8,8 +8,8 @@ import Musl
 import Android
 #endif
 
-/// The locks of a client's tasks: a few for all of them, so that a task has none to allocate. Two tasks with the same lock
-/// wait for each other only while one of them looks at a few words.
+/// The locks of a client's tasks: a few for all of them, so that a task has none to allocate. Two tasks with the same
+/// lock wait for each other only while one of them looks at a few words.
 final class TaskLocks: @unchecked Sendable {
     // Proof of Sendable: the pointer never changes, and what it points to is made to be used by many threads.
     #if canImport(Darwin)

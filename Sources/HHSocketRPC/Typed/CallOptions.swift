@@ -9,7 +9,7 @@ public import NIOCore
 /// Everything in it means what the property of the same name of ``SocketRequest`` does.
 public struct CallOptions: Sendable, Hashable {
     /// A request without a type and a body.
-    @usableFromInline var request = SocketRequest(type: 0)
+    @usableFromInline package var request = SocketRequest(type: 0)
 
     /// - Parameter timeout: How long the whole call may take; nil, the default, for the client's timeout.
     public init(timeout: Duration? = nil) {
@@ -107,7 +107,7 @@ public struct CallOptions: Sendable, Hashable {
     }
 
     @usableFromInline
-    static func cannotBeWritten(_ method: String, _ error: any Error) -> SocketError {
+    package static func cannotBeWritten(_ method: String, _ error: any Error) -> SocketError {
         SocketError(
             .invalidArgument,
             message: "\(method) was not called, because the request cannot be written: \(error)",

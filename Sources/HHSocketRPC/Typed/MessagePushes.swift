@@ -2,8 +2,8 @@ import HHSocket
 
 /// The pushes of one kind of message, as ``SocketClient/pushes(_:buffering:)`` subscribes to them.
 ///
-/// A push that is no such message is left out, logged as a warning, and counted in ``ClientStatistics/malformedPushes``.
-/// Otherwise as ``SocketPushes``.
+/// A push that is no such message is left out, logged as a warning, and counted in
+/// ``ClientStatistics/malformedPushes``. Otherwise as ``SocketPushes``.
 public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
     public typealias Element = Push
     public typealias Failure = Never
@@ -73,7 +73,8 @@ struct MalformedPushReport: Sendable {
 }
 
 extension SocketClient {
-    /// The pushes of one kind of message, from now on. Each call subscribes anew, and each subscription gets every push.
+    /// The pushes of one kind of message, from now on. Each call subscribes anew, and each subscription gets every
+    /// push.
     ///
     /// ```swift
     /// for await note in client.pushes(Chat_Note.self) { … }
@@ -89,8 +90,9 @@ extension SocketClient {
         MessagePushes(self.pushes(ofType: Push.pushType, buffering: policy), MalformedPushReport(core: self.core))
     }
 
-    /// Has `handler` called with each push of one kind of message from now on, as ``onPush(ofType:buffering:perform:)``. A push
-    /// that is no such message is reported as something that the handler threw.
+    /// Has `handler` called with each push of one kind of message from now on, as
+    /// ``onPush(ofType:buffering:perform:)``. A push that is no such message is reported as something that the handler
+    /// threw.
     @discardableResult
     public func onPush<Push: PushMessage>(
         _ type: Push.Type,

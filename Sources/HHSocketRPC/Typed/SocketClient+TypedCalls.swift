@@ -9,8 +9,8 @@ extension SocketClient {
     ///   - method: Which method: what is sent and what comes back.
     ///   - message: The request.
     ///   - options: How the call is made; as by default if left out.
-    /// - Throws: ``HHSocket/SocketError``: as ``data(for:)``; with the code `invalidArgument` where `message` cannot be written;
-    ///   `protobufFailed` where the answer is no such message, `emptyProtobuf` where it is none and empty.
+    /// - Throws: ``HHSocket/SocketError``: as ``data(for:)``; with the code `invalidArgument` where `message` cannot be
+    ///   written; `protobufFailed` where the answer is no such message, `emptyProtobuf` where it is none and empty.
     @inlinable  // So that the compiler can make code for the messages at hand, which is several times as fast.
     public nonisolated(nonsending) func call<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
@@ -28,8 +28,8 @@ extension SocketClient {
     ///   - message: The request.
     ///   - options: How the call is made; as by default if left out.
     ///   - callbackQueue: Where `completionHandler` runs; nil, the default, for the configuration's.
-    ///   - completionHandler: Called exactly once after ``SocketTask/resume()`` or ``SocketTask/cancel()``, with the answer or
-    ///     with what went wrong, as ``call(_:_:options:)``.
+    ///   - completionHandler: Called exactly once after ``SocketTask/resume()`` or ``SocketTask/cancel()``, with the
+    ///     answer or with what went wrong, as ``call(_:_:options:)``.
     /// - Throws: ``HHSocket/SocketError`` with the code `invalidArgument`: `message` cannot be written.
     @inlinable
     public func messageTask<Request, Response>(
@@ -59,7 +59,7 @@ extension SocketResponse {
     }
 
     @inlinable
-    func message<Request, Response>(
+    package func message<Request, Response>(
         answering method: MethodDescriptor<Request, Response>
     ) throws(SocketError) -> Response {
         do {

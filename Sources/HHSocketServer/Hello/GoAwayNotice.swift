@@ -1,10 +1,9 @@
 import HHSocket
-import HHSocketHello
 
 /// The go-away that a client receives before its connection ends.
 struct GoAwayNotice: Sendable {
     var reason: String
-    /// So long the client should leave this server alone.
+    /// How long the client should stay away from this server.
     var retryAfter = Duration.zero
     /// Where it may go instead.
     var endpoints: [Endpoint] = []

@@ -1,17 +1,16 @@
 import HHSocket
-public import HHSocketHello
 
 /// What a server answers to a client's hello, and what it does with what both agree on.
 public struct ServerHello: Sendable {
     /// What may be agreed on. Everything by default.
     public var features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency]
-    /// Whether a client must say hello before it is served. False by default: one that does not is served as before there was
-    /// hello. A request before hello is answered ``HHSocket/Status/illegalFormat`` (303), and
+    /// Whether a client must say hello before it is served. False by default: one that does not is served as before
+    /// there was hello. A request before hello is answered ``HHSocket/Status/illegalFormat`` (303), and
     /// ``ServerLimits/firstFrameTimeout`` is for the hello.
     public var isRequired = false
     /// Authenticates a client by the token in its hello; the identity is that of ``ServerSession/authenticate(as:)``,
-    /// nil for nobody. A ``StatusError`` refuses: the hello is answered with that status, and nothing is agreed on; any other error is
-    /// answered 404, and logged. Nil, the default: tokens are not looked at.
+    /// nil for nobody. A ``StatusError`` refuses: the hello is answered with that status, and nothing is agreed on; any
+    /// other error is answered 404, and logged. Nil, the default: tokens are not looked at.
     ///
     /// While it runs the client waits for its answer, as long as its own timeout allows.
     public var authenticate: (@Sendable (_ token: [UInt8], _ session: ServerSession) async throws -> String?)?
@@ -25,10 +24,10 @@ public struct ServerHello: Sendable {
 
 /// How long the first answer to a request with an idempotency key is kept for repeats of it.
 ///
-/// A key is its client's: of the identity where that is known, else of all clients without one, which should use keys that
-/// nobody else can guess. Repeats that come while the first is at work wait for its answer. An answer that says that the request
-/// was not executed is not kept; nor is what a handler throws after it was cancelled, as by the end of its connection. One
-/// that returns all the same has done its work, so its answer is kept.
+/// A key is its client's: of the identity where that is known, else of all clients without one, which should use keys
+/// that nobody else can guess. Repeats that come while the first is at work wait for its answer. An answer that says
+/// that the request was not executed is not kept; nor is what a handler throws after it was cancelled, as by the end of
+/// its connection. One that returns all the same has done its work, so its answer is kept.
 public struct IdempotencyPolicy: Hashable, Sendable {
     /// 10 minutes by default.
     public var lifetime = Duration.seconds(600)

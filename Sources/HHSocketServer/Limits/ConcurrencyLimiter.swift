@@ -5,8 +5,8 @@ import NIOCore
 struct ConcurrencyGradient: Sendable {
     /// The number of requests in a window.
     static let windowLength = 100
-    /// The number of windows after which the shortest time is measured anew, with a quarter as many in flight: under a load that
-    /// never ebbs nothing else would show that requests have become slower for good.
+    /// The number of windows after which the shortest time is measured anew, with a quarter as many in flight: under a
+    /// load that never ebbs nothing else would show that requests have become slower for good.
     private static let windowsBetweenMeasurements = 50
     /// How much of a step is taken at once.
     private static let smoothing = 0.5
@@ -17,7 +17,7 @@ struct ConcurrencyGradient: Sendable {
     /// The shortest average of a window, in nanoseconds; nil while it is found out.
     private var shortest: Double?
     private var windows = 0
-    /// So many requests that end next began before the shortest time began to be found out, and tell nothing of it.
+    /// The number of requests in flight when the present measurement of the shortest time began; theirs are ignored.
     private var old = 0
     private var sum = 0.0
     private var count = 0

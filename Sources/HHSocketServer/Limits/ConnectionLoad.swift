@@ -16,7 +16,7 @@ final class ConnectionLoad: Sendable {
     /// Whether no more bytes should be held than there are, here or by all.
     var isFull: Bool { self.bytes > self.maximumBytes || self.server.isFull }
 
-    /// What the connection holds has grown by so much, or shrunk.
+    /// Adds to what the connection holds; negative where that has shrunk.
     func held(_ change: Int) {
         self.held.wrappingIncrement(by: change, ordering: .relaxed)
         self.server.held(change)

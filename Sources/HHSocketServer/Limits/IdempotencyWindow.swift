@@ -1,6 +1,5 @@
 import DequeModule
 import HHSocket
-import HHSocketHello
 import NIOCore
 
 /// What a request with an idempotency key was answered.
@@ -61,7 +60,8 @@ struct IdempotencyWindow<Waiter> {
 
     /// How many repeats may wait for the answer to one key.
     static var maximumWaiters: Int { 1_024 }
-    /// What an answer costs beside its body, its metadata and its key, in bytes: the entries in two tables and a fingerprint.
+    /// What an answer costs beside its body, its metadata and its key, in bytes: the entries in two tables and a
+    /// fingerprint.
     static var overhead: Int { 256 }
 
     private let policy: IdempotencyPolicy

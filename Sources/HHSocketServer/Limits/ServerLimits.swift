@@ -1,22 +1,23 @@
 import HHSocket
 
-/// What bounds a server. Each limit has a default that leaves honest clients alone, a count in ``ServerStatistics`` and an
-/// answer to the client; Docs/Operations.md lists them all.
+/// What bounds a server. Each limit has a default that leaves honest clients alone, a count in ``ServerStatistics`` and
+/// an answer to the client; Docs/Operations.md lists them all.
 public struct ServerLimits: Sendable {
     // MARK: Connections
 
-    /// How many connections may be open. Nil, the default: as many as the system gives. One too many receives a go-away, and is
-    /// closed.
+    /// How many connections may be open. Nil, the default: as many as the system gives. One too many receives a
+    /// go-away, and is closed.
     public var maximumConnections: Int?
-    /// How many of them may come from one address: an IPv4 address, or an IPv6 network of 64 bits, which is what one customer
-    /// has. Nil, the default: no limit, for behind a proxy all have one address. One too many receives a go-away, and is closed.
+    /// How many of them may come from one address: an IPv4 address, or an IPv6 network of 64 bits, which is what one
+    /// customer has. Nil, the default: no limit, for behind a proxy all have one address. One too many receives a
+    /// go-away, and is closed.
     public var maximumConnectionsPerAddress: Int?
-    /// How long a client may stay silent, heartbeats included; then it is told to go away, and closed. 10 minutes by default;
-    /// nil: for ever. A client whose request is in flight, or which has not taken all that was sent to it, is not idle; but
-    /// the system asks it then whether it is still there (TCP keep-alive).
+    /// How long a client may stay silent, heartbeats included; then it is told to go away, and closed. 10 minutes by
+    /// default; nil: for ever. A client whose request is in flight, or which has not taken all that was sent to it, is
+    /// not idle; but the system asks it then whether it is still there (TCP keep-alive).
     public var idleTimeout: Duration? = .seconds(600)
-    /// How long the first frame of a connection may take after TLS, and a hello where that is required. 10 s by default; nil:
-    /// for ever. Without TLS and without a required hello a client may be silent from the start.
+    /// How long the first frame of a connection may take after TLS, and a hello where that is required. 10 s by
+    /// default; nil: for ever. Without TLS and without a required hello a client may be silent from the start.
     public var firstFrameTimeout: Duration? = .seconds(10)
 
     // MARK: Requests
@@ -28,8 +29,9 @@ public struct ServerLimits: Sendable {
     public var maximumInFlight = 1 << 20
     /// How many requests a connection may make. Nil, the default: as many as it likes. Further ones are answered 503.
     public var requestRate: RequestRate?
-    /// Finds out by itself how many requests can be in flight without waiting for one another. Nil, the default: nothing is
-    /// found out. Further ones are answered 503. Requests that are answered on the event loop are never in flight.
+    /// Finds out by itself how many requests can be in flight without waiting for one another. Nil, the default:
+    /// nothing is found out. Further ones are answered 503. Requests that are answered on the event loop are never in
+    /// flight.
     public var concurrency: AdaptiveConcurrency?
 
     // MARK: Bytes
@@ -37,30 +39,33 @@ public struct ServerLimits: Sendable {
     /// The largest payload accepted, in bytes; 16 MiB by default. A client that announces a larger one is answered
     /// ``HHSocket/Status/illegalLength`` (301) and its connection closes.
     public var maximumPayloadLength = Frame.defaultMaximumPayloadLength
-    /// The largest payload of an answer or a push, before compression, in bytes; 16 MiB by default, which is what clients accept
-    /// unless they say otherwise: a client that gets a larger one closes the connection, with all its other calls. An answer
-    /// that is larger is replaced by ``HHSocket/Status/illegalLength`` (301) and logged; a push is not taken.
+    /// The largest payload of an answer or a push, before compression, in bytes; 16 MiB by default, which is what
+    /// clients accept unless they say otherwise: a client that gets a larger one closes the connection, with all its
+    /// other calls. An answer that is larger is replaced by ``HHSocket/Status/illegalLength`` (301) and logged; a push
+    /// is not taken.
     public var maximumAnswerLength = Frame.defaultMaximumPayloadLength
     /// The number of consecutive frames with a wrong checksum that closes a connection. 3 by default, 1 at least.
     public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
-    /// How many bytes may be held for one connection: of a frame that is arriving, of requests in flight (as they came, and
-    /// decompressed), of answers and pushes that are not taken. 64 MiB by default. Further requests are answered 503; a client
-    /// that does not take its answers is closed.
+    /// How many bytes may be held for one connection: of a frame that is arriving, of requests in flight (as they came,
+    /// and decompressed), of answers and pushes that are not taken. 64 MiB by default. Further requests are answered
+    /// 503; a client that does not take its answers is closed.
     public var maximumBufferedBytesPerConnection = 64 << 20
-    /// How many bytes may be held for all of them. 1 GiB by default. Further requests are answered 503, further pushes to
-    /// clients that are behind are dropped, and connections whose frames go on arriving are told to go away, and closed.
+    /// How many bytes may be held for all of them. 1 GiB by default. Further requests are answered 503, further pushes
+    /// to clients that are behind are dropped, and connections whose frames go on arriving are told to go away, and
+    /// closed.
     public var maximumBufferedBytes = 1 << 30
-    /// How long the rest of a frame may take that has begun to arrive: no byte for so long, or fewer than
-    /// ``minimumReadRate`` within a window of that length, and the client is told to go away, and closed. 30 s by default; nil: as
-    /// long as it likes.
+    /// How long the rest of a frame may take that has begun to arrive: no byte for this time, or fewer than
+    /// ``minimumReadRate`` within a window of that length, and the client is told to go away, and closed. 30 s by
+    /// default; nil: as long as it likes.
     public var readStallTimeout: Duration? = .seconds(30)
     /// In bytes a second; 128 by default. See ``readStallTimeout``.
     public var minimumReadRate = 128
-    /// A client for which bytes wait is closed when fewer than 128 a second reach it within a window of this length: one to two
-    /// windows after it stops taking them. 30 s by default; nil: they may wait as long as it likes.
+    /// A client for which bytes wait is closed when fewer than 128 a second reach it within a window of this length:
+    /// one to two windows after it stops taking them. 30 s by default; nil: they may wait as long as it likes.
     public var writeStallTimeout: Duration? = .seconds(30)
-    /// How many bytes that were not sent yet the system may hold for one connection, where it can be told (`TCP_NOTSENT_LOWAT`).
-    /// 256 KiB by default; nil: as many as the system likes. For Unix domain sockets the system has a bound of its own.
+    /// How many bytes that were not sent yet the system may hold for one connection, where that is known
+    /// (`TCP_NOTSENT_LOWAT`). 256 KiB by default; nil: as many as the system likes. For Unix domain sockets the system
+    /// has a bound of its own.
     public var kernelSendBuffer: Int? = 256 << 10
 
     // MARK: Pushes

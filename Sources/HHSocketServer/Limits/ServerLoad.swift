@@ -29,7 +29,7 @@ final class ServerLoad: Sendable {
     /// Whether no more bytes should be held than there are.
     var isFull: Bool { self.bytes > self.maximumBufferedBytes }
 
-    /// What one connection holds has grown by so much, or shrunk.
+    /// Adds to what the connections hold; negative where that has shrunk.
     func held(_ change: Int) {
         self.bufferedBytes.wrappingIncrement(by: change, ordering: .relaxed)
     }

@@ -18,9 +18,9 @@ struct SessionWatch: Sendable {
     struct Observation: Sendable {
         /// Of a frame that has begun to arrive and is not whole.
         var partialBytes = 0
-        /// Of all that was given to the channel, so much it holds still.
+        /// The number of bytes given to the channel that it still holds.
         var waitingBytes = 0
-        /// Of all that was sent, so much has reached the client, as far as the system tells.
+        /// The number of bytes sent that have reached the client, as far as the system tells.
         var bytesTaken = 0
         /// Whether requests are in flight.
         var isBusy = false

@@ -106,8 +106,8 @@ struct Acceptor: Sendable {
         }
     }
 
-    /// Has the system find out about clients that are gone while a request of theirs is in flight, and so are not idle: as
-    /// rarely as that, for each probe wakes a phone's radio.
+    /// Has the system find out about clients that are gone while a request of theirs is in flight, and so are not idle:
+    /// as rarely as that, for each probe wakes a phone's radio.
     private func probing(_ bootstrap: ServerBootstrap) -> ServerBootstrap {
         guard let idle = self.core.limits.idleTimeout else { return bootstrap }
         let seconds = min(max(TimeAmount(clamping: idle).nanoseconds / 1_000_000_000, 60), 32_767)

@@ -74,7 +74,7 @@ final class ConnectionQuota: Sendable {
         }
     }
 
-    /// Whether a connection that was refused may be told so; then ``refusalIsOver()`` is owed.
+    /// Whether a refused connection may be sent a go-away; then ``refusalIsOver()`` is owed.
     func beginRefusal() -> Bool {
         self.state.withLockedValue { state in
             guard state.refused < Self.maximumRefusals else { return false }

@@ -10,16 +10,16 @@ public struct ServerListener: Sendable {
     public var unixPath: String?
     /// TLS; nil: what is sent can be read and changed by whoever is on the path.
     public var tls: ServerTLS?
-    /// How frames are laid out. In a format whose responses have no status errors cannot be told: such answers are not sent,
-    /// and counted in ``ServerStatistics/errorsNotSent``.
+    /// How frames are laid out. In a format whose responses have no status, errors cannot be sent: such answers are not
+    /// sent, and counted in ``ServerStatistics/errorsNotSent``.
     public var wireFormat: WireFormat
-    /// What the format's custom response fields hold, by name, in pushes and pings, and in answers where the request has
-    /// no field of that name; those that it has are repeated. Fields that are not named here are zero.
+    /// What the format's custom response fields hold, by name, in pushes and pings, and in answers where the request
+    /// has no field of that name; those that it has are repeated. Fields that are not named here are zero.
     public var header: [String: [UInt8]]
 
     /// - Parameters:
-    ///   - host: `127.0.0.1` by default, so that nothing is offered to the network unasked; `0.0.0.0` is every IPv4 interface,
-    ///     `::` every interface.
+    ///   - host: `127.0.0.1` by default, so that nothing is offered to the network unasked; `0.0.0.0` is every IPv4
+    ///     interface, `::` every interface.
     ///   - port: 0 by default.
     public init(
         host: String = "127.0.0.1",

@@ -1,8 +1,9 @@
 import HHSocket
 import NIOCore
 
-/// Lets through the requests of clients whose identity is known (``ServerSession/authenticate(as:)``), and those by which it becomes
-/// known. Others are answered ``HHSocket/Status/noPermission`` (405), whether or not a handler has their type.
+/// Lets through the requests of clients whose identity is known (``ServerSession/authenticate(as:)``), and those by
+/// which it becomes known. Others are answered ``HHSocket/Status/noPermission`` (405), whether or not a handler has
+/// their type.
 public struct AuthenticationMiddleware: ServerMiddleware {
     private let openTypes: Set<UInt32>
 

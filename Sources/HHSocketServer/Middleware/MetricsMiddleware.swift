@@ -6,8 +6,8 @@ import NIOCore
 /// Counts requests and measures how long they take: `hhsocket.server.answers` (`type`, `status`) and
 /// `hhsocket.server.answer_time` (`type`), of what is within it.
 public final class MetricsMiddleware: ServerMiddleware {
-    /// So many types have figures of their own, and so many pairs of type and status; all others are counted together, because a
-    /// metric is kept for ever.
+    /// The number of types, and of pairs of type and status, that have figures of their own; all others are counted
+    /// together, because a metric is kept for ever.
     static let maximumKinds = 1_000
 
     private struct Kind: Hashable {

@@ -2,19 +2,21 @@ import HHSocket
 import NIOCore
 public import Tracing
 
-/// Begins a span for each request, as a part of the client's trace where its metadata has one and the client is trusted.
+/// Begins a span for each request, as a part of the client's trace where its metadata has one and the client is
+/// trusted.
 ///
-/// Whoever chooses a trace can have it sampled, add spans to the traces of others, and fill the tracing backend. So by default only
-/// clients whose identity is known are trusted (``ServerSession/authenticate(as:)``); the spans of others begin a trace of their own.
+/// Whoever chooses a trace can have it sampled, add spans to the traces of others, and fill the tracing backend. So by
+/// default only clients whose identity is known are trusted (``ServerSession/authenticate(as:)``); the spans of others
+/// begin a trace of their own.
 public struct TracingMiddleware: ServerMiddleware {
     private let tracer: any Tracer
     private let trusts: @Sendable (ServerContext) -> Bool
 
     /// - Parameters:
     ///   - tracer: Where spans begin; nil, the default: what `InstrumentationSystem.bootstrap` was given.
-    ///   - trusts: Whether the trace in a request's metadata is continued. By default that of sessions with an identity is.
-    ///     `{ _ in true }` continues anybody's, which is right behind a gateway that removes the trace context of strangers;
-    ///     `{ $0.session.peerCertificate != nil }` that of clients with a certificate.
+    ///   - trusts: Whether the trace in a request's metadata is continued. By default that of sessions with an identity
+    ///     is. `{ _ in true }` continues anybody's, which is right behind a gateway that removes the trace context of
+    ///     strangers; `{ $0.session.peerCertificate != nil }` that of clients with a certificate.
     public init(
         tracer: (any Tracer)? = nil,
         continuingTracesWhere trusts: @escaping @Sendable (ServerContext) -> Bool = { $0.session.identity != nil }

@@ -37,7 +37,8 @@ final class LoopCounters: Sendable {
 
     // MARK: On the event loop
 
-    /// Takes what a connection has counted, before it flushes: a client that has its answer may look at the statistics next.
+    /// Takes what a connection has counted, before it flushes: a client that has its answer may look at the statistics
+    /// next.
     func take(_ statistics: inout ServerStatistics) {
         self.state.withLockedValue { statistics.move(to: &$0.statistics) }
     }

@@ -2,8 +2,8 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The log of what peers cause: at most ten lines a second for the whole server, which are written by a thread of their own, so
-/// that a log that nobody reads holds up no event loop. What is left out is counted in the next line.
+/// The log of what peers cause: at most ten lines a second for the whole server, which are written by a thread of their
+/// own, so that a log that nobody reads holds up no event loop. What is left out is counted in the next line.
 final class PeerLog: Sendable {
     /// A longer value is cut: it is the peer's to choose.
     static let longestValue = 500

@@ -2,8 +2,8 @@ import Metrics
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// What a server does, in swift-metrics: the numbers of ``ServerStatistics`` as counters, and what there is now as gauges.
-/// Written once a second, so that requests pay nothing for it. Docs/Operations.md has the names.
+/// What a server does, in swift-metrics: the numbers of ``ServerStatistics`` as counters, and what there is now as
+/// gauges. Written once a second, so that requests pay nothing for it. Docs/Operations.md has the names.
 final class ServerMetrics: Sendable {
     private struct State {
         var written = ServerStatistics()

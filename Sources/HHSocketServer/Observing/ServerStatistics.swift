@@ -12,18 +12,20 @@ public struct ServerStatistics: Hashable, Sendable {
     public var tlsFailures = 0
     /// Requests with a right checksum, however they were answered.
     public var requests = 0
-    /// Requests whose type no handler has: answered 401, or by middleware that sees them (``ServerMiddleware/seesUnknownTypes``).
+    /// Requests whose type no handler has: answered 401, or by middleware that sees them
+    /// (``ServerMiddleware/seesUnknownTypes``).
     public var unknownTypes = 0
     /// Frames with a wrong checksum.
     public var badChecksums = 0
     /// Requests answered 303: a reserved serial, or one that was still in flight.
     public var illegalRequests = 0
-    /// Connections closed because their bytes made no sense: a length over the limit, or nonsense after a wrong checksum, a
-    /// run of wrong checksums, or a header that the wire format does not have.
+    /// Connections closed because their bytes made no sense: a length over the limit, or nonsense after a wrong
+    /// checksum, a run of wrong checksums, or a header that the wire format does not have.
     public var protocolErrors = 0
     /// Requests answered 503, because a limit was reached; the next three are among them.
     public var overloads = 0
-    /// Those because too many bytes were held (``ServerLimits/maximumBufferedBytes`` or ``ServerLimits/maximumBufferedBytesPerConnection``).
+    /// Those because too many bytes were held (``ServerLimits/maximumBufferedBytes`` or
+    /// ``ServerLimits/maximumBufferedBytesPerConnection``).
     public var overloadsOfMemory = 0
     /// Those because the connection had made too many (``ServerLimits/requestRate``).
     public var overloadsOfRate = 0
@@ -117,7 +119,8 @@ public struct ServerStatistics: Hashable, Sendable {
 
     /// Adds what was counted here to `sum`, and counts from zero.
     ///
-    /// It copies nothing, and wraps: 64 bits last for longer than any server, and additions that cannot fail are made several at once.
+    /// It copies nothing, and wraps: 64 bits last for longer than any server, and additions that cannot fail are made
+    /// several at once.
     mutating func move(to sum: inout Self) {
         sum.connectionsAccepted &+= self.connectionsAccepted
         sum.connectionsRefused &+= self.connectionsRefused

@@ -17,7 +17,8 @@ final class BlockingThreads: Sendable {
         return try await self.pool.runIfActive(body)
     }
 
-    /// Runs it later, in the order of what was submitted. When the threads have ended it is run where that was asked for.
+    /// Runs it later, in the order of what was submitted. When the threads have ended it is run where that was asked
+    /// for.
     func submit(_ body: @escaping @Sendable () -> Void) {
         self.begin()
         self.pool.submit { _ in body() }

@@ -11,8 +11,8 @@ import NIOCore
 /// }
 /// router.handleSynchronously(102) { request, _ in request.body }
 /// ```
-/// A request whose type is not in the table is answered ``HHSocket/Status/undefinedType`` (401). A handler that throws a
-/// ``StatusError`` chooses the answer's status; any other error is answered ``HHSocket/Status/unknown`` (404) with an
+/// A request whose type is not in the table is answered ``HHSocket/Status/undefinedType`` (401). A handler that throws
+/// a ``StatusError`` chooses the answer's status; any other error is answered ``HHSocket/Status/unknown`` (404) with an
 /// empty body, so that nothing of the inside leaves the server.
 ///
 /// Whoever runs handlers runs them the same way: a request whose deadline has passed is answered
@@ -41,8 +41,8 @@ public struct Router: Sendable {
         case blocking(SynchronousHandler)
     }
 
-    /// Where asynchronous handlers run whose registration does not say, and those that become asynchronous by ``use(_:)``;
-    /// ``HandlerExecutor/global`` by default. Concerns those that were registered before, too.
+    /// Where asynchronous handlers run whose registration does not say, and those that become asynchronous by
+    /// ``use(_:)``; ``HandlerExecutor/global`` by default. Concerns those that were registered before, too.
     public var handlerExecutor = HandlerExecutor.global
     private var registrations: [UInt32: Registration] = [:]
     private var middleware: [any ServerMiddleware] = []
@@ -55,8 +55,8 @@ public struct Router: Sendable {
     /// A later registration for the same type replaces the earlier one.
     ///
     /// - Parameters:
-    ///   - type: One that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF; with another one the server
-    ///     does not start.
+    ///   - type: One that the wire format leaves to applications, in the standard format 16 to 0x1FFFFFFF; with another
+    ///     one the server does not start.
     ///   - executor: Where its tasks run; nil, the default: as ``handlerExecutor`` says.
     ///   - handler: Answers a request.
     public mutating func handle(
@@ -69,8 +69,8 @@ public struct Router: Sendable {
 
     /// Answers requests of `type` on the event loop, without a task: the fastest way, for work of microseconds.
     ///
-    /// Every connection of the same event loop waits while `handler` runs, so it must not block. A request's body may be
-    /// a part of the read buffer: a handler that keeps it for long should keep a copy.
+    /// Every connection of the same event loop waits while `handler` runs, so it must not block. A request's body may
+    /// be a part of the read buffer: a handler that keeps it for long should keep a copy.
     ///
     /// A later registration for the same type replaces the earlier one.
     ///
@@ -83,8 +83,8 @@ public struct Router: Sendable {
     /// Answers requests of `type` on a thread that may block, such as with a library that waits for a database.
     ///
     /// There are ``SocketServer/Configuration/blockingThreads`` of them; requests beyond wait, and are bounded by
-    /// ``ServerLimits/maximumInFlight``. What blocks cannot be cancelled: a request that is cancelled while it waits for a
-    /// thread does not run, and the answer of one that is cancelled later is dropped.
+    /// ``ServerLimits/maximumInFlight``. What blocks cannot be cancelled: a request that is cancelled while it waits
+    /// for a thread does not run, and the answer of one that is cancelled later is dropped.
     ///
     /// A later registration for the same type replaces the earlier one.
     ///
@@ -95,9 +95,10 @@ public struct Router: Sendable {
 
     /// Puts `middleware` around every handler, also around those that are registered later.
     ///
-    /// What is used first is outermost: it sees a request first and its answer last. With middleware every handler runs in
-    /// a task, those of ``handleSynchronously(_:_:)-swift.method`` too. It does not see requests that are refused for a limit, nor,
-    /// unless it asks for them (``ServerMiddleware/seesUnknownTypes``), those whose type no handler has.
+    /// What is used first is outermost: it sees a request first and its answer last. With middleware every handler runs
+    /// in a task, those of ``handleSynchronously(_:_:)-swift.method`` too. It does not see requests that are refused
+    /// for a limit, nor, unless it asks for them (``ServerMiddleware/seesUnknownTypes``), those whose type no handler
+    /// has.
     public mutating func use(_ middleware: any ServerMiddleware) {
         self.middleware.append(middleware)
     }
@@ -135,8 +136,8 @@ public struct Router: Sendable {
         }
     }
 
-    /// What answers requests of types that no handler has: the middleware that sees them, around a refusal. Nil where there is none;
-    /// then they are refused at once.
+    /// What answers requests of types that no handler has: the middleware that sees them, around a refusal. Nil where
+    /// there is none; then they are refused at once.
     var unknownTypeRoute: Route? {
         let middleware = self.middleware.filter(\.seesUnknownTypes)
         guard !middleware.isEmpty else { return nil }

@@ -4,8 +4,9 @@ public import NIOCore
 
 /// Where a request came from, and what came with it.
 public struct ServerContext: Sendable {
-    /// What came beside the body, and what leaves beside the answer's. Without an agreement on metadata there is no such object;
-    /// with one, requests that bring none of it share one for as long as nothing is said in it and none keeps it.
+    /// What came beside the body, and what leaves beside the answer's. Without an agreement on metadata there is no
+    /// such object; with one, requests that bring none of it share one for as long as nothing is said in it and none
+    /// keeps it.
     final class Extras: Sendable {
         let metadata: [String: String]
         let deadline: NIODeadline?
@@ -50,21 +51,22 @@ public struct ServerContext: Sendable {
 
     /// What the client says beside the body, by lower-case name; empty where hello did not agree on metadata.
     public var metadata: [String: String] { self.extras?.metadata ?? [:] }
-    /// From when on the answer is of no use to the client, by this machine's clock; nil where it did not say. The task of an
-    /// asynchronous handler is cancelled then.
+    /// From when on the answer is of no use to the client, by this machine's clock; nil where it did not say. The task
+    /// of an asynchronous handler is cancelled then.
     public var deadline: NIODeadline? { self.extras?.deadline }
-    /// What names the request among the client's, so that a repeat of it is known as one; nil where it has no such name.
+    /// What names the request among the client's, so that a repeat of it is known as one; nil where it has no such
+    /// name.
     public var idempotencyKey: String? { self.extras?.idempotencyKey }
 
-    /// What is said to the client beside the answer's body, by lower-case name; empty at first. It reaches clients whose
-    /// hello agreed on metadata; others do not get it.
+    /// What is said to the client beside the answer's body, by lower-case name; empty at first. It reaches clients
+    /// whose hello agreed on metadata; others do not get it.
     public var answerMetadata: [String: String] {
         get { self.extras?.answerMetadata ?? [:] }
         nonmutating set { self.extras?.answerMetadata = newValue }
     }
 
-    /// Whether a handler that was given this, and has returned, has neither said anything beside its answer nor kept the means
-    /// to: then it serves the next one too.
+    /// Whether a handler that was given this, and has returned, has neither said anything beside its answer nor kept
+    /// the means to: then it serves the next one too.
     mutating func isAsNew() -> Bool {
         self.extras == nil || (isKnownUniquelyReferenced(&self.extras) && self.extras?.isSilent == true)
     }

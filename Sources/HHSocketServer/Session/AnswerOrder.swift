@@ -1,6 +1,7 @@
 import DequeModule
 
-/// Holds answers until those to all earlier requests of the connection have left. Requests are numbered from 1 on, without gaps.
+/// Holds answers until those to all earlier requests of the connection have left. Requests are numbered from 1 on,
+/// without gaps.
 struct AnswerOrder<Answer> {
     private enum Place {
         case awaited

@@ -34,19 +34,20 @@ struct FastPath {
 
 /// Synchronous requests: the way that knows everything, and beside it the fast way, which nearly all of them go.
 ///
-/// The invariant: the fast way may be taken only where it does exactly what the slow way does. It leaves out what cannot matter
-/// for the requests it takes, and whoever gives the slow way something new to do has to find out whether that can matter for them:
-/// - A frame is taken only if it is whole and sound, of the type that was looked up last, whose handler is synchronous, and with a
-///   serial of requests: so it is no control frame, brings no envelope, deadline or key, and is not refused. What else comes is
-///   left where it is.
-/// - Requests in flight, draining and the end of the connection close it (``SessionMachine/serialsAnsweredAtOnce``), as do a hello
-///   that is awaited, a rate, answers in order, and other formats (``FastPath/isOpen``).
-/// - An answer is encoded at once only if it has no metadata, cannot be compressed, is not too large, and does not have to wait
-///   behind others. Any other goes the slow way's end.
+/// The invariant: the fast way may be taken only where it does exactly what the slow way does. It leaves out what
+/// cannot matter for the requests it takes, and whoever gives the slow way something new to do has to find out whether
+/// that can matter for them:
+/// - A frame is taken only if it is whole and sound, of the type that was looked up last, whose handler is synchronous,
+///   and with a serial of requests: so it is no control frame, brings no envelope, deadline or key, and is not refused.
+///   What else comes is left where it is.
+/// - Requests in flight, draining and the end of the connection close it (``SessionMachine/serialsAnsweredAtOnce``), as
+///   do a hello that is awaited, a rate, answers in order, and other formats (``FastPath/isOpen``).
+/// - An answer is encoded at once only if it has no metadata, cannot be compressed, is not too large, and does not have
+///   to wait behind others. Any other goes the slow way's end.
 ///
-/// Handlers run here, inside the batch, while the connection and its link are in use. That is safe because nothing that a handler
-/// can call does anything at once: a push or a close only submits, and what is submitted runs once the batch is over. For the same
-/// reason nothing that the fast way asked before its first request changes before its last.
+/// Handlers run here, inside the batch, while the connection and its link are in use. That is safe because nothing that
+/// a handler can call does anything at once: a push or a close only submits, and what is submitted runs once the batch
+/// is over. For the same reason nothing that the fast way asked before its first request changes before its last.
 extension ServerConnection {
     /// Answers requests as long as they are what most are.
     func answerAtOnce(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) {

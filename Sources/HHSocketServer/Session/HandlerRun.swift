@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import NIOCore
 
 /// One request on its way through a handler that is a task, from anywhere to the answer's frame.
@@ -26,7 +25,8 @@ struct HandlerRun: Sendable {
     let load: ConnectionLoad
     let core: ServerCore
 
-    /// Runs the handler, and says what is to be sent. In a task of its own, which is cancelled when nobody waits any more.
+    /// Runs the handler, and says what is to be sent. In a task of its own, which is cancelled when nobody waits any
+    /// more.
     func run() async -> CompletionQueue.Completion {
         let begun = self.core.limiter == nil ? nil : NIODeadline.now()
         var kind = CompletionQueue.Kind.ordinary
@@ -80,7 +80,8 @@ struct HandlerRun: Sendable {
 
     /// The request as its handler gets it, if it should. A body that was compressed counts as held from here on.
     ///
-    /// What threads decompress at this moment comes beyond the limits: one body each, for it is held before its size is known.
+    /// What threads decompress at this moment comes beyond the limits: one body each, for it is held before its size is
+    /// known.
     private func decompressedRequest() throws(Refusal) -> ServerRequest {
         if let deadline = self.context.deadline, deadline <= .now() {
             throw Refusal(status: .deadlineExceeded, kind: .late)
@@ -104,8 +105,8 @@ struct HandlerRun: Sendable {
 
     /// What the handler answers, or has answered to the same key before.
     private func answer(_ request: ServerRequest, _ kind: inout CompletionQueue.Kind) async -> KeptAnswer {
-        // A handler that returns has done its work, though nobody waited for it any more: run again it would do it twice. One
-        // that throws after it was cancelled may not have.
+        // A handler that returns has done its work, though nobody waited for it any more: run again it would do it
+        // twice. One that throws after it was cancelled may not have.
         var hasReturned = false
         guard let key = self.context.idempotencyKey else { return await self.handle(request, &kind, &hasReturned) }
         let (answer, source) = await self.core.idempotentAnswers.answer(

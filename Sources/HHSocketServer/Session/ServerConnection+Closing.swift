@@ -12,8 +12,8 @@ extension ServerConnection {
 
     // MARK: By choice
 
-    /// Refuses new requests, finishes those in flight, and tells the client, which closes the connection; or closes it, where
-    /// the client cannot be told.
+    /// Refuses new requests, finishes those in flight, and tells the client, which closes the connection; or closes it,
+    /// where it cannot be sent to the client.
     func drain(_ policy: ShutdownPolicy, in turn: inout Turn) {
         guard self.hot.phase == .open, !self.hot.machine.isDraining else { return }
         let isTold = self.sendGoAway(policy.notice(share: .random(in: 0...1)), in: &turn)
@@ -22,7 +22,7 @@ extension ServerConnection {
         self.finishIfDone(in: &turn)
     }
 
-    /// Tells the client to go away, where it can be told, and ends the connection.
+    /// Sends the client a go-away, where the format has one, and ends the connection.
     func dismiss(_ notice: GoAwayNotice, in turn: inout Turn) {
         guard self.hot.phase == .open, self.link.context != nil else { return }
         self.stopHandlers()
@@ -32,7 +32,7 @@ extension ServerConnection {
         self.finish(within: Self.protocolErrorTime, in: &turn)
     }
 
-    /// Whether the client can be told, and was.
+    /// Whether the client was sent a go-away.
     @discardableResult
     private func sendGoAway(_ notice: GoAwayNotice, in turn: inout Turn) -> Bool {
         guard self.listener.isStandard || self.greeting.agreement != nil else { return false }
@@ -106,7 +106,7 @@ extension ServerConnection {
         case .memory where self.link.isWritable:
             self.dismiss(GoAwayNotice(reason: reason), in: &turn)
         case .watch(.stalledWriting), .slowClient, .memory:
-            // What does not read cannot be told.
+            // A client that does not read cannot be notified.
             self.kill()
         }
     }
@@ -126,7 +126,7 @@ extension ServerConnection {
     // MARK: The last word
 
     func finishIfDone(in turn: inout Turn) {
-        guard self.hot.phase == .open, !self.link.isPaused, self.greeting.task == nil, self.hot.machine.isFinished
+        guard self.hot.phase == .open, self.hot.machine.isFinished, self.greeting.task == nil, !self.link.isPaused
         else { return }
         self.finish(in: &turn)
     }

@@ -3,8 +3,8 @@ import NIOCore
 
 /// From a request to its answer.
 extension ServerConnection {
-    /// Why a request is not begun though nothing is wrong with it. Of one that is begun and is asynchronous the server's load
-    /// knows from here on.
+    /// Why a request is not begun though nothing is wrong with it. Of one that is begun and is asynchronous the
+    /// server's load knows from here on.
     func refusal(
         handling: SessionMachine<Task<Void, Never>>.Handling,
         bytes: Int,
@@ -142,7 +142,7 @@ extension ServerConnection {
             }
             self.answer(completion.answer, completion.run, in: &turn)
         }
-        self.account(waiting: self.link.unwrittenBytes)
+        self.account(unfinished: self.link.unfinishedBytes, waiting: self.link.unwrittenBytes)
         self.takeStatistics()
         self.finishIfDone(in: &turn)
     }

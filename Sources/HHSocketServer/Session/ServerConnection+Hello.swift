@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import NIOCore
 
 /// What client and server agree on, and the envelopes that follow from it.

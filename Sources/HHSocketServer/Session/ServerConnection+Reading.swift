@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import NIOCore
 
 /// What the client sends.
@@ -13,11 +12,13 @@ extension ServerConnection {
         }
     }
 
+    @inline(__always)
     private func receiveAll(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(FrameError) {
         while true {
             self.answerAtOnce(&batch, in: &turn)
             guard batch.goesOn else {
-                // What was sent leaves before the turn ends, and a client that has its answer may look at the statistics next.
+                // What was sent leaves before the turn ends, and a client that has its answer may look at the
+                // statistics next.
                 return self.takeStatistics()
             }
             if batch.isFinished() { return }
@@ -56,10 +57,11 @@ extension ServerConnection {
     }
 
     /// Tells the watch, and the server's load, what has come.
+    @inline(__always)
     private func noteRead(in turn: inout Turn) {
-        let bytesRead = self.link.traffic.bytesReceived
+        let state = self.link.readState
+        let (bytesRead, partial) = (state.bytesReceived, state.unfinishedBytes)
         guard self.hot.phase == .open, bytesRead > self.hot.watching.bytesRead else { return }
-        let partial = self.link.unfinishedBytes
         if partial == 0, !self.hot.watching.watch.hasPartialFrame {
             // Whole frames, as most reads bring: when they came need not be known any better than by the next look.
             self.hot.watching.hasReadSinceLook = true
@@ -77,7 +79,7 @@ extension ServerConnection {
         }
         self.hot.watching.bytesRead = bytesRead
         self.hot.watching.hasFrames = false
-        self.account(waiting: self.link.unwrittenBytes)
+        self.account(unfinished: partial, waiting: state.unwrittenBytes)
         if partial >= Self.largestPartialWhenFull, self.core.load.isFull { self.evict(.memory, in: &turn) }
     }
 
@@ -125,7 +127,8 @@ extension ServerConnection {
         let route = isControl ? nil : known ?? self.core.unknownTypeRoute
         let handling: SessionMachine<Task<Void, Never>>.Handling =
             switch route {
-            // Whether it is the first of its key takes a task to find out, and decompressing takes too long for this thread.
+            // Whether it is the first of its key takes a task to find out, and decompressing takes too long for this
+            // thread.
             case .synchronous: extras?.idempotencyKey == nil && !isCompressed ? .synchronous : .asynchronous
             case .asynchronous: .asynchronous
             case nil: .none

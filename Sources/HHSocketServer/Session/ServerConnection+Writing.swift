@@ -62,7 +62,8 @@ extension ServerConnection {
         return true
     }
 
-    /// Sends the pushes that wait, as long as the client takes them, and finds out from time to time what it has not taken.
+    /// Sends the pushes that wait, as long as the client takes them, and finds out from time to time what it has not
+    /// taken.
     func hasRoom(in turn: inout Turn) -> Bool {
         guard self.hot.phase == .open else { return false }
         if !self.pushes.isEmpty {
@@ -91,9 +92,12 @@ extension ServerConnection {
 
     /// Tells the server's load what this connection holds.
     ///
-    /// - Parameter waiting: What the client has not taken yet, as far as is known.
-    func account(waiting: Int) {
-        let held = self.link.unfinishedBytes + self.hot.machine.bodyBytes + waiting
+    /// - Parameters:
+    ///   - unfinished: The number of bytes received of a frame that is incomplete.
+    ///   - waiting: The number of bytes that the client has not taken yet, as far as is known.
+    @inline(__always)
+    func account(unfinished: Int, waiting: Int) {
+        let held = unfinished + self.hot.machine.bodyBytes + waiting
         guard held != self.hot.accounting.bytes else { return }
         self.load.held(held - self.hot.accounting.bytes)
         self.hot.accounting.bytes = held
@@ -102,7 +106,7 @@ extension ServerConnection {
     /// Finds out what the client has not taken; one that leaves too much is closed.
     func checkHeldBytes(in turn: inout Turn) {
         let waiting = self.waitingBytes
-        self.account(waiting: waiting)
+        self.account(unfinished: self.link.unfinishedBytes, waiting: waiting)
         self.hot.accounting.bytesSent = self.link.traffic.bytesSent
         if waiting > self.core.limits.maximumBufferedBytesPerConnection { self.evict(.memory, in: &turn) }
     }

@@ -1,14 +1,15 @@
 import HHSocket
-import HHSocketHello
 import NIOCore
 import NIOSSL
 
-/// One client's connection: does what ``SessionMachine`` decides with what its link brings, and is notified of what becomes of the link.
+/// One client's connection: does what ``SessionMachine`` decides with what its link brings, and is notified of what
+/// becomes of the link.
 ///
-/// What comes is taken in `+Reading`, synchronous requests are answered in `FastPath.swift`, others are handed to handlers in
-/// `+Handlers`, what leaves is sent in `+Writing`, and how it ends is in `+Closing`.
+/// What comes is taken in `+Reading`, synchronous requests are answered in `FastPath.swift`, others are handed to
+/// handlers in `+Handlers`, what leaves is sent in `+Writing`, and how it ends is in `+Closing`.
 final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
-    // Proof of Sendable: the constants are Sendable, but for the link, which is touched on the event loop alone, as the variables are.
+    // Proof of Sendable: the constants are Sendable, but for the link, which is touched on the event loop alone, as the
+    // variables are.
     typealias Language = FrameLanguage
 
     /// Larger bodies are written as they are, between their header and trailer; smaller ones are copied together, which
@@ -16,11 +17,11 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     static let largestCopiedBody = 16 << 10
     /// What a place in line takes, in bytes: that of an answer with its frame, but without its payload.
     static let placeCost = 128
-    /// A larger answer that is made on the event loop is not compressed: the loop's other connections would wait for it. It is
-    /// about a millisecond's work.
+    /// A larger answer that is made on the event loop is not compressed: the loop's other connections would wait for
+    /// it. It is about a millisecond's work.
     static let largestBodyCompressedAtOnce = 64 << 10
-    /// How long a client may go on sending after we have said our last word. Closing at once would reset the connection,
-    /// and with it answers that the client has not read yet.
+    /// How long a client may go on sending after we have said our last word. Closing at once would reset the
+    /// connection, and with it answers that the client has not read yet.
     static let lingerTime = TimeAmount.seconds(1)
     /// How long a client whose bytes made no sense may take to read our last word.
     static let protocolErrorTime = TimeAmount.seconds(5)
@@ -53,12 +54,12 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         /// The payloads of the answers that it holds, in bytes.
         var payloadBytes = 0
 
-        /// What stands in line takes, in bytes. Places without a payload count too, those of cancelled requests among them, or they
-        /// would have no bound.
+        /// What stands in line takes, in bytes. Places without a payload count too, those of cancelled requests among
+        /// them, or they would have no bound.
         var bytes: Int { self.payloadBytes + (self.order?.count ?? 0) * ServerConnection.placeCost }
     }
 
-    /// What ``SessionWatch`` is to be told.
+    /// The input of ``SessionWatch``.
     struct Watching {
         var watch: SessionWatch
         /// The number of received bytes that have been reported.
@@ -71,7 +72,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
 
     /// What this connection adds to the server's load.
     struct Accounting {
-        /// Of what is held for this connection, what is held here, as far as it has been told.
+        /// Of what is held for this connection, what is held here, as far as it has been reported.
         var bytes = 0
         /// The number of bytes sent by the time the client's backlog was last measured.
         var bytesSent = 0
@@ -97,7 +98,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     let completions: CompletionQueue
     /// What is held for this connection, here and by its handlers.
     let load: ConnectionLoad
-    // Unchecked: a request touches it some five times, on the event loop alone, and every access ends before anybody else is called.
+    // Unchecked: a request touches it some five times, on the event loop alone, and every access ends before anybody
+    // else is called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
@@ -119,8 +121,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         self.link = Link(
             id: ConnectionID(number: refusal == nil ? core.nextConnectionID() : 0),
             loop: loop.socketLoop,
-            // Slices of the read buffer: a synchronous handler's request costs no allocation. Asynchronous ones get a copy
-            // of a small body instead, see `start`.
+            // Slices of the read buffer: a synchronous handler's request costs no allocation. Asynchronous ones get a
+            // copy of a small body instead, see `start`.
             language: FrameLanguage(
                 decoder: FrameDecoder(
                     direction: .request,

@@ -52,8 +52,8 @@ final class ServerLoop: Sendable {
         return promise.futureResult
     }
 
-    /// Lets every connection finish what is in flight. Succeeds when the last one is gone; from then on nothing is submitted to the
-    /// event loop, which may be gone, too.
+    /// Lets every connection finish what is in flight. Succeeds when the last one is gone; from then on nothing is
+    /// submitted to the event loop, which may be gone, too.
     func drain(_ policy: ShutdownPolicy) -> EventLoopFuture<Void> {
         let empty = self.eventLoop.makePromise(of: Void.self)
         let isSubmitted = self.socketLoop.submit(
@@ -73,7 +73,8 @@ final class ServerLoop: Sendable {
     static let drainStep = 64
     private static let drainInterval = TimeAmount.milliseconds(20)
 
-    /// Tells connections to finish, in steps that take ``ShutdownPolicy/tellingTime`` together. Few are told at once.
+    /// Tells connections to finish, in steps that take ``ShutdownPolicy/tellingTime`` together. Few are notified at
+    /// once.
     private func drain(
         _ connections: ArraySlice<ServerConnection>,
         _ policy: ShutdownPolicy,

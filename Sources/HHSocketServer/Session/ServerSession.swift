@@ -1,11 +1,10 @@
 public import HHSocket
-public import HHSocketHello
 public import Logging
 import NIOConcurrencyHelpers
 public import NIOCore
 
-/// One client's connection, as handlers and the rest of the application see it. It may outlive the connection; then what is
-/// asked of it does nothing.
+/// One client's connection, as handlers and the rest of the application see it. It may outlive the connection; then
+/// what is asked of it does nothing.
 public final class ServerSession: Sendable {
     private struct State {
         var identity: String?
@@ -79,8 +78,8 @@ public final class ServerSession: Sendable {
     /// The client's identity, once the application has authenticated it; nil before.
     public var identity: String? { self.state.withLockedValue { $0.identity } }
 
-    /// Sets the client's identity. From now on ``SocketServer/sessions(of:)`` finds it. Several connections may be one client's, as
-    /// many devices are one person's.
+    /// Sets the client's identity. From now on ``SocketServer/sessions(of:)`` finds it. Several connections may be one
+    /// client's, as many devices are one person's.
     ///
     /// - Parameter identity: Nil: nobody any more, such as after signing out.
     public func authenticate(as identity: String?) {
@@ -99,7 +98,8 @@ public final class ServerSession: Sendable {
     public subscript<Key: ServerSessionKey>(_ key: Key.Type) -> Key.Value? {
         get { self.state.withLockedValue { $0.storage[ObjectIdentifier(key)] as? Key.Value } }
         set {
-            // The old value may be the last reference to something of the application's, which may then ask this session.
+            // The old value may be the last reference to something of the application's, which may then ask this
+            // session.
             let old: (any Sendable)? = self.state.withLockedValue { state in
                 guard state.isOpen else { return nil }
                 let old = state.storage[ObjectIdentifier(key)]
@@ -123,8 +123,8 @@ public final class ServerSession: Sendable {
 
     /// Sends a push.
     ///
-    /// - Returns: Whether it was taken: it is on its way, or waits for the client, which is behind. It is not when too many wait
-    ///   already, when the connection is over, and in a wire format without pushes.
+    /// - Returns: Whether it was taken: it is on its way, or waits for the client, which is behind. It is not when too
+    ///   many wait already, when the connection is over, and in a wire format without pushes.
     @discardableResult
     public func push(type: UInt32, body: ByteBuffer) async -> Bool {
         let answer: EventLoopFuture<Bool>? = self.state.withLockedValue { state in
@@ -142,12 +142,12 @@ public final class ServerSession: Sendable {
         return await (try? answer?.get()) ?? false
     }
 
-    /// Tells the client to go away, where the format can, and closes the connection. What is in flight is cancelled; its
-    /// answers are not sent.
+    /// Tells the client to go away, where the format can, and closes the connection. What is in flight is cancelled;
+    /// its answers are not sent.
     ///
     /// - Parameters:
     ///   - reason: For people to read.
-    ///   - retryAfter: So long the client should leave this server alone; zero by default.
+    ///   - retryAfter: How long the client should stay away from this server; zero by default.
     public func close(reason: String, retryAfter: Duration = .zero) {
         self.onLoop { $0.dismiss(GoAwayNotice(reason: reason, retryAfter: retryAfter), in: &$1) }
     }

@@ -5,8 +5,9 @@ import HHSocket
 /// `Work` is whatever stops a running handler: a task in the server, a string in the tests.
 ///
 /// Three kinds of wrong are kept apart. A frame the protocol forbids but whose end is known (reserved serial, duplicate
-/// serial, wrong checksum) is answered and forgotten. Bytes whose frames' ends are in doubt do not come here: the decoder
-/// ends the stream. A legal race (a cancel that comes too late, the result of a handler that was stopped) is dropped.
+/// serial, wrong checksum) is answered and forgotten. Bytes whose frames' ends are in doubt do not come here: the
+/// decoder ends the stream. A legal race (a cancel that comes too late, the result of a handler that was stopped) is
+/// dropped.
 struct SessionMachine<Work> {
     /// How the router would handle a frame's type.
     enum Handling: Hashable {
@@ -15,8 +16,8 @@ struct SessionMachine<Work> {
         case asynchronous
     }
 
-    /// Names one run of a handler. A serial does not: it may be used again while a cancelled handler still runs. Runs are
-    /// numbered from 1 on; where answers are kept in order, requests that need no run have a number of theirs too.
+    /// Names one run of a handler. A serial does not: it may be used again while a cancelled handler still runs. Runs
+    /// are numbered from 1 on; where answers are kept in order, requests that need no run have a number of theirs too.
     typealias RunID = UInt64
 
     /// Why a request is not begun though nothing is wrong with it.
@@ -65,15 +66,15 @@ struct SessionMachine<Work> {
     private let requestSerials: ClosedRange<UInt32>
     private let heartbeat: WireFormat.Heartbeat?
     private var slots: [UInt32: Slot] = [:]
-    /// Handlers that were stopped and have not returned yet. Their serials are free again, they themselves are not gone:
-    /// without a bound a client could pile them up with requests and cancels in turn.
+    /// Handlers that were stopped and have not returned yet. Their serials are free again, they themselves are not
+    /// gone: without a bound a client could pile them up with requests and cancels in turn.
     private var stopped = 0
     private(set) var lastRun: RunID = 0
     /// Of the bodies of requests whose handler runs. Those of handlers that were stopped are counted until they return.
     private(set) var bodyBytes = 0
     private var outstandingPings = 0
     private(set) var isDraining = false
-    /// Whether the client was told that we drain, and closes when it has its answers.
+    /// Whether the client was notified of the drain, and closes when it has its answers.
     private(set) var isLeftToClient = false
     private(set) var inputIsClosed = false
     private(set) var isClosed = false
@@ -180,8 +181,8 @@ struct SessionMachine<Work> {
         return Expired(work: slot.work)
     }
 
-    /// The serials of sound requests whose handler runs and answers at once, if it is synchronous, as nearly always; nil if there
-    /// are none now. Such a request is to be reported by ``receivedAtOnce(_:)``, any other by
+    /// The serials of sound requests whose handler runs and answers at once, if it is synchronous, as nearly always;
+    /// nil if there are none now. Such a request is to be reported by ``receivedAtOnce(_:)``, any other by
     /// ``received(type:serial:isCorrupt:bytes:handling:refusal:)``.
     var serialsAnsweredAtOnce: ClosedRange<UInt32>? {
         self.slots.isEmpty && !self.isClosed && !self.isDraining ? self.requestSerials : nil

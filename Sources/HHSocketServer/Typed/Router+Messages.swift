@@ -4,10 +4,10 @@ public import NIOCore
 extension Router {
     /// Answers calls of `method` in a task each. Generated code calls it for each method of a service.
     ///
-    /// A request that is no such message is answered ``HHSocket/Status/protobufFailed`` (402), an empty one that is none
-    /// ``HHSocket/Status/emptyProtobuf`` (456), and `handler` does not hear of it: the answer's body says in English which field
-    /// is wrong and at which byte, and so does the log at level `debug`. What `handler` throws is answered as with
-    /// ``handle(_:on:_:)-swift.method``.
+    /// A request that is no such message is answered ``HHSocket/Status/protobufFailed`` (402), an empty one that is
+    /// none ``HHSocket/Status/emptyProtobuf`` (456), and `handler` does not hear of it: the answer's body says in
+    /// English which field is wrong and at which byte, and so does the log at level `debug`. What `handler` throws is
+    /// answered as with ``handle(_:on:_:)-swift.method``.
     ///
     /// - Parameters:
     ///   - method: Which method.
@@ -24,8 +24,8 @@ extension Router {
         }
     }
 
-    /// Answers calls of `method` on the event loop, without a task: the fastest way, for work of microseconds. Otherwise as
-    /// with a handler that is a task.
+    /// Answers calls of `method` on the event loop, without a task: the fastest way, for work of microseconds.
+    /// Otherwise as with a handler that is a task.
     @inlinable
     public mutating func handleSynchronously<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
@@ -40,8 +40,8 @@ extension Router {
 extension ServerRequest {
     /// The payload as a message.
     ///
-    /// - Throws: ``StatusError`` with the status 402, or 456 where the payload is empty: it is no such message. Its body says
-    ///   why, in English.
+    /// - Throws: ``StatusError`` with the status 402, or 456 where the payload is empty: it is no such message. Its
+    ///   body says why, in English.
     @inlinable
     public func message<Message: MessageBody>(as type: Message.Type = Message.self) throws(StatusError) -> Message {
         do {

@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import HHSocketMessage
 import NIOCore
 
@@ -45,11 +44,11 @@ extension HostileClient {
         case halfCloseInMidFrame
         /// Random bytes.
         case garbage
-        /// After hello, requests whose bodies are a thousand times as large once they are decompressed: some of 900 KB, some of
-        /// 64 MiB.
+        /// After hello, requests whose bodies are a thousand times as large once they are decompressed: some of 900 KB,
+        /// some of 64 MiB.
         case compressionBombs
-        /// Requests with bodies of 64 KiB, whose answers are read so slowly that they can never all be taken, but never not at
-        /// all.
+        /// Requests with bodies of 64 KiB, whose answers are read so slowly that they can never all be taken, but never
+        /// not at all.
         case tricklingReaders
         /// After hello, requests with the same idempotency key, and then the end of one of the connections.
         case repeatedKey
@@ -57,8 +56,8 @@ extension HostileClient {
         case distantDeadlines
         /// Hellos of nearly 16 MiB: a long list of features, and a field that nobody knows.
         case largeHello
-        /// Requests with bodies of 1,025 bytes among large frames of a type that nobody handles: a server that keeps slices of what
-        /// it has read keeps all of it.
+        /// Requests with bodies of 1,025 bytes among large frames of a type that nobody handles: a server that keeps
+        /// slices of what it has read keeps all of it.
         case pinnedSlices
         /// A request, and others behind it that are canceled at once, each in turn.
         case requestAndCancel

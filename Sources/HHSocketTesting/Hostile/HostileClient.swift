@@ -12,7 +12,8 @@ import NIOPosix
 /// ```
 /// ``Attack`` has whole attacks, ready to be run against a server.
 ///
-/// It connects once and never again, pings nobody and answers no ping. The connection is closed with the last reference.
+/// It connects once and never again, pings nobody and answers no ping. The connection is closed with the last
+/// reference.
 public final class HostileClient: Sendable {
     /// How an ``Act`` ended.
     public enum Outcome: Sendable, Hashable {
@@ -24,7 +25,8 @@ public final class HostileClient: Sendable {
         case ended
     }
 
-    /// More bytes leave in several writes, so that a server which takes some of them is not taken for one that takes none.
+    /// More bytes leave in several writes, so that a server which takes some of them is not taken for one that takes
+    /// none.
     private static let largestWrite = 256 << 10
 
     private let channel: any Channel
@@ -39,8 +41,9 @@ public final class HostileClient: Sendable {
     ///   - format: How frames are laid out; the standard format by default.
     ///   - reads: Whether it reads by itself; otherwise not before ``Act/startReading``. True by default.
     ///   - tls: TLS, whose handshake is over when this returns; nil, the default: none.
-    ///   - receiveBuffer: The size of the system's buffer for what has come and is not read yet (`SO_RCVBUF`), in bytes. With a
-    ///     small one the server soon notices that this client does not read. Nil, the default: the system's choice.
+    ///   - receiveBuffer: The size of the system's buffer for what has come and is not read yet (`SO_RCVBUF`), in
+    ///     bytes. With a small one the server soon notices that this client does not read. Nil, the default: the
+    ///     system's choice.
     ///   - clock: What delays are measured with; the real time by default.
     /// - Throws: NIO's error when it cannot connect, or the handshake's.
     public init(
@@ -235,8 +238,8 @@ public final class HostileClient: Sendable {
 
     /// The next frame of the server.
     ///
-    /// - Throws: ``NothingHappened`` when none comes in time (60 s by default), when the server has ended the connection
-    ///   and all it sent was taken, or when the frame's checksum is wrong.
+    /// - Throws: ``NothingHappened`` when none comes in time (60 s by default), when the server has ended the
+    ///   connection and all it sent was taken, or when the frame's checksum is wrong.
     public func response(within time: Duration = .seconds(60)) async throws -> Frame {
         let inbox = self.inbox
         let output = try await self.channel.eventLoop.flatSubmit { inbox.value.next(within: TimeAmount(time)) }.get()

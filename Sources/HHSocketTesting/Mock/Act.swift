@@ -16,7 +16,7 @@ extension HostileClient {
     public struct Act: Sendable {
         enum Source: Sendable {
             case frame(Frame)
-            /// The same request with each of these serials.
+            /// One request with each of these serials.
             case requests(Frame, Range<UInt32>)
             /// A cancel of the request with this serial, in the format's way.
             case cancel(UInt32)
@@ -60,7 +60,7 @@ extension HostileClient {
             .frame(Frame(type: type, serial: serial, payload: body))
         }
 
-        /// The same with this text's UTF-8 as payload.
+        /// The act with this text's UTF-8 as payload.
         public static func request(_ type: UInt32, serial: UInt32, _ body: String) -> Act {
             .request(type, serial: serial, ByteBuffer(string: body))
         }
@@ -107,8 +107,8 @@ extension HostileClient {
         public static var startReading: Act { Act([.startReading]) }
         /// Reads at most a few bytes after each interval from now on, until ``startReading`` or ``stopReading``.
         ///
-        /// The interval is one of the real time, whatever the client's clock. The system takes more for the client than it reads:
-        /// give the client a small `receiveBuffer`.
+        /// The interval is one of the real time, whatever the client's clock. The system takes more for the client than
+        /// it reads: give the client a small `receiveBuffer`.
         ///
         /// - Parameters:
         ///   - bytes: The largest number of bytes in one read; 1 at least.

@@ -115,7 +115,7 @@ final class EventLog<Event: Sendable>: Sendable {
             return nil
         }
         if let now { return continuation.resume(with: now) }
-        // Asked after the waiter is there: what happens from now on it is told.
+        // Asked after the waiter is there: later events reach it.
         if isFulfilled() {
             let waiter = self.state.withLockedValue { $0.waiters.removeValue(forKey: number) }
             waiter?.continuation.resume(returning: [])

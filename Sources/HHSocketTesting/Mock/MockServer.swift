@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
@@ -29,9 +28,9 @@ import NIOPosix
 /// server.on(102, .glued(.push(2001, "news"), .echo))
 /// ```
 ///
-/// A request of a type without a rule is answered 401, a heartbeat as the protocol says, and a cancel not at all; `on` changes
-/// that too. Rules can be changed at any time, and a rule holds for every request that comes after the call has returned.
-/// Chance is seeded and time is that of a clock, so that what happened once happens again.
+/// A request of a type without a rule is answered 401, a heartbeat as the protocol says, and a cancel not at all; `on`
+/// changes that too. Rules can be changed at any time, and a rule holds for every request that comes after the call has
+/// returned. Chance is seeded and time is that of a clock, so that what happened once happens again.
 ///
 /// The server ends with ``shutdown()`` or with the last reference to it.
 public final class MockServer: Sendable {
@@ -80,7 +79,8 @@ public final class MockServer: Sendable {
         self.core.rules.withLockedValue { $0.standing[type] = reaction }
     }
 
-    /// What to do about the next request of `type` alone, before the standing rule holds again. Several calls stand in line.
+    /// What to do about the next request of `type` alone, before the standing rule holds again. Several calls stand in
+    /// line.
     public func once(_ type: UInt32, _ reaction: Reaction) {
         self.core.rules.withLockedValue { $0.once[type, default: []].append(reaction) }
     }
@@ -90,8 +90,8 @@ public final class MockServer: Sendable {
         self.core.rules.withLockedValue { $0.other = reaction }
     }
 
-    /// From now on answers hello as a server does that speaks version 1 and accepts these features, and reads metadata and
-    /// compressed bodies on connections that have agreed on them. Without it hello is not answered.
+    /// From now on answers hello as a server does that speaks version 1 and accepts these features, and reads metadata
+    /// and compressed bodies on connections that have agreed on them. Without it hello is not answered.
     ///
     /// A rule for type 3 comes before it: `on(3, .status(.undefinedType))` is a server that refuses hello.
     ///
@@ -120,13 +120,13 @@ public final class MockServer: Sendable {
         for connection in self.connections { await connection.perform(reaction) }
     }
 
-    /// Tells the client of every open connection that this server is about to end. Connections stay open; what becomes of
-    /// further requests is for the rules to say, such as `onAnyOther(.draining)`. Returns when the frames have been sent. In a
-    /// format whose applications use the type 4 themselves it means nothing to clients.
+    /// Tells the client of every open connection that this server is about to end. Connections stay open; what becomes
+    /// of further requests is for the rules to say, such as `onAnyOther(.draining)`. Returns when the frames have been
+    /// sent. In a format whose applications use the type 4 themselves it means nothing to clients.
     ///
     /// - Parameters:
     ///   - reason: For people to read; empty by default.
-    ///   - retryAfter: So long clients should leave this server alone, in whole milliseconds; not at all by default.
+    ///   - retryAfter: How long clients should stay away, in whole milliseconds; not at all by default.
     ///   - endpoints: Servers that may be used instead, best first; none by default.
     public func sendGoAway(
         reason: String = "",
@@ -141,7 +141,7 @@ public final class MockServer: Sendable {
         try await self.core.stopListening().get()
     }
 
-    /// Stops listening for so long, by the server's clock. Returns when connecting is refused.
+    /// Stops listening for this time, by the server's clock. Returns when connecting is refused.
     public func refuseConnections(for duration: Duration) async throws {
         try await self.refuseConnections()
         self.core.after(duration) { [weak core] in _ = core?.listen() }

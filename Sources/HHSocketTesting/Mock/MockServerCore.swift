@@ -1,6 +1,5 @@
 import DequeModule
 import HHSocket
-import HHSocketHello
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix

@@ -1,6 +1,5 @@
 import DequeModule
 import HHSocket
-import HHSocketHello
 import NIOCore
 
 #if canImport(Glibc)
@@ -156,7 +155,7 @@ final class MockSession: ChannelInboundHandler {
         self.perform(.answer(answer.payload, status: answer.status), for: request)
     }
 
-    /// What was meant by a frame with flags, if it can be told; else the frame as it came.
+    /// The meaning of a frame with flags, if that is known; else the frame as it came.
     private func opened(_ received: MockServer.Received) -> MockServer.Received {
         guard let agreement = self.agreement, !received.isCorrupt, received.type & FrameType.allFlags != 0,
             let (frame, metadata) = try? Envelope.open(

@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import NIOCore
 
 extension MockServer {
@@ -15,8 +14,8 @@ extension MockServer {
     /// .glued(.push(2001, "news"), .echo, .push(2001, "more"))
     /// .echo.held(until: 3, release: .reversed)
     /// ```
-    /// What a reaction sends without a wait in between leaves in one write, so that a client finds several frames in one
-    /// read. A reaction that needs a request, such as ``echo``, sends nothing where there is none.
+    /// What a reaction sends without a wait in between leaves in one write, so that a client finds several frames in
+    /// one read. A reaction that needs a request, such as ``echo``, sends nothing where there is none.
     public struct Reaction: Sendable {
         enum Source: Sendable {
             /// The request's type, serial and payload.
@@ -88,8 +87,8 @@ extension MockServer {
 
         /// Answers with this payload.
         ///
-        /// - Parameter status: 200 by default; any 32 bits. In a format without statuses there is no way to say another, and
-        ///   nothing is sent.
+        /// - Parameter status: 200 by default; any 32 bits. In a format without statuses there is no way to say
+        ///   another, and nothing is sent.
         public static func answer(_ body: ByteBuffer, status: Status = .ok) -> Reaction {
             Reaction(.answer(status, body))
         }
@@ -107,8 +106,8 @@ extension MockServer {
         /// Answers that the server is about to end and has not run the request (504).
         public static var draining: Reaction { .status(.draining) }
 
-        /// Decides when the request is there: `{ $0.connection == 0 ? .reset : .echo }`. Runs on the server's event loop,
-        /// in the order of the requests, and must not block.
+        /// Decides when the request is there: `{ $0.connection == 0 ? .reset : .echo }`. Runs on the server's event
+        /// loop, in the order of the requests, and must not block.
         public static func respond(_ decide: @escaping @Sendable (Received) -> Reaction) -> Reaction {
             Reaction([.decide(decide)])
         }
@@ -144,7 +143,8 @@ extension MockServer {
         ///
         /// - Parameters:
         ///   - reason: For people to read; empty by default.
-        ///   - retryAfter: So long clients should leave this server alone, in whole milliseconds; not at all by default.
+        ///   - retryAfter: How long clients should stay away, in whole milliseconds; not at all by
+        ///     default.
         ///   - endpoints: Servers that may be used instead, best first; none by default.
         public static func goAway(
             reason: String = "",
@@ -191,8 +191,8 @@ extension MockServer {
             Reaction([.wait(duration)] + self.steps)
         }
 
-        /// Waits for the client's cancel of this very request first: an answer that comes too late, without a clock. In a
-        /// format without cancels it never comes.
+        /// Waits for the client's cancel of this very request first: an answer that comes too late, without a clock. In
+        /// a format without cancels it never comes.
         public func late() -> Reaction {
             Reaction([.waitForCancel] + self.steps)
         }
@@ -240,14 +240,14 @@ extension MockServer {
             self.changingSends { $0.serial = serial }
         }
 
-        /// Sends frames with this metadata before their body, whether or not that was agreed on by hello. More than 64 values
-        /// or 16 KiB are not sent.
+        /// Sends frames with this metadata before their body, whether or not that was agreed on by hello. More than 64
+        /// values or 16 KiB are not sent.
         public func withMetadata(_ values: [String: String]) -> Reaction {
             self.changingSends { $0.metadata = values }
         }
 
-        /// Sends frames with a compressed body, whether or not that was agreed on by hello. One that does not become smaller is
-        /// sent as it is.
+        /// Sends frames with a compressed body, whether or not that was agreed on by hello. One that does not become
+        /// smaller is sent as it is.
         public func compressed() -> Reaction {
             self.changingSends { $0.isCompressed = true }
         }

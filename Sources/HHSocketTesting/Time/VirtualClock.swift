@@ -11,10 +11,10 @@ import NIOCore
 /// try await clock.waitForSleepers()      // the server is about to wait
 /// clock.advance(by: .seconds(30))        // and has waited
 /// ```
-/// Sleepers are woken in the order of their deadlines, and equals in the order in which they lay down. Once awake they run
-/// as tasks do, so wait for what they do before you move on.
+/// Sleepers are woken in the order of their deadlines, and equals in the order in which they lay down. Once awake they
+/// run as tasks do, so wait for what they do before you move on.
 public final class VirtualClock: Clock, Sendable {
-    /// A moment: so long after the clock's beginning.
+    /// A moment: the time since the clock's beginning.
     public struct Instant: InstantProtocol, CustomStringConvertible {
         /// The time since the clock was made.
         public var offset: Duration
@@ -60,8 +60,8 @@ public final class VirtualClock: Clock, Sendable {
     /// A nanosecond.
     public var minimumResolution: Duration { .nanoseconds(1) }
 
-    /// The present as `NIODeadline`, for code that is told the time: the beginning is one hour after NIO's zero, so that
-    /// times before it can be expressed too.
+    /// The present as `NIODeadline`, for code that takes the time as an argument: the beginning is one hour after NIO's
+    /// zero, so that times before it can be expressed too.
     public var deadline: NIODeadline {
         NIODeadline.uptimeNanoseconds(0) + .hours(1) + TimeAmount(self.now.offset)
     }

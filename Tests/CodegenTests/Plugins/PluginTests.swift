@@ -2,8 +2,8 @@ import Foundation
 import TestSupport
 import Testing
 
-// The plugins' own sources are compiled into these tests too, all but those that import PackagePlugin, which a package's tests
-// cannot. Scripts/test-plugins has SwiftPM run the plugins.
+// The plugins' own sources are compiled into these tests too, all but those that import PackagePlugin, which a
+// package's tests cannot. Scripts/test-plugins has SwiftPM run the plugins.
 
 @Suite struct GeneratorConfigurationTests {
     private static func configuration(_ text: String) throws -> (GeneratorConfiguration, path: String) {

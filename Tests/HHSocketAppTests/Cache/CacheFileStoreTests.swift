@@ -1,10 +1,11 @@
 import Foundation
 import HHSocket
+import HHSocketRPC
 import NIOCore
 import TestSupport
 import Testing
 
-@testable import HHSocketRPC
+@testable import HHSocketApp
 
 /// A store as an app may have it: each answer in a file of its own.
 private actor FileStore: ResponseStore {

@@ -1,10 +1,11 @@
 import Foundation
 import HHSocket
+import HHSocketRPC
 import NIOCore
 import TestSupport
 import Testing
 
-@testable import HHSocketRPC
+@testable import HHSocketApp
 
 /// What makes two requests the same, and what is kept of an answer.
 @Suite(.timeLimit(.minutes(5))) struct CacheKeyTests {

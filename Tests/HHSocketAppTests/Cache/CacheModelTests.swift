@@ -1,10 +1,11 @@
 import Foundation
 import HHSocket
+import HHSocketRPC
 import NIOCore
 import TestSupport
 import Testing
 
-@testable import HHSocketRPC
+@testable import HHSocketApp
 
 /// Random histories of asking, cancelling, answering, failing, clearing and waiting. Each must keep the promises that
 /// ``broken(_:)`` checks at each step.

@@ -1,9 +1,10 @@
 import Foundation
 import HHSocket
+import HHSocketRPC
 import NIOCore
 import Testing
 
-@testable import HHSocketRPC
+@testable import HHSocketApp
 
 /// Who is answered from the cache, who waits for whose call, and what is kept: as decisions, in virtual time.
 @Suite(.timeLimit(.minutes(5))) struct CacheSharedCallTests {

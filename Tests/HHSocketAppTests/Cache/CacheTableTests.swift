@@ -1,10 +1,11 @@
 import Foundation
 import HHSocket
+import HHSocketRPC
 import NIOCore
 import TestSupport
 import Testing
 
-@testable import HHSocketRPC
+@testable import HHSocketApp
 
 /// Answers in memory, within their bound.
 @Suite(.timeLimit(.minutes(30))) struct CacheTableTests {

@@ -1,9 +1,10 @@
 import Foundation
 import HHSocket
+import HHSocketRPC
 import NIOCore
 import TestSupport
 
-@testable import HHSocketRPC
+@testable import HHSocketApp
 
 /// A ``SharedCallMachine`` with a store, calls and a time that a test moves.
 struct CacheWorld {

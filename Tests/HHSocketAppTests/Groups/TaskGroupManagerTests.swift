@@ -1,4 +1,5 @@
 import HHSocket
+import HHSocketApp
 import HHSocketRPC
 import NIOConcurrencyHelpers
 import NIOCore

@@ -1,9 +1,10 @@
 import HHSocket
+import HHSocketRPC
 import NIOConcurrencyHelpers
 import TestSupport
 import Testing
 
-@testable import HHSocketRPC
+@testable import HHSocketApp
 
 /// What can happen to a group, in every order.
 private enum Step: CaseIterable {

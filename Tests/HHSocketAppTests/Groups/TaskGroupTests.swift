@@ -1,5 +1,6 @@
 import Foundation
 import HHSocket
+import HHSocketApp
 import HHSocketRPC
 import HHSocketTesting
 import NIOConcurrencyHelpers

@@ -1,5 +1,5 @@
 import Foundation
-import HHSocketRPC
+import HHSocketApp
 import HHSocketTesting
 import TestSupport
 import Testing
@@ -63,7 +63,7 @@ actor FolderStore: ResponseStore {
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct AppLayerGuideTests {
     @Test func everyExampleOfTheseSectionsIsInThisFile() throws {
         for section in ["API managers", "Response cache"] {
-            let allowed: Set<String> = ["Foundation", "HHSocketRPC"]
+            let allowed: Set<String> = ["Foundation", "HHSocketApp"]
             #expect(try DocumentationPage("Docs/AppLayer.md", section: section).shortcomings(allowing: allowed) == [])
         }
     }

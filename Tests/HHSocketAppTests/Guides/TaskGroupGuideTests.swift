@@ -1,5 +1,5 @@
 import Foundation
-import HHSocketRPC
+import HHSocketApp
 import HHSocketTesting
 import TestSupport
 import Testing
@@ -23,7 +23,7 @@ final class Download: SocketTaskGroupMember {
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct TaskGroupGuideTests {
     @Test(arguments: ["Task groups", "Pagination"])
     func everyExampleOfTheSectionIsInThisFile(section: String) throws {
-        let allowed: Set<String> = ["Foundation", "FoundationNetworking", "HHSocketRPC"]
+        let allowed: Set<String> = ["Foundation", "FoundationNetworking", "HHSocketApp"]
         #expect(try DocumentationPage("Docs/AppLayer.md", section: section).shortcomings(allowing: allowed) == [])
     }
 

@@ -1,14 +1,14 @@
 import Dispatch
 import Foundation
 import HHSocket
-import HHSocketHello
+import HHSocketRPC
 import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing
 
-@testable import HHSocketRPC
+@testable import HHSocketApp
 
 /// Managers on a client of a scripted server.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ManagerClientTests {

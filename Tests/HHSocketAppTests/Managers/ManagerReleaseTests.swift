@@ -1,11 +1,12 @@
 import Foundation
 import HHSocket
+import HHSocketRPC
 import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing
 
-@testable import HHSocketRPC
+@testable import HHSocketApp
 
 /// Releases and cancellations in every order. Nobody is told twice or never, and nothing stays behind.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ManagerReleaseTests {

@@ -1,13 +1,14 @@
 import Foundation
 import HHSocket
 import HHSocketMessage
+import HHSocketRPC
 import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing
 
-@testable import HHSocketRPC
+@testable import HHSocketApp
 
 /// What screens see of their manager, without a server and in virtual time.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ManagerTests {

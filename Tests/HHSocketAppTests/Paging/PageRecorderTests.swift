@@ -1,3 +1,4 @@
+import HHSocketApp
 import HHSocketRPC
 import NIOConcurrencyHelpers
 import NIOCore
@@ -165,8 +166,8 @@ extension PageRecorder {
 
     // MARK: Histories
 
-    /// A server's list, and an app that asks for it in any order it likes and gets answers in any order they like, held to a
-    /// model that keeps everything.
+    /// A server's list, and an app that asks for it in any order it likes and gets answers in any order they like, held
+    /// to a model that keeps everything.
     @Test func randomHistoriesShowWhatTheServerHas() throws {
         for seed in 0..<UInt64(historyCount) {
             var generator = SeededGenerator(seed: seed)

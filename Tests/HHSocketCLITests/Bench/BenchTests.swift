@@ -1,6 +1,5 @@
 import Foundation
 import HHSocket
-import HHSocketHello
 import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore

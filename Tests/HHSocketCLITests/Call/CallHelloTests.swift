@@ -106,7 +106,8 @@ import Testing
     @Test func eachCallHasADeadlineOfItsOwn() async throws {
         let server = try await MockServer(.echo.delayed(by: .seconds(1)))
         server.acceptHello()
-        // Were it one for all, the third would have lost two seconds, each time. So it may only because the machine is slow.
+        // Were it one for all, the third would have lost two seconds, each time. So it may only because the machine is
+        // slow.
         for _ in 0..<5 {
             let before = server.received.count
             let outcome = try await Command.run([

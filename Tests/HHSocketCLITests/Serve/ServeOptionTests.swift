@@ -1,6 +1,5 @@
 import Foundation
 import HHSocket
-import HHSocketHello
 import HHSocketMessage
 import HHSocketTesting
 import NIOCore

@@ -15,8 +15,9 @@ struct NetworkChangeTests {
         let server: Command
         let client: Command
 
-        /// - Parameter heartbeat: How often the client pings, in seconds. After one ping is not answered for half a second it
-        ///   sends another, and then the connection is lost; but when the path has changed, the first one is the last.
+        /// - Parameter heartbeat: How often the client pings, in seconds. After one ping is not answered for half a
+        ///   second it sends another, and then the connection is lost; but when the path has changed, the first one is
+        ///   the last.
         init(heartbeat: Int) async throws {
             self.hosts = try await TwoHosts()
             self.server = try self.hosts.start(

@@ -142,7 +142,8 @@ import Testing
     }
 
     @Test func connectTimeout() async throws {
-        // A listener that accepts nobody, with its backlog full: the kernel leaves further connections without an answer.
+        // A listener that accepts nobody, with its backlog full: the kernel leaves further connections without an
+        // answer.
         let group = MultiThreadedEventLoopGroup.singleton
         let channel = try await ServerBootstrap(group: group)
             .serverChannelOption(.backlog, value: 0)

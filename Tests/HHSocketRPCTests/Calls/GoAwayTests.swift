@@ -1,4 +1,3 @@
-import HHSocketHello
 import HHSocketMessage
 import HHSocketTesting
 import InMemoryTracing

@@ -7,8 +7,8 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// Calls that handlers make on the socket thread, while answers are still being delivered: those that leave at once, and
-/// those that cannot.
+/// Calls that handlers make on the socket thread, while answers are still being delivered: those that leave at once,
+/// and those that cannot.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct HandlerCallsTests {
     private func client(
         _ server: MockServer,

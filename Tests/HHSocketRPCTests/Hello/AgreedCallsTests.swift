@@ -1,4 +1,4 @@
-import HHSocketHello
+import HHSocket
 import HHSocketTesting
 import InMemoryTracing
 import NIOCore

@@ -1,4 +1,4 @@
-import HHSocketHello
+import HHSocket
 import HHSocketRPC
 import HHSocketTesting
 import NIOConcurrencyHelpers

@@ -1,5 +1,5 @@
 import Foundation
-import HHSocketHello
+import HHSocket
 import HHSocketTesting
 import NIOCore
 import TestSupport

@@ -1,9 +1,9 @@
 import TestSupport
 import Testing
 
-/// The client against a model of it, through histories that chance writes: every call completes exactly once, at the right
-/// moment, with the right error; what leaves is right, and in the right order; interceptors are told what happens, and pushes
-/// reach those who want them; every bound is kept.
+/// The client against a model of it, through histories that chance writes: every call completes exactly once, at the
+/// right moment, with the right error; what leaves is right, and in the right order; interceptors are told what
+/// happens, and pushes reach those who want them; every bound is kept.
 ///
 /// 2,000 times `HHSOCKET_EFFORT`; `make soak` runs 100,000.
 @Suite(.tags(.io)) struct ClientModelTests {
@@ -20,7 +20,8 @@ import Testing
         if let broken { Issue.record("\(broken)") }
     }
 
-    /// A harness that cannot fail proves nothing: each of these expects something else in one place, and must be found out.
+    /// A harness that cannot fail proves nothing: each of these expects something else in one place, and must be found
+    /// out.
     @Test(arguments: 0..<13)
     func modelThatExpectsSomethingElseIsFoundOut(number: Int) async {
         let found = await onItsOwnThread {

@@ -3,11 +3,11 @@ import HHSocket
 import HHSocketRPC
 import NIOCore
 
-/// Holds a history's interceptors at valves, which the history opens one after the other. So what they do in Swift tasks on
-/// other threads happens when the history says, and a seed always brings the same.
+/// Holds a history's interceptors at valves, which the history opens one after the other. So what they do in Swift
+/// tasks on other threads happens when the history says, and a seed always brings the same.
 ///
-/// An interceptor stands at a valve before it asks `next` and before it returns. While it goes on from one all others stand
-/// still or wait for an answer, so it is clear whose submission comes next.
+/// An interceptor stands at a valve before it asks `next` and before it returns. While it goes on from one all others
+/// stand still or wait for an answer, so it is clear whose submission comes next.
 final class InterceptorSteering: @unchecked Sendable {
     // Proof of Sendable: whatever changes is touched under the lock of `changed` alone.
 
@@ -74,8 +74,8 @@ final class InterceptorSteering: @unchecked Sendable {
         self.changed.withLock { if case .waiting = self.places[call] { true } else { false } }
     }
 
-    /// Opens the valve that the call's interceptors stand at. Returns when they stand at the next or have submitted something;
-    /// false if they do not.
+    /// Opens the valve that the call's interceptors stand at. Returns when they stand at the next or have submitted
+    /// something; false if they do not.
     func open(_ call: Int) -> Bool {
         let (valve, before) = self.changed.withLock { () -> (CheckedContinuation<Void, Never>?, Int) in
             guard case .atValve(let valve) = self.places[call] else { return (nil, 0) }
@@ -92,8 +92,8 @@ final class InterceptorSteering: @unchecked Sendable {
 
     /// What has been noted since the last time, sorted.
     ///
-    /// Answers are read here, on the thread that made them, and not where a continuation brought them: the thread sanitizer
-    /// does not see how the runtime orders the two.
+    /// Answers are read here, on the thread that made them, and not where a continuation brought them: the thread
+    /// sanitizer does not see how the runtime orders the two.
     func takeLog() -> [String] {
         let (stopped, answers) = self.changed.withLock {
             defer {

@@ -1,7 +1,7 @@
 import HHSocket
 
-/// What a client must do, said as plainly as possible: lists that are searched from one end to the other, and no table, heap,
-/// queue or timer. Time is in nanoseconds from the start.
+/// What a client must do, said as plainly as possible: lists that are searched from one end to the other, and no table,
+/// heap, queue or timer. Time is in nanoseconds from the start.
 struct ModelClient {
     struct Limits {
         var serials: ClosedRange<UInt32> = 50...UInt32.max
@@ -17,7 +17,8 @@ struct ModelClient {
         var releasingPart = 2
         /// Whether the innermost interceptor is told of each failed attempt: no, it is of the last.
         var retriesOutsideOfInterceptors = false
-        /// Whether all attempts of a call count, whatever its interceptors ask for: no, for each asking they count anew.
+        /// Whether all attempts of a call count, whatever its interceptors ask for: no, for each asking they count
+        /// anew.
         var countsAttemptsOfAllAskings = false
         /// How often a call is sent once more after a 504.
         var resends = 3

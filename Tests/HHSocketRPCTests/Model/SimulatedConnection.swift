@@ -6,12 +6,12 @@ import NIOEmbedded
 
 @testable import HHSocketRPC
 
-/// A driver in virtual time, which makes the connections that a history says; the links are those of real connections, on channels
-/// without a network. Calls on it run on the socket thread as far as the client can tell: one thing after the other, on the one
-/// thread that the history runs on.
+/// A driver in virtual time, which makes the connections that a history says; the links are those of real connections,
+/// on channels without a network. Calls on it run on the socket thread as far as the client can tell: one thing after
+/// the other, on the one thread that the history runs on.
 final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable {
-    // Proof of Sendable: a history runs on one thread, and so does all that is submitted in it. Interceptors submit from other
-    // threads, into what locks guard.
+    // Proof of Sendable: a history runs on one thread, and so does all that is submitted in it. Interceptors submit
+    // from other threads, into what locks guard.
     enum Link: Equatable {
         case offline, connecting
         case ready(ConnectionID)

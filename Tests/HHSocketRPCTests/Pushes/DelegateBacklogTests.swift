@@ -11,7 +11,8 @@ import Testing
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct DelegateBacklogTests {
     /// 256 MiB.
     private static let (count, size) = (4_096, 64 << 10)
-    /// The backlog's limit, and what the read still brings that reaches it: 1 MiB and a frame that was incomplete before.
+    /// The backlog's limit, and what the read still brings that reaches it: 1 MiB and a frame that was incomplete
+    /// before.
     private static let most = (CallbackBacklog.limit + (1 << 20)) / size + 1
 
     /// Writes down the numbers of pushes.

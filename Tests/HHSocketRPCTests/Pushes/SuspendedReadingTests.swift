@@ -7,8 +7,8 @@ import Testing
 
 @testable import HHSocketRPC
 
-/// A subscriber that has its client read no more, over real sockets. That nothing is read is seen by a call whose answer does
-/// not come within its timeout.
+/// A subscriber that has its client read no more, over real sockets. That nothing is read is seen by a call whose
+/// answer does not come within its timeout.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct SuspendedReadingTests {
     private func pushes(_ range: Range<Int>) -> MockServer.Reaction {
         .glued(range.map { .push(2_001, "\($0)") })
@@ -240,7 +240,8 @@ import Testing
 
     // MARK: The connection meanwhile
 
-    /// No answer can be read, so that none is waited for; but the server, and what lies between, hears that the client is there.
+    /// No answer can be read, so that none is waited for; but the server, and what lies between, hears that the client
+    /// is there.
     @Test func heartbeatsAreSentAndNoAnswerIsWaitedFor() async throws {
         let server = try await self.server()
         let client = SocketClient.connecting(to: server.endpoint) {

@@ -3,8 +3,8 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
-/// A server that answers a request of type ``floodType`` with a flood of pushes, one after the other as they leave, so that it
-/// needs no memory for them and sees how many have left. It echoes everything else.
+/// A server that answers a request of type ``floodType`` with a flood of pushes, one after the other as they leave, so
+/// that it needs no memory for them and sees how many have left. It echoes everything else.
 struct FloodServer {
     static let floodType: UInt32 = 102
 

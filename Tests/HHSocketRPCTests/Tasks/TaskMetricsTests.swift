@@ -88,10 +88,11 @@ import Testing
         #expect(!progress.isFinished)
     }
 
-    /// Where nothing else happens on the connection: slices of a large body leave when the channel takes more, and the first byte
-    /// of the answer is waited for from when the last has left.
+    /// Where nothing else happens on the connection: slices of a large body leave when the channel takes more, and the
+    /// first byte of the answer is waited for from when the last has left.
     @Test func largeBodyThatLeavesByItselfShowsItsProgressAndHasItsTimeForAnAnswer() async throws {
-        // More than the kernels of both ends take from a sender whose peer does not read, and as much as a frame may have.
+        // More than the kernels of both ends take from a sender whose peer does not read, and as much as a frame may
+        // have.
         let length = 16 << 20
         let server = try await MockServer(.echo)
         server.onConnect(.stopReading.then(.wakeUp.delayed(by: .seconds(4))))

@@ -13,16 +13,16 @@ import Testing
     /// offers it 256 MiB.
     private static let allowedGrowth = 120 << 20
 
-    /// Those that have whole requests handled: by 101, a synchronous handler, 102, a task, and 103, a task that never ends. The
-    /// others never come to a handler; with more effort they try all of them too.
+    /// Those that have whole requests handled: by 101, a synchronous handler, 102, a task, and 103, a task that never
+    /// ends. The others never come to a handler; with more effort they try all of them too.
     private static let attacksOnHandlers: Set<HostileClient.Attack> = [
         .callFlood, .neverReads, .reservedSerials, .duplicateSerials, .unknownCancels, .compressionBombs,
         .tricklingReaders,
         .repeatedKey, .distantDeadlines, .pinnedSlices, .requestAndCancel,
     ]
 
-    /// Those that another format has other bytes for. The rest begin with a hello, which there is in the standard format alone, or
-    /// have no bytes; with more effort each format has them too.
+    /// Those that another format has other bytes for. The rest begin with a hello, which there is in the standard
+    /// format alone, or have no bytes; with more effort each format has them too.
     private static let attacksOnFormats: [HostileClient.Attack] = [
         .halfFrames, .slowHeader, .slowBody, .wildLengths, .checksumFlood, .callFlood, .neverReads, .resetFlood,
         .unknownTypes,

@@ -7,22 +7,22 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Each attack against the configuration that users get, in a process of its own: `SocketServer.Configuration()` as it is, with
-/// attackers that come over TLS, and with answers in order.
+/// Each attack against the configuration that users get, in a process of its own: `SocketServer.Configuration()` as it
+/// is, with attackers that come over TLS, and with answers in order.
 ///
 /// Three things are asserted of each attack, and printed:
 /// - Honest clients are answered, within ``longestRoundTrip``, with what they have asked for.
 /// - The process gains at most twice the memory that the server says it holds, and ``slack``.
 /// - When the attackers have gone, everything is given back.
 ///
-/// A test that is known to find a fault says which, by its name in the review of the server (`Docs/Reviews/2026-11.md`). With
-/// `HHSOCKET_EFFORT` attacks are stronger.
+/// A test that is known to find a fault says which, by its name in the review of the server
+/// (`Docs/Reviews/2026-11.md`). With `HHSOCKET_EFFORT` attacks are stronger.
 @Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(15))) struct DefaultConfigurationAttackTests {
     typealias Attack = HostileClient.Attack
     typealias Variant = ServerUnderAttack.Variant
 
-    /// Much more than it should be, because attackers, server and clients may share two slow cores in debug builds. A loop
-    /// that is stuck for good is found by ``patience``, not by this.
+    /// Much more than it should be, because attackers, server and clients may share two slow cores in debug builds. A
+    /// loop that is stuck for good is found by ``patience``, not by this.
     private static let longestRoundTrip = Duration.seconds(5) * Self.strength
     /// The bytes that the process may gain beyond twice what the server says it holds.
     private static let slack = 64 << 20

@@ -6,7 +6,8 @@ import TestSupport
 
 /// Clients that do nothing wrong: each pings and calls in turn, one at a time, and measures how long the answers take.
 ///
-/// They have a thread of their own, so that the attackers in the same process do not delay them more than the server does.
+/// They have a thread of their own, so that the attackers in the same process do not delay them more than the server
+/// does.
 final class HonestClients: Sendable {
     /// What a client asks for, and what it must be answered.
     fileprivate enum Request: CaseIterable {
@@ -23,7 +24,8 @@ final class HonestClients: Sendable {
         var answers = 0
         /// The longest time that a request has waited for its answer, or waits still.
         var longestRoundTrip = Duration.zero
-        /// The number of answers that were wrong or refusals, by what they were, and of connections that the server ended.
+        /// The number of answers that were wrong or refusals, by what they were, and of connections that the server
+        /// ended.
         var faults: [String: Int] = [:]
 
         var description: String {

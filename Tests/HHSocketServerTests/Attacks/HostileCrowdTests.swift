@@ -10,7 +10,8 @@ import Testing
 
 @testable import HHSocketServer
 
-/// Every attack at once, again and again, beside clients that do nothing wrong. For `HHSOCKET_HOSTILE_SECONDS`, 10 by default.
+/// Every attack at once, again and again, beside clients that do nothing wrong. For `HHSOCKET_HOSTILE_SECONDS`, 10 by
+/// default.
 @Suite(.tags(.exclusive), .serialized, .timeLimit(.minutes(15))) struct HostileCrowdTests {
     private static let honestClients = 10
     private static let bufferedBytes = 96 << 20

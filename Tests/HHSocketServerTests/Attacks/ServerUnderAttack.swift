@@ -13,8 +13,8 @@ import TestSupport
 @_silgen_name("malloc_trim") private func returnFreeMemory(_ kept: Int) -> CInt
 #endif
 
-/// A server with the default configuration in a process of its own, so that its memory is nobody else's. The test asks it for figures by
-/// another server of that process, on a Unix domain socket, which is under no attack.
+/// A server with the default configuration in a process of its own, so that its memory is nobody else's. The test asks
+/// it for figures by another server of that process, on a Unix domain socket, which is under no attack.
 enum ServerUnderAttack {
     /// How it differs from the default.
     enum Variant: String, CaseIterable, Sendable {

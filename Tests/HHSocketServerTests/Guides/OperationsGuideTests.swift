@@ -36,10 +36,10 @@ import Testing
 
     /// Names as they stand in the sources, of counters that have no list of their own too.
     @Test(arguments: [
-        "Sources/HHSocket/Connection/ConnectionMetrics.swift",
-        "Sources/HHSocketRPC/Observability/CallMetrics.swift",
-        "Sources/HHSocketServer/ServerMetrics.swift",
-        "Sources/HHSocketServer/Router/MetricsMiddleware.swift",
+        "Sources/HHSocket/Observing/ConnectionMetrics.swift",
+        "Sources/HHSocketRPC/Observing/CallMetrics.swift",
+        "Sources/HHSocketServer/Observing/ServerMetrics.swift",
+        "Sources/HHSocketServer/Middleware/MetricsMiddleware.swift",
     ])
     func everyOtherMetricIsNamed(file: String) throws {
         let source = try String(contentsOf: packageFolder.appendingPathComponent(file), encoding: .utf8)
@@ -49,7 +49,7 @@ import Testing
     }
 
     @Test func everyCounterOfCallsIsNamed() throws {
-        let file = "Sources/HHSocketRPC/Observability/CallMetrics.swift"
+        let file = "Sources/HHSocketRPC/Observing/CallMetrics.swift"
         let source = try String(contentsOf: packageFolder.appendingPathComponent(file), encoding: .utf8)
         let names = source.matches(of: /\(\\\.[a-zA-Z]+, "([a-z_]+)"\)/).map { String($0.output.1) }
         #expect(names.count >= 7)

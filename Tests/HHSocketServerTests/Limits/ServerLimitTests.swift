@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import HHSocketMessage
 import HHSocketTesting
 import NIOCore
@@ -384,8 +383,9 @@ extension HostileClient {
 }
 
 #if os(Linux)
-/// Exclusive: Swift's tasks run on Dispatch's threads, and Dispatch looks into `/proc` every second while work waits for one of
-/// them. It ends the process if it cannot, so the less there is to do without a descriptor the better (see `SweepClock`).
+/// Exclusive: Swift's tasks run on Dispatch's threads, and Dispatch looks into `/proc` every second while work waits
+/// for one of them. It ends the process if it cannot, so the less there is to do without a descriptor the better (see
+/// `SweepClock`).
 @Suite(.tags(.io, .exclusive), .timeLimit(.minutes(5))) struct ServerDescriptorTests {
     @Test func withoutFileDescriptorsNobodyIsAcceptedUntilThereAreSome() async throws {
         await #expect(processExitsWith: .success) {

@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore

@@ -9,7 +9,7 @@ import Testing
     @Test func everyExampleOfThePageIsInThisFile() throws {
         let page = try DocumentationPage("Docs/Testing.md")
         #expect(try page.shortcomings() == [])
-        let source = try DocumentationPage("Tests/HHSocketTestingTests/TestingGuideTests.swift").text
+        let source = try DocumentationPage("Tests/HHSocketTestingTests/Guides/TestingGuideTests.swift").text
         let rows = page.text.components(separatedBy: "\n").filter { $0.hasPrefix("| ") }
         #expect(!rows.isEmpty)
         for row in rows {

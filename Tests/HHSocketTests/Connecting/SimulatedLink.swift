@@ -2,8 +2,8 @@ import NIOCore
 
 @testable import HHSocket
 
-/// An idle connection through a router with network address translation, in virtual time: the router forgets the connection
-/// when nothing passed for its timeout, and swallows everything later. Then the client reconnects.
+/// An idle connection through a router with network address translation, in virtual time: the router forgets the
+/// connection when nothing passed for its timeout, and swallows everything later. Then the client reconnects.
 struct SimulatedLink {
     private let policy: HeartbeatPolicy
     /// After so long without a packet the router forgets a connection.

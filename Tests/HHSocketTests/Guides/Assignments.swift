@@ -1,6 +1,7 @@
 import HHSocketRPC
 
-/// Every configuration that a row of assignments makes, one after the other: a page shows several where a program has one.
+/// Every configuration that a row of assignments makes, one after the other: a page shows several where a program has
+/// one.
 struct Assignments {
     private let initial: SocketClient.Configuration
     /// One for each assignment, with all before it.

@@ -32,7 +32,7 @@ final class Reader: SocketDelegate {
             cell.split(separator: "`", omittingEmptySubsequences: false).enumerated()
                 .compactMap { $0.offset % 2 == 1 ? String($0.element) : nil }
         }
-        let source = try DocumentationPage("Sources/HHSocket/Connection/SocketEvent.swift").text
+        let source = try DocumentationPage("Sources/HHSocket/Observing/SocketEvent.swift").text
         let cases = source.matches(of: /\n    case ([a-zA-Z]+)/).map { String($0.output.1) }
         #expect(cases.count > 10)
         #expect(named.sorted() == cases.sorted())

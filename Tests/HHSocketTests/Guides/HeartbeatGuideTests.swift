@@ -107,8 +107,8 @@ import Testing
         #expect(try Silence(#require(adaptive), good) == Silence(pings: [210, 218], death: 226))
     }
 
-    /// What the page says of the background: with the default an app in the background pings no more, and with the policy of
-    /// the recipe it does.
+    /// What the page says of the background: with the default an app in the background pings no more, and with the
+    /// policy of the recipe it does.
     @Test(arguments: [BackgroundPolicy.finishTasks, .keepConnected])
     func pingsInTheBackground(policy: BackgroundPolicy) throws {
         #expect(SocketClient.Configuration(servers: []).socket.backgroundPolicy == .finishTasks)

@@ -1,5 +1,5 @@
-/// Digests of the first bytes of ``SHATests/input``, by Python's hashlib. A line has the number of bytes, their SHA-1 and
-/// their SHA-256.
+/// Digests of the first bytes of ``SHATests/input``, by Python's hashlib. A line has the number of bytes, their SHA-1
+/// and their SHA-256.
 ///
 ///     state, data = 1, bytearray()
 ///     for _ in range(100_000):

@@ -21,8 +21,8 @@ import Testing
             #expect(link.deaths == 0)
         } else {
             #expect(settled >= .seconds(timeout - 60) && settled <= .seconds(timeout))
-            // Finding out costs two connections, and then none; four where the very timeout passes between pings, which are
-            // idle for a round trip less than the interval, but not after a connection was made.
+            // Finding out costs two connections, and then none; four where the very timeout passes between pings, which
+            // are idle for a round trip less than the interval, but not after a connection was made.
             #expect(link.deaths == ((timeout - 210) % 60 == 0 ? 4 : 2))
         }
         #expect(link.timesToDeath.allSatisfy { $0 <= .seconds(600 + 2 * 8) })

@@ -1,9 +1,8 @@
-import HHSocket
 import NIOCore
 import TestSupport
 import Testing
 
-@testable import HHSocketHello
+@testable import HHSocket
 
 /// zlib's own one-call functions are the oracle.
 @Suite struct CompressionTests {

@@ -1,9 +1,8 @@
-import HHSocket
 import NIOCore
 import TestSupport
 import Testing
 
-@testable import HHSocketHello
+@testable import HHSocket
 
 @Suite struct EnvelopeTests {
     static let bothFlags = FrameType.metadataFlag | FrameType.compressionFlag

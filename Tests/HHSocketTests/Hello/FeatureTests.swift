@@ -1,5 +1,4 @@
 import HHSocket
-import HHSocketHello
 import Testing
 
 @Suite struct FeatureTests {

@@ -1,9 +1,8 @@
 import Foundation
-import HHSocket
 import NIOCore
 import Testing
 
-@testable import HHSocketHello
+@testable import HHSocket
 
 /// The server's side.
 @Suite struct HelloAnswerTests {

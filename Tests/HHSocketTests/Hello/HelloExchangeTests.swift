@@ -1,9 +1,8 @@
 import Foundation
-import HHSocket
 import NIOCore
 import Testing
 
-@testable import HHSocketHello
+@testable import HHSocket
 
 /// The client's side. The frames are those of Docs/Protocol.md.
 @Suite struct HelloExchangeTests {

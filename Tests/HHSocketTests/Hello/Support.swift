@@ -1,15 +1,7 @@
 import CZlib
-import HHSocket
 import NIOCore
 
-@testable import HHSocketHello
-
-/// Bytes written as hexadecimal digits; spaces and line ends are for the reader.
-func bytes(hex text: String) -> [UInt8] {
-    let digits = text.filter { !$0.isWhitespace }.compactMap(\.hexDigitValue)
-    precondition(digits.count.isMultiple(of: 2), "an odd number of digits")
-    return stride(from: 0, to: digits.count, by: 2).map { UInt8(digits[$0] << 4 | digits[$0 + 1]) }
-}
+@testable import HHSocket
 
 func buffer(hex text: String) -> ByteBuffer { ByteBuffer(bytes: bytes(hex: text)) }
 

@@ -2,9 +2,11 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// A client that speaks notes over one long link, on the real driver: what the next language's client is, as small as can be.
+/// A client that speaks notes over one long link, on the real driver: what the next language's client is, as small as
+/// can be.
 final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
-    // Proof of Sendable: the log is locked; the rest is touched on the socket thread alone, or set before the first submission.
+    // Proof of Sendable: the log is locked; the rest is touched on the socket thread alone, or set before the first
+    // submission.
     /// What has happened, in order.
     struct Log: Sendable {
         var received: [Note] = []

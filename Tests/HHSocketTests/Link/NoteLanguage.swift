@@ -1,8 +1,8 @@
 import HHSocket
 import NIOCore
 
-/// A tiny language for tests of links: notes of two kinds, text and blobs, each a kind, a lane, a length and bytes. It has beats, and a
-/// last word that the peer answers. Large blobs leave in parts, between which others may leave.
+/// A tiny language for tests of links: notes of two kinds, text and blobs, each a kind, a lane, a length and bytes. It
+/// has beats, and a last word that the peer answers. Large blobs leave in parts, between which others may leave.
 struct Note: Sendable, Equatable, CustomStringConvertible {
     enum Kind: UInt8, Sendable {
         case beat = 0

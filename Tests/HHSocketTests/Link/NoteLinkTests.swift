@@ -3,8 +3,8 @@ import NIOCore
 import TestSupport
 import Testing
 
-/// A second language on the seam, on both sides: what the client of frames and their server do not need of a link is tried here, over
-/// real sockets.
+/// A second language on the seam, on both sides: what the client of frames and their server do not need of a link is
+/// tried here, over real sockets.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct NoteLinkTests {
     /// A client that is invalidated when the body returns.
     private func withClient(

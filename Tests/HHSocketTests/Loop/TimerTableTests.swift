@@ -37,8 +37,8 @@ import Testing
         #expect(table.count == 0)
     }
 
-    /// Each that is taken back is no more than a look into a table, and from time to time those that mean nothing are cleared
-    /// away.
+    /// Each that is taken back is no more than a look into a table, and from time to time those that mean nothing are
+    /// cleared away.
     @Test mutating func timersThatAreTakenBackTakeNoRoom() {
         var table = TimerTable<String>()
         var random = SeededGenerator(seed: 5)

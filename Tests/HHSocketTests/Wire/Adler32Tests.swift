@@ -65,8 +65,8 @@ import Testing
         }
     }
 
-    /// 5552, after which zlib reduces its sums, the lengths around 16 KiB, from which memory is aligned first, and around
-    /// 256 KiB, after which the vectors' sums are reduced.
+    /// 5552, after which zlib reduces its sums, the lengths around 16 KiB, from which memory is aligned first, and
+    /// around 256 KiB, after which the vectors' sums are reduced.
     @Test(arguments: [5_551, 5_552, 5_553, 16_383, 16_384, 16_385, 65_536, 262_143, 262_144, 262_145, 1_000_003])
     func longPayloads(length: Int) {
         var random = SeededGenerator(seed: 2)

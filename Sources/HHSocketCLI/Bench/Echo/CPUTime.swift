@@ -29,8 +29,8 @@ enum CPUTime {
         return Double(ticks) / Double(sysconf(CInt(_SC_CLK_TCK)))
     }
 
-    /// The ticks in user and in system mode of a `/proc/PID/stat`. The second field is the program's name in parentheses,
-    /// in which there may be spaces and parentheses.
+    /// The ticks in user and in system mode of a `/proc/PID/stat`. The second field is the program's name in
+    /// parentheses, in which there may be spaces and parentheses.
     static func ticks(inStat stat: String) -> UInt64? {
         guard let name = stat.lastIndex(of: ")") else { return nil }
         let fields = stat[stat.index(after: name)...].split(separator: " ")

@@ -20,14 +20,14 @@ struct EchoBench: Sendable {
         self.body = EchoBody(length: parameters.body)
     }
 
-    /// Connects, makes the calls, and closes the connections. When the Swift task is cancelled the result is of what was
-    /// measured by then.
+    /// Connects, makes the calls, and closes the connections. When the Swift task is cancelled the result is of what
+    /// was measured by then.
     ///
     /// - Parameter showsProgress: Whether a line on stderr tells how it goes.
     /// - Throws: ``EchoFailure`` if a call failed or was answered wrongly, or nothing was measured.
     func run(showsProgress: Bool) async throws -> EchoResult {
-        // A thread for each connection, as clients have by default. They are lent, because a schedule and an interruption
-        // reach the calls by them. They end with the process.
+        // A thread for each connection, as clients have by default. They are lent, because a schedule and an
+        // interruption reach the calls by them. They end with the process.
         let group = MultiThreadedEventLoopGroup(numberOfThreads: self.parameters.connections)
         let connections = group.makeIterator().map { self.connection(on: $0) }
         let result: Result<EchoResult, any Error>

@@ -33,8 +33,8 @@ struct MessageCaller: EchoCaller {
 
     private var note: Hhsocket_BenchNote
 
-    /// - Parameter length: How long the message is to be, in bytes. Where its text's own length takes another byte, so that no
-    ///   message is so long, it is one byte shorter.
+    /// - Parameter length: How long the message is to be, in bytes. Where its text's own length takes another byte, so
+    ///   that no message has that length, it is one byte shorter.
     init(length: Int) {
         self.note = Hhsocket_BenchNote()
         self.note.number = 1

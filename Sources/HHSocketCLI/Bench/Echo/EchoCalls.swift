@@ -1,7 +1,7 @@
 import HHSocketRPC
 import NIOCore
 
-/// The calls of one connection: decides which is made when, and what counts. It makes none, and is told the time.
+/// The calls of one connection: decides which is made when, and what counts. It makes none; the time is passed in.
 ///
 /// Every place in flight has two requests of its own, which are used again and again.
 struct EchoCalls: Sendable {
@@ -65,7 +65,7 @@ struct EchoCalls: Sendable {
         self.goesOn(place, with: answer, now: now) ? self.start(place, at: now) : nil
     }
 
-    /// The same in two steps, of which this is the first: whether the next is ``request(of:at:)``.
+    /// The first of two steps that do this: whether the next is ``request(of:at:)``.
     @inline(__always)
     mutating func goesOn(_ place: Int, with answer: ByteBuffer, now: UInt64) -> Bool {
         guard self.phase != .stopped else { return self.free(place) }

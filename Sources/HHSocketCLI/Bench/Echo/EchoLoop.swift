@@ -5,8 +5,8 @@ protocol EchoLoop: Sendable {
     /// How many calls count so far, or did a moment ago. From any thread.
     var callsSoFar: Int { get }
 
-    /// Makes the calls until the window has ended, and waits for those in flight. When the Swift task is cancelled it gives
-    /// up what is in flight, and what it returns ends then.
+    /// Makes the calls until the window has ended, and waits for those in flight. When the Swift task is cancelled it
+    /// gives up what is in flight, and what it returns ends then.
     ///
     /// - Throws: ``EchoFailure``, for the first call that fails or is answered wrongly; no further one is made.
     func run() async throws -> EchoTally

@@ -3,7 +3,8 @@ struct EchoTally: Sendable {
     enum Pace: Sendable {
         /// Each call that completes makes room for the next. A latency counts if the call completed in the window.
         case closedLoop
-        /// Calls start by a schedule. A latency counts if the call was to start in the window, however late it completed.
+        /// Calls start by a schedule. A latency counts if the call was to start in the window, however late it
+        /// completed.
         case schedule
     }
 

@@ -2,9 +2,9 @@ import HHSocketRPC
 
 /// Two requests used in turn.
 ///
-/// While a completion handler runs, its task may still hold the request that it was made with. The next body, stamped in the
-/// other one, is nobody else's, so nothing is copied and nothing allocated. On the socket's thread, where a task that nobody
-/// holds is gone before its handler runs, one request is enough, and half the memory is passed through.
+/// While a completion handler runs, its task may still hold the request that it was made with. The next body, stamped
+/// in the other one, is nobody else's, so nothing is copied and nothing allocated. On the socket's thread, where a task
+/// that nobody holds is gone before its handler runs, one request is enough, and half the memory is passed through.
 struct RequestPair: Sendable {
     private let takesTurns: Bool
     private var isOddNext = false

@@ -1,7 +1,7 @@
 /// When calls are to start at a fixed rate, whatever becomes of those before: an open loop.
 ///
-/// A start that comes late does not move the next one, so that the latency, which counts from here, holds the wait of the
-/// calls that a slow server keeps from starting.
+/// A start that comes late does not move the next one, so that the latency, which counts from here, holds the wait of
+/// the calls that a slow server keeps from starting.
 struct StartSchedule: Sendable {
     private let origin: UInt64
     /// In nanoseconds, between two starts on this connection.

@@ -5,8 +5,9 @@ import NIOCore
 
 /// The calls of one connection, as tasks with completion handlers: performs what ``EchoCalls`` decides.
 ///
-/// It has to be cheap, for what it costs is measured too. A place in flight has one handler for all its calls. A handler
-/// hands its answer over and makes the next call, where callbacks run, without a lock and allocating nothing of its own.
+/// It has to be cheap, for what it costs is measured too. A place in flight has one handler for all its calls. A
+/// handler hands its answer over and makes the next call, where callbacks run, without a lock and allocating nothing of
+/// its own.
 final class TaskLoop: EchoLoop, @unchecked Sendable {
     // Proof of Sendable: constants are Sendable themselves, or locked; variables are touched where callbacks run alone,
     // which is one thread, or a serial queue. What other threads want is handed over by `perform`.
@@ -25,8 +26,8 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
     private let inFlight: Int
     private let published = NIOLockedValueBox(0)
 
-    // The three that follow are unchecked, because each call touches them, on the event loop alone, and what the bench itself costs a
-    // call is measured with the call.
+    // The three that follow are unchecked, because each call touches them, on the event loop alone, and what the bench
+    // itself costs a call is measured with the call.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
@@ -122,8 +123,8 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         self.look(now)
     }
 
-    /// The time. Where handlers run on the socket's thread and many calls are in flight, one reading serves all answers that
-    /// come together: the end of their calls, and the start of those that take their place.
+    /// The time. Where handlers run on the socket's thread and many calls are in flight, one reading serves all answers
+    /// that come together: the end of their calls, and the start of those that take their place.
     @inline(__always)
     private func readClock() -> UInt64 {
         guard self.sharesReadings else { return Uptime.now }

@@ -3,8 +3,8 @@ import NIOCore
 
 /// The frame parser alone, over a stream made once.
 ///
-/// 64 MiB of request frames are fed in pieces of 64 KiB whose first is 5 bytes short, so that they do not align with the
-/// frames. Each pass counts the frames and adds up their serials and lengths; a wrong sum is an error.
+/// 64 MiB of request frames are fed in pieces of 64 KiB whose first is 5 bytes short, so that they do not align with
+/// the frames. Each pass counts the frames and adds up their serials and lengths; a wrong sum is an error.
 struct ParseBench {
     static let streamLength = 64 << 20
     static let pieceLength = 64 << 10

@@ -1,4 +1,4 @@
-/// What of a schema is to be told.
+/// The part of a schema to describe.
 struct SchemaSelection {
     var services: [ProtoService] = []
     var messages: [ProtoMessage] = []

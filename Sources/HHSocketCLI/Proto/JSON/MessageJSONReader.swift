@@ -43,8 +43,8 @@ struct MessageJSONReader {
         }
     }
 
-    /// `{"@type": URL, …}`, with the members of the message, or with its form of its own as `value`. If the schema does not have
-    /// the type, `value` is its bytes in Base64.
+    /// `{"@type": URL, …}`, with the members of the message, or with its form of its own as `value`. If the schema does
+    /// not have the type, `value` is its bytes in Base64.
     private func any(_ json: JSONValue, _ type: ProtoMessage) throws(MessageJSONError) -> DynamicMessage {
         guard case .object(let members) = json else { throw .expected("an object with @type", json) }
         var message = DynamicMessage(type.descriptor)

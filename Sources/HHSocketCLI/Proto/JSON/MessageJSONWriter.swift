@@ -1,13 +1,13 @@
 import Foundation
 import HHSocketMessage
 
-/// Writes messages in protobuf's JSON. Parts that JSON has no form for are written as their plain fields or in Base64, each with
-/// a complaint, so that the rest of the message is not lost.
+/// Writes messages in protobuf's JSON. Parts that JSON has no form for are written as their plain fields or in Base64,
+/// each with a complaint, so that the rest of the message is not lost.
 struct MessageJSONWriter {
     /// Further complaints are only counted.
     private static let maximumComplaints = 10
-    /// The number of steps into a message beyond which an `Any` is not decoded any more. A decoder bounds the depth of each
-    /// message, but not that of messages in the bytes of messages.
+    /// The number of steps into a message beyond which an `Any` is not decoded any more. A decoder bounds the depth of
+    /// each message, but not that of messages in the bytes of messages.
     private static let maximumDepth = 100
 
     private let schema: ProtoSchema
@@ -143,8 +143,8 @@ struct MessageJSONWriter {
         return self.object(message, type)
     }
 
-    /// The message's members with `@type`, or its form of its own as `value`. If the schema does not have the type, `value` is
-    /// its bytes in Base64.
+    /// The message's members with `@type`, or its form of its own as `value`. If the schema does not have the type,
+    /// `value` is its bytes in Base64.
     private mutating func any(_ message: DynamicMessage) -> JSONValue {
         var url = ""
         var bytes = Data()

@@ -43,7 +43,8 @@ enum WellKnownType {
     }
 }
 
-/// The paths of a `FieldMask`: in messages the names of fields, in JSON the same in lower camel case, with commas between them.
+/// The paths of a `FieldMask`: in messages the names of fields, in JSON the same in lower camel case, with commas
+/// between them.
 enum FieldMaskJSON {
     /// Nil if a path would not come back as it was.
     static func text(_ paths: [String]) -> String? {

@@ -1,0 +1,44 @@
+import Foundation
+import TestSupport
+import Testing
+
+/// The map of `Docs/Architecture.md`: what it names exists.
+@Suite(.tags(.io)) struct ArchitectureGuideTests {
+    /// The cells of the rows of all tables in a section, without their backticks.
+    private func rows(ofSection title: String) throws -> [[String]] {
+        try DocumentationPage("Docs/Architecture.md", section: title).text.split(separator: "\n")
+            .filter { $0.hasPrefix("| ") && $0.hasSuffix(" |") }
+            .map { $0.dropFirst(2).dropLast(2).components(separatedBy: " | ") }
+            .map { $0.map { cell in cell.trimmingCharacters(in: ["`"]) } }
+    }
+
+    @Test func everyFileOfTheMapDeclaresItsName() throws {
+        let rows = try self.rows(ofSection: "Where it is done").filter { $0.last?.hasSuffix(".swift") == true }
+        #expect(rows.count > 40)
+        for row in rows {
+            let (name, file) = (row[row.count - 2], row[row.count - 1])
+            let source = try DocumentationPage(file).text
+            #expect(source.contains(name), "\(file) does not have \(name)")
+        }
+    }
+
+    @Test func everyPartOfTheProtocolIsOnTheMap() throws {
+        let page = try DocumentationPage("Docs/Protocol.md").text
+        let headings = page.split(separator: "\n").compactMap { line -> String? in
+            guard line.hasPrefix("## ") || line.hasPrefix("### ") else { return nil }
+            return String(line.drop { $0 == "#" }.dropFirst())
+        }
+        let mapped = try self.rows(ofSection: "Where it is done").compactMap(\.first)
+        // A list for those who write another implementation, and the layouts of presets, which are data.
+        let others: Set = ["Minimum implementation", "`plain`", "`tgcd`", "`mars`"]
+        for heading in headings where !others.contains(heading) {
+            #expect(mapped.contains { $0.hasPrefix("[\(heading)](") }, "\(heading) is not on the map")
+        }
+    }
+
+    @Test func theGlossaryIsInOrder() throws {
+        let words = try self.rows(ofSection: "Glossary").dropFirst().compactMap(\.first)
+        #expect(words.count > 20)
+        #expect(words == words.sorted())
+    }
+}

@@ -21,7 +21,7 @@ package protocol ConnectionDriver: AnyObject, Sendable {
 /// What the floor above asks for.
 package enum DriverRequest: Sendable {
     /// Somebody found no connection and would like one soon.
-    case pullForward
+    case reconnectSooner
     /// Something was not answered in time: finds out whether the connection still lives. One dead call does not kill
     /// it.
     case suspect(ConnectionID)
@@ -60,8 +60,8 @@ package enum ConnectionChange {
     /// made. What is in flight on it may still be answered.
     case leaving(ConnectionID)
     /// The next attempts to connect begin later, by themselves: whoever waits for them asks for
-    /// ``DriverRequest/pullForward``.
-    case putOff
+    /// ``DriverRequest/reconnectSooner``.
+    case reconnectDeferred
     /// The connection has a successor. What is in flight on it may still be answered; ask for
     /// ``DriverRequest/finishDraining(_:)`` as soon as nothing is.
     case draining(ConnectionID)

@@ -1,55 +1,125 @@
 import NIOCore
 
-/// Performs what ``ConnectionMachine`` decides.
-extension Driver {
-    func perform(_ action: Machine.Action, in turn: inout Turn) {
-        switch action {
-        case .resolve(let id):
-            self.resolve(id)
-        case .open(let id, let endpoint):
-            self.open(id, endpoint)
-        case .shakeHands(let id, _, let attempt):
-            self.maker.shakeHands(id, attempt: attempt, in: &turn)
-        case .close(let id):
-            self.close(id, in: &turn)
-        case .ready(let id, let endpoint):
-            self.becomeReady(id, endpoint, in: &turn)
-        case .leave(let id):
-            self.tellHost(.leaving(id), in: &turn)
-        case .putOff:
-            self.tellHost(.putOff, in: &turn)
-        case .part(let id, let error):
-            self.links.parting[id] = error
-            self.close(id, in: &turn)
-            // It may be gone already.
-            if self.links.closing[id] == nil { self.linkIsGone(id, in: &turn) }
-        case .drain(let id):
-            self.tellHost(.draining(id), in: &turn)
-        case .lost(let id, let error):
-            self.tellHost(.lost(id, error), in: &turn)
-        case .beingMade:
-            self.tellHost(.beingMade, in: &turn)
-        case .offline(let error):
-            self.tellHost(.offline(error), in: &turn)
-        case .probe(let id):
-            self.links.ready(id)?.probe(isUrgent: true, in: &turn)
-        case .pauseHeartbeat(let id):
-            self.links.ready(id)?.changeBeats(.pause, in: &turn)
-        case .resumeHeartbeat(let id):
-            self.links.ready(id)?.changeBeats(.resume, in: &turn)
-        case .applicationIsActive(let isActive):
-            self.tuner?.applicationChanged(isActive: isActive)
-            self.updateHeartbeatInterval(in: &turn)
-        case .report(let event):
-            self.record(event, now: turn.now)
-            self.log?.happened(event)
-            self.metrics?.happened(event, now: turn.now)
-            self.tellHost(.happened(event), in: &turn)
+/// An action of ``ConnectionMachine``, which the driver performs.
+protocol DriverAction: Sendable {
+    func perform(on driver: Driver, in turn: inout Turn)
+}
+
+extension ConnectionMachine.ConnectAction: DriverAction {
+    func perform(on driver: Driver, in turn: inout Turn) {
+        switch self {
+        case .resolve(let id): driver.resolve(id)
+        case .open(let id, let endpoint): driver.open(id, endpoint)
+        case .close(let id): driver.close(id, in: &turn)
+        case .leave(let id): driver.notifyHost(.leaving(id), in: &turn)
+        case .part(let id, let error): driver.part(id, error, in: &turn)
+        case .beingMade: driver.notifyHost(.beingMade, in: &turn)
+        case .reconnectDeferred: driver.notifyHost(.reconnectDeferred, in: &turn)
+        case .offline(let error): driver.notifyHost(.offline(error), in: &turn)
+        case .report(let event): driver.report(event, in: &turn)
         }
     }
+}
 
-    private func tellHost(_ change: ConnectionChange, in turn: inout Turn) {
+extension ConnectionMachine.DisconnectAction: DriverAction {
+    func perform(on driver: Driver, in turn: inout Turn) {
+        switch self {
+        case .close(let id): driver.close(id, in: &turn)
+        case .lost(let id, let error): driver.notifyHost(.lost(id, error), in: &turn)
+        case .offline(let error): driver.notifyHost(.offline(error), in: &turn)
+        case .report(let event): driver.report(event, in: &turn)
+        }
+    }
+}
+
+extension ConnectionMachine.ConnectedAction: DriverAction {
+    func perform(on driver: Driver, in turn: inout Turn) {
+        switch self {
+        case .close(let id):
+            driver.close(id, in: &turn)
+        case .handshake(let id, let endpoint, let attempt, let losers):
+            for loser in losers { driver.close(loser, in: &turn) }
+            driver.report(.handshaking(endpoint), in: &turn)
+            driver.maker.shakeHands(id, attempt: attempt, in: &turn)
+        case .ready(let readiness, let losers):
+            for loser in losers { driver.close(loser, in: &turn) }
+            readiness.perform(on: driver, in: &turn)
+        }
+    }
+}
+
+extension ConnectionMachine.Readiness: DriverAction {
+    func perform(on driver: Driver, in turn: inout Turn) {
+        driver.becomeReady(self.id, self.endpoint, in: &turn)
+        guard let predecessor = self.predecessor else {
+            return driver.report(.connected(self.endpoint), in: &turn)
+        }
+        driver.notifyHost(.draining(predecessor.id), in: &turn)
+        driver.report(.switched(from: predecessor.endpoint, to: self.endpoint), in: &turn)
+    }
+}
+
+extension ConnectionMachine.LossAction: DriverAction {
+    func perform(on driver: Driver, in turn: inout Turn) {
+        switch self {
+        case .lost(let id, let error): driver.notifyHost(.lost(id, error), in: &turn)
+        case .connect(let action): action.perform(on: driver, in: &turn)
+        }
+    }
+}
+
+extension ConnectionMachine.NetworkAction: DriverAction {
+    func perform(on driver: Driver, in turn: inout Turn) {
+        switch self {
+        case .probe(let id): driver.links.ready(id)?.probe(isUrgent: true, in: &turn)
+        case .connect(let action): action.perform(on: driver, in: &turn)
+        }
+    }
+}
+
+extension ConnectionMachine.BackgroundAction: DriverAction {
+    func perform(on driver: Driver, in turn: inout Turn) {
+        switch self {
+        case .applicationIsInactive:
+            driver.applicationChanged(isActive: false, in: &turn)
+        case .pauseHeartbeat(let id):
+            driver.links.ready(id)?.changeBeats(.pause, in: &turn)
+        case .lose(let id, let error):
+            driver.notifyHost(.lost(id, error), in: &turn)
+            driver.close(id, in: &turn)
+        case .connect(let action):
+            action.perform(on: driver, in: &turn)
+        }
+    }
+}
+
+extension ConnectionMachine.ForegroundAction: DriverAction {
+    func perform(on driver: Driver, in turn: inout Turn) {
+        switch self {
+        case .applicationIsActive: driver.applicationChanged(isActive: true, in: &turn)
+        case .resumeHeartbeat(let id): driver.links.ready(id)?.changeBeats(.resume, in: &turn)
+        case .probe(let id): driver.links.ready(id)?.probe(isUrgent: true, in: &turn)
+        case .connect(let action): action.perform(on: driver, in: &turn)
+        }
+    }
+}
+
+/// How actions are performed.
+extension Driver {
+    func notifyHost(_ change: ConnectionChange, in turn: inout Turn) {
         self.host?.connectionChanged(change, in: &turn)
+    }
+
+    func report(_ event: SocketEvent, in turn: inout Turn) {
+        self.record(event, now: turn.now)
+        self.log?.happened(event)
+        self.metrics?.happened(event, now: turn.now)
+        self.notifyHost(.happened(event), in: &turn)
+    }
+
+    func applicationChanged(isActive: Bool, in turn: inout Turn) {
+        self.tuner?.applicationChanged(isActive: isActive)
+        self.updateHeartbeatInterval(in: &turn)
     }
 
     func updateHeartbeatInterval(in turn: inout Turn) {
@@ -58,7 +128,7 @@ extension Driver {
 
     // MARK: Attempts
 
-    private func resolve(_ id: ConnectionID) {
+    func resolve(_ id: ConnectionID) {
         guard let resolver = self.configuration.resolver else { return }
         self.network.search?.cancel()
         self.network.search = Task { [weak self] in
@@ -76,7 +146,7 @@ extension Driver {
         }
     }
 
-    private func open(_ id: ConnectionID, _ endpoint: Endpoint) {
+    func open(_ id: ConnectionID, _ endpoint: Endpoint) {
         guard self.maker.linksMayOverlap || self.links.closing.isEmpty else {
             return self.links.waiting.append((id, endpoint))
         }
@@ -86,7 +156,7 @@ extension Driver {
     /// A link has closed that closed by choice.
     func linkIsGone(_ id: ConnectionID, in turn: inout Turn) {
         if let closed = self.links.closing.removeValue(forKey: id) { self.measure(closed.link) }
-        if let error = self.links.parting.removeValue(forKey: id) { self.tellHost(.lost(id, error), in: &turn) }
+        if let error = self.links.parting.removeValue(forKey: id) { self.notifyHost(.lost(id, error), in: &turn) }
         guard self.links.closing.isEmpty else { return }
         let waiting = self.links.waiting
         self.links.waiting = []
@@ -101,7 +171,7 @@ extension Driver {
                 switch result {
                 case .success(let link):
                     self.links.pending = DriverLinks.Entry(link: link, endpoint: endpoint)
-                    self.tell(in: &turn) { $0.connected(id, now: $1) }
+                    self.tell(in: &turn) { [$0.connected(id, now: $1)] }
                 case .failure(let error):
                     self.tell(in: &turn) { $0.connectFailed(id, error, now: $1) }
                 }
@@ -111,12 +181,12 @@ extension Driver {
 
     // MARK: Ready connections
 
-    private func becomeReady(_ id: ConnectionID, _ endpoint: Endpoint, in turn: inout Turn) {
+    func becomeReady(_ id: ConnectionID, _ endpoint: Endpoint, in turn: inout Turn) {
         guard let entry = self.links.pending, entry.link.id == id else { return }
         self.links.pending = nil
         if let predecessor = self.links.ready { self.limitDraining(predecessor, in: &turn) }
         self.links.ready = entry
-        self.tellHost(.ready(id, endpoint), in: &turn)
+        self.notifyHost(.ready(id, endpoint), in: &turn)
         entry.link.startBeats(interval: self.tuner?.interval, in: &turn)
         if self.isReadingSuspended { entry.link.setReading(isSuspended: true, in: &turn) }
     }
@@ -145,13 +215,13 @@ extension Driver {
                 """,
             endpoint: endpoint
         )
-        self.tellHost(.lost(id, error), in: &turn)
+        self.notifyHost(.lost(id, error), in: &turn)
         self.finishDraining(id, in: &turn)
     }
 
     // MARK: Ends
 
-    private func close(_ id: ConnectionID, in turn: inout Turn) {
+    func close(_ id: ConnectionID, in turn: inout Turn) {
         if self.dialer.abandon(id) { return }
         self.links.waiting.removeAll { $0.id == id }
         if let pending = self.links.pending, pending.link.id == id {
@@ -165,6 +235,14 @@ extension Driver {
             self.loop.removeTimer(draining.timer)
             self.close(draining.entry.link, in: &turn)
         }
+    }
+
+    /// Closes a connection that is left, and reports its loss when it is gone.
+    func part(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
+        self.links.parting[id] = error
+        self.close(id, in: &turn)
+        // It may be gone already.
+        if self.links.closing[id] == nil { self.linkIsGone(id, in: &turn) }
     }
 
     /// The error of a gate whose connection is closed before it has returned.

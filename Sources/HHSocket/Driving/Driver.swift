@@ -178,8 +178,8 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
 
     package func perform(_ request: DriverRequest, in turn: inout Turn) {
         switch request {
-        case .pullForward:
-            self.tell(in: &turn) { $0.pullForward(now: $1) }
+        case .reconnectSooner:
+            self.tell(in: &turn) { $0.reconnectSooner(now: $1) }
         case .suspect(let id):
             self.links.ready(id)?.probe(isUrgent: false, in: &turn)
         case .serverFails(let endpoint, let wrong, let calls):
@@ -193,11 +193,12 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         case .setReading(let isSuspended):
             self.setReading(isSuspended: isSuspended, in: &turn)
         case .awaitHello(let awaits):
-            self.machine.awaitsHello = awaits
+            self.machine.handshakeAwaitsHello(awaits)
         case .gateReturned(let id, let refusal):
-            self.tell(in: &turn) { machine, now in
-                guard let refusal else { return machine.handshakeSucceeded(id, now: now) }
-                return machine.handshakeFailed(id, refusal.error, refusal.remedy, now: now)
+            if let refusal {
+                self.tell(in: &turn) { $0.handshakeFailed(id, refusal.error, refusal.remedy, now: $1) }
+            } else {
+                self.tell(in: &turn) { $0.handshakeSucceeded(id, now: $1).map { [$0] } ?? [] }
             }
         }
     }
@@ -284,12 +285,12 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
 
     // MARK: The machine
 
-    /// Tells the machine something, and performs what it decides.
-    func tell(in turn: inout Turn, _ news: (inout Machine, NIODeadline) -> [Machine.Action]) {
-        let actions = news(&self.machine, turn.now)
+    /// Notifies the machine of an event, and performs its actions.
+    func tell(in turn: inout Turn, _ event: (inout Machine, NIODeadline) -> [some DriverAction]) {
+        let actions = event(&self.machine, turn.now)
         let state = self.machine.state
         self.shared.withLockedValue { $0.state = state }
-        for action in actions { self.perform(action, in: &turn) }
+        for action in actions { action.perform(on: self, in: &turn) }
         self.armTimer()
     }
 

@@ -22,7 +22,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
     /// Writers that wait for room, or for a connection.
     private var writers = WriterQueue()
     /// Whether attempts to connect begin later unless somebody asks for them.
-    private var isPutOff = false
+    private var isReconnectDeferred = false
 
     init(driver: Driver, connector: FrameConnector) {
         self.driver = driver
@@ -52,10 +52,10 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
             self.driver.perform(.finishDraining(id), in: &turn)
         case .lost(let id, let error):
             self.lose(id, error, in: &turn)
-        case .putOff:
-            self.isPutOff = true
+        case .reconnectDeferred:
+            self.isReconnectDeferred = true
             // They leave by the connection that is there; but they show that it is in use.
-            if !self.writers.isEmpty { self.pullForward(in: &turn) }
+            if !self.writers.isEmpty { self.reconnectSooner(in: &turn) }
         case .happened(let event):
             self.happened(event, in: &turn)
         case .invalidated:
@@ -67,7 +67,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
 
     private func becomeReady(_ id: ConnectionID, _ endpoint: Endpoint, in turn: inout Turn) {
         guard let pending = self.connector.takePending(id) else { return }
-        self.isPutOff = false
+        self.isReconnectDeferred = false
         let connection = RawConnection(link: pending.link, endpoint: endpoint, session: self)
         self.connection = connection
         pending.link.receiver = connection
@@ -85,9 +85,9 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
         self.writers.failAll(error)
     }
 
-    private func pullForward(in turn: inout Turn) {
-        self.isPutOff = false
-        self.driver.perform(.pullForward, in: &turn)
+    private func reconnectSooner(in turn: inout Turn) {
+        self.isReconnectDeferred = false
+        self.driver.perform(.reconnectSooner, in: &turn)
     }
 
     func turnEnds(in turn: inout Turn) {}
@@ -100,7 +100,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
 
     /// Sends the frame as soon as ``WritePolicy`` lets it, and completes `write` then.
     func perform(_ write: PendingWrite, in turn: inout Turn) {
-        if self.isPutOff { self.pullForward(in: &turn) }
+        if self.isReconnectDeferred { self.reconnectSooner(in: &turn) }
         do throws(SocketError) {
             try self.rules.check(write.frame)
             if let connection = self.connection {

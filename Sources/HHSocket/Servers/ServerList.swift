@@ -28,9 +28,9 @@ struct ServerList: Sendable {
         /// How often it did since the last stable connection.
         var departures = 0
         /// Whether it may be tried sooner because a call waits.
-        var mayHurry = true
+        var canRetryEarly = true
         /// Whether it is here only because another server named it.
-        var isHearsay = false
+        var isAlternate = false
         /// Whether it is here only because the user asked for it by ``ServerList/prefer(_:)``.
         var isRequested = false
 
@@ -65,7 +65,7 @@ struct ServerList: Sendable {
 
     var isEmpty: Bool { self.entries.isEmpty }
     /// Whether servers are used that others name.
-    var acceptsHearsay: Bool { self.policy.acceptsOtherEndpoints }
+    var acceptsAlternates: Bool { self.policy.acceptsOtherEndpoints }
     var count: Int { self.entries.count }
     var endpoints: [Endpoint] { self.entries.map(\.endpoint) }
 
@@ -83,7 +83,7 @@ struct ServerList: Sendable {
         let known = Dictionary(uniqueKeysWithValues: self.entries.map { ($0.endpoint, $0) })
         self.entries = endpoints.filter { seen.insert($0).inserted }.map { endpoint in
             var entry = known[endpoint] ?? Entry(endpoint: endpoint)
-            entry.isHearsay = false
+            entry.isAlternate = false
             entry.isRequested = false
             return entry
         }
@@ -205,7 +205,7 @@ struct ServerList: Sendable {
                 span = max(span, least)
             }
             self.entries[index].departures += 1
-            self.entries[index].mayHurry = true
+            self.entries[index].canRetryEarly = true
         }
         span = min(max(.zero, span), max(.zero, self.policy.longestBan))
         if let index {
@@ -227,8 +227,8 @@ struct ServerList: Sendable {
 
     /// A call waits: brings the time of those that are away forward, to `share` (0 to 1) of a second or of what is left
     /// of it. For one that does nothing but send its clients away a second becomes two, four and so on.
-    mutating func hurry(_ share: Double, now: NIODeadline) {
-        for index in self.entries.indices where self.entries[index].isAway(now) && self.entries[index].mayHurry {
+    mutating func retryEarly(_ share: Double, now: NIODeadline) {
+        for index in self.entries.indices where self.entries[index].isAway(now) && self.entries[index].canRetryEarly {
             guard let until = self.entries[index].awayUntil else { continue }
             let repeats = max(0, self.entries[index].departures - 1)
             let bound = Backoff(base: .seconds(1), cap: self.policy.longestBan).bound(afterFailures: repeats)
@@ -239,9 +239,9 @@ struct ServerList: Sendable {
     }
 
     /// Calls do not bring the server's time forward, nor have they.
-    mutating func doNotHurry(_ endpoint: Endpoint) {
+    mutating func forbidEarlyRetry(_ endpoint: Endpoint) {
         guard let index = self.index(of: endpoint) else { return }
-        self.entries[index].mayHurry = false
+        self.entries[index].canRetryEarly = false
         if self.entries[index].awayUntil != nil { self.entries[index].awayUntil = self.entries[index].askedUntil }
     }
 
@@ -251,12 +251,12 @@ struct ServerList: Sendable {
     }
 
     /// Adds servers that another one has named, in the place of those named before, but for one.
-    mutating func add(hearsay endpoints: [Endpoint], keeping kept: Endpoint?) {
-        self.entries.removeAll { $0.isHearsay && $0.endpoint != kept && !endpoints.contains($0.endpoint) }
+    mutating func add(alternates endpoints: [Endpoint], keeping kept: Endpoint?) {
+        self.entries.removeAll { $0.isAlternate && $0.endpoint != kept && !endpoints.contains($0.endpoint) }
         if self.start >= self.entries.count { self.start = 0 }
         for endpoint in endpoints where self.index(of: endpoint) == nil {
             var entry = Entry(endpoint: endpoint)
-            entry.isHearsay = true
+            entry.isAlternate = true
             self.entries.append(entry)
         }
     }

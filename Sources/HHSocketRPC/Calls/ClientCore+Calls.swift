@@ -89,10 +89,10 @@ extension ClientCore {
         case .send(_, let serial):
             self.send(task, request, priority, key, serial, in: &turn)
         case .wait:
-            if self.hot.table.link == .offline || self.life.isPutOff { self.pullForward(in: &turn) }
+            if self.hot.table.link == .offline || self.life.isReconnectDeferred { self.reconnectSooner(in: &turn) }
         case .refuse(let refusal):
             if let idle = self.hot.table.endAttempt(key) { self.ended(idle, self.refused(refusal), in: &turn) }
-            if refusal == .offline { self.pullForward(in: &turn) }
+            if refusal == .offline { self.reconnectSooner(in: &turn) }
         }
     }
 

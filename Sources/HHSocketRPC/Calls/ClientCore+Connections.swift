@@ -6,14 +6,14 @@ extension ClientCore: DriverHost {
     func connectionChanged(_ change: ConnectionChange, in turn: inout Turn) {
         switch change {
         case .beingMade:
-            self.life.isPutOff = false
+            self.life.isReconnectDeferred = false
             self.hot.table.linkIsConnecting()
         case .ready(let id, let endpoint):
             self.connectionIsReady(id, endpoint, in: &turn)
         case .leaving(let id):
             self.connectionIsLeaving(id, in: &turn)
-        case .putOff:
-            self.attemptIsPutOff(in: &turn)
+        case .reconnectDeferred:
+            self.reconnectIsDeferred(in: &turn)
         case .draining(let id):
             self.hot.table.linkDrains(id)
             self.finishDrained(in: &turn)
@@ -31,7 +31,7 @@ extension ClientCore: DriverHost {
 
     private func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint, in turn: inout Turn) {
         guard let pending = self.connector.takePending(id) else { return }
-        self.life.isPutOff = false
+        self.life.isReconnectDeferred = false
         if let predecessor = self.connection, self.hot.table.link == .ready || self.hot.table.link == .leaving {
             self.left[predecessor.id] = predecessor
         }

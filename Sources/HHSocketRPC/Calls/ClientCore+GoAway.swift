@@ -37,15 +37,15 @@ extension ClientCore {
         }
     }
 
-    func attemptIsPutOff(in turn: inout Turn) {
-        self.life.isPutOff = true
+    func reconnectIsDeferred(in turn: inout Turn) {
+        self.life.isReconnectDeferred = true
         let isInUse = self.hot.table.link == .leaving && self.hot.table.inFlightCount > 0
-        if isInUse || self.hot.table.waitingCount > 0 { self.pullForward(in: &turn) }
+        if isInUse || self.hot.table.waitingCount > 0 { self.reconnectSooner(in: &turn) }
     }
 
-    func pullForward(in turn: inout Turn) {
-        self.life.isPutOff = false
-        self.driver.perform(.pullForward, in: &turn)
+    func reconnectSooner(in turn: inout Turn) {
+        self.life.isReconnectDeferred = false
+        self.driver.perform(.reconnectSooner, in: &turn)
     }
 
     /// Sends a call once more that the server did not run because it is about to end, whatever the call's retry policy

@@ -81,7 +81,7 @@ final class ClientCore: @unchecked Sendable {
         /// Whether no more calls are taken.
         var isFinishing = false
         /// Whether attempts to connect begin later unless a call asks for them.
-        var isPutOff = false
+        var isReconnectDeferred = false
         /// The connection whose go-away has been read, the last one.
         var goneAway = ConnectionID(number: 0)
     }

@@ -11,7 +11,7 @@ enum ClientHistory {
         case resume(choice: Int), cancel(choice: Int), cancelByIdentifier(choice: Int), cancelAll
         case priority(choice: Int, Float)
         case connecting, ready, lost, offline, drainingLost, closed
-        case goAway(isMalformed: Bool), putOff
+        case goAway(isMalformed: Bool), reconnectDeferred
         case answer(choice: Int, Status, isCorrupt: Bool), strayAnswer(UInt32), answerBegins(choice: Int)
         case stopReading, read
         /// Nil subscribes to every type. At once: before the socket thread has heard of it.
@@ -36,7 +36,7 @@ enum ClientHistory {
             case .drainingLost: "draining lost"
             case .closed: "closed"
             case .goAway(let isMalformed): "go-away\(isMalformed ? ", malformed" : "")"
-            case .putOff: "put off"
+            case .reconnectDeferred: "put off"
             case .answer(let choice, let status, let isCorrupt):
                 "answer \(choice) \(status)\(isCorrupt ? " corrupt" : "")"
             case .strayAnswer(let serial): "stray answer \(serial)"
@@ -175,7 +175,7 @@ enum ClientHistory {
         case 101..<113: return .push(UInt32(2_001 + choice % 3), isCorrupt: choice % 13 == 0)
         case 113..<120: return .takePush(choice: choice)
         case 125..<129: return .goAway(isMalformed: choice % 5 == 0)
-        case 129: return .putOff
+        case 129: return .reconnectDeferred
         default: return .timer
         }
     }

@@ -171,9 +171,9 @@ final class ClientWorld: @unchecked Sendable {
             let malformed = ByteBuffer(bytes: [0x0A, 0xFF])
             self.connection.goAway(isMalformed ? malformed : ByteBuffer())
             self.model.goAway(isMalformed: isMalformed)
-        case .putOff:
-            self.connection.putOff()
-            self.model.putOff()
+        case .reconnectDeferred:
+            self.connection.deferReconnect()
+            self.model.deferReconnect()
         case .closed:
             self.connection.close()
             self.model.close()

@@ -138,7 +138,7 @@ struct ModelClient {
     private var lastConnection = 0
     private var isClosed = false
     /// Whether the next attempt begins later, and nobody has asked for it yet.
-    private var isPutOff = false
+    private var isReconnectDeferred = false
     /// The connection that has sent the last go-away.
     private var goneAway: Int?
     private var isPeerReading = true
@@ -253,12 +253,12 @@ struct ModelClient {
         self.calls[index].waitsPatiently = isPatient
         self.calls[index].isReturning = isReturning
         self.calls[index].phase = .waiting(place: self.lastPlace)
-        if self.link == .offline || self.isPutOff { self.pull() }
+        if self.link == .offline || self.isReconnectDeferred { self.pull() }
     }
 
     private mutating func pull() {
         self.pulls += 1
-        self.isPutOff = false
+        self.isReconnectDeferred = false
     }
 
     private mutating func send(_ index: Int, _ serial: UInt32, _ connection: Int) {
@@ -469,7 +469,7 @@ struct ModelClient {
             self.calls[entry.index].attemptsOfAsking -= 1
             self.stand(entry.index, isPatient: true, isReturning: false)
         }
-        self.putOff()
+        self.deferReconnect()
     }
 
     mutating func goAway(isMalformed: Bool) {
@@ -481,10 +481,10 @@ struct ModelClient {
         self.leaveServer(of: connection)
     }
 
-    mutating func putOff() {
+    mutating func deferReconnect() {
         let isLeaving = if case .leaving = self.link { true } else { false }
         guard isLeaving || self.link == .connecting else { return }
-        self.isPutOff = true
+        self.isReconnectDeferred = true
         if isLeaving && self.inFlightCount > 0 || !self.waiting.isEmpty { self.pull() }
     }
 
@@ -515,13 +515,13 @@ struct ModelClient {
     mutating func beginConnecting() {
         guard self.link == .offline else { return }
         self.isClosed = false
-        self.isPutOff = false
+        self.isReconnectDeferred = false
         self.link = .connecting
     }
 
     mutating func becomeReady() {
         self.lastConnection += 1
-        self.isPutOff = false
+        self.isReconnectDeferred = false
         let predecessor = self.link.connection
         if predecessor == nil { self.tombstones = [] }
         if let predecessor { self.draining.append(predecessor) }

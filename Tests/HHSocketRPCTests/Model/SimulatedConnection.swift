@@ -145,7 +145,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
 
     func perform(_ request: DriverRequest, in turn: inout Turn) {
         switch request {
-        case .pullForward:
+        case .reconnectSooner:
             self.output.pulls += 1
         case .suspect:
             self.output.suspicions += 1
@@ -170,7 +170,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
         guard self.link == .ready(id), !self.isLeft else { return }
         self.isLeft = true
         self.client?.connectionChanged(.leaving(id), in: &turn)
-        self.client?.connectionChanged(.putOff, in: &turn)
+        self.client?.connectionChanged(.reconnectDeferred, in: &turn)
     }
 
     private func close(_ id: ConnectionID, in turn: inout Turn) {
@@ -319,9 +319,9 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
     }
 
     /// The next attempts to connect begin later.
-    func putOff() {
+    func deferReconnect() {
         guard self.isLeft || self.link == .connecting else { return }
-        self.turn { self.client?.connectionChanged(.putOff, in: &$0) }
+        self.turn { self.client?.connectionChanged(.reconnectDeferred, in: &$0) }
     }
 
     func becomeOffline(_ error: SocketError) {

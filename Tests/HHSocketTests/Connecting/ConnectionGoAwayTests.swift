@@ -36,7 +36,7 @@ import Testing
         others: [Endpoint] = [],
         isAnnounced: Bool = true,
         at now: NIODeadline? = nil
-    ) -> [Machine.Action] {
+    ) -> [Machine.ConnectAction] {
         machine.goAway(
             self.id(number),
             ServerDeparture(reason: "restart", retryAfter: time, endpoints: others),
@@ -53,7 +53,7 @@ import Testing
             self.goAway(&machine).texts == ["report a:1 goes away, for 10.0 s: restart", "leave 1", "put off"]
         )
         #expect(machine.state.description == "ready, a:1")
-        #expect(machine.pullForward(now: self.start).deeds == ["open 2 b:2"])
+        #expect(machine.reconnectSooner(now: self.start).deeds == ["open 2 b:2"])
         #expect(machine.state.description == "ready, a:1")
         #expect(machine.connected(self.id(2), now: self.start).deeds == ["ready 2 b:2", "drain 1"])
         #expect(machine.nextDeadline == nil)
@@ -90,10 +90,10 @@ import Testing
     {
         var machine = self.ready([serverA])
         _ = self.goAway(&machine, for: .milliseconds(time))
-        #expect(machine.pullForward(now: self.start).isEmpty)
+        #expect(machine.reconnectSooner(now: self.start).isEmpty)
         let timer = try #require(machine.nextDeadline)
         #expect(timer > self.start && timer <= self.start + .milliseconds(min(time, 1_000)))
-        #expect(machine.pullForward(now: self.start).isEmpty)
+        #expect(machine.reconnectSooner(now: self.start).isEmpty)
         #expect(machine.nextDeadline == timer, "later calls change nothing")
         #expect(machine.timerFired(now: timer).deeds == ["open 2 a:1"])
     }
@@ -102,7 +102,7 @@ import Testing
         var machine = self.ready()
         _ = self.goAway(&machine, for: .seconds(20))
         var now = self.start
-        var actions = machine.pullForward(now: now)
+        var actions = machine.reconnectSooner(now: now)
         var tried: [String] = []
         while let endpoint = machine.endpointBeingTried {
             tried += actions.deeds.filter { $0.hasPrefix("open") }.map { String($0.suffix(3)) }
@@ -124,12 +124,12 @@ import Testing
         _ = self.goAway(&machine, for: .seconds(300))
         var now = self.start
         var waits: [TimeAmount] = []
-        _ = machine.pullForward(now: now)
+        _ = machine.reconnectSooner(now: now)
         for _ in 0..<200 {
             let endpoint = try #require(machine.endpointBeingTried)
             _ = machine.connectFailed(self.id(machine.nextID - 1), refused(endpoint), now: now)
             // A call waits on.
-            _ = machine.pullForward(now: now)
+            _ = machine.reconnectSooner(now: now)
             while machine.endpointBeingTried == nil {
                 let timer = try #require(machine.nextDeadline)
                 waits.append(timer - now)
@@ -146,7 +146,7 @@ import Testing
     @Test func serversThatAreNamedArePreferredInTheirOrder() {
         var machine = self.ready([serverA, serverB, serverC])
         _ = self.goAway(&machine, others: [serverC, serverB])
-        #expect(machine.pullForward(now: self.start).deeds == ["open 2 c:3"])
+        #expect(machine.reconnectSooner(now: self.start).deeds == ["open 2 c:3"])
         #expect(machine.connectFailed(self.id(2), refused(serverC), now: self.start).deeds == ["open 3 b:2"])
     }
 
@@ -155,7 +155,7 @@ import Testing
     @Test func strangersThatAreNamedAreNotUsed() {
         var machine = self.ready()
         _ = self.goAway(&machine, others: [self.stranger])
-        #expect(machine.pullForward(now: self.start).deeds == ["open 2 b:2"])
+        #expect(machine.reconnectSooner(now: self.start).deeds == ["open 2 b:2"])
         #expect(machine.connectFailed(self.id(2), refused(serverB), now: self.start).deeds == ["put off"])
         #expect(machine.servers.endpoints == [serverA, serverB])
     }
@@ -164,13 +164,13 @@ import Testing
         var machine = self.ready(policy: ServerPolicy(acceptsOtherEndpoints: true))
         let many = (1...40).map { Endpoint(host: "x", port: $0) }
         _ = self.goAway(&machine, others: [Endpoint(unixPath: "/var/run/secret")] + many)
-        #expect(machine.pullForward(now: self.start).deeds == ["open 2 x:1"])
+        #expect(machine.reconnectSooner(now: self.start).deeds == ["open 2 x:1"])
         #expect(machine.servers.count == 2 + 15)
         _ = machine.connected(self.id(2), now: self.start)
         // Those of the next message take the place of those before, but for the one in use.
         _ = self.goAway(&machine, 2, others: many.suffix(3))
         #expect(machine.servers.endpoints == [serverA, serverB, many[0]] + many.suffix(3))
-        #expect(machine.pullForward(now: self.start).deeds == ["open 3 x:38"])
+        #expect(machine.reconnectSooner(now: self.start).deeds == ["open 3 x:38"])
     }
 
     // MARK: No failure
@@ -181,7 +181,7 @@ import Testing
         for number in 1...20 as ClosedRange<UInt64> {
             now = now + .seconds(60)
             _ = self.goAway(&machine, number, for: .seconds(1), at: now)
-            _ = machine.pullForward(now: now)
+            _ = machine.reconnectSooner(now: now)
             #expect(machine.connected(self.id(number + 1), now: now).deeds.last == "drain \(number)")
             _ = machine.connectionLost(self.id(number), lostError, now: now)
         }
@@ -208,7 +208,7 @@ import Testing
         let timer = machine.nextDeadline
         #expect(self.goAway(&machine, for: .zero).isEmpty)
         #expect(machine.nextDeadline == timer)
-        _ = machine.pullForward(now: self.start)
+        _ = machine.reconnectSooner(now: self.start)
         _ = machine.connected(self.id(2), now: self.start)
         #expect(self.goAway(&machine).isEmpty, "it drains already")
         #expect(self.goAway(&machine, 7).isEmpty, "no such connection")
@@ -219,11 +219,11 @@ import Testing
         #expect(self.goAway(&machine, for: nil, isAnnounced: false).deeds == ["leave 1", "put off"])
         #expect(try #require(machine.nextDeadline) <= self.start + .seconds(1))
         #expect(self.goAway(&machine, for: nil, isAnnounced: false).isEmpty)
-        _ = machine.pullForward(now: self.start)
+        _ = machine.reconnectSooner(now: self.start)
         let actions = self.goAway(&machine, for: .seconds(30)).texts
         #expect(actions == ["report a:1 goes away, for 30.0 s: restart", "put off"])
         #expect(machine.nextDeadline == self.start + .seconds(30))
-        _ = machine.pullForward(now: self.start)
+        _ = machine.reconnectSooner(now: self.start)
         #expect(try #require(machine.nextDeadline) <= self.start + .seconds(1))
     }
 
@@ -243,11 +243,11 @@ import Testing
         var machine = self.ready([serverA])
         let now = isStable ? self.start + .seconds(60) : self.start
         _ = self.goAway(&machine, for: .seconds(30), at: now)
-        if !isStable { _ = machine.pullForward(now: now) }
+        if !isStable { _ = machine.reconnectSooner(now: now) }
         let actions = machine.connectionLost(self.id(1), lostError, now: now).deeds
         #expect(actions == ["lost 1 connectionLost", "being made", "put off"], "and nobody is told to be offline")
         #expect(machine.nextDeadline == now + .seconds(30))
-        _ = machine.pullForward(now: now)
+        _ = machine.reconnectSooner(now: now)
         let timer = try #require(machine.nextDeadline)
         #expect(isStable ? timer <= now + .seconds(1) : timer == now + .seconds(30))
         #expect(machine.timerFired(now: timer).deeds == ["being made", "open 2 a:1"])
@@ -277,7 +277,7 @@ import Testing
         for number in 1...12 as ClosedRange<UInt64> {
             _ = self.goAway(&machine, number, for: .zero, at: now)
             _ = machine.connectionLost(self.id(number), lostError, now: now)
-            _ = machine.pullForward(now: now)
+            _ = machine.reconnectSooner(now: now)
             if let timer = machine.nextDeadline {
                 waits.append(Duration(timer - now))
                 now = timer
@@ -308,7 +308,7 @@ import Testing
         _ = machine.networkChanged(isReachable: false, now: self.start)
         #expect(self.goAway(&machine).deeds == ["leave 1", "put off"])
         #expect(machine.nextDeadline == nil)
-        #expect(machine.pullForward(now: self.start).isEmpty)
+        #expect(machine.reconnectSooner(now: self.start).isEmpty)
         #expect(machine.networkChanged(isReachable: true, now: self.start).deeds == ["probe 1", "open 2 b:2"])
     }
 

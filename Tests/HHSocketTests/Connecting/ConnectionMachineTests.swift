@@ -130,7 +130,7 @@ import Testing
         var machine = self.machine(backoff: Backoff(maximumRounds: 2))
         _ = machine.connect(now: self.start)
         var now = self.start
-        var last: [Machine.Action] = []
+        var last: [Machine.ConnectAction] = []
         while let endpoint = machine.endpointBeingTried {
             last = machine.connectFailed(ConnectionID(number: machine.nextID - 1), refused(endpoint), now: now)
             if let timer = machine.nextDeadline {
@@ -187,10 +187,10 @@ import Testing
             _ = machine.timerFired(now: now)
         }
         _ = machine.connectFailed(ConnectionID(number: 4), lostError, now: now)
-        _ = machine.pullForward(now: now)
+        _ = machine.reconnectSooner(now: now)
         let sooner = try #require(machine.nextDeadline)
         #expect(sooner <= now + .seconds(1))
-        _ = machine.pullForward(now: now)
+        _ = machine.reconnectSooner(now: now)
         #expect(machine.nextDeadline == sooner)
         #expect(machine.timerFired(now: sooner).texts.last == "open 5 a:1")
     }
@@ -203,7 +203,7 @@ import Testing
         for number in 1...30 {
             _ = machine.connectFailed(ConnectionID(number: UInt64(number)), lostError, now: now)
             let deadline = try #require(machine.nextDeadline)
-            _ = machine.pullForward(now: now)
+            _ = machine.reconnectSooner(now: now)
             // 1, 2, 4 and 8 s are below a quarter of the cap of 60 s.
             if number > 4 { #expect(machine.nextDeadline == deadline, "round \(number)") }
             now = try #require(machine.nextDeadline)
@@ -260,7 +260,7 @@ import Testing
         var machine = self.ready()
         let actions = machine.connectionLost(ConnectionID(number: 1), lostError, EndVerdict(.atOnce), now: self.now)
         #expect(actions.deeds.prefix(2) == ["lost 1 connectionLost", "being made"])
-        #expect(actions.contains { if case .open = $0 { true } else { false } })
+        #expect(actions.contains { if case .connect(.open) = $0 { true } else { false } })
     }
 
     @Test func connectionThatMayNotBeMadeBeforeATimeWaitsForIt() {

@@ -116,7 +116,7 @@ import Testing
         let actions = machine.timerFired(now: self.start + .seconds(5))
         #expect(actions.deeds == ["close 1", "open 2 b:2"])
         #expect(actions.texts.contains("report connect failed handshakeTimeout"))
-        #expect(machine.handshakeSucceeded(self.id(1), now: self.start).isEmpty)
+        #expect(machine.handshakeSucceeded(self.id(1), now: self.start) == nil)
     }
 
     @Test func refusalSaysWhereToTryNext() throws {
@@ -421,7 +421,7 @@ import Testing
         _ = machine.connected(self.id(1), now: self.start)
         let actions = machine.didEnterBackground(now: self.start)
         #expect(actions.deeds == ["inactive", "lost 1 connectionLost", "close 1", "offline notConnected"])
-        let cause = actions.compactMap { if case .lost(_, let error) = $0 { error.message } else { nil } }.first
+        let cause = actions.compactMap { if case .lose(_, let error) = $0 { error.message } else { nil } }.first
         #expect(cause?.contains("in the background") == true)
     }
 

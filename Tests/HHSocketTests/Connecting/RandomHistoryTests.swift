@@ -70,7 +70,7 @@ import Testing
 /// A history, and the world it happens in.
 private enum History {
     enum Step: CustomStringConvertible, Sendable {
-        case connect(attempts: Int?), disconnect, switchServer(Endpoint?), setServers([Endpoint]), pullForward
+        case connect(attempts: Int?), disconnect, switchServer(Endpoint?), setServers([Endpoint]), reconnectSooner
         case network(Bool, isFirst: Bool), background, foreground
         /// News of what is in progress: `choice` picks which.
         case connected(choice: Int), failed(choice: Int), lost(choice: Int), shaken(HandshakeRefusal.Remedy?)
@@ -94,7 +94,7 @@ private enum History {
             case .goAway(let choice, let time, let others, let isAnnounced):
                 "go-away \(choice) for \(time.map { "\($0)" } ?? "a while"), others \(others)\(isAnnounced ? "" : ", by a 504")"
             case .disconnect: "disconnect"
-            case .pullForward: "pull forward"
+            case .reconnectSooner: "pull forward"
             case .background: "background"
             case .foreground: "foreground"
             case .alive: "alive"
@@ -118,7 +118,7 @@ private enum History {
         case 6..<8: return .disconnect
         case 8..<12: return .switchServer(Bool.random(using: &generator) ? nil : servers[choice % 4])
         case 12..<15: return .setServers(Array(servers.shuffled(using: &generator).prefix(choice % 5)))
-        case 15..<18: return .pullForward
+        case 15..<18: return .reconnectSooner
         case 18..<22: return .network(Bool.random(using: &generator), isFirst: choice == 0)
         case 22..<25: return .background
         case 25..<28: return .foreground
@@ -218,7 +218,7 @@ private struct World {
     }
 
     mutating func take(_ step: History.Step) -> String? {
-        let actions: [Machine.Action]
+        let actions: [Deed]
         switch step {
         case .connect(let attempts):
             self.wantsConnection = true
@@ -228,48 +228,48 @@ private struct World {
                 self.insists = true
             default: break
             }
-            actions = self.machine.connect(attempts: attempts, now: self.now)
+            actions = self.machine.connect(attempts: attempts, now: self.now).all
         case .disconnect:
             self.insists = false
             self.wantsConnection = false
-            actions = self.machine.disconnect(now: self.now)
+            actions = self.machine.disconnect(now: self.now).all
         case .switchServer(let endpoint):
             if let endpoint { self.away[endpoint] = nil }
-            actions = self.machine.switchServer(to: endpoint, now: self.now)
+            actions = self.machine.switchServer(to: endpoint, now: self.now).all
         case .setServers(let servers):
             self.away = self.away.filter { servers.contains($0.key) }
-            actions = self.machine.replaceServers(with: servers, now: self.now)
-        case .pullForward:
+            actions = self.machine.replaceServers(with: servers, now: self.now).all
+        case .reconnectSooner:
             // They may be asked sooner then.
             self.away = [:]
-            actions = self.machine.pullForward(now: self.now)
+            actions = self.machine.reconnectSooner(now: self.now).all
         case .network(let isReachable, isFirst: false):
             if isReachable || self.isReachable { self.insists = false }
             self.isReachable = isReachable
-            actions = self.machine.networkChanged(isReachable: isReachable, now: self.now)
+            actions = self.machine.networkChanged(isReachable: isReachable, now: self.now).all
         case .network(let isReachable, isFirst: true):
             if !isReachable { self.isReachable = false }
-            actions = self.machine.networkIsKnown(isReachable: isReachable, now: self.now)
+            actions = self.machine.networkIsKnown(isReachable: isReachable, now: self.now).all
             if isReachable, !actions.isEmpty { return "a network that is there at first has changed something" }
         case .background:
             self.isInBackground = true
-            actions = self.machine.didEnterBackground(now: self.now)
+            actions = self.machine.didEnterBackground(now: self.now).all
         case .foreground:
             self.isInBackground = false
-            actions = self.machine.willEnterForeground(now: self.now)
+            actions = self.machine.willEnterForeground(now: self.now).all
         case .connected(let choice):
             guard let id = self.attempts.element(choice) else { return nil }
             self.attempts.removeAll { $0 == id }
             self.handshaking = id  // made, and nothing else yet
-            actions = self.machine.connected(id, now: self.now)
+            actions = self.machine.connected(id, now: self.now).all
         case .failed(let choice):
             guard let id = self.attempts.element(choice) else { return nil }
             self.attempts.removeAll { $0 == id }
-            actions = self.machine.connectFailed(id, lostError, now: self.now)
+            actions = self.machine.connectFailed(id, lostError, now: self.now).all
         case .lost(let choice):
             let live = ([self.ready, self.handshaking].compactMap { $0 }) + self.draining
             guard let id = live.element(choice) else { return nil }
-            actions = self.machine.connectionLost(id, lostError, now: self.now)
+            actions = self.machine.connectionLost(id, lostError, now: self.now).all
             if id == self.ready, !actions.contains(where: { $0.text == "lost \(id) connectionLost" }) {
                 return "a connection was lost and nobody was told"
             }
@@ -280,9 +280,9 @@ private struct World {
             let error = SocketError(.handshakeRefused, message: "refused")
             actions =
                 if let remedy {
-                    self.machine.handshakeFailed(id, error, remedy, now: self.now)
+                    self.machine.handshakeFailed(id, error, remedy, now: self.now).all
                 } else {
-                    self.machine.handshakeSucceeded(id, now: self.now)
+                    self.machine.handshakeSucceeded(id, now: self.now).all
                 }
         case .resolved(let servers):
             guard let id = self.search else { return nil }
@@ -292,7 +292,7 @@ private struct World {
                 id,
                 servers.map { .success($0) } ?? .failure(lostError),
                 now: self.now
-            )
+            ).all
         case .drained(let choice):
             guard let id = self.draining.element(choice) else { return nil }
             self.forget(id)
@@ -306,7 +306,7 @@ private struct World {
                 ServerDeparture(reason: "restart", retryAfter: time, endpoints: others),
                 isAnnounced: isAnnounced,
                 now: self.now
-            )
+            ).all
             if id == self.ready, isNew != actions.contains(where: { $0.text == "leave \(id)" }) {
                 return "a connection is left, and those above are told \(isNew ? "nothing" : "again")"
             }
@@ -320,7 +320,7 @@ private struct World {
         case .timer:
             guard let deadline = self.machine.nextDeadline else { return nil }
             self.now = max(self.now, deadline)
-            actions = self.machine.timerFired(now: self.now)
+            actions = self.machine.timerFired(now: self.now).all
             if self.machine.nextDeadline.map({ $0 <= deadline }) == true { return "the timer spins" }
         }
         return self.perform(actions) ?? self.check()
@@ -333,7 +333,7 @@ private struct World {
         self.attempts.removeAll { $0 == id }
     }
 
-    private mutating func perform(_ actions: [Machine.Action]) -> String? {
+    private mutating func perform(_ actions: [Deed]) -> String? {
         for action in actions {
             switch action {
             case .resolve(let id):
@@ -350,7 +350,7 @@ private struct World {
                 }
                 self.attempts.append(id)
                 if self.attempts.count > 3 { return "more attempts at once than the race allows" }
-            case .shakeHands(let id, _, _):
+            case .handshake(let id, _, _):
                 if self.handshaking != id { return "a handshake on a connection that is not made" }
             case .close(let id):
                 self.forget(id)
@@ -371,7 +371,7 @@ private struct World {
                     return "a connection is closed for another that need not be"
                 }
                 self.forget(id)
-            case .putOff:
+            case .reconnectDeferred:
                 if action.text != actions.last?.text { return "something comes after a wait" }
             case .report(.goAway(let endpoint, _, let retryAfter)):
                 if retryAfter < .zero || retryAfter > .seconds(300) { return "away for \(retryAfter)" }

@@ -143,7 +143,7 @@ final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
             self.note { $0.lost.append(error) }
         case .happened(let event):
             self.note { $0.events.append(event) }
-        case .beingMade, .putOff, .draining, .offline, .invalidated:
+        case .beingMade, .reconnectDeferred, .draining, .offline, .invalidated:
             break
         }
     }

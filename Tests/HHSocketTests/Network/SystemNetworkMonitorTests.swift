@@ -101,8 +101,8 @@ private final class System: Sendable {
             try await eventually("observers") { monitor.observerCount == 50 }
             #expect(system.watched == 1)
             sockets.first?.disconnect()
-            // A socket that is closed may connect again.
-            #expect(monitor.observerCount == 50)
+            // A socket that is closed may connect again. A release build would let go of the others before.
+            withExtendedLifetime(sockets) { #expect(monitor.observerCount == 50) }
         }
         try await eventually("the end") { !monitor.isWatching }
         #expect(system.cancelled == 1)

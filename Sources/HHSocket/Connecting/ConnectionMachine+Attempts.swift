@@ -1,0 +1,102 @@
+import NIOCore
+
+/// News of attempts, and of the handshake of the one that won.
+extension ConnectionMachine {
+    mutating func connected(_ id: ConnectionID, now: NIODeadline) -> ConnectedAction {
+        guard var making = self.making, case .racing(let race) = making.stage,
+            let winner = race.attempts.first(where: { $0.id == id })
+        else { return .close(id) }
+        let losers = race.attempts.map(\.id).filter { $0 != id }
+        guard let timeout = self.settings.gateTimeout else {
+            return .ready(self.becomeReady(winner, now: now), losers: losers)
+        }
+        let until = now.advanced(clamping: TimeAmount(clamping: timeout))
+        making.stage = .handshaking(Handshake(attempt: winner, until: until))
+        self.proceed(making)
+        return .handshake(id, winner.endpoint, attempt: self.attempts, losers: losers)
+    }
+
+    mutating func connectFailed(_ id: ConnectionID, _ error: SocketError, now: NIODeadline) -> [ConnectAction] {
+        guard var making = self.making, case .racing(var race) = making.stage,
+            let index = race.attempts.firstIndex(where: { $0.id == id })
+        else { return [] }
+        let attempt = race.attempts.remove(at: index)
+        making.stage = .racing(race)
+        return self.attemptFailed(making, attempt.endpoint, error, now: now)
+    }
+
+    /// Whether the gate waits for the answer to hello from here on.
+    mutating func handshakeAwaitsHello(_ awaits: Bool) {
+        guard var making = self.making, case .handshaking(var handshake) = making.stage else { return }
+        handshake.awaitsHello = awaits
+        making.stage = .handshaking(handshake)
+        self.proceed(making)
+    }
+
+    /// - Returns: Nil for a connection that is not wanted any more.
+    mutating func handshakeSucceeded(_ id: ConnectionID, now: NIODeadline) -> Readiness? {
+        guard let (_, attempt) = self.handshake(of: id) else { return nil }
+        return self.becomeReady(attempt, now: now)
+    }
+
+    mutating func handshakeFailed(
+        _ id: ConnectionID,
+        _ error: SocketError,
+        _ remedy: HandshakeRefusal.Remedy,
+        now: NIODeadline
+    ) -> [ConnectAction] {
+        guard case (var making, let attempt)? = self.handshake(of: id) else { return [] }
+        making.stage = .racing(Race())
+        self.proceed(making)
+        switch remedy.kind {
+        case .tryAnotherServer:
+            return [.close(id)] + self.attemptFailed(making, attempt.endpoint, error, now: now)
+        case .trySameServer:
+            // It is no fault of the server's, so nothing is held against it; and no other one is asked before it.
+            self.note(error, of: attempt.endpoint)
+            self.servers.prefer(attempt.endpoint)
+            return [.close(id), .report(.connectFailed(error))] + self.roundFailed(making, error, now: now)
+        case .stop:
+            self.note(error, of: attempt.endpoint)
+            return [.close(id), .report(.connectFailed(error))] + self.giveUp(error)
+        }
+    }
+
+    func timeoutError(of handshake: Handshake) -> SocketError {
+        let timeout = self.settings.gateTimeout ?? .zero
+        let why =
+            handshake.awaitsHello
+            ? """
+            the server did not answer hello within \(timeout) (HelloPolicy.timeout); one that does not know hello may \
+            leave it unanswered, so turn hello off for such servers
+            """
+            : "the handshake took longer than \(timeout) (HandshakeGate.timeout)"
+        let endpoint = handshake.attempt.endpoint
+        return SocketError(
+            .handshakeTimeout,
+            message: "cannot use the connection to \(endpoint): \(why)",
+            endpoint: endpoint
+        )
+    }
+
+    private mutating func becomeReady(_ attempt: Attempt, now: NIODeadline) -> Readiness {
+        let predecessor = self.ready
+        self.phase = .ready(
+            Ready(connection: Connection(id: attempt.id, endpoint: attempt.endpoint, since: now))
+        )
+        self.alternates = []
+        self.attempts = 0
+        self.failedRounds = 0
+        self.allowedRounds = nil
+        self.insists = false
+        self.lastErrors = [:]
+        // What went wrong before it has nothing to do with what goes wrong from now on.
+        self.lastError = nil
+        if let predecessor {
+            // At its departure, what it tells of its server has been noted.
+            if predecessor.departure == nil { self.judge(predecessor.connection, now: now) }
+            self.draining.insert(predecessor.connection.id)
+        }
+        return Readiness(id: attempt.id, endpoint: attempt.endpoint, predecessor: predecessor?.connection)
+    }
+}

@@ -1,0 +1,99 @@
+import NIOCore
+
+/// Ends of connections that were made.
+extension ConnectionMachine {
+    /// A connection ended without our doing.
+    ///
+    /// - Parameter verdict: What follows from it, where its language or the peer said so.
+    mutating func connectionLost(
+        _ id: ConnectionID,
+        _ error: SocketError,
+        _ verdict: EndVerdict = EndVerdict(),
+        now: NIODeadline
+    ) -> [LossAction] {
+        if self.draining.remove(id) != nil { return [.lost(id, error)] }
+        if case (var making, let attempt)? = self.handshake(of: id) {
+            making.stage = .racing(Race())
+            let next = self.attemptFailed(making, attempt.endpoint, error, now: now)
+            return [.connect(.close(id))] + next.map(LossAction.connect)
+        }
+        guard let ready = self.ready, ready.connection.id == id else { return [] }
+        self.lastError = error
+        let next =
+            if let departure = ready.departure {
+                self.lost(ready, departure, error, now: now)
+            } else {
+                self.lost(ready, error, verdict, now: now)
+            }
+        return [.lost(id, error), .connect(.report(.disconnected(error)))] + next.map(LossAction.connect)
+    }
+
+    private mutating func lost(
+        _ ready: Ready,
+        _ error: SocketError,
+        _ verdict: EndVerdict,
+        now: NIODeadline
+    ) -> [ConnectAction] {
+        let connection = ready.connection
+        self.judge(connection, now: now)
+        // What the network or a pause of ours did is not held against the server.
+        if verdict.isServersFault, self.canBeReached(connection.endpoint), !self.isInBackground, !connection.isSuspect {
+            self.servers.failed(connection.endpoint, now: now, using: &self.generator)
+        }
+        if let successor = ready.successor { return self.replaceLost(with: successor) }
+        self.phase = .idle
+        switch verdict.next {
+        case .never:
+            return self.giveUp(error)
+        case .atOnce where self.reasonToHold == nil,
+            .afterBackoff where connection.isSuspect && self.reasonToHold == nil:
+            return self.startMaking(now: now)
+        case .notBefore(let time):
+            return self.wait(for: error, notBefore: time, now: now)
+        case .atOnce, .afterBackoff:
+            return self.wait(for: error, now: now)
+        }
+    }
+
+    /// The connection that was left is lost before it had a successor. That is no fault of the server's.
+    private mutating func lost(
+        _ ready: Ready,
+        _ departure: Departure,
+        _ error: SocketError,
+        now: NIODeadline
+    ) -> [ConnectAction] {
+        // One that takes connections only to send them away is not called any sooner than it wants.
+        if !departure.wasStable { self.servers.forbidEarlyRetry(ready.connection.endpoint) }
+        // Rounds that failed while the server was ending say nothing of the one that takes its place.
+        self.failures = min(self.failures, departure.failuresBefore)
+        if let successor = ready.successor { return self.replaceLost(with: successor) }
+        self.phase = .idle
+        guard self.reasonToHold == nil else { return self.wait(for: error, now: now) }
+        return self.startMaking(now: now)
+    }
+
+    /// What was to be the successor is the next connection.
+    private mutating func replaceLost(with successor: Making) -> [ConnectAction] {
+        self.phase = .making(successor)
+        return [.beingMade]
+    }
+
+    /// Notes what a connection that ends tells of its server.
+    mutating func judge(_ connection: Connection, now: NIODeadline) {
+        guard Duration(now - connection.since) >= self.settings.backoff.resetAfter else { return }
+        self.failures = 0
+        self.servers.proved(connection.endpoint, now: now)
+    }
+
+    /// A connection that had a successor has finished, and is closed.
+    mutating func drained(_ id: ConnectionID) {
+        self.draining.remove(id)
+    }
+
+    /// The connection has proved that it lives, after a ``NetworkAction/probe(_:)``.
+    mutating func connectionIsAlive(_ id: ConnectionID) {
+        guard case .ready(var ready) = self.phase, ready.connection.id == id, ready.connection.isSuspect else { return }
+        ready.connection.isSuspect = false
+        self.phase = .ready(ready)
+    }
+}

@@ -1,0 +1,143 @@
+import NIOCore
+
+/// The network and the app's life.
+extension ConnectionMachine {
+    // MARK: The network
+
+    /// What the network is like when that becomes known: nothing has changed, so nothing of before is doubted.
+    mutating func networkIsKnown(isReachable: Bool, now: NIODeadline) -> [ConnectAction] {
+        guard !isReachable, self.isReachable else { return [] }
+        self.isReachable = false
+        guard self.needsNetwork else { return [] }
+        let report = ConnectAction.report(.networkChanged(isReachable: false))
+        // Where the user has asked for a connection there is none: it is tried once.
+        guard let reason = self.reasonToHold else { return [report] }
+        return [report] + self.stopAttempts(reason)
+    }
+
+    /// There is no network any more, there is one again, or its path is another one.
+    mutating func networkChanged(isReachable: Bool, now: NIODeadline) -> [NetworkAction] {
+        guard isReachable || self.isReachable else { return [] }
+        self.isReachable = isReachable
+        self.insists = false
+        let report = NetworkAction.connect(.report(.networkChanged(isReachable: isReachable)))
+        if let reason = self.reasonToHold { return [report] + self.stopAttempts(reason).map(NetworkAction.connect) }
+        // For a server on this machine nothing has changed if the network is gone.
+        guard isReachable else { return [report] }
+        let probed = self.doubtConnection().map { [NetworkAction.probe($0)] } ?? []
+        return [report] + probed + self.makeAnew(now: now).map(NetworkAction.connect)
+    }
+
+    /// Whether nothing but the server itself can be why it does not answer.
+    func canBeReached(_ endpoint: Endpoint) -> Bool { self.isReachable || self.isOnThisMachine(endpoint) }
+
+    /// Whether no network is needed to reach a server. To "localhost" behind a proxy elsewhere one is.
+    private func isOnThisMachine(_ endpoint: Endpoint) -> Bool {
+        endpoint.unixPath != nil || (self.settings.proxy ?? endpoint).isOnThisMachine
+    }
+
+    // MARK: The app's life
+
+    mutating func didEnterBackground(now: NIODeadline) -> [BackgroundAction] {
+        guard !self.isInBackground else { return [] }
+        self.isInBackground = true
+        var actions: [BackgroundAction] = [.connect(.report(.enteredBackground)), .applicationIsInactive]
+        guard let reason = self.reasonToHold else { return actions }
+        guard let connection = self.current else {
+            return actions + self.stopAttempts(reason).map(BackgroundAction.connect)
+        }
+        actions += self.abandonMaking().map(BackgroundAction.connect)
+        guard self.settings.background == .failTasks else { return actions + [.pauseHeartbeat(connection.id)] }
+        self.judge(connection, now: now)
+        self.alternates = []
+        var error = reason
+        error.code = .connectionLost
+        error.endpoint = connection.endpoint
+        self.lastError = error
+        // Its own cause is the error before, which would otherwise be kept for each trip to the background.
+        self.lastError?.underlying = nil
+        actions += [.lose(connection.id, error), .connect(.report(.disconnected(error)))]
+        return actions + self.hold(reason).map(BackgroundAction.connect)
+    }
+
+    mutating func willEnterForeground(now: NIODeadline) -> [ForegroundAction] {
+        guard self.isInBackground else { return [] }
+        self.isInBackground = false
+        var actions: [ForegroundAction] = [.connect(.report(.willEnterForeground)), .applicationIsActive]
+        guard self.reasonToHold == nil else { return actions }
+        if let id = self.doubtConnection() { actions += [.resumeHeartbeat(id), .probe(id)] }
+        return actions + self.makeAnew(now: now).map(ForegroundAction.connect)
+    }
+
+    // MARK: Pieces
+
+    /// Whether none of the servers is on this machine.
+    private var needsNetwork: Bool { !self.servers.endpoints.contains { self.isOnThisMachine($0) } }
+
+    /// Why no attempt may be made now.
+    var reasonToHold: SocketError? {
+        if !self.isReachable, !self.insists, self.needsNetwork {
+            return SocketError(
+                .networkUnreachable,
+                message: "there is no network; the connection is made as soon as there is one",
+                underlying: self.lastError
+            )
+        }
+        if self.isInBackground, self.settings.background != .keepConnected {
+            return SocketError(
+                .notConnected,
+                message: "the app is in the background; the connection is made when it returns (BackgroundPolicy)",
+                underlying: self.lastError
+            )
+        }
+        return nil
+    }
+
+    /// Nothing is attempted until something changes.
+    mutating func hold(_ reason: SocketError) -> [ConnectAction] {
+        self.insists = false
+        self.phase = .held(reason)
+        return [.offline(reason)]
+    }
+
+    /// No attempt may be made any more. A ready connection is left as it is.
+    mutating func stopAttempts(_ reason: SocketError) -> [ConnectAction] {
+        switch self.phase {
+        case .idle, .closed:
+            return []
+        case .ready:
+            return self.abandonMaking()
+        case .making:
+            return self.abandonMaking() + self.hold(reason)
+        case .waiting(let wait) where wait.isForReturn:
+            return self.hold(reason)
+        case .waiting, .held:
+            self.phase = .held(reason)
+            return []
+        }
+    }
+
+    /// The path below the ready connection may be gone.
+    ///
+    /// - Returns: The connection to probe; nil if none is ready.
+    private mutating func doubtConnection() -> ConnectionID? {
+        guard case .ready(var ready) = self.phase else { return nil }
+        ready.connection.isSuspect = true
+        self.phase = .ready(ready)
+        return ready.connection.id
+    }
+
+    /// Something has changed for the better: nothing is waited for, and attempts of before are not trusted.
+    private mutating func makeAnew(now: NIODeadline) -> [ConnectAction] {
+        if let making = self.making { return self.startMaking(target: making.target, avoiding: making.avoided, now: now) }
+        switch self.phase {
+        case .idle, .closed, .making:
+            return []
+        case .ready:
+            return self.departNow(now: now)
+        case .held, .waiting:
+            self.failures = 0
+            return self.startMaking(now: now)
+        }
+    }
+}

@@ -1,0 +1,136 @@
+import NIOCore
+
+/// What the application asks for, and its calls.
+extension ConnectionMachine {
+    /// - Parameter attempts: The number of rounds without a ready connection after which it stops; nil: what the
+    ///   back-off says.
+    mutating func connect(attempts: Int? = nil, now: NIODeadline) -> [ConnectAction] {
+        switch self.phase {
+        case .making, .ready:
+            return []
+        case .idle, .closed:
+            self.failures = 0
+            self.lastErrors = [:]
+        case .waiting, .held:
+            break
+        }
+        self.allowedRounds = attempts.map { max(1, $0) }
+        self.failedRounds = 0
+        self.servers.callBack()
+        // Monitors err, so that a user who asks for a connection gets one round of attempts.
+        self.insists = true
+        guard let reason = self.reasonToHold else { return self.startMaking(now: now) }
+        if case .held = self.phase { return [] }
+        return self.hold(reason)
+    }
+
+    mutating func disconnect(now: NIODeadline) -> [DisconnectAction] {
+        self.alternates = []
+        self.insists = false
+        var actions: [DisconnectAction] = self.making?.attempts.map { .close($0.id) } ?? []
+        switch self.phase {
+        case .closed:
+            return self.closeDraining()
+        case .idle, .waiting, .held:
+            break
+        case .making:
+            actions.append(.offline(Self.closedByUser(self.endpointBeingTried)))
+        case .ready(let ready):
+            let id = ready.connection.id
+            let error = Self.closedByUser(ready.connection.endpoint)
+            self.judge(ready.connection, now: now)
+            actions += [.lost(id, error), .close(id), .offline(error)]
+        }
+        self.phase = .closed
+        return actions + self.closeDraining() + [.report(.closed)]
+    }
+
+    private mutating func closeDraining() -> [DisconnectAction] {
+        let ids = self.draining.sorted { $0.number < $1.number }
+        self.draining = []
+        return ids.flatMap { id -> [DisconnectAction] in [.lost(id, Self.closedByUser(nil)), .close(id)] }
+    }
+
+    /// Leaves the present server for `endpoint`, or for the next best one, once that one is ready.
+    mutating func switchServer(to endpoint: Endpoint?, now: NIODeadline) -> [ConnectAction] {
+        if let endpoint { self.servers.prefer(endpoint) }
+        switch self.phase {
+        case .idle, .closed:
+            return []
+        case .held:
+            // The server that the list has got may be on this machine, and need no network.
+            return self.reasonToHold == nil ? self.startMaking(target: endpoint, now: now) : []
+        case .waiting:
+            return self.startMaking(target: endpoint, now: now)
+        case .making:
+            let tried = self.endpointBeingTried
+            if let endpoint, endpoint == tried { return [] }
+            if endpoint == nil, let tried { self.servers.passOver(tried) }
+            return self.startMaking(target: endpoint, avoiding: endpoint == nil ? tried : nil, now: now)
+        case .ready(let ready):
+            let present = ready.connection.endpoint
+            guard endpoint != present || ready.departure != nil else { return self.abandonMaking() }
+            guard self.reasonToHold == nil else { return [] }
+            if endpoint == nil { self.servers.passOver(present) }
+            return self.startMaking(target: endpoint, avoiding: present, now: now)
+        }
+    }
+
+    /// Too many calls to the present server go wrong: as ``switchServer(to:now:)``, but not for the same server again.
+    mutating func leaveFailingServer(now: NIODeadline) -> [ConnectAction] {
+        guard let ready = self.ready, ready.successor == nil,
+            self.servers.hasPresent(besides: ready.connection.endpoint, now: now)
+        else { return [] }
+        return self.switchServer(to: nil, now: now)
+    }
+
+    /// A new list. What is known of servers that stay is kept; a connection to one that does not is left for another.
+    mutating func replaceServers(with endpoints: [Endpoint], now: NIODeadline) -> [ConnectAction] {
+        self.setServers(endpoints)
+        // Without a network, whether to try depends on the list.
+        if let reason = self.reasonToHold { return self.stopAttempts(reason) }
+        switch self.phase {
+        case .idle, .closed:
+            return []
+        case .held:
+            return self.startMaking(now: now)
+        case .waiting:
+            return self.reconnectSooner(isCall: false, now: now)
+        case .making(let making):
+            return self.adjust(making, now: now)
+        case .ready(let ready):
+            if let successor = ready.successor { return self.adjust(successor, now: now) }
+            if ready.departure != nil { return self.departNow(now: now) }
+            let present = ready.connection.endpoint
+            guard !self.servers.isEmpty, !self.servers.contains(present) else { return [] }
+            return self.startMaking(avoiding: present, now: now)
+        }
+    }
+
+    mutating func setServers(_ endpoints: [Endpoint]) {
+        self.servers.replace(with: endpoints)
+        self.lastErrors = self.lastErrors.filter { self.servers.contains($0.key) }
+    }
+
+    /// A call wants a connection: the first in a wait pulls the next round forward to a random moment of the next
+    /// second, later ones change nothing. A server that is about to end is left at once for another.
+    ///
+    /// - Parameter isCall: False where it is not a call: then servers that went away are not asked any sooner.
+    mutating func reconnectSooner(isCall: Bool = true, now: NIODeadline) -> [ConnectAction] {
+        if self.isReady { return self.departSooner(now: now) }
+        guard case .waiting(var wait) = self.phase, !wait.isPulledForward else { return [] }
+        // In a long outage calls do not undo the back-off.
+        if isCall, !wait.isForReturn, self.isBackedOff { return [] }
+        wait.until = min(wait.until, self.soonest(isCall: isCall, now: now))
+        wait.isPulledForward = true
+        self.phase = .waiting(wait)
+        return []
+    }
+
+    /// Whether the wait's bound has come to a quarter of the cap.
+    private var isBackedOff: Bool {
+        let backoff = self.settings.backoff
+        let bound = backoff.bound(afterFailures: max(0, self.failures - 1))
+        return bound > Backoff.minimumRepeatedWait && bound >= backoff.cap / 4
+    }
+}

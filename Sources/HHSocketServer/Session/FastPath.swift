@@ -97,11 +97,11 @@ extension ServerConnection {
         _ handler: Router.SynchronousHandler,
         _ frame: Frame,
         _ extras: ServerContext.Extras?,
+        _ number: UInt64?,
         in turn: inout Turn
     ) {
         guard let session = self.hot.serverContext?.session else { return }
         let context = ServerContext(session: session, extras: extras)
-        let run = self.hot.machine.lastRun
         let request = self.request(frame, body: frame.payload)
         var answer = self.emptyAnswer(to: frame)
         do {
@@ -109,7 +109,7 @@ extension ServerConnection {
         } catch {
             (answer.status, answer.payload) = self.verdict(of: error, request, context)
         }
-        self.finish(answer, context, run: run, in: &turn)
+        self.finish(answer, context, run: number, in: &turn)
     }
 
     /// The end of both ways.

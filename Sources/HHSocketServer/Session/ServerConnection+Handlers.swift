@@ -6,7 +6,7 @@ extension ServerConnection {
     /// Why a request is not begun though nothing is wrong with it. Of one that is begun and is asynchronous the
     /// server's load knows from here on.
     func refusal(
-        handling: SessionMachine<Task<Void, Never>>.Handling,
+        of request: SessionMachine<Task<Void, Never>>.Admission,
         bytes: Int,
         deadline: NIODeadline?,
         now: NIODeadline
@@ -14,7 +14,7 @@ extension ServerConnection {
         if self.core.hello.isRequired, self.greeting.agreement == nil { return .noHello }
         if self.bucket?.take(now: now) == false { return .rate }
         if let deadline, deadline <= now { return .deadline }
-        guard handling == .asynchronous else { return nil }
+        guard request.isAsynchronous else { return nil }
         let limit = self.core.limits.maximumBufferedBytesPerConnection
         guard !self.core.load.isFull, self.load.bytes + bytes <= limit else { return .bytes }
         guard self.core.load.start() else { return .inFlight }

@@ -90,8 +90,8 @@ extension ServerConnection {
             var opened = frame
             opened.type &= ~FrameType.allFlags
             self.line.order?.reserve()
-            self.hot.machine.receivedIllegal()
-            self.answer(self.emptyAnswer(to: opened, .illegalFormat), self.hot.machine.lastRun, in: &turn)
+            let number = self.hot.machine.receivedIllegal()
+            self.answer(self.emptyAnswer(to: opened, .illegalFormat), number, in: &turn)
             return nil
         }
     }

@@ -134,19 +134,41 @@ extension ServerConnection {
             case nil: .none
             }
         if !isControl { self.line.order?.reserve() }
-        let action = self.hot.machine.received(
+        let reception = self.hot.machine.receive(
             type: frame.type,
             serial: frame.serial,
             isCorrupt: isCorrupt,
-            bytes: length,
-            handling: handling,
-            refusal: { self.refusal(handling: $0, bytes: length, deadline: extras?.deadline, now: now) }
+            handling: handling
         )
-        switch action {
-        case .answer(let status):
-            self.answer(self.emptyAnswer(to: frame, status), isControl ? nil : self.hot.machine.lastRun, in: &turn)
-        case .runSynchronously:
-            if case .synchronous(let handler) = route { self.run(handler, frame, extras, in: &turn) }
+        switch reception {
+        case .admit(let admission):
+            self.begin(admission, route, frame, extras, length: length, isCompressed: isCompressed, in: &turn)
+        case .answer(let status, let number):
+            self.answer(self.emptyAnswer(to: frame, status), number, in: &turn)
+        case .stop(let task, let run):
+            task?.cancel()
+            self.stopped(run, in: &turn)
+        case .ignore:
+            break
+        }
+    }
+
+    /// Begins a request, unless a limit is in the way.
+    private func begin(
+        _ admission: SessionMachine<Task<Void, Never>>.Admission,
+        _ route: Router.Route?,
+        _ frame: Frame,
+        _ extras: ServerContext.Extras?,
+        length: Int,
+        isCompressed: Bool,
+        in turn: inout Turn
+    ) {
+        let refusal = self.refusal(of: admission, bytes: length, deadline: extras?.deadline, now: turn.now)
+        switch self.hot.machine.admit(admission, bytes: length, refusal: refusal) {
+        case .answer(let status, let number):
+            self.answer(self.emptyAnswer(to: frame, status), number, in: &turn)
+        case .runSynchronously(let number):
+            if case .synchronous(let handler) = route { self.run(handler, frame, extras, number, in: &turn) }
         case .start(let run):
             let (handler, executor): (Router.Handler, HandlerExecutor)
             switch route {
@@ -154,13 +176,8 @@ extension ServerConnection {
             case .synchronous(let synchronous): (handler, executor) = ({ try synchronous($0, $1) }, .connection)
             case nil: return
             }
-            if known == nil { self.hot.machine.statistics.unknownTypes += 1 }
+            if self.route(for: frame.type) == nil { self.hot.machine.statistics.unknownTypes += 1 }
             self.start(handler, on: executor, frame, extras, length: length, isCompressed: isCompressed, run: run)
-        case .stop(let task, let run):
-            task?.cancel()
-            self.stopped(run, in: &turn)
-        case .ignore:
-            break
         }
     }
 

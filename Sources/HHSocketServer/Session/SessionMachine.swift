@@ -29,16 +29,34 @@ struct SessionMachine<Work> {
         case noHello
     }
 
-    enum Action {
+    /// What a frame asks for.
+    enum Reception {
+        /// A request that may be run, as far as this connection knows: find out whether a limit is in the way, then
+        /// call ``admit(_:bytes:refusal:)``, in the same turn.
+        case admit(Admission)
         /// Answer with this status, the frame's own type and serial, and no payload.
-        case answer(Status)
-        /// Run the synchronous handler and answer.
-        case runSynchronously
-        /// Start the handler, then tell ``started(_:serial:run:)``, in the same turn.
-        case start(RunID)
+        case answer(Status, RunID?)
         /// Stop this handler; nothing is answered.
         case stop(Work?, RunID)
         case ignore
+    }
+
+    /// A request that may be run.
+    struct Admission: Hashable {
+        let serial: UInt32
+        let isAsynchronous: Bool
+        /// Its number where answers are kept in order.
+        let number: RunID?
+    }
+
+    /// How a request is begun.
+    enum Start: Hashable {
+        /// Run the synchronous handler and answer.
+        case runSynchronously(RunID?)
+        /// Start the handler, then call ``started(_:serial:run:)``, in the same turn.
+        case start(RunID)
+        /// As ``Reception/answer(_:_:)``.
+        case answer(Status, RunID?)
     }
 
     /// A request that was stopped because its time is over.
@@ -69,7 +87,7 @@ struct SessionMachine<Work> {
     /// Handlers that were stopped and have not returned yet. Their serials are free again, they themselves are not
     /// gone: without a bound a client could pile them up with requests and cancels in turn.
     private var stopped = 0
-    private(set) var lastRun: RunID = 0
+    private var lastRun: RunID = 0
     /// Of the bodies of requests whose handler runs. Those of handlers that were stopped are counted until they return.
     private(set) var bodyBytes = 0
     private var outstandingPings = 0
@@ -100,76 +118,85 @@ struct SessionMachine<Work> {
 
     // MARK: From the wire
 
-    /// - Parameters:
-    ///   - bytes: How many the body has.
-    ///   - refusal: Asked last: why a request that could be run must not be.
-    mutating func received(
-        type: UInt32,
-        serial: UInt32,
-        isCorrupt: Bool = false,
-        bytes: Int = 0,
-        handling: Handling,
-        refusal: (Handling) -> Refusal? = { _ in nil }
-    ) -> Action {
+    mutating func receive(type: UInt32, serial: UInt32, isCorrupt: Bool = false, handling: Handling) -> Reception {
         guard !self.isClosed else { return .ignore }
-        if self.format.isControlType(type), !isCorrupt { return self.receivedControl(type: type, serial: serial) }
-        if isCorrupt {
-            let action = self.receivedCorrupt(type: type, serial: serial)
-            if self.numbersAll, !self.format.isControlType(type) { self.lastRun += 1 }
-            return action
+        if self.format.isControlType(type) {
+            guard !isCorrupt else { return self.receivedCorruptControl(type: type, serial: serial) }
+            return self.receivedControl(type: type, serial: serial)
         }
-
+        let number = self.nextNumber()
+        guard !isCorrupt else {
+            self.statistics.badChecksums += 1
+            return .answer(.lostPacket, number)
+        }
         self.statistics.requests += 1
-        if self.numbersAll { self.lastRun += 1 }
         guard self.requestSerials.contains(serial), self.slots.isEmpty || self.slots[serial] == nil else {
             self.statistics.illegalRequests += 1
-            return .answer(.illegalFormat)
+            return .answer(.illegalFormat, number)
         }
         guard !self.isDraining else {
             self.statistics.refusedWhileDraining += 1
-            return .answer(.draining)
+            return .answer(.draining, number)
         }
         switch handling {
         case .none:
             self.statistics.unknownTypes += 1
-            return .answer(.undefinedType)
+            return .answer(.undefinedType, number)
         case .synchronous:
-            if let refusal = refusal(handling) { return self.refuse(refusal) }
-            return .runSynchronously
+            return .admit(Admission(serial: serial, isAsynchronous: false, number: number))
         case .asynchronous:
             guard self.slots.count < self.maximumInFlight, self.stopped < self.maximumInFlight else {
-                return self.refuse(.inFlight)
+                return .answer(self.status(of: .inFlight), number)
             }
-            if let refusal = refusal(handling) { return self.refuse(refusal) }
-            if !self.numbersAll { self.lastRun += 1 }
-            self.slots[serial] = Slot(run: self.lastRun, bytes: bytes)
-            self.bodyBytes += bytes
-            return .start(self.lastRun)
+            return .admit(Admission(serial: serial, isAsynchronous: true, number: number))
         }
     }
 
-    private mutating func refuse(_ refusal: Refusal) -> Action {
+    /// Begins a request, unless a limit is in the way.
+    ///
+    /// - Parameter bytes: The number of bytes of the body.
+    mutating func admit(_ admission: Admission, bytes: Int, refusal: Refusal?) -> Start {
+        if let refusal { return .answer(self.status(of: refusal), admission.number) }
+        guard admission.isAsynchronous else { return .runSynchronously(admission.number) }
+        let run = admission.number ?? self.nextRun()
+        self.slots[admission.serial] = Slot(run: run, bytes: bytes)
+        self.bodyBytes += bytes
+        return .start(run)
+    }
+
+    private mutating func nextRun() -> RunID {
+        self.lastRun += 1
+        return self.lastRun
+    }
+
+    /// The number of a request that has come; nil where those that need no run have none.
+    private mutating func nextNumber() -> RunID? { self.numbersAll ? self.nextRun() : nil }
+
+    /// Counts a refusal. Returns its status.
+    private mutating func status(of refusal: Refusal) -> Status {
         switch refusal {
         case .deadline:
             self.statistics.deadlinesExceeded += 1
-            return .answer(.deadlineExceeded)
+            return .deadlineExceeded
         case .noHello:
             self.statistics.illegalRequests += 1
-            return .answer(.illegalFormat)
+            return .illegalFormat
         case .inFlight: break
         case .bytes: self.statistics.overloadsOfMemory += 1
         case .rate: self.statistics.overloadsOfRate += 1
         case .concurrency: self.statistics.overloadsOfConcurrency += 1
         }
         self.statistics.overloads += 1
-        return .answer(.overloaded)
+        return .overloaded
     }
 
-    /// A request whose body cannot be got at.
-    mutating func receivedIllegal() {
+    /// A request whose body cannot be read.
+    ///
+    /// - Returns: Its number where answers are kept in order.
+    mutating func receivedIllegal() -> RunID? {
         self.statistics.requests += 1
         self.statistics.illegalRequests += 1
-        if self.numbersAll { self.lastRun += 1 }
+        return self.nextNumber()
     }
 
     /// The time of a request in flight is over. Nil if it has been answered, or was stopped.
@@ -183,7 +210,7 @@ struct SessionMachine<Work> {
 
     /// The serials of sound requests whose handler runs and answers at once, if it is synchronous, as nearly always;
     /// nil if there are none now. Such a request is to be reported by ``receivedAtOnce(_:)``, any other by
-    /// ``received(type:serial:isCorrupt:bytes:handling:refusal:)``.
+    /// ``receive(type:serial:isCorrupt:handling:)``.
     var serialsAnsweredAtOnce: ClosedRange<UInt32>? {
         self.slots.isEmpty && !self.isClosed && !self.isDraining ? self.requestSerials : nil
     }
@@ -193,17 +220,16 @@ struct SessionMachine<Work> {
         self.statistics.requests += count
     }
 
-    private mutating func receivedCorrupt(type: UInt32, serial: UInt32) -> Action {
+    private mutating func receivedCorruptControl(type: UInt32, serial: UInt32) -> Reception {
         self.statistics.badChecksums += 1
         // Control frames other than a heartbeat are never answered; nor is what seems to answer our ping.
-        guard self.format.isControlType(type) else { return .answer(.lostPacket) }
         guard self.format.isHeartbeatRequest(type: type, serial: serial), self.heartbeat?.pingedBy != .server,
             !self.isAnswerToPing(serial)
         else { return .ignore }
-        return .answer(.lostPacket)
+        return .answer(.lostPacket, nil)
     }
 
-    private mutating func receivedControl(type: UInt32, serial: UInt32) -> Action {
+    private mutating func receivedControl(type: UInt32, serial: UInt32) -> Reception {
         if self.format.isHeartbeatRequest(type: type, serial: serial) {
             if self.isAnswerToPing(serial) {
                 self.outstandingPings -= 1
@@ -212,7 +238,7 @@ struct SessionMachine<Work> {
             // Where only the server pings, an answer would be answered in turn, for ever.
             guard self.heartbeat?.pingedBy != .server else { return .ignore }
             self.statistics.heartbeatsAnswered += 1
-            return .answer(.ok)
+            return .answer(.ok, nil)
         }
         switch type {
         case self.format.layout.cancel?.type:
@@ -289,5 +315,3 @@ struct SessionMachine<Work> {
         return self.slots.values.compactMap(\.work)
     }
 }
-
-extension SessionMachine.Action: Equatable where Work: Equatable {}

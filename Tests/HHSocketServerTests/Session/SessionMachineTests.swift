@@ -3,6 +3,37 @@ import Testing
 
 @testable import HHSocketServer
 
+/// What comes of a frame where no limit is in the way.
+private enum Outcome: Equatable {
+    case answer(Status)
+    case runSynchronously
+    case start(SessionMachine<String>.RunID)
+    case stop(String?, SessionMachine<String>.RunID)
+    case ignore
+}
+
+extension SessionMachine<String> {
+    fileprivate mutating func received(
+        type: UInt32,
+        serial: UInt32,
+        isCorrupt: Bool = false,
+        handling: Handling,
+        refusal: Refusal? = nil
+    ) -> Outcome {
+        switch self.receive(type: type, serial: serial, isCorrupt: isCorrupt, handling: handling) {
+        case .answer(let status, _): return .answer(status)
+        case .stop(let work, let run): return .stop(work, run)
+        case .ignore: return .ignore
+        case .admit(let admission):
+            switch self.admit(admission, bytes: 0, refusal: refusal) {
+            case .answer(let status, _): return .answer(status)
+            case .runSynchronously: return .runSynchronously
+            case .start(let run): return .start(run)
+            }
+        }
+    }
+}
+
 @Suite struct ServerSessionMachineTests {
     typealias Machine = SessionMachine<String>
 
@@ -48,6 +79,44 @@ import Testing
         var closed = Machine(maximumInFlight: 3)
         _ = closed.close()
         #expect(closed.serialsAnsweredAtOnce == nil)
+    }
+
+    @Test(arguments: [
+        (Machine.Refusal.inFlight, Status.overloaded), (.bytes, .overloaded), (.rate, .overloaded),
+        (.concurrency, .overloaded), (.deadline, .deadlineExceeded), (.noHello, .illegalFormat),
+    ])
+    mutating func requestThatALimitRefusesIsAnsweredAndTakesNothing(refusal: Machine.Refusal, status: Status) {
+        #expect(machine.received(type: 100, serial: 50, handling: .asynchronous, refusal: refusal) == .answer(status))
+        #expect(machine.received(type: 100, serial: 50, handling: .synchronous, refusal: refusal) == .answer(status))
+        #expect(machine.inFlight == 0 && machine.bodyBytes == 0)
+        #expect(machine.statistics.requests == 2)
+        #expect(machine.statistics.overloads == (status == .overloaded ? 2 : 0))
+        // The serial is free.
+        #expect(machine.received(type: 100, serial: 50, handling: .asynchronous) == .start(1))
+    }
+
+    @Test func everyRequestHasTheNextNumberWhereAnswersAreKeptInOrder() {
+        var machine = Machine(maximumInFlight: 3, numbersAll: true)
+        func isAnswer(_ reception: Machine.Reception, _ expected: Machine.RunID) -> Bool {
+            if case .answer(_, expected) = reception { true } else { false }
+        }
+        #expect(isAnswer(machine.receive(type: 100, serial: 1, handling: .none), 1), "a reserved serial")
+        #expect(isAnswer(machine.receive(type: 100, serial: 50, isCorrupt: true, handling: .none), 2))
+        #expect(machine.receivedIllegal() == 3)
+        guard case .ignore = machine.receive(type: 1, serial: 0, handling: .none) else {
+            Issue.record("a control frame has no number")
+            return
+        }
+        let requests: [(handling: Machine.Handling, number: Machine.RunID)] = [(.synchronous, 4), (.asynchronous, 5)]
+        for (handling, number) in requests {
+            guard case .admit(let admission) = machine.receive(type: 100, serial: 60, handling: handling) else {
+                Issue.record("refused")
+                return
+            }
+            #expect(admission.number == number)
+            let start = machine.admit(admission, bytes: 0, refusal: number == 5 ? .rate : nil)
+            #expect(start == (number == 4 ? .runSynchronously(4) : .answer(.overloaded, 5)))
+        }
     }
 
     @Test(arguments: [16, 0x1FFF_FFFF, 0x2000_0000, 0x8000_0064, .max] as [UInt32])

@@ -7,15 +7,13 @@ import NIOCore
 public struct SocketError: Error, Sendable {
     /// What kind of failure it is. New codes may be added; always have a default case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
-        fileprivate enum Base: Hashable, Sendable {
-            case named(StaticName)
-            case server(UInt32)
+        private enum Base: Hashable, Sendable {
+            case status(Status)
+            case found(Name)
         }
 
-        fileprivate enum StaticName: String, Hashable, Sendable {
-            case serverLostConnection, illegalLength, lostPacket, illegalFormat, notModified, undefinedType
-            case protobufFailed, database, unknown, noPermission, deadlineExceeded, cancelledByServer
-            case overloaded, draining, emptyProtobuf
+        /// What is found on this side.
+        private enum Name: String, Hashable, Sendable {
             case notConnected, timeout, networkUnreachable, cancelled, connectionLost
             case connectionRefused, connectTimeout, hostNotFound, proxyFailed, tlsFailed, connectFailed
             case handshakeRefused, handshakeTimeout, noServerReachable
@@ -26,162 +24,118 @@ public struct SocketError: Error, Sendable {
             case decodingFailed, noData, noMoreData
         }
 
-        fileprivate var base: Base
+        private var base: Base
 
-        private init(named name: StaticName) { self.base = .named(name) }
-        private init(serverStatus: UInt32) { self.base = .server(serverStatus) }
+        private init(_ name: Name) { self.base = .found(name) }
 
         /// The code of an answer with this status, which is not ``Status/ok``.
-        public init(_ status: Status) {
-            self =
-                switch status {
-                case .serverLostConnection: .serverLostConnection
-                case .illegalLength: .illegalLength
-                case .lostPacket: .lostPacket
-                case .illegalFormat: .illegalFormat
-                case .notModified: .notModified
-                case .undefinedType: .undefinedType
-                case .protobufFailed: .protobufFailed
-                case .database: .database
-                case .unknown: .unknown
-                case .noPermission: .noPermission
-                case .deadlineExceeded: .deadlineExceeded
-                case .cancelledByServer: .cancelledByServer
-                case .emptyProtobuf: .emptyProtobuf
-                case .overloaded: .overloaded
-                case .draining: .draining
-                default: .init(serverStatus: status.rawValue)
-                }
-        }
+        public init(_ status: Status) { self.base = .status(status) }
 
         // MARK: The server's word
 
         /// Status 300.
-        public static let serverLostConnection = Self(named: .serverLostConnection)
+        public static let serverLostConnection = Self(Status.serverLostConnection)
         /// Status 301.
-        public static let illegalLength = Self(named: .illegalLength)
+        public static let illegalLength = Self(Status.illegalLength)
         /// Status 302: the server found the request's checksum wrong.
-        public static let lostPacket = Self(named: .lostPacket)
+        public static let lostPacket = Self(Status.lostPacket)
         /// Status 303.
-        public static let illegalFormat = Self(named: .illegalFormat)
+        public static let illegalFormat = Self(Status.illegalFormat)
         /// Status 304.
-        public static let notModified = Self(named: .notModified)
+        public static let notModified = Self(Status.notModified)
         /// Status 401: no handler for this type; not executed.
-        public static let undefinedType = Self(named: .undefinedType)
+        public static let undefinedType = Self(Status.undefinedType)
         /// Status 402.
-        public static let protobufFailed = Self(named: .protobufFailed)
+        public static let protobufFailed = Self(Status.protobufFailed)
         /// Status 403.
-        public static let database = Self(named: .database)
+        public static let database = Self(Status.database)
         /// Status 404.
-        public static let unknown = Self(named: .unknown)
+        public static let unknown = Self(Status.unknown)
         /// Status 405.
-        public static let noPermission = Self(named: .noPermission)
+        public static let noPermission = Self(Status.noPermission)
         /// Status 408.
-        public static let deadlineExceeded = Self(named: .deadlineExceeded)
+        public static let deadlineExceeded = Self(Status.deadlineExceeded)
         /// Status 409.
-        public static let cancelledByServer = Self(named: .cancelledByServer)
+        public static let cancelledByServer = Self(Status.cancelledByServer)
         /// Status 456.
-        public static let emptyProtobuf = Self(named: .emptyProtobuf)
+        public static let emptyProtobuf = Self(Status.emptyProtobuf)
         /// Status 503: refused for load; not executed.
-        public static let overloaded = Self(named: .overloaded)
+        public static let overloaded = Self(Status.overloaded)
         /// Status 504: the server is shutting down; not executed.
-        public static let draining = Self(named: .draining)
+        public static let draining = Self(Status.draining)
         /// Any other status.
-        public static func server(_ status: Status) -> Self { Self(serverStatus: status.rawValue) }
+        public static func server(_ status: Status) -> Self { Self(status) }
 
         // MARK: Found here
 
         /// There is no connection to the server.
-        public static let notConnected = Self(named: .notConnected)
+        public static let notConnected = Self(Name.notConnected)
         /// No answer in time.
-        public static let timeout = Self(named: .timeout)
+        public static let timeout = Self(Name.timeout)
         /// The network cannot reach the server.
-        public static let networkUnreachable = Self(named: .networkUnreachable)
+        public static let networkUnreachable = Self(Name.networkUnreachable)
         /// The caller cancelled, or the client was released.
-        public static let cancelled = Self(named: .cancelled)
+        public static let cancelled = Self(Name.cancelled)
         /// The connection ended while the call was in flight.
-        public static let connectionLost = Self(named: .connectionLost)
+        public static let connectionLost = Self(Name.connectionLost)
         /// The host is there, but nothing listens on the port.
-        public static let connectionRefused = Self(named: .connectionRefused)
+        public static let connectionRefused = Self(Name.connectionRefused)
         /// The server did not accept the connection in time.
-        public static let connectTimeout = Self(named: .connectTimeout)
+        public static let connectTimeout = Self(Name.connectTimeout)
         /// The host name has no address.
-        public static let hostNotFound = Self(named: .hostNotFound)
+        public static let hostNotFound = Self(Name.hostNotFound)
         /// The proxy is there, but did not connect us to the server; ``SocketError/underlying`` is a ``ProxyFailure``.
         /// A proxy that is not there has the same codes as a server that is not, and a message that says so.
-        public static let proxyFailed = Self(named: .proxyFailed)
+        public static let proxyFailed = Self(Name.proxyFailed)
         /// TLS could not be agreed on, or one end did not accept the other; ``SocketError/underlying`` is a
         /// ``TLSFailure``.
-        public static let tlsFailed = Self(named: .tlsFailed)
+        public static let tlsFailed = Self(Name.tlsFailed)
         /// Connecting failed in another way; see ``SocketError/underlying``.
-        public static let connectFailed = Self(named: .connectFailed)
+        public static let connectFailed = Self(Name.connectFailed)
         /// The ``HandshakeGate`` refused the connection; see ``SocketError/underlying``.
-        public static let handshakeRefused = Self(named: .handshakeRefused)
+        public static let handshakeRefused = Self(Name.handshakeRefused)
         /// The ``HandshakeGate`` did not return in time.
-        public static let handshakeTimeout = Self(named: .handshakeTimeout)
+        public static let handshakeTimeout = Self(Name.handshakeTimeout)
         /// Every server was tried for as many rounds as allowed; ``SocketError/underlying`` is ``UnreachableServers``.
-        public static let noServerReachable = Self(named: .noServerReachable)
+        public static let noServerReachable = Self(Name.noServerReachable)
         /// The answer came with a wrong checksum.
-        public static let checksumMismatch = Self(named: .checksumMismatch)
+        public static let checksumMismatch = Self(Name.checksumMismatch)
         /// A frame is larger than `maximumPayloadLength`.
-        public static let frameTooLarge = Self(named: .frameTooLarge)
+        public static let frameTooLarge = Self(Name.frameTooLarge)
         /// The peer sent something the protocol does not allow.
-        public static let protocolViolation = Self(named: .protocolViolation)
+        public static let protocolViolation = Self(Name.protocolViolation)
         /// Every serial, or as many as `maximumInFlight` allows, is in flight.
-        public static let tooManyInFlight = Self(named: .tooManyInFlight)
+        public static let tooManyInFlight = Self(Name.tooManyInFlight)
         /// As many calls as allowed are waiting for a connection.
-        public static let queueFull = Self(named: .queueFull)
+        public static let queueFull = Self(Name.queueFull)
         /// A setting or a request cannot work; see the message.
-        public static let invalidArgument = Self(named: .invalidArgument)
+        public static let invalidArgument = Self(Name.invalidArgument)
         /// An interceptor threw an error of its own; see ``SocketError/underlying``.
-        public static let interceptorFailed = Self(named: .interceptorFailed)
+        public static let interceptorFailed = Self(Name.interceptorFailed)
         /// The request asks for something that the connection's two ends have not agreed on by hello; not sent.
-        public static let featureNotAgreed = Self(named: .featureNotAgreed)
+        public static let featureNotAgreed = Self(Name.featureNotAgreed)
         /// A server cannot listen on its address.
-        public static let bindFailed = Self(named: .bindFailed)
+        public static let bindFailed = Self(Name.bindFailed)
         /// The answer came, but cannot be made into what was asked for; see ``SocketError/underlying``.
-        public static let decodingFailed = Self(named: .decodingFailed)
+        public static let decodingFailed = Self(Name.decodingFailed)
         /// The first page of a list is empty: there is nothing to show.
-        public static let noData = Self(named: .noData)
+        public static let noData = Self(Name.noData)
         /// A later page of a list is empty: there is nothing more to show.
-        public static let noMoreData = Self(named: .noMoreData)
+        public static let noMoreData = Self(Name.noMoreData)
 
         /// The status behind a code that has no name of its own.
-        public var serverStatus: Status? {
-            if case .server(let status) = self.base { Status(rawValue: status) } else { nil }
-        }
+        public var serverStatus: Status? { self.status.flatMap { $0.name == nil ? $0 : nil } }
 
         /// The status of answers that fail with this code; nil for what is found on this side alone.
         public var status: Status? {
-            switch self.base {
-            case .server(let status): Status(rawValue: status)
-            case .named(let name):
-                switch name {
-                case .serverLostConnection: .serverLostConnection
-                case .illegalLength: .illegalLength
-                case .lostPacket: .lostPacket
-                case .illegalFormat: .illegalFormat
-                case .notModified: .notModified
-                case .undefinedType: .undefinedType
-                case .protobufFailed: .protobufFailed
-                case .database: .database
-                case .unknown: .unknown
-                case .noPermission: .noPermission
-                case .deadlineExceeded: .deadlineExceeded
-                case .cancelledByServer: .cancelledByServer
-                case .emptyProtobuf: .emptyProtobuf
-                case .overloaded: .overloaded
-                case .draining: .draining
-                default: nil
-                }
-            }
+            if case .status(let status) = self.base { status } else { nil }
         }
 
         /// The code's name, such as `timeout`; an unlisted status is its number.
         public var description: String {
             switch self.base {
-            case .named(let name): name.rawValue
-            case .server(let status): String(status)
+            case .status(let status): status.name ?? status.description
+            case .found(let name): name.rawValue
             }
         }
 

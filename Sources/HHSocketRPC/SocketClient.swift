@@ -12,7 +12,7 @@ import NIOCore
 ///
 /// All methods may be called from any thread and return at once. When the last reference goes, calls in flight complete
 /// with `cancelled`, the connection is closed and its thread ends.
-public final class SocketClient: Sendable {
+public final class SocketClient: ConnectionControl {
     let core: ClientCore
     let driver: Driver
     private let lastIdentifier = ManagedAtomic(0)
@@ -46,6 +46,8 @@ public final class SocketClient: Sendable {
     deinit {
         self.driver.invalidate()
     }
+
+    public var _driver: ControlledDriver { ControlledDriver(self.driver) }
 
     /// The client's thread, for Swift tasks and actors that are to run there: a call that is awaited there costs no
     /// change of threads.
@@ -145,22 +147,6 @@ public final class SocketClient: Sendable {
 
     // MARK: The connection
 
-    /// Connects, and reconnects whenever the connection is lost, until ``disconnect()``. While waiting to reconnect it
-    /// tries at once; connected or connecting already it does nothing. Where there is no network, by what the network
-    /// monitor says, one round of attempts is made all the same: monitors err.
-    public func connect() {
-        self.driver.submit(.closure { [driver] in driver.connect(in: &$0) })
-    }
-
-    /// Connects as ``connect()`` does, but gives up after a number of rounds without a ready connection, each of which
-    /// tries every server once. With one server they are attempts. Once a connection is ready, `Backoff.maximumRounds`
-    /// counts again.
-    ///
-    /// - Parameter attempts: 1 or more; less counts as 1.
-    public func connect(attempts: Int) {
-        self.driver.submit(.closure { [driver] in driver.connect(attempts: attempts, in: &$0) })
-    }
-
     /// Returns once the connection is ready; at once if it is. Before ``connect()``, and after ``disconnect()``, it
     /// connects.
     ///
@@ -187,12 +173,6 @@ public final class SocketClient: Sendable {
         throw SocketError(.cancelled, message: what)
     }
 
-    /// Closes the connection, after what was sent has left (within a second), and stays closed until ``connect()``.
-    /// Calls in flight complete with `cancelled`.
-    public func disconnect() {
-        self.driver.submit(.closure { [driver] in driver.disconnect(in: &$0) })
-    }
-
     /// Disconnects as ``disconnect()`` does, and returns when the connection is closed, after a second at most.
     public func close() async {
         await withCheckedContinuation { continuation in
@@ -213,67 +193,6 @@ public final class SocketClient: Sendable {
     public func finishTasksAndInvalidate() {
         self.driver.submit(.closure { [core, driver] _ in core.finishTasks { driver.invalidate() } })
     }
-
-    /// Leaves the present server for the next best one, as soon as a connection to that is ready. Calls in flight are
-    /// still answered by the old one, for ``SocketConfiguration/drainTimeout`` at most. If no other server can be
-    /// reached the connection stays where it is.
-    public func switchServer() {
-        self.driver.submit(.closure { [driver] in driver.switchServer(to: nil, in: &$0) })
-    }
-
-    /// Leaves the present server for `endpoint`, which is added to the list if it is new, as ``switchServer()``.
-    public func switchServer(to endpoint: Endpoint) {
-        self.driver.submit(.closure { [driver] in driver.switchServer(to: endpoint, in: &$0) })
-    }
-
-    /// Replaces the list of servers. What is known of those that stay is kept. If the present one is not among them it
-    /// is left, as by ``switchServer()``.
-    public func setServers(_ servers: [Endpoint]) {
-        self.driver.submit(.closure { [driver] in driver.replaceServers(with: servers, in: &$0) })
-    }
-
-    /// To be called when the network has gone, has come back, or has changed its path.
-    ///
-    /// Without a network nothing is attempted, unless a server in the list is on this machine. When there is one again,
-    /// or another, what waited connects at once, and a connection that looks alive is probed.
-    ///
-    /// For an app that knows better than `SocketConfiguration.networkMonitor`; the last word counts, so it should then
-    /// be nil.
-    ///
-    /// - Parameter name: What to call this network, such as the Wi-Fi's name; an adaptive heartbeat learns for each.
-    ///   Nil: as before.
-    public func networkDidChange(isReachable: Bool, name: String? = nil) {
-        self.driver.submit(
-            .closure { [driver] in driver.networkChanged(isReachable: isReachable, label: name, in: &$0) }
-        )
-    }
-
-    /// To be called when the app goes into the background; what follows, ``SocketConfiguration/backgroundPolicy`` says.
-    public func applicationDidEnterBackground() {
-        self.driver.submit(.closure { [driver] in driver.didEnterBackground(in: &$0) })
-    }
-
-    /// To be called when the app returns to the foreground: a connection that looks alive is probed, a dead one is made
-    /// anew without waiting.
-    public func applicationWillEnterForeground() {
-        self.driver.submit(.closure { [driver] in driver.willEnterForeground(in: &$0) })
-    }
-
-    /// Reads certificates and keys anew, on the calling thread: connections that are made from now on use them, the
-    /// present one stays until it is lost or ``switchServer()`` is called. For client certificates that are replaced
-    /// while the process runs.
-    ///
-    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, or that the
-    ///   configuration has no TLS; what was read before stays in use.
-    public func reloadTLS() throws(SocketError) {
-        try self.driver.reloadTLS()
-    }
-
-    /// What happened to the connection lately, and why.
-    public var history: ConnectionHistory { self.driver.history }
-
-    /// What the connection is doing now.
-    public var state: SocketState { self.driver.state }
 
     /// What happens to the connection from now on. Each call makes a stream of its own, which keeps the latest 256
     /// events for its reader and ends with the client.

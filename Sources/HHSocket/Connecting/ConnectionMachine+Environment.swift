@@ -129,7 +129,9 @@ extension ConnectionMachine {
 
     /// Something has changed for the better: nothing is waited for, and attempts of before are not trusted.
     private mutating func makeAnew(now: NIODeadline) -> [ConnectAction] {
-        if let making = self.making { return self.startMaking(target: making.target, avoiding: making.avoided, now: now) }
+        if let making = self.making {
+            return self.startMaking(target: making.target, avoiding: making.avoided, now: now)
+        }
         switch self.phase {
         case .idle, .closed, .making:
             return []

@@ -6,7 +6,7 @@ import CHHSocket
 
 /// SHA-1 (FIPS 180-4) of bytes that come in pieces, for protocols that ask for it, such as WebSocket's handshake (RFC
 /// 6455, section 4.2.2): it protects nothing any more. A copy goes on by itself.
-package struct SHA1: Sendable {
+package struct SHA1: IncrementalHash {
     /// The length of a digest.
     package static let byteCount = 20
 
@@ -37,17 +37,5 @@ package struct SHA1: Sendable {
             count = Self.byteCount
         }
         #endif
-    }
-
-    /// The digest of `bytes`, 20 bytes.
-    package static func hash(of bytes: UnsafeRawBufferPointer) -> [UInt8] {
-        var hash = Self()
-        hash.update(bytes)
-        return hash.finalize()
-    }
-
-    /// The digest of `bytes`, 20 bytes.
-    package static func hash(of bytes: [UInt8]) -> [UInt8] {
-        bytes.withUnsafeBytes { self.hash(of: $0) }
     }
 }

@@ -5,7 +5,7 @@ import CHHSocket
 #endif
 
 /// SHA-256 (FIPS 180-4) of bytes that come in pieces. A copy goes on by itself.
-package struct SHA256: Sendable {
+package struct SHA256: IncrementalHash {
     /// The length of a digest.
     package static let byteCount = 32
 
@@ -36,17 +36,5 @@ package struct SHA256: Sendable {
             count = Self.byteCount
         }
         #endif
-    }
-
-    /// The digest of `bytes`, 32 bytes.
-    package static func hash(of bytes: UnsafeRawBufferPointer) -> [UInt8] {
-        var hash = Self()
-        hash.update(bytes)
-        return hash.finalize()
-    }
-
-    /// The digest of `bytes`, 32 bytes.
-    package static func hash(of bytes: [UInt8]) -> [UInt8] {
-        bytes.withUnsafeBytes { self.hash(of: $0) }
     }
 }

@@ -38,4 +38,26 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
     public static let draining = Status(rawValue: 504)
 
     public var description: String { String(self.rawValue) }
+
+    /// The name of an error that the protocol lists: that of the ``SocketError/Code`` of its answers.
+    var name: String? {
+        switch self {
+        case .serverLostConnection: "serverLostConnection"
+        case .illegalLength: "illegalLength"
+        case .lostPacket: "lostPacket"
+        case .illegalFormat: "illegalFormat"
+        case .notModified: "notModified"
+        case .undefinedType: "undefinedType"
+        case .protobufFailed: "protobufFailed"
+        case .database: "database"
+        case .unknown: "unknown"
+        case .noPermission: "noPermission"
+        case .deadlineExceeded: "deadlineExceeded"
+        case .cancelledByServer: "cancelledByServer"
+        case .emptyProtobuf: "emptyProtobuf"
+        case .overloaded: "overloaded"
+        case .draining: "draining"
+        default: nil
+        }
+    }
 }

@@ -107,10 +107,13 @@ extension APIRequest where Value: MessageBody {
         _ message: Message,
         options: CallOptions = CallOptions()
     ) throws(SocketError) {
-        var request = options.request
-        request.type = method.type
+        let request: SocketRequest
         do {
-            request.body = try ByteBuffer(canonicalMessage: message)
+            request = SocketRequest(
+                type: method.type,
+                body: try ByteBuffer(canonicalMessage: message),
+                options: options
+            )
         } catch {
             throw CallOptions.cannotBeWritten(method.name, error)
         }

@@ -41,19 +41,7 @@ struct JSONLine {
     var line: String { "{\(self.members.joined(separator: ","))}\n" }
 
     static func quoted(_ text: String) -> String {
-        var result = "\""
-        for scalar in text.unicodeScalars {
-            switch scalar {
-            case "\"": result += "\\\""
-            case "\\": result += "\\\\"
-            case "\n": result += "\\n"
-            case "\r": result += "\\r"
-            case "\t": result += "\\t"
-            case _ where scalar.isLineBreaking: result += String(format: "\\u%04x", scalar.value)
-            default: result.unicodeScalars.append(scalar)
-            }
-        }
-        return result + "\""
+        "\"\(text.escaped(also: "\"") { String(format: "\\u%04x", $0.value) })\""
     }
 }
 

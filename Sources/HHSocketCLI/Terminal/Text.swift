@@ -24,15 +24,21 @@ extension String {
     /// This text without anything that would end or disturb a line: control characters and backslashes are escaped
     /// as in Swift.
     var escaped: String {
+        self.escaped { $0 == "\0" ? "\\0" : String(format: "\\u{%x}", $0.value) }
+    }
+
+    /// This text with a backslash before backslashes and `quote`, and what would end or disturb a line escaped.
+    ///
+    /// - Parameter escape: Writes such a character, where it is no newline, carriage return or tab.
+    func escaped(also quote: Unicode.Scalar? = nil, _ escape: (Unicode.Scalar) -> String) -> String {
         var result = ""
         for scalar in self.unicodeScalars {
             switch scalar {
-            case "\\": result += "\\\\"
+            case "\\", quote: result += "\\\(scalar)"
             case "\n": result += "\\n"
             case "\r": result += "\\r"
             case "\t": result += "\\t"
-            case "\0": result += "\\0"
-            case _ where scalar.isLineBreaking: result += String(format: "\\u{%x}", scalar.value)
+            case _ where scalar.isLineBreaking: result += escape(scalar)
             default: result.unicodeScalars.append(scalar)
             }
         }

@@ -14,7 +14,7 @@ extension ClientCore {
         self.observe(task)
         guard !self.isInvalidated else { return self.complete(task, Self.released, in: &turn) }
         guard !self.isFinishing else { return self.complete(task, Self.invalidated, in: &turn) }
-        let isDirect = self.traits.isDirect || request.skipsInterceptors
+        let isDirect = self.traits.isDirect || request.options.skipsInterceptors
         if isDirect {
             do throws(SocketError) {
                 try self.check(request, in: &turn)
@@ -40,10 +40,10 @@ extension ClientCore {
     /// When a call must be complete that starts now.
     func deadline(of request: SocketRequest, in turn: inout Turn) -> NIODeadline {
         let end = turn.now.advanced(
-            clamping: request.timeout.map { TimeAmount(clamping: $0) } ?? self.traits.timeout
+            clamping: request.options.timeout.map { TimeAmount(clamping: $0) } ?? self.traits.timeout
         )
         // A request that is plain, as most are, has no options to look at.
-        guard !request.isPlain, let deadline = request.deadline else { return end }
+        guard !request.options.isPlain, let deadline = request.options.deadline else { return end }
         return min(end, deadline)
     }
 
@@ -101,7 +101,7 @@ extension ClientCore {
     private func isPatient(_ task: SocketTask, _ request: SocketRequest) -> Bool {
         guard self.hot.table.link != .ready, !self.driver.isClosed else { return false }
         return self.hot.table.link == .leaving || task.flight.retries > 0
-            || (request.waitsForConnectivity ?? self.configuration.waitsForConnectivity)
+            || (request.options.waitsForConnectivity ?? self.configuration.waitsForConnectivity)
     }
 
     func check(_ request: SocketRequest, in turn: inout Turn) throws(SocketError) {
@@ -113,7 +113,9 @@ extension ClientCore {
                     "type \(request.type) is reserved; use another one from \(types.lowerBound) to \(types.upperBound)"
             )
         }
-        if let body = request.cancellationBody, body.readableBytes > self.configuration.socket.maximumPayloadLength {
+        if let body = request.options.cancellationBody,
+            body.readableBytes > self.configuration.socket.maximumPayloadLength
+        {
             throw SocketError(
                 .frameTooLarge,
                 message: """
@@ -124,7 +126,7 @@ extension ClientCore {
         }
         // What cannot be sent need not wait for a connection.
         _ = try self.customFields(of: request)
-        if request.asksForMetadata { try self.checkMetadata(of: request, in: &turn) }
+        if request.options.asksForMetadata { try self.checkMetadata(of: request, in: &turn) }
     }
 
     func send(
@@ -170,7 +172,8 @@ extension ClientCore {
     }
 
     private func customFields(of request: SocketRequest) throws(SocketError) -> [UInt8]? {
-        request.isPlain ? try self.traits.customFields.get() : try self.connector.rules.customFields(request.header)
+        request.options.isPlain
+            ? try self.traits.customFields.get() : try self.connector.rules.customFields(request.options.header)
     }
 
     /// The request's first bytes leave. A small one leaves as a whole.
@@ -196,7 +199,7 @@ extension ClientCore {
         guard isWhole else { return }
         task.flight.bytesSent += length
         // A server may begin its answer before the request has come whole.
-        guard let timeout = request.firstResponseTimeout ?? self.configuration.firstResponseTimeout,
+        guard let timeout = request.options.firstResponseTimeout ?? self.configuration.firstResponseTimeout,
             !task.flight.firstByte.hasCome
         else { return }
         self.hot.table.expectFirstResponse(
@@ -254,13 +257,13 @@ extension ClientCore {
     private func retries(_ attempt: Attempt, _ error: SocketError, in turn: inout Turn) -> Bool {
         let task = attempt.call
         let request = self.request(of: task)
-        guard let policy = request.retryPolicy ?? self.configuration.retryPolicy, !self.driver.isClosed,
+        guard let policy = request.options.retryPolicy ?? self.configuration.retryPolicy, !self.driver.isClosed,
             let delay = policy.delay(
                 after: error,
                 attempts: attempt.count,
                 retries: task.flight.retries,
-                isIdempotent: request.isIdempotent,
-                hasKey: request.idempotencyKey != nil,
+                isIdempotent: request.options.isIdempotent,
+                hasKey: request.options.idempotencyKey != nil,
                 using: &self.generator
             )
         else { return false }
@@ -348,7 +351,7 @@ extension ClientCore {
         guard attempt.phase == .sent, let serial = attempt.serial, var frame = self.format.cancel(serial: serial)
         else { return }
         let request = self.request(of: attempt.call)
-        if let body = request.cancellationBody { frame.payload = body }
+        if let body = request.options.cancellationBody { frame.payload = body }
         frame.customFields = try? self.customFields(of: request)
         // If it cannot leave the connection does not move, and the server will notice that.
         self.connection(attempt.connection)?.link.send(frame, .control, in: &turn)

@@ -9,12 +9,12 @@ extension ClientCore {
 
     /// Refuses what no server would be sent, and what is too late.
     func checkMetadata(of request: SocketRequest, in turn: inout Turn) throws(SocketError) {
-        guard request.metadata.count <= Envelope.maximumValues else {
+        guard request.options.metadata.count <= Envelope.maximumValues else {
             throw Self.invalid(
-                "\(request.metadata.count) values of metadata are more than \(Envelope.maximumValues)"
+                "\(request.options.metadata.count) values of metadata are more than \(Envelope.maximumValues)"
             )
         }
-        for name in request.metadata.keys {
+        for name in request.options.metadata.keys {
             guard Self.isName(name) else {
                 throw Self.invalid(
                     """
@@ -24,16 +24,16 @@ extension ClientCore {
                 )
             }
         }
-        let length = request.metadataLength
+        let length = request.options.metadataLength
         guard length <= Envelope.maximumMetadataLength else {
             throw Self.invalid(EnvelopeError.metadataTooLong(length: length, limit: Envelope.maximumMetadataLength))
         }
-        if let key = request.idempotencyKey, !(1...Envelope.maximumKeyLength).contains(key.utf8.count) {
+        if let key = request.options.idempotencyKey, !(1...Envelope.maximumKeyLength).contains(key.utf8.count) {
             throw Self.invalid(
                 "an idempotencyKey has 1 to \(Envelope.maximumKeyLength) bytes; this one has \(key.utf8.count)"
             )
         }
-        if let deadline = request.deadline { _ = try self.milliseconds(to: deadline, of: request, in: &turn) }
+        if let deadline = request.options.deadline { _ = try self.milliseconds(to: deadline, of: request, in: &turn) }
     }
 
     private static func invalid(_ message: String) -> SocketError { SocketError(.invalidArgument, message: message) }
@@ -67,9 +67,9 @@ extension ClientCore {
     func seal(_ request: SocketRequest, of task: SocketTask, in turn: inout Turn) throws(SocketError) -> Envelope.Sealed
     {
         let agreement = self.connection?.agreement
-        if request.isPlain, agreement == nil { return (request.type, request.body) }
+        if request.options.isPlain, agreement == nil { return (request.type, request.body) }
         let compression = try self.compression(of: request, agreement)
-        guard request.asksForMetadata || task.flight.span != nil else {
+        guard request.options.asksForMetadata || task.flight.span != nil else {
             guard compression != nil else { return (request.type, request.body) }
             return try self.seal(request, nil, compression, task.flight.deflated, in: &turn)
         }
@@ -79,17 +79,23 @@ extension ClientCore {
             return try self.seal(request, nil, compression, deflated, in: &turn)
         }
         var metadata = WireMetadata()
-        metadata.values = request.metadata
-        if let deadline = request.deadline {
+        metadata.values = request.options.metadata
+        if let deadline = request.options.deadline {
             metadata.deadline = try self.milliseconds(to: deadline, of: request, in: &turn)
         }
-        if let key = request.idempotencyKey { metadata.idempotencyKey = key }
+        if let key = request.options.idempotencyKey { metadata.idempotencyKey = key }
         if let traced = self.traced(metadata, task),
             let sealed = try? self.seal(request, traced, compression, deflated, in: &turn)
         {
             return sealed
         }
-        return try self.seal(request, request.asksForMetadata ? metadata : nil, compression, deflated, in: &turn)
+        return try self.seal(
+            request,
+            request.options.asksForMetadata ? metadata : nil,
+            compression,
+            deflated,
+            in: &turn
+        )
     }
 
     private func seal(
@@ -121,7 +127,7 @@ extension ClientCore {
         _ agreement: Agreement?
     ) throws(SocketError) -> CompressionPolicy? {
         let policy = self.configuration.compression
-        switch request.compresses {
+        switch request.options.compresses {
         case false?:
             return nil
         case true?:
@@ -139,9 +145,9 @@ extension ClientCore {
     }
 
     private func requireMetadata(for request: SocketRequest, _ agreement: Agreement?) throws(SocketError) {
-        if !request.metadata.isEmpty { try self.require(.metadata, for: "metadata", agreement) }
-        if request.deadline != nil { try self.require(.metadata, for: "deadline", agreement) }
-        if request.idempotencyKey != nil { try self.require(.idempotency, for: "idempotencyKey", agreement) }
+        if !request.options.metadata.isEmpty { try self.require(.metadata, for: "metadata", agreement) }
+        if request.options.deadline != nil { try self.require(.metadata, for: "deadline", agreement) }
+        if request.options.idempotencyKey != nil { try self.require(.idempotency, for: "idempotencyKey", agreement) }
     }
 
     private func require(

@@ -65,8 +65,8 @@ extension ClientCore {
         var causes = ""
         if let lastFailure { causes += "; the attempt before (of \(attempt.count)): \(lastFailure.message)" }
         if let lastConnect { causes += "; the last connect error: \(lastConnect.message)" }
-        let timeout = task.originalRequest.timeout ?? self.configuration.timeout
-        let isDeadline = task.originalRequest.deadline == task.flight.deadline
+        let timeout = task.originalRequest.options.timeout ?? self.configuration.timeout
+        let isDeadline = task.originalRequest.options.deadline == task.flight.deadline
         let limit = isDeadline ? "before the request's deadline" : "within \(timeout)"
         return SocketError(
             .timeout,
@@ -91,7 +91,7 @@ extension ClientCore {
     func firstResponseTimedOut(_ attempt: Attempt) -> SocketError {
         let request = self.request(of: attempt.call)
         let endpoint = self.endpoint(of: attempt.connection)
-        let timeout = request.firstResponseTimeout ?? self.configuration.firstResponseTimeout ?? .zero
+        let timeout = request.options.firstResponseTimeout ?? self.configuration.firstResponseTimeout ?? .zero
         let serial = attempt.serial.map { ", serial \($0)" } ?? ""
         return SocketError(
             .timeout,

@@ -32,7 +32,7 @@ extension ClientCore {
     ) -> Bool {
         let length = task.originalRequest.body.readableBytes
         guard self.traits.isPlain, length <= self.traits.largestPlainBody, self.canSendAtOnce(length: length),
-            self.hot.table.canSend, task.originalRequest.isPlain,
+            self.hot.table.canSend, task.originalRequest.options.isPlain,
             self.format.isApplicationType(task.originalRequest.type),
             task.leaves(from: state, waiter, bytesSent: length)
         else { return false }

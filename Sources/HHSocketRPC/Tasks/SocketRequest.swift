@@ -2,164 +2,24 @@ import HHSocket
 import NIOCore
 
 /// What to ask a server.
+///
+/// The request has the properties of its ``options`` too: `request.timeout` is `request.options.timeout`.
+@dynamicMemberLookup
 public struct SocketRequest: Sendable, Hashable {
-    /// What most requests leave as it is, in one reference that those do not have: so that each is cheap to hand on.
-    private final class Options: Sendable, Hashable {
-        struct Values: Sendable, Hashable {
-            var header: [String: [UInt8]] = [:]
-            var waitsForConnectivity: Bool?
-            var firstResponseTimeout: Duration?
-            var retryPolicy: RetryPolicy?
-            var isIdempotent = false
-            var cancellationBody: ByteBuffer?
-            var metadata: [String: String] = [:]
-            var deadline: NIODeadline?
-            var idempotencyKey: String?
-            var compresses: Bool?
-            var skipsInterceptors = false
-        }
-
-        let values: Values
-
-        init(_ values: Values) {
-            self.values = values
-        }
-
-        static func == (one: Options, other: Options) -> Bool { one === other || one.values == other.values }
-        func hash(into hasher: inout Hasher) { hasher.combine(self.values) }
-    }
-
     /// The RPC's name: 16 to 0x1FFFFFFF in the standard format, in others what their layout leaves to applications.
     public var type: UInt32
-    /// Which of the calls that wait leaves first, for a connection or behind a peer that does not read. Among calls
-    /// that can leave at once it has no effect. `.default` by default.
-    public var priority = FramePriority.default
     /// The payload.
     public var body: ByteBuffer
-    /// How long the whole call may take, from ``SocketTask/resume()`` on, waiting for a connection included; nil for
-    /// the client's ``SocketClient/Configuration/timeout``.
-    public var timeout: Duration?
-    /// Nil where all are as by default.
-    private var options: Options?
+    /// How the call is made.
+    public var options: CallOptions
 
-    private mutating func setOption<T>(_ path: WritableKeyPath<Options.Values, T>, _ value: T) {
-        var values = self.options?.values ?? Options.Values()
-        values[keyPath: path] = value
-        self.options = values == Options.Values() ? nil : Options(values)
+    public subscript<Value>(dynamicMember path: WritableKeyPath<CallOptions, Value>) -> Value {
+        get { self.options[keyPath: path] }
+        set { self.options[keyPath: path] = newValue }
     }
 
-    /// Whether nothing but type, body, timeout and priority is other than by default.
-    var isPlain: Bool { self.options == nil }
-
-    /// What the wire format's custom header fields hold in this request, by name; fields that are not named here are as
-    /// in the configuration. A name that the format does not have, or a value of another width, fails with
-    /// `invalidArgument`.
-    public var header: [String: [UInt8]] {
-        get { self.options?.values.header ?? [:] }
-        set { self.setOption(\.header, newValue) }
-    }
-
-    /// Whether the call waits, within its timeout, also where no attempt to connect is in progress: before `connect()`,
-    /// between attempts, and without a network. It fails when nobody reconnects any more, as after `disconnect()`. Nil,
-    /// the default, for the client's ``SocketClient/Configuration/waitsForConnectivity``.
-    public var waitsForConnectivity: Bool? {
-        get { self.options?.values.waitsForConnectivity }
-        set { self.setOption(\.waitsForConnectivity, newValue) }
-    }
-
-    /// How long after the request has left the first byte of its answer may take to come; then the attempt fails with
-    /// `timeout`, and is repeated if ``retryPolicy`` allows. Nil, the default, for the client's
-    /// ``SocketClient/Configuration/firstResponseTimeout``.
-    public var firstResponseTimeout: Duration? {
-        get { self.options?.values.firstResponseTimeout }
-        set { self.setOption(\.firstResponseTimeout, newValue) }
-    }
-
-    /// Whether the call is sent again when it fails; nil, the default, for the client's
-    /// ``SocketClient/Configuration/retryPolicy``, which by default is none.
-    public var retryPolicy: RetryPolicy? {
-        get { self.options?.values.retryPolicy }
-        set { self.setOption(\.retryPolicy, newValue) }
-    }
-
-    /// Whether running the request twice does no more than running it once, so that it may be sent again although the
-    /// server may have run it. False by default; always true with an ``idempotencyKey``.
-    public var isIdempotent: Bool {
-        get { self.options.map { $0.values.isIdempotent || $0.values.idempotencyKey != nil } ?? false }
-        set { self.setOption(\.isIdempotent, newValue) }
-    }
-
-    /// Values for the server beside the body, by name, such as a tenant or a language; empty by default.
-    ///
-    /// Names are tokens of lower-case ASCII: letters, digits and any of `!#$%&'*+-.^_|~`, 1 to 128 bytes long. There
-    /// may be 64 of them, and 16 KiB in all; else the call fails with `invalidArgument`. Tracing adds what still has
-    /// room. It takes a connection that has agreed on ``ProtocolFeature/metadata`` by hello
-    /// (``SocketClient/Configuration/hello``); on another the attempt fails with `featureNotAgreed`, not sent.
-    public var metadata: [String: String] {
-        get { self.options?.values.metadata ?? [:] }
-        set { self.setOption(\.metadata, newValue) }
-    }
-
-    /// The moment from which on the answer is of no use; nil, the default, for none.
-    ///
-    /// The call ends with `timeout` then, or earlier where its ``timeout`` says so. The request carries the number of
-    /// milliseconds that are left when it is sent, so that the server need not begin, or continue, work whose result is
-    /// not awaited; the time that the request then waits behind a server that does not read is not deducted. A deadline
-    /// requires a connection that has agreed on ``ProtocolFeature/metadata``, as ``metadata`` does. A deadline that an
-    /// interceptor sets is sent to the server and limits the attempt, but the call ends as the original request says.
-    public var deadline: NIODeadline? {
-        get { self.options?.values.deadline }
-        set { self.setOption(\.deadline, newValue) }
-    }
-
-    /// What names this request among all of the application's, 1 to 128 bytes of UTF-8, such as a UUID: a server that
-    /// gets it again answers as it did the first time, and runs nothing. So the request is idempotent
-    /// (``isIdempotent``), and a retry policy may send it again. Nil, the default, for none.
-    ///
-    /// Of another length the call fails with `invalidArgument`. It takes a connection that has agreed on
-    /// ``ProtocolFeature/idempotency`` by hello; on another the attempt fails with `featureNotAgreed`, not sent.
-    public var idempotencyKey: String? {
-        get { self.options?.values.idempotencyKey }
-        set { self.setOption(\.idempotencyKey, newValue) }
-    }
-
-    /// Whether the body is compressed before it is sent. Nil, the default, for what the client's
-    /// ``SocketClient/Configuration/compression`` says.
-    ///
-    /// True compresses a body of any length that becomes smaller by it, and takes a connection that has agreed on
-    /// ``ProtocolFeature/compression`` by hello; on another the attempt fails with `featureNotAgreed`, not sent.
-    public var compresses: Bool? {
-        get { self.options?.values.compresses }
-        set { self.setOption(\.compresses, newValue) }
-    }
-
-    /// Whether the call passes by the client's interceptors, such as one that is made to sign in. False by default.
-    public var skipsInterceptors: Bool {
-        get { self.options?.values.skipsInterceptors ?? false }
-        set { self.setOption(\.skipsInterceptors, newValue) }
-    }
-
-    /// How many bytes the names and values of metadata have.
-    var metadataLength: Int {
-        guard let values = self.options?.values else { return 0 }
-        return WireMetadata.length(of: values.metadata)
-    }
-
-    /// How many bytes it takes while it waits.
-    var waitingLength: Int { self.body.readableBytes + self.metadataLength }
-
-    /// Whether it says something that is sent as metadata.
-    var asksForMetadata: Bool {
-        guard let values = self.options?.values else { return false }
-        return !values.metadata.isEmpty || values.deadline != nil || values.idempotencyKey != nil
-    }
-
-    /// The body of the cancel frame, which is sent when the call is cancelled or not answered in time, such as the work
-    /// to undo; empty by default. Only formats with a cancel frame carry it.
-    public var cancellationBody: ByteBuffer? {
-        get { self.options?.values.cancellationBody }
-        set { self.setOption(\.cancellationBody, newValue) }
-    }
+    /// The number of bytes that it takes while it waits.
+    var waitingLength: Int { self.body.readableBytes + self.options.metadataLength }
 
     /// - Parameters:
     ///   - type: The RPC's name: 16 to 0x1FFFFFFF in the standard format. Others fail with `invalidArgument`.
@@ -172,10 +32,15 @@ public struct SocketRequest: Sendable, Hashable {
         timeout: Duration? = nil,
         header: [String: [UInt8]] = [:]
     ) {
+        self.init(type: type, body: body, options: CallOptions(timeout: timeout))
+        if !header.isEmpty { self.options.header = header }
+    }
+
+    /// Creates a request that is made as `options` say.
+    public init(type: UInt32, body: ByteBuffer, options: CallOptions) {
         self.type = type
         self.body = body
-        self.timeout = timeout
-        if !header.isEmpty { self.header = header }
+        self.options = options
     }
 
     /// Creates a request with a payload of bytes, such as `Data` or `[UInt8]`.

@@ -116,7 +116,7 @@ public final class SocketTask: Sendable {
         self.isDispatched = isDispatched
         self.isAwaited = isAwaited
         self.isLocked = !isAwaited || client.traits.isUnderThreadSanitizer
-        self.snapshot = Snapshot(completion: consume completion, priority: request.priority)
+        self.snapshot = Snapshot(completion: consume completion, priority: request.options.priority)
         self.originalRequest = consume request
         self.client = client
         self.callbackQueue = callbackQueue

@@ -96,7 +96,7 @@ import Testing
         #expect(try await server.received(1, ofType: 101).first?.metadata == Self.tenant)
     }
 
-    @Test func typedCallsHaveTheSameOptions() {
+    @Test func optionsAreTheRequestsOwn() {
         var options = CallOptions()
         let deadline = NIODeadline.now() + .seconds(1)
         options.metadata = Self.tenant
@@ -109,7 +109,8 @@ import Testing
             $0.idempotencyKey = "k-1"
             $0.compresses = true
         }
-        #expect(options.request == same)
+        #expect(same.options == options)
+        #expect(SocketRequest(type: 0, body: ByteBuffer(), options: options) == same)
     }
 
     // MARK: What no server would be sent

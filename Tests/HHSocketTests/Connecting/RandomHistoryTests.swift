@@ -288,11 +288,12 @@ private struct World {
             guard let id = self.search else { return nil }
             self.search = nil
             if let servers, !servers.isEmpty { self.away = self.away.filter { servers.contains($0.key) } }
-            actions = self.machine.resolved(
-                id,
-                servers.map { .success($0) } ?? .failure(lostError),
-                now: self.now
-            ).all
+            actions =
+                self.machine.resolved(
+                    id,
+                    servers.map { .success($0) } ?? .failure(lostError),
+                    now: self.now
+                ).all
         case .drained(let choice):
             guard let id = self.draining.element(choice) else { return nil }
             self.forget(id)
@@ -301,12 +302,13 @@ private struct World {
         case .goAway(let choice, let time, let others, let isAnnounced):
             guard let id = [self.ready, self.handshaking].compactMap({ $0 }).element(choice) else { return nil }
             let isNew = !self.left.contains(id)
-            actions = self.machine.goAway(
-                id,
-                ServerDeparture(reason: "restart", retryAfter: time, endpoints: others),
-                isAnnounced: isAnnounced,
-                now: self.now
-            ).all
+            actions =
+                self.machine.goAway(
+                    id,
+                    ServerDeparture(reason: "restart", retryAfter: time, endpoints: others),
+                    isAnnounced: isAnnounced,
+                    now: self.now
+                ).all
             if id == self.ready, isNew != actions.contains(where: { $0.text == "leave \(id)" }) {
                 return "a connection is left, and those above are told \(isNew ? "nothing" : "again")"
             }

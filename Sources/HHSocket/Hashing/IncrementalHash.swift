@@ -1,0 +1,21 @@
+/// A hash of bytes that come in pieces. A copy goes on by itself.
+package protocol IncrementalHash: Sendable {
+    init()
+    mutating func update(_ bytes: UnsafeRawBufferPointer)
+    /// The digest of everything that has come. More may come afterwards.
+    func finalize() -> [UInt8]
+}
+
+extension IncrementalHash {
+    /// The digest of `bytes`.
+    package static func hash(of bytes: UnsafeRawBufferPointer) -> [UInt8] {
+        var hash = Self()
+        hash.update(bytes)
+        return hash.finalize()
+    }
+
+    /// The digest of `bytes`.
+    package static func hash(of bytes: [UInt8]) -> [UInt8] {
+        bytes.withUnsafeBytes { self.hash(of: $0) }
+    }
+}

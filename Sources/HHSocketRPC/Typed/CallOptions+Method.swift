@@ -1,0 +1,30 @@
+import HHSocket
+import HHSocketMessage
+import NIOCore
+
+/// From the options of a typed call to its request.
+extension CallOptions {
+    /// The request for a call of `method`.
+    ///
+    /// - Throws: ``HHSocket/SocketError`` with the code `invalidArgument`: the message cannot be written.
+    @inlinable
+    func request<Request, Response>(
+        _ method: MethodDescriptor<Request, Response>,
+        _ message: Request
+    ) throws(SocketError) -> SocketRequest {
+        do {
+            return SocketRequest(type: method.type, body: try ByteBuffer(message: message), options: self)
+        } catch {
+            throw Self.cannotBeWritten(method.name, error)
+        }
+    }
+
+    @usableFromInline
+    package static func cannotBeWritten(_ method: String, _ error: any Error) -> SocketError {
+        SocketError(
+            .invalidArgument,
+            message: "\(method) was not called, because the request cannot be written: \(error)",
+            underlying: error
+        )
+    }
+}

@@ -1,0 +1,32 @@
+import Testing
+
+@testable import HHSocketServer
+
+@Suite struct ServerStatisticsTests {
+    /// Another number for each counter, so that none can stand for another.
+    private func counted(from first: Int) -> ServerStatistics {
+        var statistics = ServerStatistics()
+        for (offset, counter) in ServerStatistics.all.enumerated() {
+            statistics[keyPath: counter.path] = first + offset
+        }
+        return statistics
+    }
+
+    @Test func whatIsCountedIsMovedCounterByCounter() {
+        var sum = self.counted(from: 1_000)
+        var counted = self.counted(from: 1)
+        counted.move(to: &sum)
+        #expect(counted == ServerStatistics())
+        for (offset, counter) in ServerStatistics.all.enumerated() {
+            #expect(sum[keyPath: counter.path] == 1_001 + 2 * offset, "\(counter.name)")
+        }
+        sum += self.counted(from: 1)
+        #expect(sum.connectionsAccepted == 1_002)
+    }
+
+    @Test func countersAreAllThatIsStored() {
+        let children = Mirror(reflecting: ServerStatistics()).children
+        #expect(children.allSatisfy { $0.value is Int })
+        #expect(MemoryLayout<ServerStatistics>.size == children.count * MemoryLayout<Int>.size)
+    }
+}

@@ -456,3 +456,18 @@ let package = Package(
     ],
     swiftLanguageModes: [.v6]
 )
+
+// What Swift's next language mode will ask for: `any` before existential types, an import for each module whose members
+// a file uses, and imports that are internal where nothing else is said.
+let upcomingFeatures: [SwiftSetting] = [
+    .enableUpcomingFeature("ExistentialAny"),
+    .enableUpcomingFeature("InternalImportsByDefault"),
+    .enableUpcomingFeature("MemberImportVisibility"),
+]
+// swift-protobuf's generator wrote the reference messages.
+for target in package.targets where target.name != "ReferenceMessages" {
+    switch target.type {
+    case .regular, .executable, .test: target.swiftSettings = (target.swiftSettings ?? []) + upcomingFeatures
+    default: break
+    }
+}

@@ -9,6 +9,7 @@ import Foundation
 import HHSocketOutbox
 import HHSocketApp
 import HHSocketRPC
+import HHSocketServer
 
 /// Prints a line at once, for whoever reads along.
 func tell(_ line: String) {

@@ -1,3 +1,4 @@
+import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
 /// A comment of a `.proto`, as Swift's documentation comment.

@@ -70,13 +70,15 @@ struct FileGenerator {
     }
 
     private func printImports(_ printer: inout CodePrinter) {
+        // As visible as what is generated, which speaks of their types, where imports are internal by default.
+        let access = self.context.access
         if self.context.generatesMessages, self.hasBytes {
             printer.print(
                 "",
                 "#if canImport(FoundationEssentials)",
-                "import FoundationEssentials",
+                "\(access)import FoundationEssentials",
                 "#else",
-                "import Foundation",
+                "\(access)import Foundation",
                 "#endif"
             )
         }
@@ -91,7 +93,7 @@ struct FileGenerator {
         if !self.context.generatesMessages { modules += ["HHSocketSwiftProtobuf", "SwiftProtobuf"] }
         guard !modules.isEmpty else { return }
         printer.print()
-        for module in modules { printer.print("import \(module)") }
+        for module in modules { printer.print("\(access)import \(module)") }
     }
 
     private var hasBytes: Bool {

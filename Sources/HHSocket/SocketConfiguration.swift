@@ -1,5 +1,5 @@
-import Logging
-import Metrics
+public import Logging
+public import Metrics
 import NIOCore
 
 /// How a ``Socket`` connects, stays connected and is bounded.

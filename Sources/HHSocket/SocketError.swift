@@ -1,4 +1,5 @@
 import Foundation
+public import FoundationEssentials
 import NIOCore
 
 /// Why a call, a connection or a setting failed.

@@ -1,5 +1,5 @@
 import HHSocket
-import Tracing
+public import Tracing
 
 extension SocketClient {
     /// How a client connects and calls.

@@ -1,3 +1,4 @@
+import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 import Testing
 

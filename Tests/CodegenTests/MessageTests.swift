@@ -1,3 +1,4 @@
+import Foundation
 import Testing
 
 /// What messages and enums become, to the letter.

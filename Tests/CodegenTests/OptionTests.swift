@@ -1,3 +1,4 @@
+import SwiftProtobufPluginLibrary
 import Testing
 
 @testable import protoc_gen_hhsocket

@@ -1,4 +1,5 @@
 import HHSocketRPC
+import Logging
 import TestSupport
 import Testing
 

@@ -2,6 +2,7 @@ import HHSocketApp
 import HHSocketServer
 import TestSupport
 import Testing
+import UnixSignals
 
 struct Audit: ServerMiddleware {
     func handle(

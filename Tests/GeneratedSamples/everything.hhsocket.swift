@@ -3,14 +3,14 @@
 // swiftlint:disable all
 
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+public import FoundationEssentials
 #else
-import Foundation
+public import Foundation
 #endif
 
-import HHSocketMessage
-import HHSocketRPC
-import HHSocketServer
+public import HHSocketMessage
+public import HHSocketRPC
+public import HHSocketServer
 
 /// Open: keeps numbers that it does not know.
 public enum Every_Thing_Colour: HHSocketMessage.ProtobufEnum {

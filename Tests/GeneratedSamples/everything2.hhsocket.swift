@@ -3,12 +3,12 @@
 // swiftlint:disable all
 
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+public import FoundationEssentials
 #else
-import Foundation
+public import Foundation
 #endif
 
-import HHSocketMessage
+public import HHSocketMessage
 
 /// Closed: refuses numbers that it does not know.
 public enum Every_Thing2_Size: HHSocketMessage.ProtobufEnum {

@@ -3,14 +3,14 @@
 // swiftlint:disable all
 
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+public import FoundationEssentials
 #else
-import Foundation
+public import Foundation
 #endif
 
-import HHSocketMessage
-import HHSocketRPC
-import HHSocketServer
+public import HHSocketMessage
+public import HHSocketRPC
+public import HHSocketServer
 
 public struct Kv_Entry: HHSocketMessage.ProtobufMessage {
     public static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("kv.Entry", [

@@ -1,4 +1,5 @@
 import GeneratedSamples
+import HHSocketTesting
 import TestSupport
 import Testing
 

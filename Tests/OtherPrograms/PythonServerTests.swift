@@ -1,4 +1,5 @@
 import Foundation
+import HHSocketTesting
 import TestSupport
 import Testing
 

@@ -2,9 +2,9 @@
 // swift-format-ignore-file
 // swiftlint:disable all
 
-import HHSocketMessage
-import HHSocketRPC
-import HHSocketServer
+public import HHSocketMessage
+public import HHSocketRPC
+public import HHSocketServer
 import HHSocketSwiftProtobuf
 import SwiftProtobuf
 

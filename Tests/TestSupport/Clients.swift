@@ -1,5 +1,5 @@
-import HHSocket
-import HHSocketRPC
+package import HHSocket
+package import HHSocketRPC
 
 extension SocketClient {
     /// A client of these servers that is connecting.

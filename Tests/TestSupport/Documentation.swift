@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 
 /// The folder of this package.
 package let packageFolder = (0..<3).reduce(URL(fileURLWithPath: #filePath)) { url, _ in

@@ -1,5 +1,5 @@
 import HHSocket
-import HHSocketServer
+package import HHSocketServer
 
 extension Router {
     /// A router that answers type 101 with its own payload.

@@ -1,4 +1,4 @@
-import HHSocketTesting
+package import HHSocketTesting
 
 /// What tests draw from, so that a failure can be repeated.
 package typealias SeededGenerator = SplitMix

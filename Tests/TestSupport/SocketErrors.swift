@@ -1,4 +1,4 @@
-import HHSocket
+package import HHSocket
 import HHSocketRPC
 
 /// The error that `body` throws.

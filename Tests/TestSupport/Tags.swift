@@ -1,4 +1,4 @@
-import Testing
+package import Testing
 
 extension Tag {
     /// The suite needs sockets, processes or the clock: `make test-fast` leaves it out.

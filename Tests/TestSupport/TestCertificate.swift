@@ -1,5 +1,5 @@
 import Foundation
-import HHSocket
+package import HHSocket
 
 // The certificates of tests are committed, so that none has to be made first: `Tests/Certificates/make.sh` has made
 // them.

@@ -1,5 +1,5 @@
 import Foundation
-import HHSocket
+package import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix

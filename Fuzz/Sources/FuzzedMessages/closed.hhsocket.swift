@@ -3,12 +3,12 @@
 // swiftlint:disable all
 
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+package import FoundationEssentials
 #else
-import Foundation
+package import Foundation
 #endif
 
-import HHSocketMessage
+package import HHSocketMessage
 
 package enum Fuzz_Size: HHSocketMessage.ProtobufEnum {
     case small

@@ -1,7 +1,7 @@
 #if Outbox
 import Dispatch
 import Foundation
-import HHSocketRPC
+public import HHSocketRPC
 
 /// Messages that must leave, even if the app dies: they are on disk before ``enqueue(_:)`` returns, and stay there
 /// until the server has answered 200.

@@ -1,5 +1,5 @@
 #if Outbox
-import HHSocketRPC
+public import HHSocketRPC
 
 /// How an outbox keeps and sends.
 public struct OutboxConfiguration: Sendable {

@@ -1,6 +1,6 @@
 #if Outbox
-import Foundation
-import HHSocketRPC
+public import Foundation
+public import HHSocketRPC
 
 /// A message that the outbox has given up, and keeps on disk until the app resends or removes it.
 ///

@@ -1,5 +1,6 @@
 #if Outbox
 import Foundation
+public import FoundationEssentials
 
 /// Why an outbox cannot be opened, or does not take a message.
 ///

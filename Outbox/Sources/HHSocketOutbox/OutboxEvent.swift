@@ -1,5 +1,5 @@
 #if Outbox
-import HHSocketRPC
+public import HHSocketRPC
 
 /// What happened to a message. Cases may be added; have a default when you switch over it.
 ///

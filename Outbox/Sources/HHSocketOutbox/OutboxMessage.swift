@@ -1,7 +1,7 @@
 #if Outbox
-import Foundation
-import HHSocketRPC
-import NIOCore
+public import Foundation
+public import HHSocketRPC
+public import NIOCore
 
 /// A message that must leave.
 public struct OutboxMessage: Sendable, Hashable {

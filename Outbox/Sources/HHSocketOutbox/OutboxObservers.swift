@@ -25,7 +25,7 @@ final class OutboxObservers: Sendable {
     }
 
     private func make<Element>(
-        _ path: WritableKeyPath<State, [Int: AsyncStream<Element>.Continuation]> & Sendable,
+        _ path: any WritableKeyPath<State, [Int: AsyncStream<Element>.Continuation]> & Sendable,
         _ policy: AsyncStream<Element>.Continuation.BufferingPolicy,
         _ begin: (AsyncStream<Element>.Continuation) -> Void
     ) -> AsyncStream<Element> {

@@ -1,5 +1,5 @@
 #if Outbox
-import HHSocketRPC
+public import HHSocketRPC
 
 /// How messages leave. A ``HHSocketRPC/SocketClient`` is one by ``Outbox/init(at:client:configuration:)``; another may
 /// be made for tests, or to route topics to different servers.

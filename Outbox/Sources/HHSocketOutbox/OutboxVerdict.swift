@@ -1,5 +1,5 @@
 #if Outbox
-import HHSocketRPC
+public import HHSocketRPC
 
 /// The decision on a message whose attempt failed.
 public struct OutboxVerdict: Hashable, Sendable, CustomStringConvertible {

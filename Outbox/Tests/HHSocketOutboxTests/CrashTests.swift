@@ -2,6 +2,7 @@
 import Foundation
 import HHSocketRPC
 import HHSocketServer
+import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport

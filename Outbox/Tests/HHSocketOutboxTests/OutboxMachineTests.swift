@@ -1,6 +1,7 @@
 #if Outbox
 import Foundation
 import HHSocketRPC
+import HHSocketTesting
 import NIOCore
 import TestSupport
 import Testing

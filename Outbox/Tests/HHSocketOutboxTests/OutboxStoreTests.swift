@@ -1,6 +1,7 @@
 #if Outbox
 import Foundation
 import GRDB
+import HHSocketRPC
 import NIOCore
 import TestSupport
 import Testing

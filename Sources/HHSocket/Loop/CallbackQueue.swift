@@ -1,4 +1,4 @@
-import Dispatch
+public import Dispatch
 
 /// Where delegate callbacks and completion handlers run.
 public struct CallbackQueue: Sendable {

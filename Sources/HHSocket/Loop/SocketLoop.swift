@@ -1,4 +1,5 @@
-import Logging
+import Dispatch
+package import Logging
 import NIOCore
 
 /// The run loop of a socket's thread: everything that happens there happens in one of its turns.

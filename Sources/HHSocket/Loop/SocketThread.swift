@@ -1,3 +1,4 @@
+import Dispatch
 import NIOCore
 
 #if canImport(Network)

@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 
 /// What happened to a connection lately, and why: the answer to "why did it reconnect?".
 ///

@@ -1,4 +1,5 @@
 import NIOCore
+import SwiftGlibc
 
 /// The client's side of SOCKS5: RFC 1928, and RFC 1929 for user and password.
 struct SOCKS5Negotiation: ProxyNegotiation {

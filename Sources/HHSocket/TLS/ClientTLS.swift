@@ -1,5 +1,5 @@
 import NIOCore
-import NIOSSL
+package import NIOSSL
 
 /// TLS to a server: how it is verified, and the client's own certificate.
 ///

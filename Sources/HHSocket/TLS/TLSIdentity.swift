@@ -1,4 +1,4 @@
-import NIOSSL
+package import NIOSSL
 
 /// A certificate, the certificates that lead from it to an authority, and the private key to it.
 public struct TLSIdentity: Sendable {

@@ -1,4 +1,4 @@
-import CHHSocket
+public import CHHSocket
 import CZlib
 import NIOCore
 

@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 import HHSocket
 
 /// Several calls, and whatever else can be resumed and cancelled, of which only the end of the last one matters.

@@ -1,5 +1,6 @@
 import ArgumentParser
 import HHSocket
+import HHSocketMessage
 
 /// The options of `bench` that concern calls.
 struct EchoOptions: ParsableArguments {

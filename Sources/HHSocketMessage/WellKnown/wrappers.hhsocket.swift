@@ -3,9 +3,9 @@
 // swiftlint:disable all
 
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+public import FoundationEssentials
 #else
-import Foundation
+public import Foundation
 #endif
 
 /// Wrapper message for `double`.

@@ -1,3 +1,4 @@
+import DequeModule
 import Dispatch
 import HHSocket
 import NIOCore

@@ -58,7 +58,7 @@ extension ClientCore {
         _ complaint: Logger.Message,
         _ type: UInt32,
         _ error: any Error,
-        _ counter: WritableKeyPath<ClientStatistics, Int> & Sendable
+        _ counter: any WritableKeyPath<ClientStatistics, Int> & Sendable
     ) {
         _ = self.submit(
             .closure { _ in

@@ -1,4 +1,4 @@
-import Foundation
+public import Foundation
 import HHSocket
 import NIOCore
 import Tracing

@@ -1,4 +1,4 @@
-import Foundation
+package import Foundation
 
 /// A task's `Progress`, and when it is to be changed.
 package final class TaskProgress: @unchecked Sendable {

@@ -1,3 +1,4 @@
+import CNIOLinux
 import NIOConcurrencyHelpers
 import NIOCore
 

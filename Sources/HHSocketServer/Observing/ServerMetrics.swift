@@ -14,7 +14,7 @@ final class ServerMetrics: Sendable {
 
     private let core: ServerCore
     private let loops: [ServerLoop]
-    private let counters: [(path: WritableKeyPath<ServerStatistics, Int> & Sendable, counter: Counter)]
+    private let counters: [(path: any WritableKeyPath<ServerStatistics, Int> & Sendable, counter: Counter)]
     private let connections: Gauge
     private let inFlight: Gauge
     private let bufferedBytes: Gauge

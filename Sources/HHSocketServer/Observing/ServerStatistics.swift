@@ -75,7 +75,7 @@ public struct ServerStatistics: Hashable, Sendable {
     public init() {}
 
     /// Each number, with the name of its metric.
-    static let all: [(path: WritableKeyPath<ServerStatistics, Int> & Sendable, name: String)] = [
+    static let all: [(path: any WritableKeyPath<ServerStatistics, Int> & Sendable, name: String)] = [
         (\.connectionsAccepted, "connections_accepted"),
         (\.connectionsRefused, "connections_refused"),
         (\.connectionsRefusedByAddress, "connections_refused_by_address"),

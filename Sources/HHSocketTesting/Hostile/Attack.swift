@@ -1,4 +1,4 @@
-import HHSocket
+public import HHSocket
 import HHSocketMessage
 import NIOCore
 

@@ -1,6 +1,6 @@
-import HHSocket
+public import HHSocket
 import NIOConcurrencyHelpers
-import NIOCore
+public import NIOCore
 import NIOPosix
 
 /// A client for testing servers: it sends what the test says, right or wrong, and takes what comes apart into frames.

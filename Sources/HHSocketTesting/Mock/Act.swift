@@ -1,5 +1,5 @@
-import HHSocket
-import NIOCore
+public import HHSocket
+public import NIOCore
 
 extension HostileClient {
     /// What a ``HostileClient`` does: made of simple ones, changed by what reads like an adverb, and put in a row.

@@ -1,4 +1,5 @@
-import HHSocket
+import DequeModule
+public import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix

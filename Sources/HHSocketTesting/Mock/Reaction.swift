@@ -1,5 +1,5 @@
-import HHSocket
-import NIOCore
+public import HHSocket
+public import NIOCore
 
 extension MockServer {
     /// What a ``MockServer`` does about a request, a new connection, or because a test says so.

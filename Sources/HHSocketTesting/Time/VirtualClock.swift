@@ -1,5 +1,5 @@
 import NIOConcurrencyHelpers
-import NIOCore
+public import NIOCore
 
 /// A clock that stands still until a test moves it.
 ///

@@ -1,6 +1,7 @@
 import GeneratedSamples
 import HHSocketRPC
 import HHSocketServer
+import SwiftProtobuf
 import SwiftProtobufSamples
 import TestSupport
 import Testing

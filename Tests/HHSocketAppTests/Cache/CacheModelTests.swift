@@ -1,6 +1,7 @@
 import Foundation
 import HHSocket
 import HHSocketRPC
+import HHSocketTesting
 import NIOCore
 import TestSupport
 import Testing

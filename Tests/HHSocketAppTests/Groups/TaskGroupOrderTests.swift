@@ -1,5 +1,6 @@
 import HHSocket
 import HHSocketRPC
+import HHSocketTesting
 import NIOConcurrencyHelpers
 import TestSupport
 import Testing

@@ -1,5 +1,6 @@
 import HHSocketApp
 import HHSocketRPC
+import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport

@@ -1,6 +1,8 @@
+import ArgumentParser
 import Foundation
 import HHSocket
 import HHSocketMessage
+import HHSocketServer
 import HHSocketTesting
 import NIOCore
 import TestSupport

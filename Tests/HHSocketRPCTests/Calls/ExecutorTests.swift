@@ -8,6 +8,7 @@ import NIOCore
 import NIOPosix
 import TestSupport
 import Testing
+import Tracing
 
 @testable import HHSocketRPC
 

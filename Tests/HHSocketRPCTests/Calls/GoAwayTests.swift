@@ -6,6 +6,7 @@ import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing
+import Tracing
 
 @testable import HHSocket
 @testable import HHSocketRPC

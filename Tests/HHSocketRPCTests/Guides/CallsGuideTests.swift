@@ -1,4 +1,5 @@
 import Dispatch
+import Foundation
 import HHSocketRPC
 import HHSocketTesting
 import TestSupport

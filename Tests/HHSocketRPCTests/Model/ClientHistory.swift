@@ -1,4 +1,5 @@
 import HHSocket
+import HHSocketTesting
 import TestSupport
 
 @testable import HHSocketRPC

@@ -1,6 +1,7 @@
 import Dispatch
 import HHSocket
 import HHSocketTesting
+import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing

@@ -7,6 +7,7 @@ import MetricsTestKit
 import NIOCore
 import TestSupport
 import Testing
+import Tracing
 
 @testable import HHSocketServer
 

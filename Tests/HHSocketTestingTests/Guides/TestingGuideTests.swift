@@ -1,3 +1,4 @@
+import FoundationEssentials
 import HHSocketRPC
 import HHSocketServer
 import HHSocketTesting

@@ -1,4 +1,5 @@
 import Foundation
+import HHSocketTesting
 import NIOCore
 import TestSupport
 import Testing

@@ -1,5 +1,6 @@
 import HHSocketRPC
 import HHSocketTesting
+import Logging
 import MetricsTestKit
 import TestSupport
 import Testing

@@ -1,3 +1,4 @@
+import HHSocketTesting
 import TestSupport
 import Testing
 

@@ -1,3 +1,5 @@
+import HHSocketMessage
+import HHSocketTesting
 import NIOCore
 import TestSupport
 import Testing

@@ -1,4 +1,5 @@
 import Foundation
+import HHSocketMessage
 import NIOCore
 import Testing
 

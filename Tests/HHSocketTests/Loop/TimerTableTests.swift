@@ -1,3 +1,4 @@
+import HHSocketTesting
 import NIOCore
 import TestSupport
 import Testing

@@ -1,5 +1,6 @@
 import CHHSocket
 import Foundation
+import HHSocketTesting
 import NIOCore
 import TestSupport
 import Testing

@@ -1,5 +1,6 @@
 #if Outbox
 import HHSocketRPC
+import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix

@@ -3,12 +3,12 @@
 // swiftlint:disable all
 
 #if canImport(FoundationEssentials)
-import FoundationEssentials
+package import FoundationEssentials
 #else
-import Foundation
+package import Foundation
 #endif
 
-import HHSocketMessage
+package import HHSocketMessage
 
 /// The payload of a client's first frame, of type 3, where hello is enabled.
 package struct WireHello: HHSocketMessage.ProtobufMessage {

@@ -2,9 +2,9 @@
 // swift-format-ignore-file
 // swiftlint:disable all
 
-import HHSocketMessage
-import HHSocketRPC
-import HHSocketServer
+public import HHSocketMessage
+public import HHSocketRPC
+public import HHSocketServer
 
 /// Something to remember; pushed when it was changed.
 public struct Notes_Note: HHSocketMessage.ProtobufMessage {

@@ -462,12 +462,17 @@ let package = Package(
 let upcomingFeatures: [SwiftSetting] = [
     .enableUpcomingFeature("ExistentialAny"),
     .enableUpcomingFeature("InternalImportsByDefault"),
-    .enableUpcomingFeature("MemberImportVisibility"),
 ]
+let memberImportVisibility = SwiftSetting.enableUpcomingFeature("MemberImportVisibility")
 // swift-protobuf's generator wrote the reference messages.
 for target in package.targets where target.name != "ReferenceMessages" {
     switch target.type {
-    case .regular, .executable, .test: target.swiftSettings = (target.swiftSettings ?? []) + upcomingFeatures
-    default: break
+    case .regular, .executable:
+        target.swiftSettings = (target.swiftSettings ?? []) + upcomingFeatures + [memberImportVisibility]
+    case .test:
+        // The examples of the guides are here, which are to compile with the imports that a page shows.
+        target.swiftSettings = (target.swiftSettings ?? []) + upcomingFeatures
+    default:
+        break
     }
 }

@@ -10,7 +10,7 @@ import Testing
                 // swift-format-ignore-file
                 // swiftlint:disable all
 
-                import HHSocketMessage
+                public import HHSocketMessage
 
                 /// Says whom to greet.
                 public struct Hello_Request: HHSocketMessage.ProtobufMessage {
@@ -269,7 +269,7 @@ import Testing
                 // swift-format-ignore-file
                 // swiftlint:disable all
 
-                import HHSocketMessage
+                package import HHSocketMessage
 
                 /// Open.
                 package enum Enums_Level: HHSocketMessage.ProtobufEnum {

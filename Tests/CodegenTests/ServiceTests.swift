@@ -9,9 +9,9 @@ import Testing
                 // swift-format-ignore-file
                 // swiftlint:disable all
 
-                import HHSocketMessage
-                import HHSocketRPC
-                import HHSocketServer
+                public import HHSocketMessage
+                public import HHSocketRPC
+                public import HHSocketServer
 
                 /// How much of a note is meant.
                 public enum Chat_Tone: HHSocketMessage.ProtobufEnum {

@@ -1,5 +1,4 @@
 import HHSocketRPC
-import Logging
 import TestSupport
 import Testing
 

@@ -1,7 +1,6 @@
 import HHSocketServer
 import TestSupport
 import Testing
-import UnixSignals
 
 /// The server of `README.md`, word for word, with its one import.
 @Suite struct ReadmeServerTests {

@@ -2,7 +2,6 @@ import HHSocketApp
 import HHSocketServer
 import TestSupport
 import Testing
-import UnixSignals
 
 struct Audit: ServerMiddleware {
     func handle(

@@ -17,8 +17,8 @@ extension ConnectionMachine {
         case part(ConnectionID, SocketError)
         /// Nothing is ready, and a connection is being made.
         case beingMade
-        /// The next round begins later, by itself; whoever waits for it calls ``reconnectSooner(isCall:now:)``. No action
-        /// of the event follows it.
+        /// The next round begins later, by itself; whoever waits for it calls ``reconnectSooner(isCall:now:)``. It is
+        /// the last action of its event.
         case reconnectDeferred
         /// Nothing is ready and nothing is being made.
         case offline(SocketError)

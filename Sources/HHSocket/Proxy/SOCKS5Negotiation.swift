@@ -1,5 +1,4 @@
 import NIOCore
-import SwiftGlibc
 
 /// The client's side of SOCKS5: RFC 1928, and RFC 1929 for user and password.
 struct SOCKS5Negotiation: ProxyNegotiation {
@@ -38,10 +37,10 @@ struct SOCKS5Negotiation: ProxyNegotiation {
         switch server.ipAddress {
         case .v4(let address):
             request.writeInteger(1 as UInt8)
-            withUnsafeBytes(of: address.address.sin_addr) { _ = request.writeBytes($0) }
+            request.writeBytes(address.bytes)
         case .v6(let address):
             request.writeInteger(4 as UInt8)
-            withUnsafeBytes(of: address.address.sin6_addr) { _ = request.writeBytes($0) }
+            request.writeBytes(address.bytes)
         case .unixDomainSocket, nil:
             guard let length = UInt8(exactly: server.host.utf8.count), length > 0 else { return nil }
             request.writeBytes([3, length])

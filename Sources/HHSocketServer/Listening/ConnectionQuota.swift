@@ -1,4 +1,4 @@
-import CNIOLinux
+import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
@@ -18,10 +18,10 @@ final class ConnectionQuota: Sendable {
         init?(_ address: SocketAddress?) {
             switch address {
             case .v4(let address):
-                self.bits = UInt64(UInt32(bigEndian: address.address.sin_addr.s_addr))
+                self.bits = address.bytes.reduce(0) { $0 << 8 | UInt64($1) }
                 self.isIPv4 = true
             case .v6(let address):
-                let bytes = withUnsafeBytes(of: address.address.sin6_addr) { Array($0) }
+                let bytes = address.bytes
                 let high = bytes.prefix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
                 // What an IPv6 socket makes of an IPv4 address: ::ffff:a.b.c.d.
                 self.isIPv4 = high == 0 && Array(bytes[8..<12]) == [0, 0, 0xFF, 0xFF]

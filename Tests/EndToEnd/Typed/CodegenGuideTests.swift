@@ -1,4 +1,3 @@
-import FoundationEssentials
 import HHSocketRPC
 import HHSocketServer
 import TestSupport

@@ -1,6 +1,5 @@
 import HHSocketRPC
 import HHSocketTesting
-import Logging
 import MetricsTestKit
 import TestSupport
 import Testing

@@ -10,7 +10,7 @@ struct FileGenerator {
         self.context = context
     }
 
-    /// The whole file.
+    /// The content of the file.
     var text: String {
         var printer = CodePrinter(indent: "    ".unicodeScalars, addNewlines: true)
         printer.print(
@@ -70,30 +70,49 @@ struct FileGenerator {
     }
 
     private func printImports(_ printer: inout CodePrinter) {
-        // As visible as what is generated, which speaks of their types, where imports are internal by default.
-        let access = self.context.access
-        if self.context.generatesMessages, self.hasBytes {
-            printer.print(
-                "",
-                "#if canImport(FoundationEssentials)",
-                "\(access)import FoundationEssentials",
-                "#else",
-                "\(access)import Foundation",
-                "#endif"
-            )
-        }
         var modules: [String] = []
-        // Those are part of the runtime itself.
+        // The well-known types are part of the runtime itself.
         if !SupportCheck.wellKnownFiles.contains(self.file.name) { modules.append(Names.runtime) }
         if self.context.generatesServices {
             let options = self.context.options
             if options.client || options.mocks { modules.append("HHSocketRPC") }
             if options.server { modules.append("HHSocketServer") }
         }
-        if !self.context.generatesMessages { modules += ["HHSocketSwiftProtobuf", "SwiftProtobuf"] }
-        guard !modules.isEmpty else { return }
-        printer.print()
-        for module in modules { printer.print("\(access)import \(module)") }
+        // As visible as the declarations, which name their types.
+        let groups = [self.foundationImport, modules.map { "import \($0)" }]
+        switch self.context.options.visibility {
+        case .public: self.print(groups, "public ", &printer)
+        case .internal: self.print(groups, "", &printer)
+        case .package:
+            // Where imports are not internal by default, a plain one elsewhere in the module is ambiguous beside one
+            // that is `package`.
+            printer.print("", "#if hasFeature(InternalImportsByDefault)")
+            self.print([groups.flatMap(\.self)], "package ", &printer, separator: false)
+            printer.print("#else")
+            self.print([groups.flatMap(\.self)], "", &printer, separator: false)
+            printer.print("#endif")
+        }
+        if !self.context.generatesMessages {
+            printer.print("import HHSocketSwiftProtobuf", "import SwiftProtobuf")
+        }
+    }
+
+    private var foundationImport: [String] {
+        guard self.context.generatesMessages, self.hasBytes else { return [] }
+        return ["#if canImport(FoundationEssentials)", "import FoundationEssentials", "#else", "import Foundation", "#endif"]
+    }
+
+    /// Prints groups of imports, a blank line before each.
+    private func print(
+        _ groups: [[String]],
+        _ access: String,
+        _ printer: inout CodePrinter,
+        separator: Bool = true
+    ) {
+        for group in groups where !group.isEmpty {
+            if separator { printer.print() }
+            for line in group { printer.print(line.hasPrefix("#") ? line : access + line) }
+        }
     }
 
     private var hasBytes: Bool {

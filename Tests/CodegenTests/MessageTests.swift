@@ -269,7 +269,11 @@ import Testing
                 // swift-format-ignore-file
                 // swiftlint:disable all
 
+                #if hasFeature(InternalImportsByDefault)
                 package import HHSocketMessage
+                #else
+                import HHSocketMessage
+                #endif
 
                 /// Open.
                 package enum Enums_Level: HHSocketMessage.ProtobufEnum {

@@ -2,13 +2,21 @@
 // swift-format-ignore-file
 // swiftlint:disable all
 
+#if hasFeature(InternalImportsByDefault)
 #if canImport(FoundationEssentials)
 package import FoundationEssentials
 #else
 package import Foundation
 #endif
-
 package import HHSocketMessage
+#else
+#if canImport(FoundationEssentials)
+import FoundationEssentials
+#else
+import Foundation
+#endif
+import HHSocketMessage
+#endif
 
 package enum Fuzz_Colour: HHSocketMessage.ProtobufEnum {
     case none

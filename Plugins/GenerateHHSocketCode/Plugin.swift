@@ -1,7 +1,7 @@
 import Foundation
 import PackagePlugin
 
-/// `swift package generate-hhsocket-code`: generates Swift that is checked in.
+/// `swift package generate-hhsocket-code`: generates Swift to be checked in.
 @main
 struct GenerateHHSocketCode: CommandPlugin {
     func performCommand(context: PluginContext, arguments: [String]) throws {

@@ -29,7 +29,7 @@ struct HHSocketGenerator: BuildToolPlugin {
             for proto in batch.protos {
                 let name = try batch.settings.name(of: proto)
                 let output = folder.appendingPathComponent(batch.settings.configuration.fileNaming.outputName(of: name))
-                // The compiler has no two files of the same name in a module, wherever they are.
+                // A module cannot have two files with the same name, even in different folders.
                 if let other = outputs.updateValue(proto, forKey: output.lastPathComponent) {
                     throw PluginError(
                         "\(other.path) and \(proto.path) would both become \(output.lastPathComponent). "
@@ -56,8 +56,8 @@ struct HHSocketGenerator: BuildToolPlugin {
 #if canImport(XcodeProjectPlugin)
 import XcodeProjectPlugin
 
-// Targets of Xcode projects: the `.proto` files among their sources. An Xcode target has no folder of its own, so
-// imports are looked for from the project's folder unless a configuration says otherwise.
+// Targets of Xcode projects: the `.proto` files among their sources. An Xcode target has no folder of its own, so the
+// import path is the project's folder unless a configuration sets others.
 extension HHSocketGenerator: XcodeBuildToolPlugin {
     func createBuildCommands(context: XcodePluginContext, target: XcodeTarget) throws -> [Command] {
         let project = context.xcodeProject.directoryURL

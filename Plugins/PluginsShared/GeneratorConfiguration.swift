@@ -1,10 +1,10 @@
 import Foundation
 
-/// What `hhsocket-generator-config.json` says; what it leaves out is as the generator has it.
+/// The contents of `hhsocket-generator-config.json`; keys that it omits have the generator's defaults.
 struct GeneratorConfiguration {
     static let fileName = "hhsocket-generator-config.json"
 
-    /// The files to generate for; `nil` is every `.proto` below the folder of the configuration.
+    /// The files to generate code for; nil for every `.proto` below the folder of the configuration.
     var protoFiles: [String]?
     var visibility: String?
     var messages: String?
@@ -12,7 +12,7 @@ struct GeneratorConfiguration {
     var server: Bool?
     var mocks: Bool?
     var fileNaming = FileNaming.fullPath
-    /// Where imports are looked for; `nil` is the folder of the configuration.
+    /// The import paths; nil for the folder of the configuration.
     var importPaths: [String]?
     var protocPath: String?
 
@@ -28,7 +28,7 @@ struct GeneratorConfiguration {
         }
     }
 
-    /// What `--hhsocket_opt` is given.
+    /// The values of `--hhsocket_opt`.
     var generatorOptions: [String] {
         var options: [String] = []
         if let visibility { options.append("Visibility=\(visibility)") }
@@ -63,7 +63,7 @@ extension GeneratorConfiguration: Decodable {
         }
         let values = try decoder.container(keyedBy: Key.self)
 
-        /// One of the generator's words, in any case of letters.
+        /// Decodes one of `choices`, in any letter case.
         func choice(_ key: Key, _ choices: [String]) throws -> String? {
             guard let value = try values.decodeIfPresent(String.self, forKey: key) else { return nil }
             if let choice = choices.first(where: { $0.lowercased() == value.lowercased() }) { return choice }

@@ -1,13 +1,13 @@
 import Foundation
 
-/// A configuration, and the folder from which its paths are seen.
+/// A configuration, and the folder to which its paths are relative.
 struct GeneratorSettings {
     var configuration = GeneratorConfiguration()
-    /// Where it was read from, if it was.
+    /// The file of the configuration; nil for the defaults.
     var file: URL?
     var folder: URL
 
-    /// The defaults.
+    /// Creates the default settings.
     init(folder: URL) {
         self.folder = folder
     }
@@ -18,7 +18,7 @@ struct GeneratorSettings {
         self.folder = file.deletingLastPathComponent()
     }
 
-    /// The nearest configuration beside or above a file or folder, but not above `root`.
+    /// Returns the nearest configuration in or above a folder, but not above `root`.
     static func nearest(to folder: URL, within root: URL) throws -> GeneratorSettings? {
         var folder = folder.standardizedFileURL
         while folder.isInside(root) {
@@ -34,12 +34,12 @@ struct GeneratorSettings {
             .standardizedFileURL
     }
 
-    /// Where imports are looked for, besides the protos that HHSocket has itself.
+    /// The import paths, besides that of HHSocket's own protos.
     var importPaths: [URL] {
         self.configuration.importPaths?.map { self.url($0) } ?? [self.folder]
     }
 
-    /// The files of `protoFiles`, if there are such.
+    /// Returns the files of `protoFiles`; nil if the configuration does not list any.
     func listedProtos() throws -> [URL]? {
         try self.configuration.protoFiles?.map { path in
             let file = self.url(path)
@@ -50,7 +50,7 @@ struct GeneratorSettings {
         }
     }
 
-    /// What `protoc` calls a file: its path below the first import path that it is in.
+    /// Returns `protoc`'s name of a file: its path below the first import path that contains it.
     func name(of proto: URL) throws -> String {
         for folder in self.importPaths {
             if let name = proto.path(below: folder) { return name }
@@ -61,7 +61,7 @@ struct GeneratorSettings {
         )
     }
 
-    /// What `protoc` is to be called with.
+    /// Returns the arguments of `protoc`.
     func arguments(for names: [String], generator: URL, output: URL) throws -> [String] {
         var arguments = [
             "--plugin=protoc-gen-hhsocket=\(generator.path)",
@@ -76,13 +76,13 @@ struct GeneratorSettings {
 }
 
 extension URL {
-    /// Whether this is `folder` or in it.
+    /// Whether this is `folder` or inside it.
     func isInside(_ folder: URL) -> Bool {
         let folder = folder.standardizedFileURL.pathComponents
         return self.standardizedFileURL.pathComponents.prefix(folder.count).elementsEqual(folder)
     }
 
-    /// The path from `folder` to here; `nil` if this is not in it.
+    /// Returns the path from `folder` to here; nil if this is not inside it.
     func path(below folder: URL) -> String? {
         guard self.isInside(folder) else { return nil }
         let components = self.standardizedFileURL.pathComponents

@@ -1,8 +1,9 @@
 import Foundation
 
-/// The protos that everybody may import: `hhsocket/options.proto`.
+/// HHSocket's own protos, which any file may import: `hhsocket/options.proto`.
 enum OwnProtos {
-    /// SwiftPM compiles plugins where their package is, whoever depends on it: from there it is not far to `Protos`.
+    /// Returns the folder `Protos`, found from this source file: SwiftPM compiles plugins in place, in their own
+    /// package.
     static func folder(source: String = #filePath) throws -> URL {
         var folder = URL(fileURLWithPath: source).deletingLastPathComponent()
         while folder.pathComponents.count > 1 {

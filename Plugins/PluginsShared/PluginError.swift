@@ -1,4 +1,4 @@
-/// What keeps a plugin from its work, as SwiftPM prints it.
+/// An error of a plugin, which SwiftPM prints.
 struct PluginError: Error, CustomStringConvertible {
     var description: String
 

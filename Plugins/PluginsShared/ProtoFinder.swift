@@ -1,21 +1,24 @@
 import Foundation
 
-/// Files to generate for, and how.
+/// Files to generate code for, with their settings.
 struct ProtoBatch {
     var settings: GeneratorSettings
     var protos: [URL]
 }
 
-/// Which `.proto` files belong to a folder, and by which configuration.
+/// Finds the `.proto` files of a folder, and their configurations.
 enum ProtoFinder {
-    /// Each file goes by the nearest configuration beside or above it within the package, and without any by the
-    /// defaults, with `folder` as its import path. A configuration inside the folder may list files that are elsewhere.
+    /// Returns the files of a folder. Each has the nearest configuration beside or above it within the package or,
+    /// without any, the defaults with `folder` as import path. A configuration inside the folder may list files
+    /// elsewhere.
     static func batches(in folder: URL, package: URL) throws -> [ProtoBatch] {
         try self.batches(of: self.files(in: folder), in: folder, package: package)
     }
 
-    /// - Parameter files: Those that belong to the target, which are within `folder`; what is no `.proto` and no
-    ///   configuration is passed over.
+    /// Returns the batches of a target.
+    ///
+    /// - Parameter files: The files of the target, which are within `folder`. Anything but a `.proto` or a
+    ///   configuration is ignored.
     static func batches(of files: [URL], in folder: URL, package: URL) throws -> [ProtoBatch] {
         var batches: [ProtoBatch] = []
         var found: [URL] = []
@@ -26,7 +29,7 @@ enum ProtoFinder {
                 found.append(file)
             }
         }
-        // What is above all of them is the last resort, and need not be there.
+        // The configuration above all of them, or else the defaults, is the last resort.
         let last = try GeneratorSettings.nearest(to: folder, within: package) ?? GeneratorSettings(folder: folder)
         if !batches.contains(where: { $0.settings.file?.path == last.file?.path }) {
             batches.append(ProtoBatch(settings: last, protos: []))
@@ -48,7 +51,7 @@ enum ProtoFinder {
         return batches.filter { !$0.protos.isEmpty }
     }
 
-    /// Everything below a folder that is not hidden, in order.
+    /// Returns the files below a folder that are not hidden, in order.
     private static func files(in folder: URL) -> [URL] {
         let files = FileManager.default.enumerator(
             at: folder,
@@ -58,13 +61,13 @@ enum ProtoFinder {
         return (files?.compactMap { $0 as? URL } ?? []).map(\.standardizedFileURL).sorted { $0.path < $1.path }
     }
 
-    /// What `protos` import, and what that imports, as far as it is in `folders`.
+    /// Returns the direct and indirect imports of `proto`, as far as they are in `folders`.
     static func imports(of proto: URL, in folders: [URL]) -> [URL] {
         var found: [URL] = []
         var open = [proto]
         while let file = open.popLast() {
             guard let text = try? String(contentsOf: file, encoding: .utf8) else { continue }
-            // Statements may share a line. What looks like one in a comment names a file too many at most.
+            // Statements may share a line. An import in a comment at worst adds a file.
             for statement in text.split(whereSeparator: { $0 == ";" || $0.isNewline }) {
                 guard let name = self.importedName(statement) else { continue }
                 let candidates = folders.map { $0.appendingPathComponent(name) }
@@ -78,7 +81,7 @@ enum ProtoFinder {
         return found
     }
 
-    /// `a/b.proto` of `import public "a/b.proto"`.
+    /// Returns `a/b.proto` of `import public "a/b.proto"`.
     private static func importedName(_ statement: Substring) -> String? {
         let statement = statement.trimmingCharacters(in: .whitespaces)
         guard statement.hasPrefix("import") else { return nil }

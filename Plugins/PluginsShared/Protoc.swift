@@ -1,15 +1,16 @@
 import Foundation
 
-/// The system's `protoc`. Swift-protobuf has one too, but it is made of some 300 files of C++, which nobody should have
-/// to compile for a few lines of Swift.
+/// The system's `protoc`. Swift-protobuf has one too, but that consists of some 300 C++ files, too many to compile for
+/// a few lines of Swift.
 enum Protoc {
-    /// Xcode has a short PATH.
+    /// The folders to search besides PATH, which is short in Xcode.
     private static let folders = ["/opt/homebrew/bin", "/usr/local/bin", "/usr/bin"]
     private static let advice =
         "Install it with `apt install protobuf-compiler libprotobuf-dev` or `brew install protobuf`, or say where it is: "
         + "in the environment variable \(ProtocSearch.variable), or as \"protocPath\" in \(GeneratorConfiguration.fileName)."
 
-    /// The environment has the last word, then the configuration, whose path is seen from its folder.
+    /// Returns the `protoc` named by the environment, else by the configuration, relative to its folder, else the first
+    /// one in PATH or `folders`.
     static func find(
         _ settings: GeneratorSettings,
         in environment: [String: String] = ProcessInfo.processInfo.environment

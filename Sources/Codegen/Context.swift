@@ -1,6 +1,6 @@
 import SwiftProtobufPluginLibrary
 
-/// What all generators of one file need to know.
+/// The state that all generators of one file share.
 struct Context {
     let options: GeneratorOptions
     let file: FileDescriptor
@@ -13,7 +13,7 @@ struct Context {
         self.names = Names(options: options, file: file)
     }
 
-    /// What stands before a declaration, with a space behind it; nothing for internal ones.
+    /// The access modifier before a declaration, with a trailing space; empty for `internal`.
     var access: String {
         switch self.options.visibility {
         case .public: "public "
@@ -22,10 +22,10 @@ struct Context {
         }
     }
 
-    /// Whether the file has messages that are generated here.
+    /// Whether this generator writes the file's messages.
     var generatesMessages: Bool { self.options.messages == .protobufC }
 
-    /// Whether the file's services leave anything in Swift.
+    /// Whether any code is generated for the file's services.
     var generatesServices: Bool {
         !self.file.services.isEmpty && (self.options.client || self.options.server || self.options.mocks)
     }

@@ -1,4 +1,4 @@
-/// Numbers of fields in `google/protobuf/descriptor.proto`, of which the paths to places in a file are made.
+/// Numbers of fields in `google/protobuf/descriptor.proto`, the elements of paths to source locations.
 enum DescriptorPaths {
     static let fileSyntax = 12
     static let fileEdition = 14

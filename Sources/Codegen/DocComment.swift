@@ -1,23 +1,24 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// A comment of a `.proto`, as Swift's documentation comment.
+/// Converts comments of a `.proto` to Swift's documentation comments.
 enum DocComment {
-    /// The lines, each with its end; empty if there are none. What leads an element, else what trails it.
+    /// The comment's lines, each with its newline, and a deprecation notice; empty if there are none. A leading comment
+    /// takes precedence over a trailing one.
     static func lines(of element: some ProvidesSourceCodeLocation & ProvidesDeprecationComment) -> String {
         let comment = Self.lines(commentOf: element)
         let deprecation = element.deprecationComment(commentPrefix: "///")
         return comment.isEmpty || deprecation.isEmpty ? comment + deprecation : "\(comment)///\n\(deprecation)"
     }
 
-    /// The comment of what cannot be deprecated.
+    /// The comment's lines of an element that cannot be deprecated.
     static func lines(commentOf element: some ProvidesSourceCodeLocation) -> String {
         guard let location = element.sourceCodeInfoLocation else { return "" }
         return Self.lines(location.hasLeadingComments ? location.leadingComments : location.trailingComments)
     }
 
     static func lines(_ comment: String) -> String {
-        // By every character that may end a line for Swift, lest the rest of a comment become code.
+        // Split at every character that ends a line in Swift, lest the rest of a comment become code.
         var lines = comment.split(omittingEmptySubsequences: false, whereSeparator: \.isNewline).map { line in
             let text = line.reversed().drop(while: \.isWhitespace).reversed().filter { $0 != "\0" }
             return text.isEmpty || text.first == " " ? String(text) : " " + String(text)

@@ -1,7 +1,7 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// Writes an enum: open ones of proto3 keep numbers that they do not know, closed ones of proto2 refuse them.
+/// Writes an enum: open ones of proto3 keep undeclared numbers, closed ones of proto2 reject them.
 struct EnumGenerator {
     private let descriptor: EnumDescriptor
     private let context: Context
@@ -36,7 +36,7 @@ struct EnumGenerator {
         printer.print("/// A number that this version of the enum does not know.", "case UNRECOGNIZED(Int)")
     }
 
-    /// Other names for the same number. Those that are the same in Swift are left out.
+    /// Prints other names for the same number, without those that are identical in Swift.
     private func printAliases(_ printer: inout CodePrinter) {
         var taken = Set(self.canonical.map(self.declared))
         for value in self.descriptor.values where taken.insert(self.declared(value)).inserted {

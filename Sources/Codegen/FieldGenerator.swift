@@ -1,13 +1,13 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// Writes what a message has for one of its fields.
+/// Writes the members of a message for one of its fields.
 struct FieldGenerator {
-    /// What a field is in a message.
+    /// The representation of a field in a message.
     private enum Shape {
-        /// A value that is always there.
+        /// A value that is always present.
         case implicit
-        /// A value that may be missing, kept beside the property.
+        /// A value that may be missing, kept in a separate stored property.
         case optional
         case array
         case map(key: FieldType, value: FieldType)
@@ -16,7 +16,7 @@ struct FieldGenerator {
     }
 
     let field: FieldDescriptor
-    /// Among the message's fields, by their numbers.
+    /// The index among the message's fields, sorted by number.
     private let index: Int
     private let context: Context
     private let shape: Shape
@@ -47,7 +47,7 @@ struct FieldGenerator {
         self.isBoxed = isOptional && context.recursion.isRecursive(field)
     }
 
-    /// Whether reading the field may find numbers that its enum does not know.
+    /// Whether the field, or its values if it is a map, have a closed enum, so that numbers may be unknown.
     var hasClosedEnum: Bool {
         if case .map(_, let value) = self.shape { value.isClosedEnum } else { self.type.isClosedEnum }
     }
@@ -58,7 +58,8 @@ struct FieldGenerator {
         let presence: String
         switch self.shape {
         case .map(let key, let value):
-            // What an enum of a map's values does not know is found by whoever reads the map, with the key beside it.
+            // A closed enum of a map's values is not passed: RecordReader.closedMap(_:_:) finds undeclared numbers, since
+            // the whole entry, with its key, becomes the unknown field.
             let inner = value.isMessage ? Self.inner(value) : ""
             return ".map(\(head), key: \(key.kind), value: \(value.kind)\(inner)),"
         case .implicit: presence = ""
@@ -87,10 +88,10 @@ struct FieldGenerator {
         }
     }
 
-    /// Gives the property what it holds in an empty message; nil where there is nothing to say.
+    /// The statement that sets the property to its value in an empty message; nil if none is required.
     ///
-    /// In the initialiser rather than where the property is declared: else the one that reads a record would do it too,
-    /// and then copy the whole message.
+    /// It is in `init()` rather than at the property's declaration: otherwise `init(record:)` would execute it too, and
+    /// then copy the whole message.
     var initialization: String? {
         switch self.shape {
         case .implicit: "self.\(self.used) = \(self.type.defaultValue)"
@@ -130,7 +131,7 @@ struct FieldGenerator {
     /// The case of the field's oneof.
     var enumCase: String { "case \(self.names.name)(\(self.type.name))" }
 
-    /// What keeps the value, where the property does not; nil where it does.
+    /// The declaration of the stored property; nil if the property itself is stored.
     var storage: String? {
         guard case .optional = self.shape else { return nil }
         return "private var \(self.names.prefixed): "
@@ -139,7 +140,7 @@ struct FieldGenerator {
 
     // MARK: - Records
 
-    /// Nil for fields of oneofs, which are read together.
+    /// The statement that reads the field; nil for fields of oneofs, which are read together.
     var reading: String? {
         let index = self.index
         switch self.shape {
@@ -162,7 +163,7 @@ struct FieldGenerator {
         }
     }
 
-    /// - Parameter names: Of the functions for most types, for messages, and for closed enums.
+    /// - Parameter names: The names of the functions for most types, for messages, and for closed enums.
     private static func reading(_ type: FieldType, _ names: [String], _ index: Int) -> String {
         if type.isMessage { return "record.\(names[1])(\(index))" }
         return type.isClosedEnum ? "record.\(names[2])(\(index), &unknown)" : "record.\(names[0])(\(index))"
@@ -187,7 +188,7 @@ struct FieldGenerator {
         }
     }
 
-    /// One branch of reading a oneof.
+    /// The branch that reads the field in its oneof.
     func readingCase(of oneof: OneofDescriptor) -> String {
         let property = self.property(of: oneof)
         let head = "case \(self.field.number): \(property) = "
@@ -200,18 +201,18 @@ struct FieldGenerator {
         return head + self.made(of: oneof, value)
     }
 
-    /// One branch of writing a oneof.
+    /// The branch that writes the field in its oneof.
     var writingCase: String {
         let call = self.type.isMessage ? "try record.oneofMessage" : "record.oneof"
         return "case .\(self.used)(let value)?: \(call)(\(self.index), value)"
     }
 
-    /// The index by which a oneof is asked which of its fields it holds.
+    /// The index with which `RecordReader.oneof(_:)` is called.
     var recordIndex: Int { self.index }
 
     // MARK: - Names
 
-    /// The property, behind a point.
+    /// The name of the property, after a dot.
     private var used: String { Names.used(self.names.name) }
 
     private var unboxed: String { "self.\(self.names.prefixed)\(self.isBoxed ? "?.value" : "")" }

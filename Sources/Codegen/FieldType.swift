@@ -1,7 +1,7 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// What one value of a field is in Swift; a map's values and keys are asked about by the fields of its entry.
+/// The Swift type of one value of a field. For the keys and values of a map, use the fields of its entry.
 struct FieldType {
     private let field: FieldDescriptor
     private let names: Names
@@ -54,7 +54,7 @@ struct FieldType {
     var isMessage: Bool { self.field.type == .message }
     var isClosedEnum: Bool { self.field.type == .enum && self.field.enumType.isClosed }
 
-    /// The value where none was sent.
+    /// The value if none was sent.
     var defaultValue: String {
         let text = self.field.defaultValue
         return switch self.field.type {
@@ -68,7 +68,7 @@ struct FieldType {
         }
     }
 
-    /// Written in full where a bare one could be taken for a case of `Optional`.
+    /// The default case, qualified if it could otherwise be taken for a case of `Optional`.
     private var defaultCase: String {
         let values = self.field.enumType.values
         guard let value = values.first(where: { $0.name == self.field.defaultValue }) ?? values.first else { return "" }

@@ -99,7 +99,13 @@ struct FileGenerator {
 
     private var foundationImport: [String] {
         guard self.context.generatesMessages, self.hasBytes else { return [] }
-        return ["#if canImport(FoundationEssentials)", "import FoundationEssentials", "#else", "import Foundation", "#endif"]
+        return [
+            "#if canImport(FoundationEssentials)",
+            "import FoundationEssentials",
+            "#else",
+            "import Foundation",
+            "#endif",
+        ]
     }
 
     /// Prints groups of imports, a blank line before each.

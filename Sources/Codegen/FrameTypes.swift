@@ -2,11 +2,11 @@ import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
 extension MethodDescriptor {
-    /// The type of the frames by which the method is called; nil if the `.proto` gives none.
+    /// The type of the method's frames; nil if the `.proto` gives none.
     var messageType: UInt32? { self.options.getExtensionValue(ext: CustomOptions.messageType) }
 }
 
 extension Descriptor {
-    /// The type of the frames by which the message is pushed; nil if it is not pushed.
+    /// The type of the frames that push the message; nil if it is not pushed.
     var pushType: UInt32? { self.options.getExtensionValue(ext: CustomOptions.pushType) }
 }

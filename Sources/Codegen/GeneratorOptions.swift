@@ -1,13 +1,13 @@
-/// What `--hhsocket_opt` said.
+/// The options given with `--hhsocket_opt`.
 struct GeneratorOptions {
-    /// The access level of what is generated.
+    /// The access level of the generated declarations.
     enum Visibility: String, CaseIterable {
         case `public` = "Public"
         case package = "Package"
         case `internal` = "Internal"
     }
 
-    /// Whose messages: ours on libprotobuf-c, or those that protoc-gen-swift generates.
+    /// The source of the messages: this generator, for libprotobuf-c, or protoc-gen-swift.
     enum Messages: String, CaseIterable {
         case protobufC = "ProtobufC"
         case swiftProtobuf = "SwiftProtobuf"
@@ -19,7 +19,7 @@ struct GeneratorOptions {
     var messages = Messages.protobufC
     var client = true
     var server = true
-    /// Without a client there are mocks only where they are asked for.
+    /// Whether mocks are generated; by default, only with a client.
     var mocks = true
     var fileNaming = FileNaming.fullPath
 
@@ -35,7 +35,7 @@ struct GeneratorOptions {
             case "Server": self.server = try Self.flag(key, value)
             case "Mocks": mocks = try Self.flag(key, value)
             case "FileNaming": self.fileNaming = try Self.choice(key, value)
-            // What two commas leave between them.
+            // An empty option, between two commas.
             case "" where value.isEmpty: continue
             default: throw OptionError(text: "there is no option \(key); expected \(listed(Self.names))")
             }
@@ -54,7 +54,7 @@ struct GeneratorOptions {
         _ key: String,
         _ value: String
     ) throws(OptionError) -> Choice {
-        // In any case of letters, as in the plugin's configuration.
+        // Case-insensitive, as in the plugin's configuration.
         guard let choice = Choice.allCases.first(where: { $0.rawValue.lowercased() == value.lowercased() }) else {
             throw OptionError(text: "\(key)=\(value): expected \(listed(Choice.allCases.map(\.rawValue)))")
         }
@@ -62,14 +62,14 @@ struct GeneratorOptions {
     }
 }
 
-/// What is wrong with the options.
+/// An error in the options.
 struct OptionError: Error, CustomStringConvertible {
     var text: String
 
     var description: String { "--hhsocket_opt: \(self.text)" }
 }
 
-/// `a, b or c`.
+/// Joins names, as in `a, b or c`.
 private func listed(_ names: [String]) -> String {
     guard let last = names.last, names.count > 1 else { return names.first ?? "" }
     return "\(names.dropLast().joined(separator: ", ")) or \(last)"

@@ -1,4 +1,4 @@
-/// Swift's literals for the defaults that descriptors tell as text.
+/// Swift literals for default values, which descriptors contain as text.
 enum Literals {
     static func string(_ text: String) -> String {
         var literal = ""
@@ -18,7 +18,7 @@ enum Literals {
         return "\"\(literal)\""
     }
 
-    /// - Parameter text: As protoc writes bytes: printable ASCII as it is, the rest escaped as in C.
+    /// - Parameter text: Bytes in the format of protoc: printable ASCII as it is, the rest escaped as in C.
     static func bytes(_ text: String) -> String {
         let bytes = Self.unescaped(text)
         return bytes.isEmpty ? "Data()" : "Data([\(bytes.map(String.init).joined(separator: ", "))])"
@@ -30,12 +30,12 @@ enum Literals {
         case "inf": "\(type).infinity"
         case "-inf": "-\(type).infinity"
         case "nan", "-nan": "\(type).nan"
-        // Of literals so close to zero the compiler warns, since few of them are exact.
+        // The compiler warns about literals this close to zero, since few of them are exact.
         case _ where type == "Float" && Float(text)?.isSubnormal == true:
             "Float(bitPattern: \(Float(text)?.bitPattern ?? 0))"
         case _ where type == "Double" && Double(text)?.isSubnormal == true:
             "Double(bitPattern: \(Double(text)?.bitPattern ?? 0))"
-        // Without a point or an exponent Swift would read a whole number, which has no zero below zero.
+        // Without a point or an exponent Swift would read an integer, which has no negative zero.
         default: text.contains { $0 == "." || $0 == "e" } ? text : "\(text).0"
         }
     }

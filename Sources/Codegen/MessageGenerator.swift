@@ -5,7 +5,7 @@ import SwiftProtobufPluginLibrary
 struct MessageGenerator {
     private let message: Descriptor
     private let context: Context
-    /// In the order of their numbers.
+    /// The fields in the order of their numbers.
     private let fields: [FieldGenerator]
 
     init(_ message: Descriptor, _ context: Context) {
@@ -31,8 +31,7 @@ struct MessageGenerator {
 
     private func printDescriptor(_ printer: inout CodePrinter) {
         let oneofs = self.message.realOneofs.isEmpty ? "" : " oneofs: \(self.message.realOneofs.count),"
-        // With its type, which Swift would else look for in what messages that lie within themselves refer to: it
-        // itself.
+        // With an explicit type: for a recursive message, type inference would refer to the declaration itself.
         let beginning =
             "\(self.context.access)static let messageDescriptor: \(Names.runtime).MessageDescriptor = .init("
             + "\"\(self.message.fullName)\",\(oneofs) ["

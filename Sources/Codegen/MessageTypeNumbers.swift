@@ -1,26 +1,26 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// The numbers that stand for methods and pushes on the wire: of all files that are generated at once, and of those
-/// that they import.
+/// Checks the numbers of methods and pushes on the wire, in all files that are generated together and in those that
+/// they import.
 struct MessageTypeNumbers {
-    /// Those that an application may use. Below are the protocol's own types; above is what cannot be a type, by which
-    /// a reader that has lost its place notices it.
+    /// The numbers that an application may use. Lower ones are the protocol's own types; higher ones are not valid
+    /// types, so that a reader that has lost synchronisation notices it.
     static let allowed: ClosedRange<UInt32> = 16...0x1FFF_FFFF
 
     private struct User {
         var name: String
-        /// `message_type` or `push_type`.
+        /// The option's name, `message_type` or `push_type`.
         var option: String
         var place: SourcePlace
     }
 
-    private(set) var complaints: [Complaint] = []
+    private(set) var diagnostics: [Diagnostic] = []
     private var users: [UInt32: User] = [:]
 
     /// - Parameters:
-    ///   - files: Those that are generated.
-    ///   - required: Whether every method of those needs a number.
+    ///   - files: The files that are generated.
+    ///   - required: Whether every method in them requires a number.
     init(_ files: [FileDescriptor], required: Bool) {
         let generated = Set(files.map(\.name))
         for file in Self.withImports(files) {
@@ -36,8 +36,8 @@ struct MessageTypeNumbers {
     private mutating func add(_ method: MethodDescriptor, required: Bool) {
         guard let number = method.messageType else {
             guard required else { return }
-            self.complaints.append(
-                Complaint(
+            self.diagnostics.append(
+                Diagnostic(
                     method,
                     "the method \(method.fullName) has no number; give it one of its own, such as "
                         + "option (hhsocket.message_type) = 101;"
@@ -64,8 +64,8 @@ struct MessageTypeNumbers {
     ) {
         guard Self.allowed.contains(number) else {
             let reason = number < Self.allowed.lowerBound ? "is reserved for the protocol itself" : "is too large"
-            return self.complaints.append(
-                Complaint(
+            return self.diagnostics.append(
+                Diagnostic(
                     element,
                     within: path,
                     "the \(option) \(number) of \(name) \(reason); there are "
@@ -81,11 +81,11 @@ struct MessageTypeNumbers {
             )
             return
         }
-        // A push is told from an answer by its serial, so the wire would bear it. But a number is a name, in logs,
-        // metrics and captures too, and there nothing tells the two apart.
+        // On the wire, a push is distinguished from an answer by its serial. In logs, metrics and captures, nothing but
+        // the number would distinguish them.
         let reason = user.option == option ? "" : ": calls and pushes share their numbers"
-        self.complaints.append(
-            Complaint(
+        self.diagnostics.append(
+            Diagnostic(
                 element,
                 within: path,
                 "the \(option) \(number) of \(name) is the \(user.option) of \(user.name) already (\(user.place))\(reason)"
@@ -93,7 +93,7 @@ struct MessageTypeNumbers {
         )
     }
 
-    /// The files and all that they import, what is imported first.
+    /// The files and all that they import, with each file after its imports.
     private static func withImports(_ files: [FileDescriptor]) -> [FileDescriptor] {
         var seen: Set<String> = []
         var ordered: [FileDescriptor] = []

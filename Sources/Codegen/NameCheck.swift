@@ -1,9 +1,9 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// Finds names that are apart in protobuf and one in Swift.
+/// Finds names that are distinct in protobuf and identical in Swift.
 struct NameCheck {
-    private(set) var complaints: [Complaint] = []
+    private(set) var diagnostics: [Diagnostic] = []
     private let context: Context
     private var namer: SwiftProtobufNamer { self.context.names.namer }
 
@@ -18,7 +18,7 @@ struct NameCheck {
         }
     }
 
-    /// Types that are in no message, and services, must not be called as modules are.
+    /// Checks that top-level types and services do not share names with each other or with modules.
     private mutating func checkFile() {
         var names: Set = [Names.runtime, "HHSocketRPC", "HHSocketServer"]
         if self.context.generatesMessages {
@@ -35,7 +35,7 @@ struct NameCheck {
         }
     }
 
-    /// - Parameter hidden: The names of types that are declared around this message, which hide those of the file.
+    /// - Parameter hidden: The names of types declared in the enclosing messages, which hide those of the file.
     private mutating func check(_ message: Descriptor, hidden: Set<String>) {
         let taken: Set = ["messageDescriptor", "unknownFields", Names.runtime]
         var types = taken
@@ -63,7 +63,7 @@ struct NameCheck {
             let hasPresence = field.hasPresence && field.realContainingOneof == nil
             let names = self.namer.messagePropertyNames(field: field, prefixed: "_", includeHasAndClear: hasPresence)
             let storage = hasPresence ? [names.prefixed, names.has, names.clear] : []
-            // One complaint is enough: what clashes by the name of the property clashes by the others too.
+            // One diagnostic is enough: if the property's name clashes, the other names clash too.
             let clashing = ([names.name] + storage).first { members.contains($0) }
             members.formUnion(storage)
             self.add(clashing ?? names.name, of: field, field.fullName, to: &members)
@@ -77,8 +77,8 @@ struct NameCheck {
         to names: inout Set<String>
     ) {
         guard !names.insert(name).inserted else { return }
-        self.complaints.append(
-            Complaint(element, "\(fullName) becomes \(name) in Swift, where something else is called so")
+        self.diagnostics.append(
+            Diagnostic(element, "\(fullName) becomes \(name) in Swift, where something else is called so")
         )
     }
 
@@ -102,7 +102,8 @@ struct NameCheck {
         }
     }
 
-    /// - Parameter type: As it is written. Swift looks for the beginning of it from the inside outwards.
+    /// - Parameter type: The type as written in Swift, which looks up its first component from the innermost scope
+    ///   outwards.
     private mutating func check(
         _ type: String,
         of element: some ProvidesLocationPath,
@@ -111,8 +112,8 @@ struct NameCheck {
     ) {
         let beginning = type.prefix { $0 != "." }
         guard hidden.contains(String(beginning)) else { return }
-        self.complaints.append(
-            Complaint(
+        self.diagnostics.append(
+            Diagnostic(
                 element,
                 "\(fullName) has the type \(type), but there Swift takes \(beginning) for what is declared closer by; a "
                     + "package, or option swift_prefix, tells them apart"

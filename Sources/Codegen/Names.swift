@@ -1,7 +1,7 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// What things are called in Swift: as swift-protobuf calls them, so that people can move between the two.
+/// The names of elements in Swift. They are those of swift-protobuf, which makes it easy to switch between the two.
 struct Names {
     /// The module with the runtime of messages.
     static let runtime = "HHSocketMessage"
@@ -9,7 +9,7 @@ struct Names {
     let namer: SwiftProtobufNamer
 
     init(options: GeneratorOptions, file: FileDescriptor) {
-        // The module of the well-known types. The namer avoids its name too, which generated code says in full.
+        // The module of the well-known types. The namer also avoids its name, which qualifies names in generated code.
         let module = options.messages == .protobufC ? Self.runtime : "SwiftProtobuf"
         self.namer = SwiftProtobufNamer(
             currentFile: file,
@@ -17,29 +17,29 @@ struct Names {
         )
     }
 
-    /// The enum that a service becomes.
+    /// The name of the enum generated for a service.
     func service(_ service: ServiceDescriptor) -> String {
         let name = self.namer.typePrefix(forFile: service.file) + service.name
         return Self.reservedTypes.contains(name) ? "\(name)Service" : name
     }
 
-    /// As it is written behind a point; where it is declared, ``declared(_:)`` is written.
+    /// The method's name after a dot; use ``declared(_:)`` for its declaration.
     func method(_ method: MethodDescriptor) -> String {
         let name = NamingUtils.toLowerCamelCase(method.name)
         return ["init", "self"].contains(name) ? "\(name)_" : name
     }
 
-    /// The property of a mock that answers for the method.
+    /// The name of a mock's property with the handler of the method.
     func handler(_ method: MethodDescriptor) -> String {
         "on\(NamingUtils.toUpperCamelCase(method.name))"
     }
 
-    /// A name where it is declared: keywords need backticks.
+    /// A name in its declaration, where keywords need backticks.
     static func declared(_ name: String) -> String {
         self.keywords.contains(name) ? "`\(name)`" : name
     }
 
-    /// A name behind a point, where keywords need no backticks.
+    /// A name after a dot, where keywords need no backticks.
     static func used(_ name: String) -> String {
         name.hasPrefix("`") ? String(name.dropFirst().dropLast()) : name
     }

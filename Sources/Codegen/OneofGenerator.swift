@@ -1,10 +1,10 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// Writes what a message has for a oneof: an optional property, and an enum with a case for each field.
+/// Writes the members of a message for a oneof: an optional property, and an enum with a case for each field.
 struct OneofGenerator {
     private let oneof: OneofDescriptor
-    /// In the order of the file.
+    /// The fields in the order of the file.
     private let fields: [FieldGenerator]
     private let context: Context
 

@@ -1,8 +1,8 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// `protoc-gen-hhsocket`: protoc starts it for `--hhsocket_out`, writes descriptors to it and reads Swift files from
-/// it.
+/// The plugin `protoc-gen-hhsocket`, which protoc starts for `--hhsocket_out`: it reads descriptors and writes Swift
+/// files.
 @main struct Plugin: CodeGenerator {
     var supportedFeatures: [Google_Protobuf_Compiler_CodeGeneratorResponse.Feature] { [.proto3Optional] }
     var customOptionExtensions: [any AnyMessageExtension] { CustomOptions.all }
@@ -14,14 +14,14 @@ import SwiftProtobufPluginLibrary
         generatorOutputs: any GeneratorOutputs
     ) throws {
         let options = try GeneratorOptions(parameter.parsedPairs)
-        var complaints = files.flatMap { SupportCheck(options: options, file: $0).complaints }
+        var diagnostics = files.flatMap { SupportCheck(options: options, file: $0).diagnostics }
         let numbers = MessageTypeNumbers(files, required: options.client || options.server)
-        complaints += numbers.complaints
-        // Of names nothing is said as long as there may be none.
-        if complaints.isEmpty {
-            complaints = files.flatMap { NameCheck(Context(options: options, file: $0)).complaints }
+        diagnostics += numbers.diagnostics
+        // Names are checked only if everything else is valid, because some may not exist otherwise.
+        if diagnostics.isEmpty {
+            diagnostics = files.flatMap { NameCheck(Context(options: options, file: $0)).diagnostics }
         }
-        guard complaints.isEmpty else { throw Complaints(complaints) }
+        guard diagnostics.isEmpty else { throw Diagnostics(diagnostics) }
         for file in files {
             let generator = FileGenerator(Context(options: options, file: file))
             try generatorOutputs.add(fileName: options.fileNaming.outputName(of: file.name), contents: generator.text)

@@ -1,13 +1,13 @@
 import SwiftProtobufPluginLibrary
 
-/// Finds messages that can lie within themselves by fields that hold one message: a struct cannot do that by itself.
+/// Finds messages that are recursive by singular fields, which a struct cannot store inline.
 ///
-/// Arrays and dictionaries keep what they hold elsewhere, so repeated fields and maps do not count.
+/// Arrays and dictionaries store their elements indirectly, so repeated fields and maps do not count.
 final class RecursionFinder {
-    /// The messages that can lie within a message, by its full name.
+    /// The messages that a message can contain by singular fields, by its full name.
     private var reachable: [String: Set<String>] = [:]
 
-    /// Whether the field's message can hold the message that the field belongs to.
+    /// Whether the field's message can contain the message that declares the field.
     func isRecursive(_ field: FieldDescriptor) -> Bool {
         guard field.isSingularMessage, let inner = field.messageType, let outer = field.containingType else {
             return false

@@ -2,9 +2,9 @@ import Foundation
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// Finds what a file has that is not supported.
+/// Finds unsupported features in a file.
 struct SupportCheck {
-    /// The files of `google.protobuf` whose messages the runtime has.
+    /// The files of `google.protobuf` whose messages the runtime provides.
     static let wellKnownFiles: Set = [
         "google/protobuf/duration.proto", "google/protobuf/empty.proto", "google/protobuf/timestamp.proto",
         "google/protobuf/wrappers.proto",
@@ -12,15 +12,15 @@ struct SupportCheck {
 
     private static let wellKnownPackage = "google.protobuf"
 
-    private(set) var complaints: [Complaint] = []
+    private(set) var diagnostics: [Diagnostic] = []
     private let options: GeneratorOptions
 
     init(options: GeneratorOptions, file: FileDescriptor) {
         self.options = options
         guard file.edition == .proto2 || file.edition == .proto3 else {
             let paths = [DescriptorPaths.fileEdition, DescriptorPaths.fileSyntax].map { IndexPath(index: $0) }
-            self.complaints.append(
-                Complaint(
+            self.diagnostics.append(
+                Diagnostic(
                     at: SourcePlace(in: file, paths),
                     "editions are not supported; write syntax = \"proto3\"; in the place of the edition"
                 )
@@ -33,7 +33,7 @@ struct SupportCheck {
                 self.checkType(method.outputType, of: method, "the method \(method.fullName)")
             }
         }
-        // What protoc-gen-swift supports is its own affair.
+        // Messages of protoc-gen-swift are not checked.
         guard options.messages == .protobufC else { return }
         self.check(extensions: file.extensions)
         for message in file.allMessages { self.check(message) }
@@ -41,8 +41,8 @@ struct SupportCheck {
 
     private mutating func check(_ message: Descriptor) {
         if message.options.messageSetWireFormat {
-            self.complaints.append(
-                Complaint(message, "message_set_wire_format of \(message.fullName) is not supported")
+            self.diagnostics.append(
+                Diagnostic(message, "message_set_wire_format of \(message.fullName) is not supported")
             )
         }
         self.check(extensions: message.extensions)
@@ -51,27 +51,27 @@ struct SupportCheck {
 
     private mutating func check(_ field: FieldDescriptor) {
         guard field.type != .group else {
-            self.complaints.append(
-                Complaint(field, "groups are not supported; make \(field.fullName) a field of a message's type")
+            self.diagnostics.append(
+                Diagnostic(field, "groups are not supported; make \(field.fullName) a field of a message's type")
             )
             return
         }
         let value = field.isMap ? field.messageType.mapKeyAndValue?.value ?? field : field
         if let message = value.messageType { self.checkType(message, of: field, "the field \(field.fullName)") }
         if let declared = value.enumType, !Self.isSupported(declared.file) {
-            self.complaints.append(Self.unsupported(declared.fullName, of: field, "the field \(field.fullName)"))
+            self.diagnostics.append(Self.unsupported(declared.fullName, of: field, "the field \(field.fullName)"))
         }
     }
 
     private mutating func checkType(_ message: Descriptor, of element: some ProvidesLocationPath, _ name: String) {
         guard self.options.messages == .protobufC, !Self.isSupported(message.file) else { return }
-        self.complaints.append(Self.unsupported(message.fullName, of: element, name))
+        self.diagnostics.append(Self.unsupported(message.fullName, of: element, name))
     }
 
     private mutating func check(extensions: [FieldDescriptor]) {
         for field in extensions where !Self.extendsOptions(field) {
-            self.complaints.append(
-                Complaint(
+            self.diagnostics.append(
+                Diagnostic(
                     field,
                     "the extension \(field.fullName) of \(field.containingType.fullName) is not supported; only options "
                         + "can be extended"
@@ -80,9 +80,9 @@ struct SupportCheck {
         }
     }
 
-    private static func unsupported(_ type: String, of element: some ProvidesLocationPath, _ name: String) -> Complaint
+    private static func unsupported(_ type: String, of element: some ProvidesLocationPath, _ name: String) -> Diagnostic
     {
-        Complaint(
+        Diagnostic(
             element,
             "\(name) has the type \(type), which is not supported; of \(self.wellKnownPackage) there are Duration, Empty, "
                 + "Timestamp and the wrappers such as StringValue"

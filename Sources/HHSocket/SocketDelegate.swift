@@ -1,18 +1,18 @@
-/// Told what happens to a ``Socket``, on the configuration's callback queue. Every method is optional.
+/// An observer of a ``Socket``, notified on the configuration's callback queue. Every method is optional.
 public protocol SocketDelegate: AnyObject, Sendable {
     /// The connection is ready; frames may be sent.
     func socket(_ socket: Socket, didConnectTo endpoint: Endpoint)
     /// An attempt failed; the next server is tried, or a wait begins.
     func socket(_ socket: Socket, didFailToConnectWith error: SocketError)
-    /// A ready connection was lost, and the next attempt comes by itself; or it was left for another server, to which
-    /// the connection is ready already: then ``socket(_:didConnectTo:)`` is called next.
+    /// A ready connection was lost, and the next attempt follows automatically; or it failed over to another server, to
+    /// which a connection is already ready: then ``socket(_:didConnectTo:)`` is called next.
     func socket(_ socket: Socket, didDisconnectWith error: SocketError)
     /// No server could be reached within the allowed rounds, and attempts have stopped. The error is the last one.
     func socket(_ socket: Socket, didGiveUpWith error: SocketError)
     /// ``Socket/disconnect()`` was called.
     func socketDidClose(_ socket: Socket)
     /// A response or a push came. Heartbeats are answered by the socket itself. While more than 8 MiB of frames wait
-    /// for the callback queue nothing more is read from the network.
+    /// for the callback queue, reading from the network is suspended.
     func socket(_ socket: Socket, didReceive frame: Frame)
     /// A frame came whose checksum is wrong; its payload must not be used.
     func socket(_ socket: Socket, didReceiveCorrupt frame: Frame)

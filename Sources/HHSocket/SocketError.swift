@@ -2,18 +2,18 @@ import Foundation
 public import FoundationEssentials
 import NIOCore
 
-/// Why a call, a connection or a setting failed.
+/// The failure of a call, a connection or a setting.
 ///
 /// Compare ``code``; read ``message``, which says what failed, where, why, and what can be done.
 public struct SocketError: Error, Sendable {
-    /// What kind of failure it is. New codes may be added; always have a default case.
+    /// The kind of failure. New codes may be added; always have a default case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Base: Hashable, Sendable {
             case status(Status)
             case found(Name)
         }
 
-        /// What is found on this side.
+        /// The names of failures found on this side.
         private enum Name: String, Hashable, Sendable {
             case notConnected, timeout, networkUnreachable, cancelled, connectionLost
             case connectionRefused, connectTimeout, hostNotFound, proxyFailed, tlsFailed, connectFailed
@@ -105,19 +105,19 @@ public struct SocketError: Error, Sendable {
         public static let frameTooLarge = Self(Name.frameTooLarge)
         /// The peer sent something the protocol does not allow.
         public static let protocolViolation = Self(Name.protocolViolation)
-        /// Every serial, or as many as `maximumInFlight` allows, is in flight.
+        /// Every serial is in flight, or as many calls as `maximumInFlight` allows.
         public static let tooManyInFlight = Self(Name.tooManyInFlight)
-        /// As many calls as allowed are waiting for a connection.
+        /// The limit of calls that wait for a connection, or of bytes that wait to be sent, is reached.
         public static let queueFull = Self(Name.queueFull)
         /// A setting or a request cannot work; see the message.
         public static let invalidArgument = Self(Name.invalidArgument)
         /// An interceptor threw an error of its own; see ``SocketError/underlying``.
         public static let interceptorFailed = Self(Name.interceptorFailed)
-        /// The request asks for something that the connection's two ends have not agreed on by hello; not sent.
+        /// The request requires a feature that the connection's two ends have not agreed on by hello; not sent.
         public static let featureNotAgreed = Self(Name.featureNotAgreed)
         /// A server cannot listen on its address.
         public static let bindFailed = Self(Name.bindFailed)
-        /// The answer came, but cannot be made into what was asked for; see ``SocketError/underlying``.
+        /// The answer came, but cannot be decoded into the requested type; see ``SocketError/underlying``.
         public static let decodingFailed = Self(Name.decodingFailed)
         /// The first page of a list is empty: there is nothing to show.
         public static let noData = Self(Name.noData)
@@ -127,7 +127,7 @@ public struct SocketError: Error, Sendable {
         /// The status behind a code that has no name of its own.
         public var serverStatus: Status? { self.status.flatMap { $0.name == nil ? $0 : nil } }
 
-        /// The status of answers that fail with this code; nil for what is found on this side alone.
+        /// The status of answers that fail with this code; nil for failures found on this side.
         public var status: Status? {
             if case .status(let status) = self.base { status } else { nil }
         }
@@ -140,7 +140,7 @@ public struct SocketError: Error, Sendable {
             }
         }
 
-        /// Whether it is the code of an answer that says that the server did not execute the request.
+        /// Whether it is the code of an answer by which the server did not execute the request.
         fileprivate var saysNotExecuted: Bool {
             self.status.map { !$0.mayHaveBeenExecuted } ?? false
         }
@@ -148,11 +148,11 @@ public struct SocketError: Error, Sendable {
 
     /// How far a request got.
     public enum Delivery: Hashable, Sendable {
-        /// No byte of it left.
+        /// No byte of it was sent.
         case notSent
-        /// Bytes left and no answer came, in this attempt or one before: the server may have run it.
+        /// Bytes were sent and no answer came, in this attempt or one before: the server may have run it.
         case sentUnknown
-        /// The server said so.
+        /// The server answered it.
         case answered
     }
 
@@ -201,7 +201,7 @@ public struct SocketError: Error, Sendable {
         }
     }
 
-    // One word, so that a Result of it stays small on the path of every call.
+    // A single reference, so that a `Result` of it stays small on the path of every call.
     private var storage: Storage
 
     public init(
@@ -235,7 +235,7 @@ public struct SocketError: Error, Sendable {
         set { self.uniqueStorage().code = newValue }
     }
 
-    /// What failed, where, why, and what can be done, in one line.
+    /// A description of what failed, where, why, and what can be done, in one line.
     public var message: String {
         get { self.storage.message }
         set { self.uniqueStorage().message = newValue }
@@ -277,8 +277,8 @@ public struct SocketError: Error, Sendable {
         set { self.uniqueStorage().metadata = newValue }
     }
 
-    /// Whether it is known that the server did not run the request, so that sending it again is safe: no byte of it
-    /// left, or the answer says so (``Status/mayHaveBeenExecuted``).
+    /// Whether it is known that the server did not run the request, so that sending it again is safe: no byte of it was
+    /// sent, or the answer says so (``Status/mayHaveBeenExecuted``).
     public var notExecuted: Bool {
         self.delivery == .notSent || (self.delivery == .answered && self.code.saysNotExecuted)
     }

@@ -25,7 +25,7 @@ struct HHSocketCommand: AsyncParsableCommand {
         ]
     )
 
-    /// Runs the command that the process was started with. The process exits with an error's message and code.
+    /// Runs the command given by the process's arguments. On an error the process exits with its message and code.
     static func main() async {
         let arguments = Array(CommandLine.arguments.dropFirst())
         let commands = Commands(of: Self.self)
@@ -34,7 +34,7 @@ struct HHSocketCommand: AsyncParsableCommand {
             command = try Self.parseAsRoot(arguments)
         } catch {
             // ArgumentParser checks values, and lets commands check their options, before it looks for unknown options.
-            // Often the unknown one is the cause of what is missing or wrong.
+            // The unknown one is often the cause of the error.
             if Self.exitCode(for: error) != .success, let unknown = commands?.unknownOption(in: arguments) {
                 Self.exit(withUsageError: unknown.description, of: unknown.command)
             }
@@ -55,7 +55,7 @@ struct HHSocketCommand: AsyncParsableCommand {
 
     /// Exits with code 64 and the usage of a subcommand, in the form in which ArgumentParser reports wrong usage.
     ///
-    /// - Parameter name: The subcommand's name; any other stands for the command itself.
+    /// - Parameter name: The subcommand's name; any other means the command itself.
     private static func exit(withUsageError message: String, of name: String) -> Never {
         let subcommand = Self.configuration.subcommands.first { $0.configuration.commandName == name }
         let usage = subcommand.map { Self.usageString(for: $0) } ?? Self.usageString()

@@ -1,34 +1,34 @@
-/// Why bytes are no message, or a message cannot become bytes.
+/// An error of decoding or encoding a message.
 public struct MessageError: Error, Sendable, Hashable {
-    /// What went wrong.
+    /// The reason of a ``MessageError``.
     public enum Reason: Sendable, Hashable {
         /// The bytes end within a field.
         case truncated
-        /// A number is longer than ten bytes, or does not fit where it belongs.
+        /// A varint is longer than ten bytes, or exceeds 64 bits.
         case malformedVarint
-        /// What should say which field comes does not: it has the number 0, a number above 536,870,911, or a wire type
-        /// that does not exist.
+        /// A field's tag is invalid: it has the number 0, a number above 536,870,911, or a wire type that does not
+        /// exist.
         case illegalTag
-        /// A field of another kind than the message declares, by how it stands on the wire.
+        /// A field's wire type is not that of the declared kind.
         case wireTypeMismatch(field: String)
-        /// A group, in bytes or in a declaration.
+        /// The bytes contain a group, which is not supported.
         case group
         /// A string is not UTF-8.
         case invalidUTF8(field: String)
-        /// Messages lie within messages, deeper than allowed.
+        /// Messages are nested more deeply than allowed.
         case tooDeep(limit: Int)
         /// A required field is missing.
         case missingRequiredField(field: String)
-        /// The message would take 2 GiB or more.
+        /// The encoded message has, or would have, 2 GiB or more.
         case tooLarge
-        /// Decoding it would take more memory than this limit, in bytes: a few bytes hold a large number of messages.
+        /// Decoding would require more memory than this limit, in bytes: a few bytes can encode many messages.
         case needsTooMuchMemory(limit: Int)
     }
 
     public var reason: Reason
-    /// The full name of the message, such as `chat.Message`; of the inner one where it lies within another.
+    /// The full name of the message, such as `chat.Message`; for a nested message, that of the inner one.
     public var message: String
-    /// Where in the bytes, where that is known; from 0.
+    /// The offset in the bytes, from 0, if known.
     public var offset: Int?
 
     init(_ reason: Reason, in message: String, at offset: Int? = nil) {

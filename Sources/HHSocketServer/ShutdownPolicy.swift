@@ -23,9 +23,9 @@ public struct ShutdownPolicy: Sendable {
     /// The go-away of one client.
     ///
     /// - Parameter share: Which part of the range of waits is its own, from 0 to 1; drawn at random for each.
-    func notice(share: Double) -> GoAwayNotice {
+    func notice(share: Double) -> GoAway {
         let range = self.retryAfter
         let wait = range.lowerBound + (range.upperBound - range.lowerBound) * share
-        return GoAwayNotice(reason: self.reason, retryAfter: wait, endpoints: self.otherEndpoints)
+        return GoAway(reason: self.reason, retryAfter: wait, endpoints: self.otherEndpoints)
     }
 }

@@ -1,7 +1,7 @@
 public import HHSocketMessage
 public import SwiftProtobuf
 
-// swift-protobuf's own messages, which no generated file declares.
+// The conformances of swift-protobuf's own messages, which no generated file declares.
 extension SwiftProtobuf.Google_Protobuf_Any: MessageBody {}
 extension SwiftProtobuf.Google_Protobuf_BoolValue: MessageBody {}
 extension SwiftProtobuf.Google_Protobuf_BytesValue: MessageBody {}

@@ -10,12 +10,12 @@ import Darwin
 import Android
 #endif
 
-/// Keeps a port of 127.0.0.1 for us while nobody listens there: bound and not listening, it is given to nobody else,
-/// and connecting to it is refused.
+/// A reservation of a port of 127.0.0.1 without listening: while the port is bound, the system gives it to no other
+/// process, and refuses connections to it.
 final class PortReservation: Sendable {
     private let descriptor: NIOLockedValueBox<CInt>
 
-    /// Nil if the port is somebody else's by now; then it is taken without being reserved.
+    /// Creates a reservation; nil if another process uses the port by now, which then needs no reservation.
     init?(port: Int) {
         #if canImport(Glibc)
         let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)

@@ -1,4 +1,4 @@
-/// A small generator with a seed, so that what a test met can be repeated (SplitMix64).
+/// A small random number generator with a seed, which makes tests reproducible (SplitMix64).
 package struct SplitMix: RandomNumberGenerator, Sendable {
     private var state: UInt64
 

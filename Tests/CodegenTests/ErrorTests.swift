@@ -8,7 +8,7 @@ import Testing
 @Suite struct ErrorTests {
     @Test func `Groups are refused`() throws {
         #expect(
-            try Generating.complaints("errors/groups.proto") == [
+            try Generating.diagnostics("errors/groups.proto") == [
                 "errors/groups.proto:7:3: groups are not supported; make groups.Animal.leg a field of a "
                     + "message's type"
             ]
@@ -17,7 +17,7 @@ import Testing
 
     @Test func `Only options can be extended`() throws {
         #expect(
-            try Generating.complaints("errors/extensions.proto") == [
+            try Generating.diagnostics("errors/extensions.proto") == [
                 "errors/extensions.proto:10:5: the extension extensions.Animal.nose of extensions.Animal is "
                     + "not supported; only options can be extended",
                 "errors/extensions.proto:15:3: the extension extensions.ears of extensions.Animal is not "
@@ -29,7 +29,7 @@ import Testing
 
     @Test func `Of google_protobuf there is what the runtime has`() throws {
         #expect(
-            try Generating.complaints("errors/wellknown.proto") == [
+            try Generating.diagnostics("errors/wellknown.proto") == [
                 "errors/wellknown.proto:13:3: the field wellknown.Animal.extra has the type "
                     + "google.protobuf.Any, which is not supported; of google.protobuf there are Duration, Empty, "
                     + "Timestamp and the wrappers such as StringValue",
@@ -48,7 +48,7 @@ import Testing
 
     @Test func `Numbers of methods and pushes are there, allowed, and each one's own`() throws {
         #expect(
-            try Generating.complaints("errors/numbers.proto") == [
+            try Generating.diagnostics("errors/numbers.proto") == [
                 "errors/numbers.proto:9:3: the push_type 15 of numbers.Pushed is reserved for the protocol "
                     + "itself; there are 16 to 536870911",
                 "errors/numbers.proto:13:3: the push_type 703 of numbers.Again is the push_type of "
@@ -74,13 +74,13 @@ import Testing
 
     @Test func `Numbers are compared among all files of a run`() throws {
         #expect(
-            try Generating.complaints("errors/numbers_imported.proto") == [
+            try Generating.diagnostics("errors/numbers_imported.proto") == [
                 "errors/numbers_imported.proto:19:3: the method numbers.imported.Things.Unnumbered has no "
                     + "number; give it one of its own, such as option (hhsocket.message_type) = 101;"
             ]
         )
         #expect(
-            try Generating.complaints("chat.proto", "everything.proto") == [
+            try Generating.diagnostics("chat.proto", "everything.proto") == [
                 "everything.proto:424:3: the push_type 2001 of every.thing.News is the push_type of "
                     + "chat.Note already (chat.proto:16:3)",
                 "everything.proto:436:5: the message_type 101 of every.thing.Everything.Ask is the "
@@ -93,7 +93,7 @@ import Testing
 
     @Test func `Names that are one in Swift are refused`() throws {
         #expect(
-            try Generating.complaints("errors/names.proto") == [
+            try Generating.diagnostics("errors/names.proto") == [
                 "errors/names.proto:7:3: Client.fooBar becomes fooBar in Swift, where something else is "
                     + "called so",
                 "errors/names.proto:8:3: Client.HHSocketMessage becomes HHSocketMessage in Swift, where "
@@ -111,14 +111,14 @@ import Testing
 
     @Test func `Methods without a number are right where nothing calls or answers them`() throws {
         #expect(
-            try Generating.complaints("loose.proto") == [
+            try Generating.diagnostics("loose.proto") == [
                 "loose.proto:9:3: the method loose.Things.Get has no number; give it one of its own, such as "
                     + "option (hhsocket.message_type) = 101;"
             ]
         )
         #expect(try Generating.text("loose.proto", "Client=false,Server=false").contains("struct Loose_Thing"))
-        #expect(try Generating.complaints("loose.proto", options: "Client=false").count == 1)
-        #expect(try Generating.complaints("loose.proto", options: "Server=false").count == 1)
+        #expect(try Generating.diagnostics("loose.proto", options: "Client=false").count == 1)
+        #expect(try Generating.diagnostics("loose.proto", options: "Server=false").count == 1)
     }
 
     @Test func `Editions are refused`() throws {

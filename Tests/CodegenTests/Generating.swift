@@ -38,7 +38,7 @@ enum Generating {
     }
 
     /// What is wrong, and the lines of it.
-    static func complaints(_ files: String..., options: String = "") throws -> [String] {
+    static func diagnostics(_ files: String..., options: String = "") throws -> [String] {
         let response = try Self.respond(files, options)
         #expect(response.file.isEmpty)
         return response.error.split(separator: "\n").map(String.init)

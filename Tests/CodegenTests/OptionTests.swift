@@ -70,7 +70,7 @@ import Testing
         ("FileNaming=Flat", "--hhsocket_opt: FileNaming=Flat: expected FullPath, PathToUnderscores or DropPath"),
     ])
     func `An option that is not there is an error`(options: String, error: String) throws {
-        #expect(try Generating.complaints("hello.proto", options: options) == [error])
+        #expect(try Generating.diagnostics("hello.proto", options: options) == [error])
     }
 
     @Test func `Options are looked at in any order, and the last one counts`() throws {

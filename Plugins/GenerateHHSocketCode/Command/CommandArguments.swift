@@ -1,6 +1,6 @@
 import Foundation
 
-/// What was written after `swift package generate-hhsocket-code`.
+/// The arguments of `swift package generate-hhsocket-code`.
 struct CommandArguments {
     static let help = """
         OVERVIEW: Generate Swift for HHSocket from .proto files, to be checked in.

@@ -1,12 +1,12 @@
 import Foundation
 
-/// Runs `protoc`: once for all files that go by the same configuration, so that numbers given twice are found.
+/// Runs `protoc` once for all files with the same configuration, so that duplicate numbers are found.
 struct GenerateCommand {
     var arguments: CommandArguments
     var package: URL
     var generator: URL
 
-    /// Generates for files and folders.
+    /// Generates code for files and folders.
     func generate(for paths: [String], into output: URL) throws {
         var batches: [ProtoBatch] = []
         for path in paths {
@@ -32,7 +32,8 @@ struct GenerateCommand {
         }
     }
 
-    /// Generates for a target, beside what its paths are seen from, and returns for how many files.
+    /// Generates code for a target, into `output` or, by default, into the folder to which the configuration's paths
+    /// are relative. Returns the number of `.proto` files.
     func generate(in folder: URL, into output: URL?) throws -> Int {
         let batches = try self.merged(ProtoFinder.batches(in: folder, package: self.package))
         for batch in batches {
@@ -42,7 +43,7 @@ struct GenerateCommand {
         return batches.map(\.protos.count).reduce(0, +)
     }
 
-    /// With what the options say in the place of the configuration, and with one batch for each configuration.
+    /// Applies the options, which override configurations, and merges batches with the same configuration.
     private func merged(_ batches: [ProtoBatch]) throws -> [ProtoBatch] {
         var merged: [ProtoBatch] = []
         for var batch in batches {
@@ -50,7 +51,7 @@ struct GenerateCommand {
                 batch.settings = try GeneratorSettings(contentsOf: URL(fileURLWithPath: file))
             }
             if !self.arguments.importPaths.isEmpty {
-                // Seen from where the command runs, not from the configuration's folder.
+                // Relative to the current folder, not to the configuration's.
                 batch.settings.configuration.importPaths = self.arguments.importPaths.map {
                     URL(fileURLWithPath: $0).standardizedFileURL.path
                 }
@@ -74,7 +75,7 @@ struct GenerateCommand {
         if self.arguments.isVerbose { print(([protoc.path] + arguments).joined(separator: " ")) }
         try FileManager.default.createDirectory(at: output, withIntermediateDirectories: true)
 
-        // What protoc has to say, it says itself.
+        // protoc prints its own messages.
         let process = Process()
         process.executableURL = protoc
         process.arguments = arguments

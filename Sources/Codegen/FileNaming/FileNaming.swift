@@ -1,4 +1,5 @@
-/// How the Swift file for `zoo/animal.proto` is named. The generator and the SwiftPM plugins share this file.
+/// The naming of Swift files, such as that for `zoo/animal.proto`. The generator and the SwiftPM plugins share this
+/// file.
 enum FileNaming: String, CaseIterable {
     case fullPath = "FullPath"
     case pathToUnderscores = "PathToUnderscores"

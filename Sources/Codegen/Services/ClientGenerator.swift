@@ -41,7 +41,7 @@ struct ClientGenerator {
         let access = self.context.access
         guard method.isUnary else {
             let message = Literals.string(method.unavailability)
-            // Nobody can call it, so what it does is nothing.
+            // It cannot be called, so its body is irrelevant.
             return printer.print(
                 "",
                 "\(method.comment)@available(*, unavailable, message: \(message))",
@@ -51,7 +51,7 @@ struct ClientGenerator {
             )
         }
         let call = "self.client.call(\(self.service).Methods.\(method.used), request, options: options)"
-        // Its comment is that of the requirement, which documentation takes over.
+        // It has no comment: documentation inherits that of the requirement.
         printer.print(
             "",
             "\(method.clientSignature(access: access)) {",

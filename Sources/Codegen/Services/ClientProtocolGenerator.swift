@@ -1,8 +1,8 @@
 import SwiftProtobufPluginLibrary
 
-/// Writes what a client and its mock have in common.
+/// Writes the protocol to which a client and its mock conform.
 struct ClientProtocolGenerator {
-    /// The function by which the pushes of one type are got; the buffering has no default.
+    /// The function that returns the pushes of one type; the buffering policy has no default.
     static func pushes(access: String) -> String {
         """
         \(access)func pushes<Push: \(Names.runtime).PushMessage>(
@@ -45,7 +45,7 @@ struct ClientProtocolGenerator {
         printer.print("}")
     }
 
-    /// The functions with fewer parameters, for everything that calls the service.
+    /// Prints overloads with default arguments, for clients and mocks.
     private func printDefaults(_ printer: inout CodePrinter) {
         let access = self.context.access
         for method in self.methods {

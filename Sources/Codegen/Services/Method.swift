@@ -1,6 +1,6 @@
 import SwiftProtobufPluginLibrary
 
-/// What the generators of a service's parts need to know about a method.
+/// A method, as the generators of a service's parts use it.
 struct Method {
     let descriptor: MethodDescriptor
     private let names: Names
@@ -10,19 +10,19 @@ struct Method {
         self.names = names
     }
 
-    /// Nil if the `.proto` says none.
+    /// The type of its frames; nil if the `.proto` gives none.
     var number: UInt32? { self.descriptor.messageType }
-    /// Its name where it is declared.
+    /// Its name in its declaration.
     var declared: String { Names.declared(self.names.method(self.descriptor)) }
-    /// Its name behind a point.
+    /// Its name after a dot.
     var used: String { self.names.method(self.descriptor) }
-    /// The property of a mock that answers for it.
+    /// The name of a mock's property with its handler.
     var handler: String { self.names.handler(self.descriptor) }
     var request: String { self.names.namer.fullName(message: self.descriptor.inputType) }
     var response: String { self.names.namer.fullName(message: self.descriptor.outputType) }
     var comment: String { DocComment.lines(of: self.descriptor) }
 
-    /// Whether it takes one message and answers with one.
+    /// Whether its request and its response are one message each.
     var isUnary: Bool { !self.descriptor.clientStreaming && !self.descriptor.serverStreaming }
 
     /// The kind in a descriptor.
@@ -35,7 +35,7 @@ struct Method {
         }
     }
 
-    /// Why it cannot be called.
+    /// The reason that a streaming method cannot be called.
     var unavailability: String {
         let streams =
             switch (self.descriptor.clientStreaming, self.descriptor.serverStreaming) {
@@ -46,7 +46,7 @@ struct Method {
         return "\(self.descriptor.service.fullName)/\(self.descriptor.name) \(streams), which HHSocket does not do yet"
     }
 
-    /// The function that a client has for it; the options have no default.
+    /// The signature of a client's function for it; the options have no default.
     func clientSignature(access: String) -> String {
         """
         \(access)nonisolated(nonsending) func \(self.declared)(

@@ -1,6 +1,6 @@
 import SwiftProtobufPluginLibrary
 
-/// Writes a client for tests of applications, which answers calls itself.
+/// Writes a mock client for tests of applications, which answers calls with handlers.
 struct MockGenerator {
     private let service: String
     private let methods: [Method]

@@ -20,7 +20,7 @@ struct ServerGenerator {
         printer.print("", "extension \(self.name) {")
         printer.withIndentation { printer in
             printer.print("/// What a server does when the service is called.")
-            // A requirement that nobody could call would still have to be implemented.
+            // They are not requirements: one that cannot be called would still have to be implemented.
             for method in self.streams { printer.print("///", "/// \(method.unavailability).") }
             printer.print("\(self.context.access)protocol ServiceProtocol: Sendable {")
             printer.withIndentation { printer in

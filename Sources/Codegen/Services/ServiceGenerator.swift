@@ -1,7 +1,7 @@
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// Writes an enum for a service, within which all that belongs to it lies.
+/// Writes an enum for a service, the namespace of everything generated for it.
 struct ServiceGenerator {
     private let service: ServiceDescriptor
     private let context: Context

@@ -11,7 +11,7 @@ extension ConnectionMachine {
         /// Abandon the attempt or the handshake. No report is owed.
         case close(ConnectionID)
         /// The server of the ready connection is about to end: calls wait for a successor, which will be made.
-        case leave(ConnectionID)
+        case goAway(ConnectionID)
         /// The connection is left for another, and may not overlap with it: close it, and report that it is lost once
         /// it is gone.
         case part(ConnectionID, SocketError)

@@ -58,7 +58,7 @@ extension ConnectionMachine {
     /// The connection that was left is lost before it had a successor. That is no fault of the server's.
     private mutating func lost(
         _ ready: Ready,
-        _ departure: Departure,
+        _ departure: PendingDeparture,
         _ error: SocketError,
         now: NIODeadline
     ) -> [ConnectAction] {

@@ -11,7 +11,7 @@ extension ConnectionMachine {
     /// - Parameter isAnnounced: Whether it says so by go-away, and not only by how it answers.
     mutating func goAway(
         _ id: ConnectionID,
-        _ news: ServerDeparture,
+        _ news: GoAway,
         isAnnounced: Bool,
         now: NIODeadline
     ) -> [ConnectAction] {
@@ -36,19 +36,19 @@ extension ConnectionMachine {
         var actions: [ConnectAction] = [
             .report(.goAway(connection.endpoint, reason: news.reason, retryAfter: span))
         ]
-        if !isKnown { actions.append(.leave(id)) }
+        if !isKnown { actions.append(.goAway(id)) }
         // A successor may be under way already, or be put off for another reason.
         guard ready.successor == nil, departure?.failedRounds == 0 else { return actions }
         return actions + self.scheduleDeparture(within: span, now: now)
     }
 
     /// Notes that the ready connection's server is about to end.
-    private mutating func noteDeparture(isAnnounced: Bool, now: NIODeadline) -> Departure? {
+    private mutating func noteDeparture(isAnnounced: Bool, now: NIODeadline) -> PendingDeparture? {
         guard case .ready(var ready) = self.phase else { return nil }
         let age = Duration(now - ready.connection.since)
         var departure =
             ready.departure
-            ?? Departure(
+            ?? PendingDeparture(
                 isAnnounced: isAnnounced,
                 wasStable: age >= self.settings.backoff.resetAfter,
                 failuresBefore: self.failures
@@ -64,7 +64,7 @@ extension ConnectionMachine {
     private mutating func refused(
         _ making: Making,
         _ attempt: Attempt,
-        _ news: ServerDeparture,
+        _ news: GoAway,
         now: NIODeadline
     ) -> [ConnectAction] {
         let span = self.servers.wentAway(
@@ -97,7 +97,7 @@ extension ConnectionMachine {
     /// The servers that one names, as far as they may be used.
     private func usable(_ endpoints: [Endpoint], namedBy server: Endpoint) -> [Endpoint] {
         var seen: Set<Endpoint> = [server]
-        return endpoints.prefix(ServerDeparture.maximumEndpoints).filter { endpoint in
+        return endpoints.prefix(GoAway.maximumEndpoints).filter { endpoint in
             let mayBeUsed = self.servers.acceptsAlternates && endpoint.unixPath == nil
             return seen.insert(endpoint).inserted && (mayBeUsed || self.servers.contains(endpoint))
         }
@@ -117,7 +117,7 @@ extension ConnectionMachine {
         return self.reasonToHold == nil ? starts : nil
     }
 
-    mutating func changeDeparture(_ change: (inout Departure) -> Void) {
+    mutating func changeDeparture(_ change: (inout PendingDeparture) -> Void) {
         guard case .ready(var ready) = self.phase, var departure = ready.departure else { return }
         change(&departure)
         ready.departure = departure

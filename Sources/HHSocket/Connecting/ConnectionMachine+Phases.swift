@@ -92,11 +92,11 @@ extension ConnectionMachine {
         /// What is made to take its place.
         var successor: Making?
         /// Set from when its server is about to end.
-        var departure: Departure?
+        var departure: PendingDeparture?
     }
 
     /// That the server of the ready connection is about to end, and when its successor is made.
-    struct Departure: Sendable {
+    struct PendingDeparture: Sendable {
         /// Whether it said so by go-away, which has all that is known of it.
         var isAnnounced: Bool
         /// Whether the connection had been ready for long enough to tell well of its server.

@@ -34,7 +34,7 @@ extension ConnectionMachine {
             endpoint: connection.endpoint
         )
         self.lastError = error
-        return (ready.departure == nil ? [.leave(connection.id)] : [])
+        return (ready.departure == nil ? [.goAway(connection.id)] : [])
             + [.part(connection.id, error), .report(.disconnected(error))]
     }
 

@@ -77,7 +77,7 @@ extension ConnectionMachine {
     }
 
     /// Too many calls to the present server go wrong: as ``switchServer(to:now:)``, but not for the same server again.
-    mutating func leaveFailingServer(now: NIODeadline) -> [ConnectAction] {
+    mutating func failOver(now: NIODeadline) -> [ConnectAction] {
         guard let ready = self.ready, ready.successor == nil,
             self.servers.hasPresent(besides: ready.connection.endpoint, now: now)
         else { return [] }

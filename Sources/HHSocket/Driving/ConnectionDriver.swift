@@ -28,7 +28,7 @@ package enum DriverRequest: Sendable {
     /// Too many calls to the present server go wrong: leaves it, if there is another.
     case serverFails(Endpoint, wrong: Int, calls: Int)
     /// The server of this connection is about to end: leaves it for another, once that is ready.
-    case leave(ConnectionID, ServerDeparture, isAnnounced: Bool)
+    case goAway(ConnectionID, GoAway, isAnnounced: Bool)
     /// Nothing is in flight any more on a connection that drains.
     case finishDraining(ConnectionID)
     /// Whether bytes that come are left where they are, on every connection there is and will be.
@@ -58,7 +58,7 @@ package enum ConnectionChange {
     case ready(ConnectionID, Endpoint)
     /// The server of the ready connection is about to end: nothing new should be sent by it, and a successor will be
     /// made. What is in flight on it may still be answered.
-    case leaving(ConnectionID)
+    case goingAway(ConnectionID)
     /// The next attempts to connect begin later, by themselves: whoever waits for them asks for
     /// ``DriverRequest/reconnectSooner``.
     case reconnectDeferred

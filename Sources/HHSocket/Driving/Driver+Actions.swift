@@ -11,7 +11,7 @@ extension ConnectionMachine.ConnectAction: DriverAction {
         case .resolve(let id): driver.resolve(id)
         case .open(let id, let endpoint): driver.open(id, endpoint)
         case .close(let id): driver.close(id, in: &turn)
-        case .leave(let id): driver.notifyHost(.leaving(id), in: &turn)
+        case .goAway(let id): driver.notifyHost(.goingAway(id), in: &turn)
         case .part(let id, let error): driver.part(id, error, in: &turn)
         case .beingMade: driver.notifyHost(.beingMade, in: &turn)
         case .reconnectDeferred: driver.notifyHost(.reconnectDeferred, in: &turn)
@@ -142,7 +142,7 @@ extension Driver {
                 )
             }
             guard let self else { return }
-            self.submit(.closure { turn in self.tell(in: &turn) { $0.resolved(id, result, now: $1) } })
+            self.submit(.closure { turn in self.apply(in: &turn) { $0.resolved(id, result, now: $1) } })
         }
     }
 
@@ -171,9 +171,9 @@ extension Driver {
                 switch result {
                 case .success(let link):
                     self.links.pending = DriverLinks.Entry(link: link, endpoint: endpoint)
-                    self.tell(in: &turn) { [$0.connected(id, now: $1)] }
+                    self.apply(in: &turn) { [$0.connected(id, now: $1)] }
                 case .failure(let error):
-                    self.tell(in: &turn) { $0.connectFailed(id, error, now: $1) }
+                    self.apply(in: &turn) { $0.connectFailed(id, error, now: $1) }
                 }
             }
         }

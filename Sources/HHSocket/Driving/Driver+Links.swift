@@ -40,7 +40,7 @@ extension Driver: LinkHost {
         } else {
             return
         }
-        self.tell(in: &turn) { $0.connectionLost(id, error, end.verdict, now: $1) }
+        self.apply(in: &turn) { $0.connectionLost(id, error, end.verdict, now: $1) }
     }
 
     private func error(_ end: LinkEnd, _ endpoint: Endpoint) -> SocketError {

@@ -123,33 +123,33 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     package func connect(attempts: Int? = nil, in turn: inout Turn) {
         guard !self.isInvalidated else { return }
         self.observeNetwork()
-        self.tell(in: &turn) { $0.connect(attempts: attempts, now: $1) }
+        self.apply(in: &turn) { $0.connect(attempts: attempts, now: $1) }
     }
 
     package func disconnect(in turn: inout Turn) {
-        self.tell(in: &turn) { $0.disconnect(now: $1) }
+        self.apply(in: &turn) { $0.disconnect(now: $1) }
     }
 
     package func switchServer(to endpoint: Endpoint?, in turn: inout Turn) {
         guard !self.isInvalidated else { return }
-        self.tell(in: &turn) { $0.switchServer(to: endpoint, now: $1) }
+        self.apply(in: &turn) { $0.switchServer(to: endpoint, now: $1) }
     }
 
     package func replaceServers(with endpoints: [Endpoint], in turn: inout Turn) {
-        self.tell(in: &turn) { $0.replaceServers(with: endpoints, now: $1) }
+        self.apply(in: &turn) { $0.replaceServers(with: endpoints, now: $1) }
     }
 
     package func networkChanged(isReachable: Bool, label: String?, in turn: inout Turn) {
         self.nameNetwork(label, in: &turn)
-        self.tell(in: &turn) { $0.networkChanged(isReachable: isReachable, now: $1) }
+        self.apply(in: &turn) { $0.networkChanged(isReachable: isReachable, now: $1) }
     }
 
     package func didEnterBackground(in turn: inout Turn) {
-        self.tell(in: &turn) { $0.didEnterBackground(now: $1) }
+        self.apply(in: &turn) { $0.didEnterBackground(now: $1) }
     }
 
     package func willEnterForeground(in turn: inout Turn) {
-        self.tell(in: &turn) { $0.willEnterForeground(now: $1) }
+        self.apply(in: &turn) { $0.willEnterForeground(now: $1) }
     }
 
     private func nameNetwork(_ label: String?, in turn: inout Turn) {
@@ -171,7 +171,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         self.network.path = path
         guard isFirst else { return self.networkChanged(isReachable: path.isReachable, label: path.name, in: &turn) }
         self.nameNetwork(path.name, in: &turn)
-        self.tell(in: &turn) { $0.networkIsKnown(isReachable: path.isReachable, now: $1) }
+        self.apply(in: &turn) { $0.networkIsKnown(isReachable: path.isReachable, now: $1) }
     }
 
     // MARK: What the floor above asks for
@@ -179,15 +179,15 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     package func perform(_ request: DriverRequest, in turn: inout Turn) {
         switch request {
         case .reconnectSooner:
-            self.tell(in: &turn) { $0.reconnectSooner(now: $1) }
+            self.apply(in: &turn) { $0.reconnectSooner(now: $1) }
         case .suspect(let id):
             self.links.ready(id)?.probe(isUrgent: false, in: &turn)
         case .serverFails(let endpoint, let wrong, let calls):
-            self.tell(in: &turn) { machine, now in
-                [.report(.serverFails(endpoint, wrong: wrong, calls: calls))] + machine.leaveFailingServer(now: now)
+            self.apply(in: &turn) { machine, now in
+                [.report(.serverFails(endpoint, wrong: wrong, calls: calls))] + machine.failOver(now: now)
             }
-        case .leave(let id, let departure, let isAnnounced):
-            self.tell(in: &turn) { $0.goAway(id, departure, isAnnounced: isAnnounced, now: $1) }
+        case .goAway(let id, let departure, let isAnnounced):
+            self.apply(in: &turn) { $0.goAway(id, departure, isAnnounced: isAnnounced, now: $1) }
         case .finishDraining(let id):
             self.finishDraining(id, in: &turn)
         case .setReading(let isSuspended):
@@ -196,9 +196,9 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
             self.machine.handshakeAwaitsHello(awaits)
         case .gateReturned(let id, let refusal):
             if let refusal {
-                self.tell(in: &turn) { $0.handshakeFailed(id, refusal.error, refusal.remedy, now: $1) }
+                self.apply(in: &turn) { $0.handshakeFailed(id, refusal.error, refusal.remedy, now: $1) }
             } else {
-                self.tell(in: &turn) { $0.handshakeSucceeded(id, now: $1).map { [$0] } ?? [] }
+                self.apply(in: &turn) { $0.handshakeSucceeded(id, now: $1).map { [$0] } ?? [] }
             }
         }
     }
@@ -286,7 +286,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     // MARK: The machine
 
     /// Notifies the machine of an event, and performs its actions.
-    func tell(in turn: inout Turn, _ event: (inout Machine, NIODeadline) -> [some DriverAction]) {
+    func apply(in turn: inout Turn, _ event: (inout Machine, NIODeadline) -> [some DriverAction]) {
         let actions = event(&self.machine, turn.now)
         let state = self.machine.state
         self.shared.withLockedValue { $0.state = state }
@@ -306,7 +306,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         self.timer = deadline.map { deadline in
             let id = self.loop.setTimer(deadline) { turn in
                 self.timer = nil
-                self.tell(in: &turn) { $0.timerFired(now: $1) }
+                self.apply(in: &turn) { $0.timerFired(now: $1) }
             }
             return (deadline, id)
         }

@@ -8,7 +8,7 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
     /// What asks for connections; it holds this object. Weak: a gate may return when the driver has just gone.
     private weak var driver: (any ConnectionDriver)?
     /// What a go-away says that comes on a connection which is being made; nil: it is to be ignored.
-    private var readGoAway: (Frame, ConnectionID, inout Turn) -> ServerDeparture? = { _, _, _ in nil }
+    private var readGoAway: (Frame, ConnectionID, inout Turn) -> GoAway? = { _, _, _ in nil }
     private var pending: PendingConnection?
 
     package var linksMayOverlap: Bool { true }
@@ -21,7 +21,7 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
     ///   ignored.
     package func attach(
         to driver: any ConnectionDriver,
-        readGoAway: @escaping (Frame, ConnectionID, inout Turn) -> ServerDeparture?
+        readGoAway: @escaping (Frame, ConnectionID, inout Turn) -> GoAway?
     ) {
         self.driver = driver
         self.readGoAway = readGoAway
@@ -119,7 +119,7 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
 
     func goAwayCame(_ frame: Frame, _ id: ConnectionID, in turn: inout Turn) {
         guard let departure = self.readGoAway(frame, id, &turn) else { return }
-        self.driver?.perform(.leave(id, departure, isAnnounced: true), in: &turn)
+        self.driver?.perform(.goAway(id, departure, isAnnounced: true), in: &turn)
     }
 
     func handshakeFailed(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {

@@ -78,7 +78,7 @@ extension Batch where Language == FrameLanguage {
     }
 
     /// The header of the next frame as ``soundApplicationHeader()`` gives it, if the frame has this type and one of
-    /// these serials, and if its answer leaves with this turn's flush: as ``Link/canSendAtOnce(length:)`` tells, apart
+    /// these serials, and if its answer leaves with this turn's flush: as ``Link/canSendOnFastPath(length:)`` tells, apart
     /// from the answer's length and the format.
     package mutating func soundHeader(ofType type: UInt32, in serials: ClosedRange<UInt32>) -> FrameHeader? {
         guard self.goesOn, self.link.hot.canSend, self.link.hot.language.decoder.hasInput else { return nil }
@@ -129,12 +129,12 @@ extension Link where Language == FrameLanguage {
     package func arriving() -> FrameDecoder.Arriving? { self.hot.language.decoder.arriving() }
 
     /// Whether a frame of the standard format with a payload of `length` bytes leaves with this turn's flush.
-    package func canSendAtOnce(length: Int) -> Bool {
+    package func canSendOnFastPath(length: Int) -> Bool {
         self.hot.canSend && length <= self.hot.language.largestCopied && self.hot.language.encoder.isStandard
     }
 
-    /// Sends a frame of the standard format, without making one, which ``canSendAtOnce(length:)`` allows.
-    package func sendAtOnce(
+    /// Sends a frame of the standard format, without making one, which ``canSendOnFastPath(length:)`` allows.
+    package func sendOnFastPath(
         type: UInt32,
         serial: UInt32,
         status: Status,
@@ -153,9 +153,9 @@ extension Link where Language == FrameLanguage {
         self.unitWasTaken(in: &turn)
     }
 
-    /// Sends a request of the standard format, without making a frame, which ``canSendAtOnce(length:)`` allows.
-    package func sendAtOnce(_ type: UInt32, serial: UInt32, _ payload: ByteBuffer, in turn: inout Turn) {
-        self.sendAtOnce(type: type, serial: serial, status: .ok, payload, in: &turn)
+    /// Sends a request of the standard format, without making a frame, which ``canSendOnFastPath(length:)`` allows.
+    package func sendOnFastPath(_ type: UInt32, serial: UInt32, _ payload: ByteBuffer, in turn: inout Turn) {
+        self.sendOnFastPath(type: type, serial: serial, status: .ok, payload, in: &turn)
     }
 
     /// What a receiver looks at when a read has ended.

@@ -67,7 +67,7 @@ package struct FrameRules: Sendable {
         in turn: inout Turn
     ) throws(SocketError) -> Bool {
         switch link.send(frame, priority, in: &turn) {
-        case .leaving:
+        case .sent:
             return true
         case .queued:
             return false

@@ -60,7 +60,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
             self.happened(event, in: &turn)
         case .invalidated:
             self.streams.finish()
-        case .beingMade, .leaving, .offline:
+        case .beingMade, .goingAway, .offline:
             break
         }
     }
@@ -166,7 +166,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
 
     // MARK: Notifying the delegate
 
-    private func tell(in turn: inout Turn, _ body: @escaping @Sendable (any SocketDelegate, Socket) -> Void) {
+    private func notifyDelegate(in turn: inout Turn, _ body: @escaping @Sendable (any SocketDelegate, Socket) -> Void) {
         let (delegate, socket) = self.state.withLockedValue { ($0.delegate, $0.socket) }
         guard let delegate, let socket else { return }
         turn.callBack(.closure { body(delegate, socket) })
@@ -181,7 +181,7 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
     }
 
     func receivedGoAway(on id: ConnectionID, in turn: inout Turn) {
-        self.driver.perform(.leave(id, ServerDeparture(), isAnnounced: true), in: &turn)
+        self.driver.perform(.goAway(id, GoAway(), isAnnounced: true), in: &turn)
     }
 
     /// As ``tell(in:_:)``, for what the server sends, which is not read while the delegate's queue is behind.
@@ -213,18 +213,18 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
         }
         self.streams.yield(event)
         switch event {
-        case .connected(let endpoint): self.tell(in: &turn) { $0.socket($1, didConnectTo: endpoint) }
-        case .connectFailed(let error): self.tell(in: &turn) { $0.socket($1, didFailToConnectWith: error) }
-        case .disconnected(let error): self.tell(in: &turn) { $0.socket($1, didDisconnectWith: error) }
-        case .gaveUp(let error): self.tell(in: &turn) { $0.socket($1, didGiveUpWith: error) }
-        case .closed: self.tell(in: &turn) { $0.socketDidClose($1) }
+        case .connected(let endpoint): self.notifyDelegate(in: &turn) { $0.socket($1, didConnectTo: endpoint) }
+        case .connectFailed(let error): self.notifyDelegate(in: &turn) { $0.socket($1, didFailToConnectWith: error) }
+        case .disconnected(let error): self.notifyDelegate(in: &turn) { $0.socket($1, didDisconnectWith: error) }
+        case .gaveUp(let error): self.notifyDelegate(in: &turn) { $0.socket($1, didGiveUpWith: error) }
+        case .closed: self.notifyDelegate(in: &turn) { $0.socketDidClose($1) }
         case .switched(let old, let new):
             let error = SocketError(
                 .connectionLost,
                 message: "the connection to \(old) was left for one to \(new)",
                 endpoint: old
             )
-            self.tell(in: &turn) {
+            self.notifyDelegate(in: &turn) {
                 $0.socket($1, didDisconnectWith: error)
                 $0.socket($1, didConnectTo: new)
             }

@@ -1,26 +1,26 @@
 /// Finds the longest interval for which the network keeps an idle connection alive, so that the radio is woken as
-/// seldom as possible: routers with network address translation forget connections that are idle for longer than some
-/// time, which they do not tell, and swallow what comes later.
+/// seldom as possible. Routers with network address translation forget connections that are idle for longer than some
+/// undisclosed time, and silently drop later packets.
 ///
 /// It starts at ``minimum``, grows by ``step`` after enough answered pings, and falls back by a step when pings stay
-/// unanswered; so it settles within one step below the network's time. While the app is active it is ``minimum``: there
-/// a dead connection costs more than the energy of a ping.
+/// unanswered; so it settles within one step below the network's limit. While the app is active the interval is
+/// ``minimum``: a dead connection then costs more than the energy of a ping.
 ///
 /// The defaults are those of Tencent Mars, the long link under WeChat, except ``reprobeAfter``, which is ours. Mars
-/// takes 20 s off what it found, since its timers count from the last ping; ours count from the last byte and need no
-/// such allowance.
+/// subtracts 20 s from the interval it found, since its timers count from the last ping; ours count from the last byte
+/// and need no such allowance.
 public struct AdaptiveHeartbeat: HeartbeatStrategy, Hashable {
-    /// The shortest interval, where it starts.
+    /// The shortest interval, with which the search starts.
     public var minimum: Duration
     /// The longest interval. Less than ``minimum`` counts as ``minimum``.
     public var maximum: Duration
-    /// How much it grows and falls back by. Zero or less: it stays at ``minimum``.
+    /// The step by which the interval grows and falls back. With zero or less it stays at ``minimum``.
     public var step: Duration
-    /// How many answered pings it takes to grow beyond ``minimum``.
+    /// The number of answered pings required to grow beyond ``minimum``.
     public var successesAtMinimum: Int
-    /// How many answered pings it takes to grow elsewhere.
+    /// The number of answered pings required to grow at any other interval.
     public var successesPerStep: Int
-    /// How many unanswered pings running, with the same interval, it takes to fall back. One may have other causes,
+    /// The number of consecutive unanswered pings at one interval required to fall back. One may have other causes,
     /// such as a server that restarts.
     public var failuresBeforeFallingBack: Int
     /// The number of consecutive answered pings below a failed interval after which that interval is tried again, since
@@ -61,7 +61,7 @@ public struct AdaptiveHeartbeat: HeartbeatStrategy, Hashable {
     }
 }
 
-/// What is known after the runs seen so far.
+/// The state of the search after the runs observed so far.
 private struct Search {
     let minimum: Duration
     private let maximum: Duration
@@ -70,9 +70,9 @@ private struct Search {
     private(set) var current: Duration
     /// The shortest interval known to be too long.
     private var ceiling: Duration?
-    /// Answered pings running, at `current`.
+    /// The number of consecutive answered pings at `current`.
     private var successes = 0
-    /// Unanswered pings running, at one interval.
+    /// The number of consecutive unanswered pings at one interval.
     private var failures: (interval: Duration, count: Int)?
 
     init(_ rules: AdaptiveHeartbeat) {
@@ -94,7 +94,7 @@ private struct Search {
     private mutating func answered(_ interval: Duration, _ count: Int) {
         if let failures = self.failures, interval >= failures.interval { self.failures = nil }
         if let ceiling = self.ceiling, interval >= ceiling { self.ceiling = nil }
-        // A shorter interval, as while the app is active, tells nothing about the present one.
+        // A shorter interval, such as while the app is active, proves nothing about the present one.
         guard interval >= self.current else { return }
         if interval > self.current {
             self.current = min(interval, self.maximum)
@@ -124,8 +124,8 @@ private struct Search {
         let before = if let failures = self.failures, failures.interval == interval { failures.count } else { 0 }
         let failures = before.addingClamped(count)
         self.failures = (interval, failures)
-        // What was known before may have been dropped from the history; that this was tried says that it had grown so
-        // far.
+        // Earlier runs may have been dropped from the history; that this interval was tried shows that the search had
+        // got there.
         self.current = max(self.current, min(interval, self.maximum))
         guard failures >= self.rules.failuresBeforeFallingBack else { return }
         self.failures = nil

@@ -1,15 +1,15 @@
-/// What pings on idle connections have shown about a network: the ground on which a ``HeartbeatStrategy`` decides.
+/// The outcomes of pings on idle connections in one network, from which a ``HeartbeatStrategy`` decides.
 ///
-/// A ping counts where the connection had been idle both ways for the interval, since only such a one shows whether the
+/// A ping counts if the connection had been idle both ways for the interval, since only such a ping shows whether the
 /// network keeps idle connections for that time.
 public struct HeartbeatHistory: Sendable, Hashable {
-    /// Pings one after the other with the same interval and the same outcome.
+    /// Consecutive pings with the same interval and the same outcome.
     public struct Run: Sendable, Hashable, Codable {
-        /// How long the connection had been idle before each ping.
+        /// The time the connection had been idle before each ping.
         public var interval: Duration
         /// Whether the connection was still alive.
         public var isAnswered: Bool
-        /// How many pings they are, 1 or more.
+        /// The number of pings, 1 or more.
         public var count: Int
 
         /// - Parameter count: 1 by default.
@@ -20,17 +20,16 @@ public struct HeartbeatHistory: Sendable, Hashable {
         }
     }
 
-    /// How many runs are kept; the oldest are dropped.
-    public static let maximumRuns = 64
+    /// The number of runs that are kept; the oldest are dropped.
+    package static let maximumRuns = 64
 
     /// The runs, oldest first. No two neighbours have the same interval and outcome.
     public private(set) var runs: [Run] = []
-    /// Whether the app is in use. False where nobody says so, as in a process that is no app.
+    /// Whether the app is in use. False unless reported, as in a process that is not an app.
     public var isApplicationActive: Bool
 
-    /// A history from runs that were kept somewhere. What cannot be is put right: runs of less than one ping are
-    /// dropped, intervals are brought into 1 ms to 365 days, equal neighbours merge, and only the latest 64 runs are
-    /// kept.
+    /// Creates a history from stored runs. Invalid values are corrected: runs of less than one ping are dropped,
+    /// intervals are clamped to 1 ms to 365 days, equal neighbours merge, and only the latest 64 runs are kept.
     ///
     /// - Parameters:
     ///   - runs: Oldest first; none by default.
@@ -43,7 +42,7 @@ public struct HeartbeatHistory: Sendable, Hashable {
     /// Adds the outcome of a ping.
     ///
     /// - Parameters:
-    ///   - interval: How long the connection had been idle.
+    ///   - interval: The time the connection had been idle.
     ///   - isAnswered: Whether it was still alive.
     public mutating func record(interval: Duration, isAnswered: Bool) {
         self.append(Run(interval: interval, isAnswered: isAnswered))
@@ -62,7 +61,8 @@ public struct HeartbeatHistory: Sendable, Hashable {
 }
 
 extension Duration {
-    /// This, or the nearest that makes sense between two pings: 1 ms to 365 days. Sums of such never overflow.
+    /// The duration clamped to what makes sense between two pings: 1 ms to 365 days. Sums of such durations never
+    /// overflow.
     var asHeartbeatInterval: Duration {
         min(max(self, .milliseconds(1)), .seconds(365 * 24 * 3_600))
     }

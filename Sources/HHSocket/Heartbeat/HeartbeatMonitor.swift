@@ -1,26 +1,25 @@
 import NIOCore
 
-/// Decides when to ping and when the peer is dead. Told the time; keeps none itself.
+/// Decides when to ping and when the peer is dead. The time is passed in.
 ///
-/// Its owner calls ``tick(now:)`` at ``nextTick(now:)``, and computes that anew after every other call.
+/// Its owner calls ``tick(now:slept:)`` at ``nextTick(now:)``, and computes that anew after every other call.
 package struct HeartbeatMonitor: Sendable {
     package enum Action: Equatable, Sendable {
-        /// Send a ping, and report ``bytesSent(now:)`` when it leaves.
+        /// Send a ping, and report ``bytesSent(now:)`` when it is written.
         case ping
         /// Close the connection, and report ``connectionLost()``.
         case peerIsDead(silentFor: TimeAmount)
     }
 
-    /// What became of a ping.
+    /// The outcome of a ping.
     package struct Outcome: Equatable, Sendable {
         /// Whether a byte came from the peer.
         package var isAnswered: Bool
-        /// From the ping to the next byte. Nil where no byte came, or where it is not known which ping it answers, or
-        /// how long the ping waited on our side. A byte may come for another reason, so this is no more than an
-        /// estimate.
+        /// The time from the ping to the next byte. Nil if no byte came, or if it is not known which ping it answers or
+        /// how long the ping waited on our side. A byte may come for another reason, so this is only an estimate.
         package var roundTripTime: TimeAmount?
-        /// The interval for which the connection had been idle both ways before the ping, and which has so been shown
-        /// to be short enough, or too long, for the network; nil where nothing has been shown.
+        /// The interval for which the connection had been idle both ways before the ping, and which the outcome proves
+        /// short enough, or too long, for the network; nil if it proves nothing.
         package var testedInterval: Duration?
 
         package init(isAnswered: Bool, roundTripTime: TimeAmount? = nil, testedInterval: Duration? = nil) {
@@ -34,14 +33,14 @@ package struct HeartbeatMonitor: Sendable {
     private struct Series {
         var firstPing: NIODeadline
         var lastPing: NIODeadline
-        /// Reply timeouts that have passed.
+        /// The number of reply timeouts that have passed.
         var timeouts = 0
-        /// How many of them the peer survives.
+        /// The number of reply timeouts that the peer survives.
         var misses: Int
         var wasBlocked = false
-        /// What an answer shows.
+        /// The interval that an answer proves short enough.
         var intervalIfAnswered: TimeAmount?
-        /// What no answer shows.
+        /// The interval that the lack of an answer proves too long.
         var intervalIfLost: TimeAmount?
     }
 
@@ -52,20 +51,20 @@ package struct HeartbeatMonitor: Sendable {
     private(set) var interval: TimeAmount
     private var lastSent: NIODeadline
     private var lastReceived: NIODeadline
-    /// From when on the silence counts where we do not ping.
+    /// The start of the peer's silence, where we do not ping.
     private var silentSince: NIODeadline
     private var series: Series?
     private var isPaused = false
     private var isReadingSuspended = false
-    /// A probe that was asked for while reading was suspended: how many reply timeouts the peer survives.
+    /// The probe that was requested while reading was suspended: the number of reply timeouts that the peer survives.
     private var owedProbe: Int?
-    /// How long the machine had slept when it was last asked whether a ping is due.
+    /// The total time that the machine had slept at the last ``tick(now:slept:)``.
     private var slept = Duration.zero
 
-    /// Whether no time passes for this clock.
+    /// Whether the clock stands still.
     private var standsStill: Bool { self.isPaused || self.isReadingSuspended }
 
-    /// How long after a ping was due its peer is dead.
+    /// The time from a due ping until the peer is dead: `misses + 1` reply timeouts.
     private var timeToDeath: TimeAmount {
         let (nanoseconds, overflow) = self.replyTimeout.nanoseconds
             .multipliedReportingOverflow(by: Int64(clamping: self.misses.addingClamped(1)))
@@ -73,8 +72,8 @@ package struct HeartbeatMonitor: Sendable {
     }
 
     /// - Parameters:
-    ///   - interval: What the policy's strategy says; see ``setInterval(_:)``. At least 1 ms.
-    ///   - canPing: Whether the format has a ping for this side. Else the monitor behaves as with
+    ///   - interval: The interval of the policy's strategy; see ``setInterval(_:)``. At least 1 ms.
+    ///   - canPing: Whether the format has a ping for this side. If not, the monitor behaves as with
     ///     ``HeartbeatPolicy/Mode-swift.enum/expectPings``.
     package init(_ policy: HeartbeatPolicy, interval: Duration, canPing: Bool, now: NIODeadline) {
         self.interval = max(.milliseconds(1), TimeAmount(clamping: interval))
@@ -100,8 +99,8 @@ package struct HeartbeatMonitor: Sendable {
         self.lastSent = now
     }
 
-    /// Any byte proves that the peer lives, not only an answer to the ping. Returns what became of the ping, if one
-    /// waited for its answer.
+    /// Records that bytes came: any byte proves that the peer lives, not only an answer to the ping. Returns the
+    /// outcome of the ping that waited for an answer, if there was one.
     @discardableResult
     package mutating func bytesReceived(now: NIODeadline) -> Outcome? {
         self.lastReceived = now
@@ -115,7 +114,7 @@ package struct HeartbeatMonitor: Sendable {
         )
     }
 
-    /// While our own bytes cannot leave, no answer can be expected: the clock stands still.
+    /// Records that our own bytes cannot be written. No answer can be expected meanwhile, so the clock stands still.
     package mutating func writeIsBlocked(now: NIODeadline) {
         self.lastSent = now
         self.lastReceived = max(self.lastReceived, now)
@@ -124,16 +123,16 @@ package struct HeartbeatMonitor: Sendable {
         self.series?.wasBlocked = true
     }
 
-    /// The ping that was due could not be made: nothing waits for an answer, and the next is due after another
-    /// interval.
+    /// Records that the ping that was due could not be made: no answer is awaited, and the next ping is due after
+    /// another interval.
     package mutating func pingWasSkipped(now: NIODeadline) {
         self.series = nil
         self.lastSent = now
         self.lastReceived = max(self.lastReceived, now)
     }
 
-    /// The connection has ended without our doing, or by ``Action/peerIsDead(silentFor:)``. Returns what became of the
-    /// ping, if one waited for its answer.
+    /// Records that the connection ended without our doing, or by ``Action/peerIsDead(silentFor:)``. Returns the
+    /// outcome of the ping that waited for an answer, if there was one.
     package mutating func connectionLost() -> Outcome? {
         guard let series = self.series else { return nil }
         self.series = nil
@@ -142,15 +141,15 @@ package struct HeartbeatMonitor: Sendable {
 
     // MARK: Pausing
 
-    /// From now on no ping is due and the peer does not die, as where the process may be suspended at any moment. A
+    /// Stops the clock, for a process that may be suspended at any moment: no ping is due and the peer does not die. A
     /// ping that waits for its answer is forgotten.
     package mutating func pause() {
         self.isPaused = true
         self.series = nil
     }
 
-    /// Goes on. A ping whose time has passed is due at once. Where the peer pings, it has the whole time for it again,
-    /// for what came meanwhile may not have been read.
+    /// Resumes after ``pause()``. A ping whose time has passed is due at once. If the peer pings, its time starts over,
+    /// since its bytes may not have been read meanwhile.
     package mutating func resume(now: NIODeadline) {
         guard self.isPaused else { return }
         self.isPaused = false
@@ -159,16 +158,16 @@ package struct HeartbeatMonitor: Sendable {
 
     // MARK: Reading
 
-    /// From now on our side takes no bytes, so that none can prove that the peer lives: no ping is due and the peer
-    /// does not die. A ping that waits for its answer is forgotten. Has nothing to do with ``pause()``: time passes
-    /// again once both have ended.
+    /// Records that our side reads no bytes, so that none can prove that the peer lives: no ping is due and the peer
+    /// does not die. A ping that waits for its answer is forgotten. Independent of ``pause()``: time passes again once
+    /// both have ended.
     package mutating func suspendReading() {
         self.isReadingSuspended = true
         self.series = nil
     }
 
-    /// Goes on, as if a byte had just come: whether one did meanwhile is not known, so a ping that is due now shows
-    /// nothing about the interval. Returns the probe that was asked for meanwhile.
+    /// Resumes as if a byte had just come: whether one did meanwhile is not known, so a ping that is due now proves
+    /// nothing about the interval. Returns the probe that was requested meanwhile.
     package mutating func resumeReading(now: NIODeadline) -> Action? {
         guard self.isReadingSuspended else { return nil }
         self.isReadingSuspended = false
@@ -181,7 +180,7 @@ package struct HeartbeatMonitor: Sendable {
 
     // MARK: Time
 
-    /// When to call ``tick(now:)`` next, if nothing happens before.
+    /// The time of the next ``tick(now:slept:)``, if nothing happens before.
     package var nextDeadline: NIODeadline {
         if self.standsStill {
             .distantFuture
@@ -194,13 +193,13 @@ package struct HeartbeatMonitor: Sendable {
         }
     }
 
-    /// When to call ``tick(now:)`` next, if it is not to be asked again before: an answer to a ping may make another
-    /// one due sooner than that ping's timeout.
+    /// The time of the next ``tick(now:slept:)`` for an owner that does not ask again before: the answer to a ping may
+    /// make another ping due sooner than the timeout of the first.
     package func nextTick(now: NIODeadline) -> NIODeadline {
         self.standsStill ? .distantFuture : min(self.nextDeadline, now.advanced(clamping: self.interval))
     }
 
-    /// - Parameter slept: How long the machine has slept, in all: time that `now` does not count.
+    /// - Parameter slept: The total time that the machine has slept, which `now` does not count.
     package mutating func tick(now: NIODeadline, slept: Duration = .zero) -> Action? {
         let sleep = TimeAmount(clamping: slept - self.slept)
         self.slept = slept
@@ -209,7 +208,7 @@ package struct HeartbeatMonitor: Sendable {
         guard var series = self.series else {
             let idle = now - max(self.lastSent, self.lastReceived)
             // Timers come late and answers take time: idle for 90 % of the interval is idle. After much more than the
-            // interval, as when the machine slept, a dead connection tells nothing about the interval.
+            // interval, such as when the machine slept, a dead connection proves nothing about the interval.
             let isTested = idle.nanoseconds >= self.interval.nanoseconds / 10 * 9
             let excess = idle.nanoseconds - self.interval.nanoseconds
             let isFair = isTested && max(excess, 0) + max(sleep.nanoseconds, 0) <= self.interval.nanoseconds / 10
@@ -228,12 +227,12 @@ package struct HeartbeatMonitor: Sendable {
         return series.timeouts <= series.misses ? .ping : .peerIsDead(silentFor: now - self.lastReceived)
     }
 
-    /// Asks at once whether the peer lives, as when a call timed out or the app came to the foreground. A ping that
-    /// waits for its answer already is the probe. Where we do not ping this does the same as ``tick(now:)``. While
-    /// reading is suspended it has to wait for ``resumeReading(now:)``.
+    /// Checks at once whether the peer lives, such as when a call timed out or the app came to the foreground. A ping
+    /// that already waits for its answer is the probe. Where we do not ping this is ``tick(now:slept:)``. While reading
+    /// is suspended the probe waits for ``resumeReading(now:)``.
     ///
-    /// - Parameter misses: How many reply timeouts the peer survives, if other than the policy's number. Where a ping
-    ///   waits already it can only make them fewer.
+    /// - Parameter misses: The number of reply timeouts that the peer survives; nil for the policy's. It can only lower
+    ///   the number of a ping that already waits.
     package mutating func probe(now: NIODeadline, misses: Int? = nil) -> Action? {
         guard !self.isPaused else { return nil }
         guard self.pings else { return self.tick(now: now, slept: self.slept) }

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// When a side pings, and when it takes the other for dead.
+/// The rules by which a side pings, and considers the other dead.
 ///
 /// ```swift
 /// // A ping every 10 s, noticing a dead link after 10 + 2 × 8 s.
@@ -13,44 +13,44 @@ import NIOCore
 /// configuration.heartbeat = HeartbeatPolicy(strategy: .fixed(.seconds(60), inBackground: .seconds(540)))
 /// // In the background as seldom as the network of the moment allows; needs the same.
 /// configuration.heartbeat = HeartbeatPolicy(strategy: .adaptive())
-/// // The server pings every 60 s, and nobody else.
+/// // Only the server pings, every 60 s.
 /// configuration.heartbeat = HeartbeatPolicy(interval: .seconds(60), mode: .expectPings)
-/// // Nobody pings.
+/// // No pings.
 /// configuration.heartbeat = nil
 /// ```
 public struct HeartbeatPolicy: Sendable {
     /// The side that pings.
     public enum Mode: String, Hashable, Sendable {
-        /// This side pings; the other's pings are answered too. The peer is dead after `misses + 1` reply timeouts in
-        /// which no byte came.
+        /// This side pings; the other's pings are answered too. The peer is dead after `misses + 1` reply timeouts
+        /// without a byte.
         case ping
-        /// This side never pings: the other pings every ``HeartbeatPolicy/interval``, and is dead when no byte came for
-        /// `interval + (misses + 1) × replyTimeout`, the time after which ``ping`` notices it.
+        /// This side never pings: the other pings every ``HeartbeatPolicy/interval``, and is dead once no byte has come
+        /// for `interval + (misses + 1) × replyTimeout`, the time after which ``ping`` would notice.
         case expectPings
     }
 
-    /// Says how long the interval is. In mode ``Mode-swift.enum/ping`` a ping is due once this long has passed since
-    /// the last byte sent or since the last byte received, whichever comes first; in mode
-    /// ``Mode-swift.enum/expectPings`` it is how often the other side pings.
+    /// The strategy that sets the interval. In mode ``Mode-swift.enum/ping`` a ping is due once this long has passed
+    /// since the last byte sent or since the last byte received, whichever comes first; in mode
+    /// ``Mode-swift.enum/expectPings`` it is the interval at which the other side pings.
     public var interval: any HeartbeatStrategy
-    /// How long one ping waits for a byte from the peer.
+    /// The time one ping waits for a byte from the peer.
     public var replyTimeout: Duration
-    /// How many pings may stay unanswered before the peer is dead: it is after `misses + 1` reply timeouts.
+    /// The number of pings that may stay unanswered: the peer is dead after `misses + 1` reply timeouts.
     public var misses: Int
-    /// What our pings carry. Formats that allow no payload in a heartbeat need it empty.
+    /// The payload of our pings. It must be empty in formats that allow no payload in a heartbeat.
     public var payload: ByteBuffer
-    /// Makes what each ping of ours carries, instead of ``payload``; nil by default. Runs on the socket's thread, which
-    /// it must not block. If it throws, or what it makes cannot be sent, that ping is skipped, with a warning in the
-    /// log, and the next is due after another interval.
+    /// Makes the payload of each ping of ours, instead of ``payload``; nil by default. Runs on the socket's thread,
+    /// which it must not block. If it throws, or its payload cannot be sent, that ping is skipped, with a warning in
+    /// the log, and the next is due after another interval.
     public var makePayload: (@Sendable () throws -> ByteBuffer)?
     /// The side that pings. A client behaves as with ``Mode-swift.enum/expectPings`` in a format in which only servers
     /// ping.
     public var mode: Mode
 
-    /// Pings at a strategy's interval.
+    /// Creates a policy with a strategy for the interval.
     ///
     /// - Parameters:
-    ///   - strategy: Says how long the interval is.
+    ///   - strategy: The strategy that sets the interval.
     ///   - replyTimeout: 8 s by default, as Tencent Mars waits for its no-op.
     ///   - misses: 1 by default.
     ///   - payload: Empty by default.
@@ -69,7 +69,7 @@ public struct HeartbeatPolicy: Sendable {
         self.mode = mode
     }
 
-    /// Pings at a fixed interval.
+    /// Creates a policy with a fixed interval.
     ///
     /// - Parameters:
     ///   - interval: 60 s by default. Less than 1 ms counts as 1 ms.
@@ -95,10 +95,10 @@ public struct HeartbeatPolicy: Sendable {
 }
 
 extension HeartbeatPolicy {
-    /// What the next ping carries.
+    /// Returns the payload of the next ping.
     ///
-    /// - Throws: What ``makePayload`` throws; ``SocketError`` with the code `frameTooLarge` if what it makes
-    ///   cannot be sent.
+    /// - Throws: The error of ``makePayload``; ``SocketError`` with the code `frameTooLarge` if its payload is too
+    ///   large.
     package func beat(limit maximumPayloadLength: Int) throws -> ByteBuffer {
         guard let makePayload = self.makePayload else { return self.payload }
         let payload = try makePayload()

@@ -1,10 +1,10 @@
 import NIOConcurrencyHelpers
 
-/// Keeps what the heartbeat has learned about each network, so that it need not be learned anew.
+/// A store for what the heartbeat has learned about each network, so that it need not be learned anew.
 ///
 /// Called on the socket thread, and for the first time on the thread that makes the socket or client: it must be quick,
-/// and must not wait for a disk or a lock that another thread holds for long. What it returns is not trusted; runs that
-/// cannot be are put right.
+/// and must not wait for a disk or a lock that another thread holds for long. The runs it returns are not trusted;
+/// invalid values are corrected.
 ///
 /// ```swift
 /// struct HeartbeatDefaults: HeartbeatStorage {
@@ -19,20 +19,19 @@ import NIOConcurrencyHelpers
 /// }
 /// ```
 public protocol HeartbeatStorage: Sendable {
-    /// What was stored last for this network, oldest first; nothing for one that is not known.
+    /// Returns the runs stored last for this network, oldest first; none for an unknown network.
     func runs(forNetwork label: String) -> [HeartbeatHistory.Run]
 
-    /// Keeps the runs of a network, at most 64, instead of what was stored for it before. Called after each ping that
-    /// taught something.
+    /// Stores the runs of a network, at most 64, in place of those stored before. Called after each ping that proved
+    /// something about the interval.
     func store(_ runs: [HeartbeatHistory.Run], forNetwork label: String)
 }
 
-/// Remembers networks as long as the process runs, up to 64 of them; beyond that the one that was not used for longest
-/// is forgotten.
+/// A storage that remembers up to 64 networks while the process runs; beyond that the least recently used is forgotten.
 public final class InMemoryHeartbeatStorage: HeartbeatStorage {
     private struct Networks {
         var runs: [String: [HeartbeatHistory.Run]] = [:]
-        /// The label used last is last.
+        /// The labels, least recently used first.
         var labels: [String] = []
 
         mutating func use(_ label: String) {
@@ -41,7 +40,7 @@ public final class InMemoryHeartbeatStorage: HeartbeatStorage {
         }
     }
 
-    /// How many networks are remembered.
+    /// The number of networks that are remembered.
     public static let maximumNetworks = 64
 
     private let networks = NIOLockedValueBox(Networks())

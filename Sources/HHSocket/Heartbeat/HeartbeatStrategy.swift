@@ -1,8 +1,8 @@
-/// Says how often to ping.
+/// Decides how often to ping.
 public protocol HeartbeatStrategy: Sendable {
-    /// The interval after this history. Called on the socket thread when a connection is ready and whenever the history
-    /// changed, and first on the thread that makes the socket or client, so it must be quick. Less than 1 ms counts as
-    /// 1 ms.
+    /// Returns the interval to use after `history`. Called on the socket thread when a connection is ready and whenever
+    /// the history changed, and first on the thread that makes the socket or client, so it must be quick. Less than 1
+    /// ms counts as 1 ms.
     func interval(for history: HeartbeatHistory) -> Duration
 }
 
@@ -10,13 +10,13 @@ public protocol HeartbeatStrategy: Sendable {
 public struct FixedHeartbeat: HeartbeatStrategy, Hashable {
     /// The interval.
     public var interval: Duration
-    /// The interval while the app is not active; nil for the same one.
+    /// The interval while the app is not active; nil for ``interval``.
     public var inBackground: Duration?
 
     /// - Parameters:
     ///   - interval: The interval.
-    ///   - inBackground: The interval while the app is not active, as it always is in a process that is no app; nil,
-    ///     the default, for the same one.
+    ///   - inBackground: The interval while the app is not active, which always applies in a process that is not an
+    ///     app; nil, the default, for `interval`.
     public init(interval: Duration, inBackground: Duration? = nil) {
         self.interval = interval
         self.inBackground = inBackground
@@ -27,11 +27,11 @@ public struct FixedHeartbeat: HeartbeatStrategy, Hashable {
     }
 }
 
-/// An interval that a closure says.
+/// An interval computed by a closure.
 public struct CustomHeartbeat: HeartbeatStrategy {
     private let body: @Sendable (HeartbeatHistory) -> Duration
 
-    /// - Parameter interval: Says the interval; see ``HeartbeatStrategy/interval(for:)``.
+    /// - Parameter interval: Computes the interval; see ``HeartbeatStrategy/interval(for:)``.
     public init(_ interval: @escaping @Sendable (HeartbeatHistory) -> Duration) {
         self.body = interval
     }
@@ -49,8 +49,8 @@ extension HeartbeatStrategy where Self == FixedHeartbeat {
 }
 
 extension HeartbeatStrategy where Self == AdaptiveHeartbeat {
-    /// The longest interval that the network keeps connections alive for, between `minimum` (210 s by default) and
-    /// `maximum` (600 s), found in steps (60 s).
+    /// The longest interval for which the network keeps idle connections alive, between `minimum` (210 s by default)
+    /// and `maximum` (600 s), found in steps (60 s).
     public static func adaptive(
         minimum: Duration = .seconds(210),
         maximum: Duration = .seconds(600),
@@ -61,7 +61,7 @@ extension HeartbeatStrategy where Self == AdaptiveHeartbeat {
 }
 
 extension HeartbeatStrategy where Self == CustomHeartbeat {
-    /// The interval that `interval` says.
+    /// The interval that the closure computes.
     public static func custom(_ interval: @escaping @Sendable (HeartbeatHistory) -> Duration) -> CustomHeartbeat {
         CustomHeartbeat(interval)
     }

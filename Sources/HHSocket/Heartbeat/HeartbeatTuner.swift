@@ -1,15 +1,15 @@
-/// Asks the strategy for the interval, tells it what pings have shown, and remembers that for each network.
+/// Asks the strategy for the interval, given the outcomes of pings, which it stores for each network.
 package struct HeartbeatTuner: Sendable {
     private let strategy: any HeartbeatStrategy
     private let storage: (any HeartbeatStorage)?
     private var network: String
     private var history: HeartbeatHistory
-    /// How long the interval is now.
+    /// The present interval.
     package private(set) var interval: Duration
 
     /// - Parameters:
-    ///   - network: What the present network is called; the empty string where that is not known.
-    ///   - storage: Where to remember; nil for nowhere.
+    ///   - network: The name of the present network; the empty string if it is not known.
+    ///   - storage: The store for the outcomes; nil for none.
     package init(
         _ strategy: any HeartbeatStrategy,
         network: String = "",
@@ -26,7 +26,7 @@ package struct HeartbeatTuner: Sendable {
         self.interval = strategy.interval(for: self.history)
     }
 
-    /// Continues with what is known about this network. Without a storage each network is learned anew.
+    /// Continues with the outcomes stored for this network. Without a storage each network is learned anew.
     package mutating func networkChanged(to label: String) {
         guard label != self.network else { return }
         self.network = label
@@ -43,7 +43,7 @@ package struct HeartbeatTuner: Sendable {
         self.interval = self.strategy.interval(for: self.history)
     }
 
-    /// Learns from what became of a ping, if that taught something about the interval.
+    /// Learns from the outcome of a ping, if it proves something about the interval.
     package mutating func observe(_ outcome: HeartbeatMonitor.Outcome) {
         guard let interval = outcome.testedInterval else { return }
         self.history.record(interval: interval, isAnswered: outcome.isAnswered)

@@ -1,6 +1,6 @@
 extension Agreement {
-    /// What follows from the features that both ends accept. ``ProtocolFeature/idempotency`` rides on metadata, and is
-    /// dropped where that is not among them.
+    /// Creates the agreement that follows from the features accepted by both ends. ``ProtocolFeature/idempotency``
+    /// requires metadata, and is dropped without it.
     package init(version: UInt32, features: some Sequence<ProtocolFeature>) {
         var features = Set(features)
         if !features.contains(.metadata) { features.remove(.idempotency) }

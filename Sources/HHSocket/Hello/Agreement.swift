@@ -1,10 +1,10 @@
-/// What the two ends of a connection have agreed on by hello. Of a connection without hello there is none.
+/// The result of hello: what the two ends of a connection have agreed on. A connection without hello has none.
 package struct Agreement: Hashable, Sendable {
-    /// The version of the protocol that both speak; the first is 1.
+    /// The version of the protocol that both ends speak; the first is 1.
     package var version: UInt32
-    /// What both use beyond it, by the names that stand in hello.
+    /// The features that both ends use, by their names in hello.
     package var features: Set<String>
-    /// The flags that types may have from now on, in either direction: ``FrameType/metadataFlag`` and
+    /// The flags that types may have after hello, in either direction: ``FrameType/metadataFlag`` and
     /// ``FrameType/compressionFlag``.
     package var flags: UInt32
 

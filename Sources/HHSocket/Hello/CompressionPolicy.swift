@@ -1,13 +1,13 @@
-/// Which bodies are compressed before they are sent, and how hard, where hello has agreed on
+/// The bodies to compress before they are sent, and the level, where hello has agreed on
 /// ``ProtocolFeature/compression``.
 ///
-/// What is compressed, and by which format, `Docs/Protocol.md` says. A body that does not become smaller is sent as it
-/// is.
+/// `Docs/Protocol.md` specifies the format. A body that does not become smaller is sent as it is.
 public struct CompressionPolicy: Hashable, Sendable {
-    /// Bodies of fewer bytes are sent as they are. 1,024 by default: a smaller one fits a packet anyway.
+    /// The length in bytes below which bodies are sent as they are. 1,024 by default: a smaller one fits a packet
+    /// anyway.
     public var minimumLength: Int
-    /// zlib's level: 1 is the fastest, 9 the smallest; others count as the nearest of these. 1 by default: of 64 KiB of
-    /// JSON it was measured to make 38 % three times as fast as level 6 makes 34 %.
+    /// zlib's level: 1 is the fastest, 9 the smallest; others are clamped. 1 by default: measured on 64 KiB of JSON,
+    /// level 1 compresses to 38 %, three times as fast as level 6 to 34 %.
     public var level: Int
 
     /// - Parameters:

@@ -2,8 +2,10 @@ import HHSocketMessage
 import NIOCore
 
 extension Envelope {
-    /// A frame that has come as it was meant, and the metadata that stood before its body. Otherwise as
+    /// Opens the envelope of a received frame. See
     /// ``open(type:payload:agreedFlags:maximumBodyLength:maximumMetadataLength:)``.
+    ///
+    /// - Returns: The frame without flags and envelope, and the metadata that preceded its body.
     package static func open(
         _ frame: Frame,
         agreedFlags: UInt32,
@@ -21,7 +23,7 @@ extension Envelope {
         return (opened, envelope.metadata)
     }
 
-    /// What is sent for a frame. Otherwise as ``seal(type:body:metadata:compression:)``.
+    /// Returns the frame in its envelope, as it is sent. See ``seal(type:body:metadata:compression:)``.
     package static func seal(
         _ frame: Frame,
         metadata: WireMetadata?,

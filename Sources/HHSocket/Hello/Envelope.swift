@@ -1,21 +1,21 @@
 import HHSocketMessage
 import NIOCore
 
-/// What stands around a body where hello agreed on it: metadata before it, and compression of it. The flags in the
-/// frame's type say which of them are there; with neither, the payload is the body.
+/// The metadata before a body and the compression of it, where hello agreed on them. The flags in the frame's type say
+/// which of them are used; with neither, the payload is the body.
 package struct Envelope: Hashable, Sendable {
-    /// How many bytes metadata may take.
+    /// The largest size of metadata, in bytes.
     package static let maximumMetadataLength = 16 << 10
-    /// How many values metadata may have.
+    /// The largest number of values in metadata.
     package static let maximumValues = 64
-    /// How long an idempotency key may be, in bytes of UTF-8.
+    /// The longest idempotency key, in bytes of UTF-8.
     package static let maximumKeyLength = 128
 
     /// The type without flags.
     package var type: UInt32
     package var metadata: WireMetadata?
     package var body: ByteBuffer
-    /// Whether the body is compressed still.
+    /// Whether the body is still compressed.
     package var isCompressed = false
 
     package init(type: UInt32, metadata: WireMetadata? = nil, body: ByteBuffer) {
@@ -29,16 +29,16 @@ package struct Envelope: Hashable, Sendable {
     /// A frame's type, with its flags, and payload.
     package typealias Sealed = (type: UInt32, payload: ByteBuffer)
 
-    /// What is sent for a body. Whether the other end takes it is for the caller to know.
+    /// Puts a body into its envelope. The caller must know that the other end accepts it.
     ///
     /// - Parameters:
     ///   - type: The type without flags.
-    ///   - body: As the application gave it. Without metadata and compression it is the payload, and not copied.
-    ///   - metadata: What stands before it; nil for nothing.
-    ///   - compression: Whether it is compressed, if it has the length for that and becomes smaller by it; nil: it is
-    ///     not.
+    ///   - body: The application's body. Without metadata and compression it becomes the payload without a copy.
+    ///   - metadata: The metadata before the body; nil for none.
+    ///   - compression: The policy by which the body is compressed, if it is long enough and becomes smaller; nil for
+    ///     no compression.
     /// - Throws: ``EnvelopeError/metadataTooLong(length:limit:)`` or ``EnvelopeError/metadataMalformed(_:)``: the other
-    ///   end would not take this metadata.
+    ///   end would not accept this metadata.
     package static func seal(
         type: UInt32,
         body: ByteBuffer,
@@ -61,7 +61,7 @@ package struct Envelope: Hashable, Sendable {
         return (type, payload)
     }
 
-    /// Writes the metadata of a body that ``deflate(_:level:)`` has compressed.
+    /// Puts a body that ``deflate(_:level:)`` has compressed into its envelope.
     package static func seal(
         type: UInt32,
         deflated body: ByteBuffer,
@@ -75,15 +75,15 @@ package struct Envelope: Hashable, Sendable {
         return (type | FrameType.metadataFlag, payload)
     }
 
-    /// A body that is compressed; nil if it would not become smaller.
+    /// Compresses a body; nil if it would not become smaller.
     ///
-    /// - Parameter level: As ``CompressionPolicy/level``.
+    /// - Parameter level: zlib's level; see ``CompressionPolicy/level``.
     package static func deflate(_ body: ByteBuffer, level: Int) -> ByteBuffer? {
         var deflated = ByteBuffer()
         return Zlib.deflate(body, level: level, into: &deflated) ? deflated : nil
     }
 
-    /// Writes the metadata and its length, into a buffer that has room for a body of this length after them.
+    /// Writes the metadata, after its length, and reserves room for a body of `bodyLength` bytes after them.
     private static func write(
         _ metadata: WireMetadata,
         into payload: inout ByteBuffer,
@@ -109,14 +109,14 @@ package struct Envelope: Hashable, Sendable {
 
     // MARK: Opening
 
-    /// What is in a frame that has come.
+    /// Opens the envelope of a received frame.
     ///
     /// - Parameters:
     ///   - type: The frame's type, with its flags.
     ///   - payload: Its payload. A body that is not compressed is a slice of it.
     ///   - agreedFlags: The flags that hello agreed on (``Agreement/flags``); 0 where there was none.
-    ///   - maximumBodyLength: How many bytes a body may have that was compressed.
-    ///   - maximumMetadataLength: How many bytes metadata may take; 16 KiB by default.
+    ///   - maximumBodyLength: The largest size of a decompressed body, in bytes.
+    ///   - maximumMetadataLength: The largest size of metadata, in bytes; 16 KiB by default.
     package static func open(
         type: UInt32,
         payload: ByteBuffer,
@@ -136,15 +136,15 @@ package struct Envelope: Hashable, Sendable {
 
     /// Decompresses the body, if it is compressed.
     ///
-    /// - Parameter limit: How many bytes it may have then.
+    /// - Parameter limit: The largest size of the decompressed body, in bytes.
     package mutating func inflate(limit: Int) throws(EnvelopeError) {
         guard self.isCompressed else { return }
         self.body = try Self.inflate(self.body, limit: limit)
         self.isCompressed = false
     }
 
-    /// An envelope whose body is left as it came. What it takes to decompress one is far more than what it takes to
-    /// send one, so a server does that when it is sure that it wants to: with ``inflate(_:limit:)``.
+    /// Opens an envelope without decompressing its body. Decompressing a body costs far more than sending one, so a
+    /// server does it, with ``inflate(_:limit:)``, only once it has admitted the request.
     package static func openCompressed(
         type: UInt32,
         payload: ByteBuffer,
@@ -154,7 +154,7 @@ package struct Envelope: Hashable, Sendable {
         let flags = type & FrameType.allFlags
         var envelope = Envelope(type: type & ~FrameType.allFlags, body: payload)
         guard flags != 0 else { return envelope }
-        // Nobody can agree on the reserved one.
+        // The reserved flag cannot be agreed on.
         let unknown = flags & ~(agreedFlags & ~FrameType.reservedFlag)
         guard unknown == 0 else { throw .flagNotAgreed(unknown) }
         if flags & FrameType.metadataFlag != 0 {
@@ -196,9 +196,9 @@ package struct Envelope: Hashable, Sendable {
         }
     }
 
-    /// A compressed body as it was before.
+    /// Decompresses a body.
     ///
-    /// - Parameter limit: How many bytes it may have.
+    /// - Parameter limit: The largest size of the result, in bytes.
     package static func inflate(_ body: ByteBuffer, limit: Int) throws(EnvelopeError) -> ByteBuffer {
         do throws(Zlib.Failure) {
             var inflated = ByteBuffer()

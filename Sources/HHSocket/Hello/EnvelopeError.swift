@@ -1,19 +1,19 @@
-/// Why the envelope around a body cannot be opened, or not be made.
+/// An envelope around a body that cannot be opened or made.
 package enum EnvelopeError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// A type has bits that hello did not agree on: these.
+    /// The type has these bits, which hello did not agree on.
     case flagNotAgreed(UInt32)
-    /// The payload ends within the metadata; nil: within its length.
+    /// The payload ends within the metadata or, if `announced` is nil, within the length of it.
     case metadataTruncated(announced: Int?, available: Int)
     /// The size of the metadata, in bytes.
     case metadataTooLong(length: Int, limit: Int)
-    /// What stands there is no metadata, for this reason.
+    /// The bytes are not metadata, for this reason.
     case metadataMalformed(String)
     /// The limit that the decompressed body exceeds, in bytes.
     case bodyTooLarge(limit: Int)
-    /// What stands there is no compressed body, for this reason.
+    /// The bytes are not a compressed body, for this reason.
     case compressionMalformed(String)
 
-    /// Whether a frame is at fault for nothing but how much is in it.
+    /// Whether the size of the body is the only fault.
     package var isTooLarge: Bool {
         if case .bodyTooLarge = self { true } else { false }
     }

@@ -1,4 +1,4 @@
-/// What two ends may agree on by hello, by the name that stands in it.
+/// A feature that two ends may agree on by hello, identified by its name there.
 public struct ProtocolFeature: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
     public let rawValue: String
 

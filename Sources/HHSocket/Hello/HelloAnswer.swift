@@ -1,23 +1,23 @@
 import HHSocketMessage
 import NIOCore
 
-/// The server's side of hello: what it answers, and what is agreed on by that.
+/// The server's side of hello: its reply, and the agreement that the reply makes.
 package struct HelloAnswer: Sendable {
     /// The reply's status and payload. Its type and serial are ``FrameType/hello`` and ``FrameSerial/hello``.
     package var status: Status
     package var payload: ByteBuffer
-    /// What holds from the reply on; nil: nothing, as if there had been no hello.
+    /// The agreement that holds after the reply; nil for none, as if there had been no hello.
     package var agreement: Agreement?
-    /// What the client said; nil where it cannot be read.
+    /// The client's hello; nil if it cannot be read.
     package var hello: WireHello?
 
-    /// The answer to a client's hello.
+    /// Answers a client's hello.
     ///
     /// - Parameters:
-    ///   - payload: Of the client's frame. What is no `Hello` is answered with status 402.
-    ///   - versions: What the server speaks. With a client that speaks none of these, the answer is status 303 and the
-    ///     oldest of them; so it is where the session token is over the limit.
-    ///   - features: What the server accepts; in the reply they stand in the client's order.
+    ///   - payload: The payload of the client's frame. Anything but a `Hello` is answered with status 402.
+    ///   - versions: The versions that the server speaks. If the client speaks none of them, or its session token is
+    ///     over the limit, the answer is status 303 with the oldest of them.
+    ///   - features: The features that the server accepts; the reply lists them in the client's order.
     package static func answer(
         to payload: ByteBuffer,
         versions: ClosedRange<UInt32> = 1...HelloLimits.version,
@@ -45,12 +45,12 @@ package struct HelloAnswer: Sendable {
         return HelloAnswer(status: .ok, payload: Self.payload(reply), agreement: agreement, hello: hello)
     }
 
-    /// Makes it one that agrees on nothing.
+    /// Turns this into an answer that agrees on nothing.
     package mutating func refuse(_ status: Status) {
         (self.status, self.payload, self.agreement) = (status, ByteBuffer(), nil)
     }
 
-    /// It has no required fields and is small, so it can always be written.
+    /// Encodes the reply. It has no required fields and is small, so it can always be encoded.
     private static func payload(_ reply: WireHelloReply) -> ByteBuffer {
         (try? ByteBuffer(message: reply)) ?? ByteBuffer()
     }

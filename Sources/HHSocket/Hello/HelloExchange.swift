@@ -2,15 +2,15 @@ import Foundation
 import HHSocketMessage
 import NIOCore
 
-/// The client's side of hello: what it says, and what it makes of the reply.
+/// The client's side of hello: its request, and its verdict on the reply.
 package struct HelloExchange: Sendable {
     /// The oldest and the newest version that the client speaks.
     package var versions: ClosedRange<UInt32>
-    /// What it can do beyond them.
+    /// The features that the client offers.
     package var features: Set<ProtocolFeature>
     /// The client's identity, as the application defines it; empty without one.
     package var sessionToken: [UInt8]
-    /// Whether a server that does without hello is refused.
+    /// Whether a server without hello is refused.
     package var isRequired: Bool
 
     package init(
@@ -47,7 +47,7 @@ package struct HelloExchange: Sendable {
         var hello = WireHello()
         hello.version = self.versions.upperBound
         hello.minimumVersion = self.versions.lowerBound
-        // In an order, so that the same hello is the same bytes.
+        // Sorted, so that equal hellos have equal bytes.
         hello.features = self.features.map(\.rawValue).sorted()
         hello.sessionToken = Data(self.sessionToken)
         do {
@@ -57,7 +57,8 @@ package struct HelloExchange: Sendable {
         }
     }
 
-    /// What the server's reply agrees on; nil: it does without hello, and so does the connection.
+    /// Returns the agreement that the server's reply makes; nil if the server, and so the connection, does without
+    /// hello.
     ///
     /// - Throws: `HandshakeRefusal`: the connection must not be used. Another server may be better.
     package func judge(status: Status, payload: ByteBuffer) throws(HandshakeRefusal) -> Agreement? {
@@ -84,7 +85,7 @@ package struct HelloExchange: Sendable {
         }
         let features = Set(accepted.features.map { ProtocolFeature(rawValue: $0) })
         guard features.isSubset(of: self.features) else {
-            // Whatever it made up must not fill logs.
+            // Names that the server made up must not fill logs.
             let names = features.subtracting(self.features).map(\.rawValue).sorted().prefix(4).map { $0.prefix(32) }
             throw Self.refusal(
                 "the server accepted what hello did not offer: \(names.map { "\"\($0)\"" }.joined(separator: ", "))"

@@ -1,7 +1,7 @@
 extension WireFormat {
     /// Whether frames of this format can carry hello and what it agrees on: errors can be answered, so responses have a
-    /// status; types 3 and 4 are no application's, and bits 29 to 31 of a type are free; and no request has the serial
-    /// 3 or 4.
+    /// status; types 3 and 4 are not the application's, and bits 29 to 31 of a type are free; and no request has the
+    /// serial 3 or 4.
     package var supportsHello: Bool {
         let types = self.layout.applicationTypes
         return self.hasStatus && types.lowerBound >= FrameType.application.lowerBound
@@ -11,12 +11,12 @@ extension WireFormat {
             && self.isFree(FrameType.hello, FrameSerial.hello) && self.isFree(FrameType.goAway, FrameSerial.goAway)
     }
 
-    /// Whether neither heartbeats, nor cancels, nor pushes look like a control frame of ours.
+    /// Whether no heartbeat, cancel or push looks like a control frame with this type and serial.
     private func isFree(_ type: UInt32, _ serial: UInt32) -> Bool {
         type != self.layout.heartbeat?.type && type != self.layout.cancel?.type && !self.isPush(serial: serial)
     }
 
-    /// Why it does not, or what else it would need, in words that follow "the wire format … cannot have hello: ".
+    /// The requirements of hello, in words that follow "the wire format … cannot have hello: ".
     package static let helloNeeds = """
         it takes responses with a status, applicationTypes within 16 to 0x1FFFFFFF, requestSerials without 3 and 4, and \
         heartbeats, cancels and pushes that use neither type 3 nor 4 nor these serials

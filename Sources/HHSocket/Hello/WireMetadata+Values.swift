@@ -4,7 +4,7 @@ extension WireMetadata {
         self.values = values
     }
 
-    /// How many bytes the names and values have.
+    /// The total length of the names and values, in bytes of UTF-8.
     package static func length(of values: [String: String]) -> Int {
         values.reduce(0) { $0 + $1.key.utf8.count + $1.value.utf8.count }
     }

@@ -1,29 +1,29 @@
 import CZlib
 import NIOCore
 
-/// zlib's format (RFC 1950), within bounds.
+/// Bounded compression and decompression in zlib's format (RFC 1950).
 enum Zlib {
-    /// Where the bytes that come out go beyond what is allowed.
+    /// A failure to decompress.
     enum Failure: Error, Hashable {
         case tooLarge
-        /// The bytes are no such stream, for this reason.
+        /// The bytes are not a zlib stream, for this reason.
         case malformed(String)
     }
 
-    /// What `inflate` takes for its output at first, in bytes; then it doubles, as far as there is output.
+    /// The first capacity of the output of `inflate`, in bytes; it doubles as output comes.
     static let firstCapacity = 4_096
 
-    /// Appends the compressed bytes of `input` to `output`, if they are fewer than those of `input`; else `output`
-    /// stays as it is.
+    /// Appends the compressed bytes of `input` to `output`, if they are fewer than those of `input`; otherwise `output`
+    /// does not change.
     ///
-    /// - Parameter level: 1 to 9; others count as the nearest of these.
-    /// - Returns: Whether they are fewer.
+    /// - Parameter level: 1 to 9; others are clamped.
+    /// - Returns: Whether the compressed bytes were appended.
     static func deflate(_ input: ByteBuffer, level: Int, into output: inout ByteBuffer) -> Bool {
         // Bounded by the largest payload in any case; zlib counts in 32 bits.
         guard input.readableBytes > 1, input.readableBytes <= Int(Int32.max) else { return false }
         var stream = z_stream()
         let room = input.readableBytes - 1
-        // zlib remembers where the stream lies, so it must stay there.
+        // zlib keeps a pointer to the stream, so it must not move.
         let written = withUnsafeMutablePointer(to: &stream) { stream -> Int? in
             let begun = deflateInit_(
                 stream,
@@ -49,18 +49,18 @@ enum Zlib {
         return written != nil
     }
 
-    /// The bytes behind `input`, which is one whole stream and nothing more, in an empty buffer.
+    /// Decompresses `input`, which must be exactly one whole stream, into an empty buffer.
     ///
-    /// The memory for them grows with what comes out: to twice that at most, and never beyond the power of two that
-    /// `limit` fits in.
+    /// The buffer grows with the output: to twice its length at most, and never beyond the power of two that `limit`
+    /// fits in.
     ///
     /// - Parameters:
-    ///   - limit: The most that may come out, in bytes. Not a byte more is computed but one.
-    ///   - output: Where they go. After a failure it holds what had come out by then.
+    ///   - limit: The largest output, in bytes. At most one byte beyond it is decompressed.
+    ///   - output: The buffer for the output. After a failure it holds the output so far.
     static func inflate(_ input: ByteBuffer, limit: Int, into output: inout ByteBuffer) throws(Failure) {
         guard input.readableBytes <= Int(Int32.max) else { throw .tooLarge }
         var stream = z_stream()
-        // zlib remembers where the stream lies, so it must stay there.
+        // zlib keeps a pointer to the stream, so it must not move.
         let failure = withUnsafeMutablePointer(to: &stream) { stream -> Failure? in
             guard inflateInit_(stream, zlibVersion(), Int32(MemoryLayout<z_stream>.size)) == Z_OK else {
                 return .malformed("there is no memory to read it")
@@ -82,7 +82,7 @@ enum Zlib {
         while true {
             let status: Int32
             if output.readableBytes >= limit {
-                // What is left may be no more than the stream's end.
+                // The remaining input may be no more than the stream's end.
                 var probe: UInt8 = 0
                 let (result, isOver) = withUnsafeMutableBytes(of: &probe) { probe in
                     stream.pointee.setOutput(probe)
@@ -115,7 +115,7 @@ enum Zlib {
         }
     }
 
-    /// Has zlib write into the room that `output` has, up to the limit.
+    /// Decompresses into the free room of `output`, up to the limit.
     private static func fill(
         _ output: inout ByteBuffer,
         from stream: UnsafeMutablePointer<z_stream>,

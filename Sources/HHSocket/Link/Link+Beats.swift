@@ -40,11 +40,11 @@ extension Link {
     }
 
     func noteBytesReceived(in turn: inout Turn) {
-        if let outcome = self.hot.beating.beats?.bytesReceived(now: turn.now) { self.tell(.beat(outcome), in: &turn) }
+        if let outcome = self.hot.beating.beats?.bytesReceived(now: turn.now) { self.notifyHost(of: .beat(outcome), in: &turn) }
     }
 
     func reportBeatLost(in turn: inout Turn) {
-        if let outcome = self.hot.beating.beats?.connectionLost() { self.tell(.beat(outcome), in: &turn) }
+        if let outcome = self.hot.beating.beats?.connectionLost() { self.notifyHost(of: .beat(outcome), in: &turn) }
     }
 
     // MARK: Bytes that get nowhere
@@ -114,11 +114,11 @@ extension Link {
             do {
                 if let beat = try self.settings.makeBeat() {
                     self.send(beat, .control, in: &turn)
-                    self.tell(.beatSent, in: &turn)
+                    self.notifyHost(of: .beatSent, in: &turn)
                 }
             } catch {
                 self.hot.beating.beats?.beatWasSkipped(now: turn.now)
-                self.tell(.beatFailed(error), in: &turn)
+                self.notifyHost(of: .beatFailed(error), in: &turn)
             }
         case .peerIsDead(let silence):
             self.end(.peerIsDead(silentFor: silence, wePing: self.hot.beating.beats?.pings ?? false), in: &turn)

@@ -47,7 +47,7 @@ extension Link {
     /// not leave, and what comes is thrown away.
     package func releaseReceiver(in turn: inout Turn) {
         guard let receiver = self.receiver else { return }
-        for (unit, priority) in self.hot.out.takeWaitingUnits() where receiver.unitWillLeave(unit, in: &turn) {
+        for (unit, priority) in self.hot.out.takeWaitingUnits() where receiver.unitWillBeSent(unit, in: &turn) {
             _ = self.hot.append(unit, priority)
         }
         self.receiver = nil
@@ -113,7 +113,7 @@ extension Link {
         if wasOpen { self.reportBeatLost(in: &turn) }
         self.finish(in: &turn)
         // Before the channel closes: a peer that sees the end may ask at once for what is counted when we are notified.
-        if wasOpen { self.tell(.ended(end), in: &turn) }
+        if wasOpen { self.notifyHost(of: .ended(end), in: &turn) }
         self.context?.close(promise: nil)
     }
 
@@ -134,7 +134,7 @@ extension Link {
         if case .inputClosed? = event as? ChannelEvent {
             self.hot.reading.inputIsClosed = true
             self.loop.enter { turn in
-                self.tell(.inputClosed, in: &turn)
+                self.notifyHost(of: .inputClosed, in: &turn)
                 if self.hot.phase == .closing { self.touch(in: &turn) }
             }
         }

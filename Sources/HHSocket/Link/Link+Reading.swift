@@ -40,7 +40,7 @@ extension Link {
         self.hot.reading.hasReceived = true
         if self.hot.beating.isDoubted {
             self.hot.beating.isDoubted = false
-            self.tell(.alive, in: &turn)
+            self.notifyHost(of: .alive, in: &turn)
         }
         self.hot.traffic.bytesReceived += bytes.readableBytes
         guard !self.hot.discards, self.receiver != nil else { return }

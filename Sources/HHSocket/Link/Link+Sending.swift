@@ -13,7 +13,7 @@ extension Link: TurnLink {
         guard self.hot.phase == .open, self.context != nil else { return .refused }
         let taken = self.hot.append(unit, priority)
         switch taken {
-        case .leaving:
+        case .sent:
             if self.settings.gathersPieces { self.gatherPieces(in: &turn) }
             self.unitWasTaken(in: &turn)
         case .queued: self.touch(in: &turn)
@@ -120,7 +120,7 @@ extension Link: TurnLink {
             case .nothing:
                 return
             case .unit(let unit, let priority):
-                guard self.receiver?.unitWillLeave(unit, in: &turn) ?? true else { continue }
+                guard self.receiver?.unitWillBeSent(unit, in: &turn) ?? true else { continue }
                 self.hot.begin(unit, priority)
                 self.hot.unitsBegun += 1
                 if self.hot.out.bytes.count >= self.settings.pieceLength { self.write(context) }

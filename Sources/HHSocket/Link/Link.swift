@@ -198,7 +198,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
     }
 
     package func channelActive(context: ChannelHandlerContext) {
-        self.loop.enter { self.tell(.active, in: &$0) }
+        self.loop.enter { self.notifyHost(of: .active, in: &$0) }
         context.fireChannelActive()
     }
 
@@ -216,7 +216,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
         }
     }
 
-    func tell(_ change: LinkChange, in turn: inout Turn) {
+    func notifyHost(of change: LinkChange, in turn: inout Turn) {
         self.host?.linkChanged(change, self.id, in: &turn)
     }
 }

@@ -13,7 +13,7 @@ package protocol LinkReceiver<Language>: AnyObject {
     /// has not come whole.
     func finishedReading(in turn: inout Turn)
     /// A unit that had to wait is about to leave. False drops it, because nobody wants it any more.
-    func unitWillLeave(_ unit: Language.Unit, in turn: inout Turn) -> Bool
+    func unitWillBeSent(_ unit: Language.Unit, in turn: inout Turn) -> Bool
     /// A piece of a unit has left the queue.
     func unitProgressed(_ outgoing: Outgoing<Language.Unit>, in turn: inout Turn)
     /// All that could leave has left for now, where ``Link/tellsOfRoom`` asks for that. True if more was sent.
@@ -25,7 +25,7 @@ package protocol LinkReceiver<Language>: AnyObject {
 
 extension LinkReceiver {
     package func finishedReading(in turn: inout Turn) {}
-    package func unitWillLeave(_ unit: Language.Unit, in turn: inout Turn) -> Bool { true }
+    package func unitWillBeSent(_ unit: Language.Unit, in turn: inout Turn) -> Bool { true }
     package func unitProgressed(_ outgoing: Outgoing<Language.Unit>, in turn: inout Turn) {}
     package func hasRoom(in turn: inout Turn) -> Bool { false }
     package func linkEnded(returning units: [Language.Unit], in turn: inout Turn) {}

@@ -15,7 +15,7 @@ package struct SendBuffer<Language: LinkLanguage> {
     /// What became of a unit.
     package enum Taken: Sendable {
         /// It leaves with the next flush.
-        case leaving
+        case sent
         /// It waits for the peer to read.
         case queued
         /// Too much waits already.
@@ -70,7 +70,7 @@ package struct SendBuffer<Language: LinkLanguage> {
     ) -> Taken {
         if isOpen, self.isEmpty {
             self.begin(unit, priority, &language)
-            return .leaving
+            return .sent
         }
         let cost = language.cost(of: unit)
         guard self.waiting.isEmpty || cost <= self.maximumBytes - self.waitingUnitBytes else { return .refused }

@@ -4,16 +4,16 @@
 /// Some leave the line before their turn, as when nobody wants them any more. They stay in it as stubs until most are
 /// that, so that leaving costs the same however long the line is.
 package struct WaitingLine<Element> {
-    fileprivate struct Place {
+    fileprivate struct QueueEntry {
         var element: Element
         var cost: Int
     }
 
     private let maximumCount: Int
     private let maximumBytes: Int
-    private var waiting = PriorityQueue<Place>()
+    private var waiting = PriorityQueue<QueueEntry>()
     /// Those that had left before.
-    private var returning = PriorityQueue<Place>()
+    private var returning = PriorityQueue<QueueEntry>()
     /// The number of elements that wait.
     package private(set) var count = 0
     /// What they cost, in bytes.
@@ -38,16 +38,16 @@ package struct WaitingLine<Element> {
     package mutating func append(_ element: Element, _ priority: FramePriority, cost: Int, isReturning: Bool = false) {
         self.count += 1
         self.bytes += cost
-        self.takePlace(element, priority, cost: cost, isReturning: isReturning)
+        self.appendEntry(element, priority, cost: cost, isReturning: isReturning)
     }
 
     /// Gives an element that waits the last place of this priority; the one it had is a stub from now on.
-    package mutating func takePlace(_ element: Element, _ priority: FramePriority, cost: Int, isReturning: Bool = false)
+    package mutating func appendEntry(_ element: Element, _ priority: FramePriority, cost: Int, isReturning: Bool = false)
     {
         if isReturning {
-            self.returning.append(Place(element: element, cost: cost), priority)
+            self.returning.append(QueueEntry(element: element, cost: cost), priority)
         } else {
-            self.waiting.append(Place(element: element, cost: cost), priority)
+            self.waiting.append(QueueEntry(element: element, cost: cost), priority)
         }
     }
 
@@ -81,7 +81,7 @@ package struct WaitingLine<Element> {
         return nil
     }
 
-    private var first: (Place, comesBack: Bool)? {
+    private var first: (QueueEntry, comesBack: Bool)? {
         if let priority = self.returning.firstPriority, priority >= self.waiting.firstPriority ?? priority,
             let first = self.returning.first
         {
@@ -99,4 +99,4 @@ package struct WaitingLine<Element> {
 }
 
 extension WaitingLine: Sendable where Element: Sendable {}
-extension WaitingLine.Place: Sendable where Element: Sendable {}
+extension WaitingLine.QueueEntry: Sendable where Element: Sendable {}

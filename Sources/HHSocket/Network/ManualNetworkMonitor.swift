@@ -17,15 +17,15 @@ public final class ManualNetworkMonitor: NetworkMonitor {
         self.state = NIOLockedValueBox(State(path: path))
     }
 
-    /// The path of now.
+    /// The present path.
     public var path: NetworkPath { self.state.withLockedValue { $0.path } }
 
-    /// Tells every observer of the path of now, if it is another one.
+    /// Sets the present path, and notifies every observer if it has changed.
     public func update(_ path: NetworkPath) {
         self.state.withLockedValue { state in
             guard path != state.path else { return }
             state.path = path
-            // Under the lock, or the paths of two updates might come in another order than the one kept here.
+            // Under the lock, so that the paths of concurrent updates arrive in the order in which they are set.
             for observer in state.observers.values { observer.yield(path) }
         }
     }
@@ -48,6 +48,6 @@ public final class ManualNetworkMonitor: NetworkMonitor {
         for observer in self.state.withLockedValue({ Array($0.observers.values) }) { observer.finish() }
     }
 
-    /// How many streams are being read.
+    /// The number of streams being read.
     var observerCount: Int { self.state.withLockedValue { $0.observers.count } }
 }

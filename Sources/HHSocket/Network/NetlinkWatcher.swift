@@ -10,27 +10,28 @@ import Musl
 import Android
 #endif
 
-/// Hears from the kernel that something has changed, and looks what that is. Where it may not listen, as apps on
-/// Android may not, there is a network that never changes: what cannot be found out must hold nobody back.
+/// Learns from the kernel that something has changed, and takes a snapshot of the network. Where listening is not
+/// permitted, such as for apps on Android, it reports a network that never changes: a failure to observe must not block
+/// connecting.
 final class NetlinkWatcher: PathWatcher, @unchecked Sendable {
-    // Proof of Sendable: it is made and cancelled on the queue, and what changes is touched there alone.
+    // Proof of Sendable: it is made and cancelled on the queue, and its variables are used only there.
 
-    /// How long changes are gathered before one look is taken, from the first of them. An interface that comes up is
-    /// told in some ten messages (link, carrier, addresses, routes) within some tens of milliseconds, and half a
-    /// network is no network; against what a connection costs on a network that is new, 200 ms are little.
+    /// The time for which changes are gathered before a snapshot is taken, counted from the first. An interface that
+    /// comes up causes some ten messages (link, carrier, addresses, routes) within some tens of milliseconds, and half
+    /// a network is no network; 200 ms are little compared with a connection attempt on a new network.
     static let settlingTime = PathSettler.settlingTime
 
     private let queue: DispatchQueue
-    private let tell: @Sendable (NetworkPath) -> Void
+    private let report: @Sendable (NetworkPath) -> Void
     private var source: (any DispatchSourceRead)?
     private var look: DispatchWorkItem?
 
-    init(queue: DispatchQueue, tell: @escaping @Sendable (NetworkPath) -> Void) {
+    init(queue: DispatchQueue, report: @escaping @Sendable (NetworkPath) -> Void) {
         self.queue = queue
-        self.tell = tell
+        self.report = report
         let descriptor = cnetlink_open()
         guard descriptor >= 0 else {
-            tell(NetworkPath(isReachable: true))
+            report(NetworkPath(isReachable: true))
             return
         }
         let source = DispatchSource.makeReadSource(fileDescriptor: descriptor, queue: queue)
@@ -38,7 +39,7 @@ final class NetlinkWatcher: PathWatcher, @unchecked Sendable {
         source.setCancelHandler { close(descriptor) }
         source.activate()
         self.source = source
-        // It listens by now, so that no change falls between.
+        // The socket already listens, so no change is missed.
         self.takeLook()
     }
 
@@ -53,7 +54,7 @@ final class NetlinkWatcher: PathWatcher, @unchecked Sendable {
         let changes = cnetlink_drain(descriptor)
         guard changes >= 0 else {
             self.cancel()
-            return self.tell(NetworkPath(isReachable: true))
+            return self.report(NetworkPath(isReachable: true))
         }
         guard changes > 0, self.look == nil, self.source != nil else { return }
         let look = DispatchWorkItem { [weak self] in
@@ -65,7 +66,7 @@ final class NetlinkWatcher: PathWatcher, @unchecked Sendable {
     }
 
     private func takeLook() {
-        self.tell(NetworkSnapshot.now()?.path ?? NetworkPath(isReachable: true))
+        self.report(NetworkSnapshot.now()?.path ?? NetworkPath(isReachable: true))
     }
 }
 #endif

@@ -7,8 +7,8 @@ final class NetworkFrameworkWatcher: PathWatcher {
     private let monitor = NWPathMonitor()
     private let settler: PathSettler
 
-    init(queue: DispatchQueue, tell: @escaping @Sendable (NetworkPath) -> Void) {
-        let settler = PathSettler(queue: queue, report: tell)
+    init(queue: DispatchQueue, report: @escaping @Sendable (NetworkPath) -> Void) {
+        let settler = PathSettler(queue: queue, report: report)
         self.settler = settler
         self.monitor.pathUpdateHandler = { path in settler.take(NetworkPath(path)) }
         self.monitor.start(queue: queue)

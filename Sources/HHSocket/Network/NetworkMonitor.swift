@@ -1,17 +1,17 @@
-/// Says by which path this machine is connected, and when that changes.
+/// Reports the path by which this machine is connected, and its changes.
 ///
-/// ``SystemNetworkMonitor`` asks the system, the app sets ``ManualNetworkMonitor``.
+/// ``SystemNetworkMonitor`` asks the system; a ``ManualNetworkMonitor`` is set by the app.
 public protocol NetworkMonitor: Sendable {
-    /// The present path at once, then each that follows. Every call makes a stream of its own.
+    /// Returns a new stream of the present path, at once, and of each path that follows.
     ///
-    /// A socket takes one at its first `connect()` and gives it up when it ends; the stream's `onTermination` is the
-    /// place to clean up. Equal paths in a row count as one.
+    /// A socket requests one at its first `connect()` and terminates it when it ends; clean up in the stream's
+    /// `onTermination`. Consecutive equal paths count as one.
     func paths() -> AsyncStream<NetworkPath>
 }
 
 extension AsyncStream<NetworkPath> {
-    /// A stream that keeps the latest paths for a reader who is slow. More than one, so that a network which goes and
-    /// comes back is not missed: connections do not always survive that.
+    /// Makes a stream that keeps the latest paths for a slow reader. It keeps more than one, so that a network that
+    /// goes and comes back is not missed: connections do not always survive that.
     static func ofPaths() -> (stream: Self, continuation: Continuation) {
         self.makeStream(bufferingPolicy: .bufferingNewest(16))
     }

@@ -1,11 +1,12 @@
-/// By which way this machine is connected. Two that are not equal are different ways: what went by one may be lost.
+/// The path by which this machine is connected. Connections over one path may not survive a change to another.
 public struct NetworkPath: Hashable, Sendable {
-    /// Whether there is a network at all. Whether a server can be reached by it shows only when it is tried.
+    /// Whether there is a network at all. A server may still be unreachable over it.
     public var isReachable: Bool
-    /// What to call the network, such as `wifi`; an adaptive heartbeat learns for each name. Nil: as before.
+    /// The network's name, such as `wifi`, for each of which an adaptive heartbeat learns; nil if it is the same as
+    /// before.
     public var name: String?
-    /// Whatever else makes it this path and not another, such as interfaces with their addresses and routers; only
-    /// compared.
+    /// Further properties that distinguish this path from others, such as interfaces with their addresses and routers;
+    /// only compared.
     public var details: [String]
 
     public init(isReachable: Bool, name: String? = nil, details: [String] = []) {

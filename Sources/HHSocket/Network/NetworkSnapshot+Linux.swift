@@ -11,7 +11,7 @@ import Android
 #endif
 
 extension NetworkSnapshot {
-    /// The network as it is now; nil if the system does not say.
+    /// Returns the present state of the network; nil if the system does not report it.
     static func now() -> NetworkSnapshot? {
         guard let interfaces = self.currentInterfaces() else { return nil }
         return NetworkSnapshot(interfaces: interfaces, waysOut: [AF_INET, AF_INET6].compactMap { self.wayOut($0) })
@@ -21,7 +21,7 @@ extension NetworkSnapshot {
         var list: UnsafeMutablePointer<ifaddrs>?
         guard getifaddrs(&list) == 0 else { return nil }
         defer { freeifaddrs(list) }
-        // Where there is no /proc all addresses count.
+        // Without /proc all addresses count.
         let table = (try? String(contentsOfFile: "/proc/net/if_inet6", encoding: .utf8)).map { IPv6AddressTable($0) }
         var interfaces: [String: Interface] = [:]
         var next = list
@@ -47,11 +47,11 @@ extension NetworkSnapshot {
             }
             interfaces[name] = interface
         }
-        // In one order: that of a dictionary's values changes with where it lies in memory.
+        // Sorted, since the order of a dictionary's values is not stable.
         return interfaces.values.sorted { $0.name < $1.name }
     }
 
-    /// The bytes of an IP address; nil for one of another kind.
+    /// The bytes of an IP address; nil for another kind of address.
     private static func address(_ pointer: UnsafeMutablePointer<sockaddr>?) -> (family: CInt, bytes: [UInt8])? {
         guard let pointer else { return nil }
         switch CInt(pointer.pointee.sa_family) {

@@ -1,36 +1,36 @@
-/// What the system said of its network in one moment, and what follows from that.
+/// The state of the system's network at one moment, and the path that follows from it.
 struct NetworkSnapshot: Hashable, Sendable {
     struct Interface: Hashable, Sendable {
         var name: String
         var isUp = true
-        /// Whether it has a carrier: a cable with somebody at its other end, a radio that is associated.
+        /// Whether it has a carrier: a cable that is plugged in at both ends, or a radio that is associated.
         var isRunning = true
         var isLoopback = false
-        /// As text.
+        /// The lasting addresses, as text.
         var addresses: [String] = []
-        /// Those of IPv6 that are there for privacy's sake, and give way to others every few hours.
+        /// The temporary IPv6 addresses, which are replaced every few hours for privacy.
         var temporaryAddresses: [String] = []
     }
 
-    /// Where packets to the internet leave.
+    /// The route for packets to the internet.
     struct WayOut: Hashable, Sendable, CustomStringConvertible {
         var interface: String
-        /// Nil where there is none between, as in a tunnel.
+        /// The next router; nil if there is none, such as in a tunnel.
         var router: String?
 
         var description: String { self.interface + (self.router.map { " via \($0)" } ?? "") }
     }
 
     var interfaces: [Interface] = []
-    /// One for IPv4 and one for IPv6, where there are such ways.
+    /// The routes for IPv4 and IPv6, in this order, where they exist.
     var waysOut: [WayOut] = []
 
-    /// A network is there if an interface that works has an address with which others can be reached. A way out is not
-    /// asked for: a network of one's own may have none. An IPv6 address of the link is not enough, for every interface
-    /// that is up has one; one of IPv4 is, for it is given only where a network is configured so, or where others have
-    /// one too.
+    /// The path. There is a network if a working interface has an address with which others can be reached. A route to
+    /// the internet is not required: an isolated network may have none. A link-local IPv6 address is not enough, since
+    /// every interface that is up has one; a link-local IPv4 address is, since it is assigned only where the network is
+    /// configured so, or where other machines have one too.
     ///
-    /// Temporary addresses do not make another path: one stays for as long as connections use it, beside the next.
+    /// Temporary addresses do not change the path: each stays as long as connections use it, beside its successor.
     var path: NetworkPath {
         var addresses: [String] = []
         var first: String?
@@ -41,9 +41,9 @@ struct NetworkSnapshot: Hashable, Sendable {
             if isAnyOutward, first == nil { first = interface.name }
             addresses += outward.map { "\(interface.name) \($0)" }
         }
-        // Without a network nothing tells one path from another.
+        // Without a network all paths are equal.
         guard let first else { return NetworkPath(isReachable: false) }
-        // The name is what a NAT is told from another by, so it has the router, of IPv4 where there is one.
+        // The name distinguishes one NAT from another, so it contains the router, of IPv4 if there is one.
         return NetworkPath(
             isReachable: true,
             name: self.waysOut.first?.description ?? first,
@@ -51,17 +51,17 @@ struct NetworkSnapshot: Hashable, Sendable {
         )
     }
 
-    /// Whether the address is one of fe80::/10.
+    /// Whether the address is in fe80::/10.
     private static func isLinkLocal(_ address: String) -> Bool {
         ["fe8", "fe9", "fea", "feb"].contains(address.prefix(3).lowercased()) && address.contains(":")
     }
 }
 
-/// The table of IPv6 addresses that Linux shows in `/proc/net/if_inet6`; it says of them what `getifaddrs` does not.
+/// The table of IPv6 addresses in Linux's `/proc/net/if_inet6`, with the flags that `getifaddrs` does not return.
 struct IPv6AddressTable: Sendable {
     private struct Key: Hashable {
         var interface: Substring
-        /// 32 digits.
+        /// 32 hexadecimal digits.
         var address: Substring
     }
 
@@ -76,15 +76,15 @@ struct IPv6AddressTable: Sendable {
 
     init(_ text: String) {
         for line in text.split(separator: "\n") {
-            // Address, interface's index, length of the prefix, scope, flags, interface's name.
+            // Address, interface index, prefix length, scope, flags, interface name.
             let fields = line.split(separator: " ")
             guard fields.count == 6, let flags = UInt8(fields[4], radix: 16) else { continue }
             self.flags[Key(interface: fields[5], address: fields[0])] = flags
         }
     }
 
-    /// What an address is good for. For nothing as long as it is not known whether somebody else has it, or when
-    /// somebody does. One that the table does not have counts: what is not understood must hold nobody back.
+    /// Returns the use of an address. It is unusable until duplicate address detection has succeeded. An address that
+    /// is not in the table is lasting: an unreadable table must not block connecting.
     func use(of address: [UInt8], on interface: String) -> Use {
         let digits = address.map { ($0 < 16 ? "0" : "") + String($0, radix: 16) }.joined()
         guard let flags = self.flags[Key(interface: interface[...], address: digits[...])] else { return .lasting }

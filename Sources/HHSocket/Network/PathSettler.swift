@@ -1,17 +1,17 @@
 import Dispatch
 
-/// Gathers the paths of a burst, such as a phone's change from Wi-Fi to cellular brings, and reports the last of them,
-/// since each path that is reported begins all connection attempts anew. Used on one queue.
+/// Gathers the paths of a burst, such as when a phone changes from Wi-Fi to cellular, and reports the last of them,
+/// since each reported path restarts all connection attempts. Used on one queue.
 final class PathSettler: @unchecked Sendable {
-    // Proof of Sendable: variables are touched on the queue alone.
+    // Proof of Sendable: variables are used only on the queue.
 
-    /// How long paths are gathered, from the first of them on. `NetlinkWatcher` gathers for as long.
+    /// The time for which paths are gathered, counted from the first. `NetlinkWatcher` uses it too.
     static let settlingTime = DispatchTimeInterval.milliseconds(200)
 
     private let queue: DispatchQueue
     private let report: @Sendable (NetworkPath) -> Void
     private var hasReported = false
-    /// The latest path that was not reported yet.
+    /// The latest path not yet reported.
     private var latest: NetworkPath?
     private var isCancelled = false
 
@@ -20,7 +20,7 @@ final class PathSettler: @unchecked Sendable {
         self.report = report
     }
 
-    /// Takes the next path. The first of all is reported at once.
+    /// Accepts the next path. The very first is reported at once.
     func take(_ path: NetworkPath) {
         guard self.hasReported else {
             self.hasReported = true
@@ -36,7 +36,7 @@ final class PathSettler: @unchecked Sendable {
         }
     }
 
-    /// Nothing is reported any more.
+    /// Stops reporting.
     func cancel() {
         self.isCancelled = true
     }

@@ -5,28 +5,28 @@ protocol PathWatcher: AnyObject {
     func cancel()
 }
 
-/// Begins to watch: the closure receives the present path, at once or soon, and each that follows; on the queue.
+/// Starts to watch: the closure receives the present path, at once or soon, and each that follows, on the queue.
 typealias PathWatching = @Sendable (DispatchQueue, @escaping @Sendable (NetworkPath) -> Void) -> any PathWatcher
 
-/// The watcher for this system.
+/// Starts the watcher for this system.
 func watchSystemPath(
     on queue: DispatchQueue,
-    _ tell: @escaping @Sendable (NetworkPath) -> Void
+    _ report: @escaping @Sendable (NetworkPath) -> Void
 ) -> any PathWatcher {
     #if canImport(Network)
-    return NetworkFrameworkWatcher(queue: queue, tell: tell)
+    return NetworkFrameworkWatcher(queue: queue, report: report)
     #elseif os(Linux) || os(Android)
-    return NetlinkWatcher(queue: queue, tell: tell)
+    return NetlinkWatcher(queue: queue, report: report)
     #else
-    return UnknownPath(tell: tell)
+    return UnknownPath(report: report)
     #endif
 }
 
 #if !canImport(Network) && !os(Linux) && !os(Android)
-/// Nothing is known here, which must hold nobody back.
+/// A watcher that reports a network that never changes, for systems on which nothing can be observed.
 private final class UnknownPath: PathWatcher {
-    init(tell: (NetworkPath) -> Void) {
-        tell(NetworkPath(isReachable: true))
+    init(report: (NetworkPath) -> Void) {
+        report(NetworkPath(isReachable: true))
     }
 
     func cancel() {}

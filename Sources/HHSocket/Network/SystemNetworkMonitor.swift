@@ -1,17 +1,17 @@
 import Dispatch
 import Foundation
 
-/// Asks the system: `NWPathMonitor` on Apple platforms, rtnetlink on Linux. Elsewhere there always is a network that
-/// never changes.
+/// A monitor that asks the system: `NWPathMonitor` on Apple platforms, rtnetlink on Linux. Elsewhere it reports a
+/// network that never changes.
 ///
-/// One asks for the whole process, on one descriptor, however many sockets there are: from the first that wants to know
-/// until the last one has ended.
+/// One watcher, with one descriptor, serves all sockets of the process, from the first that observes until the last has
+/// ended.
 ///
-/// On Linux there is a network if an interface other than the loopback is up, has a carrier, and has an address, which
-/// is not IPv6's own of the link; the path is another one when such interfaces, their addresses or the way to the
-/// internet are others. Temporary IPv6 addresses do not count. Changes within 200 ms are reported as one.
+/// On Linux there is a network if an interface other than the loopback is up, has a carrier, and has an address other
+/// than a link-local IPv6 one; the path changes when such interfaces, their addresses or the route to the internet
+/// change. Temporary IPv6 addresses do not count. Changes within 200 ms are reported as one.
 public final class SystemNetworkMonitor: NetworkMonitor, @unchecked Sendable {
-    // Proof of Sendable: variables are touched on the queue alone.
+    // Proof of Sendable: variables are used only on the queue.
 
     public static let shared = SystemNetworkMonitor(watching: watchSystemPath)
 
@@ -19,7 +19,7 @@ public final class SystemNetworkMonitor: NetworkMonitor, @unchecked Sendable {
     private let watching: PathWatching
     private var observers: [UUID: AsyncStream<NetworkPath>.Continuation] = [:]
     private var watcher: (any PathWatcher)?
-    /// Tells what a watcher says from what the one before it said.
+    /// Identifies the present watcher, so that reports of an earlier one are ignored.
     private var watch = UUID()
     /// The last path reported; nil while there is no watcher.
     private var path: NetworkPath?
@@ -62,12 +62,12 @@ public final class SystemNetworkMonitor: NetworkMonitor, @unchecked Sendable {
         for observer in self.observers.values { observer.yield(path) }
     }
 
-    /// Whether somebody observes, and the system is asked.
+    /// Whether the system is being watched, for at least one observer.
     var isWatching: Bool { self.queue.sync { self.watcher != nil } }
 
-    /// How many streams are being read.
+    /// The number of streams being read.
     var observerCount: Int { self.queue.sync { self.observers.count } }
 
-    /// Runs `body` where watchers run.
+    /// Runs `body` on the queue of the watchers.
     func perform(_ body: () -> Void) { self.queue.sync(execute: body) }
 }

@@ -1,31 +1,31 @@
 public import Foundation
 
-/// What happened to a connection lately, and why: the answer to "why did it reconnect?".
+/// The latest events of a connection, with their causes: the answer to "why did it reconnect?".
 ///
-/// Printed, it is one line an entry, oldest first, in UTC:
+/// Its description has one line per entry, oldest first, in UTC:
 /// ```
 /// 2026-11-21T12:00:01.123Z lost 10.0.0.1:7000 after 63.2 s ready: connectionLost: the server closed it
 /// 2026-11-21T12:00:01.480Z connect failed 10.0.0.1:7000 3 times until 2026-11-21T12:00:04.002Z: connectionRefused: …
 /// 2026-11-21T12:00:06.310Z connected 10.0.0.2:7000 at attempt 4, after 5.2 s without a connection
 /// ```
 public struct ConnectionHistory: Sendable {
-    /// What happened. Cases may be added; have a default when you switch over it.
+    /// The kind of event. Cases may be added; have a default when you switch over it.
     public enum Kind: Hashable, Sendable {
-        /// A connection is ready, at this attempt counted from 1. `offline` is how long there had been none; nil for
+        /// A connection is ready, at this attempt counted from 1. `offline` is the time without a connection; nil for
         /// the first.
         case connected(attempt: Int, offline: Duration?)
         /// A connection that had been ready for this time was lost.
         case lost(ready: Duration)
-        /// Attempts failed, `count` of them with the same server and code.
+        /// A number of attempts failed with the same server and code.
         case connectFailed(count: Int)
         /// No server could be reached within the allowed rounds; attempts have stopped.
         case gaveUp
         /// The user disconnected.
         case closedByUser
-        /// A connection that had been ready for this time was closed by choice; nil if it was not ready yet. `next` is
-        /// the server that was asked for, if one was.
+        /// The connection failed over, by choice, to the server `next`, after having been ready for this time. Neither
+        /// value is nil in a recorded history.
         case leftForAnotherServer(ready: Duration?, next: Endpoint?)
-        /// The server said, for a reason of its own, that it is about to end and asks clients to stay away for this
+        /// The server announced, with its own reason, that it is about to end and asks clients to stay away for this
         /// time.
         case goAway(reason: String, retryAfter: Duration)
         /// The number of the latest calls that failed; the client fails over, if there is another server.
@@ -36,38 +36,38 @@ public struct ConnectionHistory: Sendable {
         case enteredForeground
         /// There is no network.
         case networkLost
-        /// There is another network, or one again; its name where it is known.
+        /// There is another network, or one again. The name is nil in a recorded history.
         case networkChanged(name: String?)
     }
 
-    /// One thing that happened, or several equal ones.
+    /// An event, or several equal ones.
     public struct Entry: Sendable {
-        /// When it happened, first if it did several times, by the wall clock.
+        /// The time of the event, or of the first of several, by the wall clock.
         public var date: Date
-        /// When it happened last.
+        /// The time of the last event.
         public var lastDate: Date
         public var kind: Kind
         /// The server concerned.
         public var endpoint: Endpoint?
-        /// The cause; the last one if it happened several times.
+        /// The cause; that of the last event if there were several.
         public var error: SocketError?
     }
 
-    /// How many entries are kept by default: 32.
+    /// The number of entries that are kept by default: 32.
     public static let defaultCapacity = 32
 
-    /// How many entries are kept; the oldest are dropped.
+    /// The number of entries that are kept; the oldest are dropped.
     public let capacity: Int
-    /// What happened, oldest first.
+    /// The events, oldest first.
     public private(set) var entries: [Entry] = []
 
-    /// - Parameter capacity: How many entries are kept, 32 by default, 1 at least.
+    /// - Parameter capacity: The number of entries that are kept, 32 by default, 1 at least.
     public init(capacity: Int = Self.defaultCapacity) {
         self.capacity = max(1, capacity)
     }
 
-    /// Adds what happened. Failed attempts since anything else happened are one entry for each server and code, so that
-    /// a long outage does not push out what it began with.
+    /// Adds an event. Consecutive failed attempts are one entry for each server and code, so that a long outage does
+    /// not push out how it began.
     package mutating func record(
         _ kind: Kind,
         endpoint: Endpoint? = nil,
@@ -96,7 +96,7 @@ public struct ConnectionHistory: Sendable {
 }
 
 extension ConnectionHistory: CustomStringConvertible {
-    /// One line an entry, oldest first; empty if nothing happened.
+    /// One line per entry, oldest first; empty if nothing happened.
     public var description: String { self.entries.map(\.description).joined(separator: "\n") }
 }
 
@@ -104,7 +104,7 @@ extension ConnectionHistory.Entry: CustomStringConvertible {
     /// The time, what happened, where, and why, in one line.
     public var description: String {
         let line = "\(self.date.inUTC) \(self.whatHappened)\(self.error.map { ": \($0)" } ?? "")"
-        // Messages may quote what others said; an entry stays one line all the same.
+        // Messages may quote text of a peer; an entry must stay one line.
         return String(line.map { $0.isNewline ? " " : $0 })
     }
 
@@ -142,9 +142,8 @@ extension ConnectionHistory.Entry: CustomStringConvertible {
 }
 
 extension Date {
-    /// ISO 8601 with milliseconds, such as `2026-11-21T12:00:01.123Z`. By hand, since Foundation cuts off instead of
-    /// rounding, which makes .123 of what a `Date` holds of .123 at times .122. Years beyond 0001 to 9999 are cut to
-    /// these.
+    /// ISO 8601 with milliseconds, such as `2026-11-21T12:00:01.123Z`. Formatted by hand, since Foundation truncates
+    /// instead of rounding, which at times turns .123 into .122. Dates are clamped to the years 0001 to 9999.
     var inUTC: String {
         let range = -62_135_596_800.0...253_402_300_799.0
         let seconds = self.timeIntervalSince1970
@@ -184,9 +183,9 @@ extension Int64 {
 }
 
 extension Duration {
-    /// Short and the same everywhere: `250 ms`, `63.2 s`, `2 h 5 min`.
+    /// A short text, independent of the locale: `250 ms`, `63.2 s`, `2 h 5 min`.
     var forHumans: String {
-        // Beyond a century nobody reads on, and nothing overflows.
+        // Clamped to a century, so that nothing overflows.
         let seconds = min(max(self, .zero), .seconds(100 * 365 * 86_400)).inSeconds
         let milliseconds = Int64((seconds * 1_000).rounded())
         if milliseconds < 1_000 { return "\(milliseconds) ms" }

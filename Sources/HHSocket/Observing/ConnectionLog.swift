@@ -1,19 +1,20 @@
 import Logging
 
-/// Writes what happens to a connection into a log, each line with the server and the attempt. Never payloads.
+/// Logs the events of a connection, each line with the server and the attempt. Never payloads.
 ///
-/// The levels are those that the Swift server community asks of libraries: nothing above `debug` but what stops the
-/// library from doing its work.
+/// The levels follow the guidelines of the Swift server community for libraries: nothing above `debug`, except what
+/// prevents the library from doing its work.
 struct ConnectionLog {
     private let logger: Logger
-    /// Counted since the last ready connection, from 1.
+    /// The attempt, counted from 1 since the last ready connection.
     private var attempt = 0
 
     init(_ logger: Logger) {
         self.logger = logger
     }
 
-    /// A heartbeat was skipped because it could not be made. Its kind alone: what an app's error says may be a secret.
+    /// Logs that a heartbeat was skipped because it could not be made. Only the error's type is logged: an app's error
+    /// may hold a secret.
     func beatFailed(_ error: any Error) {
         self.logger.warning("a heartbeat could not be made", metadata: ["error": "\(type(of: error))"])
     }
@@ -73,7 +74,7 @@ struct ConnectionLog {
         }
         if self.attempt > 0 { metadata["attempt"] = "\(self.attempt)" }
         switch event {
-        // The attempts before belong to the story of a connection as long as that is being made.
+        // Lines carry the attempt while a connection is being made.
         case .connected, .switched, .switchFailed, .gaveUp, .closed: self.attempt = 0
         default: break
         }

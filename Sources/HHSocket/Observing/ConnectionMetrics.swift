@@ -1,12 +1,11 @@
 import Metrics
 import NIOCore
 
-/// Counts what happens to a connection. Docs/Connection.md says what each metric means.
+/// The metrics of a connection. Docs/Connection.md explains each.
 ///
-/// No metric names a server: the addresses that a resolver finds are as many as it likes, and a metric is kept for
-/// ever.
+/// No metric has the server as a dimension: a resolver may find any number of addresses, and a metric is kept forever.
 ///
-/// An object, so that what is done for every read copies none of it.
+/// A class, so that the work for each read copies nothing.
 final class ConnectionMetrics {
     private let factory: any MetricsFactory
     private let connects: Counter
@@ -24,7 +23,7 @@ final class ConnectionMetrics {
     private let queuedBytes: Meter
     private var lastQueuedBytes = 0
     private var readySince: NIODeadline?
-    /// Why the last connection was lost, until there is another one.
+    /// The code with which the last connection was lost, until there is another one.
     private var loss: SocketError.Code?
 
     init(factory: any MetricsFactory) {
@@ -88,12 +87,12 @@ final class ConnectionMetrics {
         counter.increment()
     }
 
-    /// A ping of ours was answered.
+    /// Records that a ping of ours was answered.
     func heartbeatWasAnswered(after time: TimeAmount) {
         self.heartbeatRoundTrip.recordNanoseconds(time.nanoseconds)
     }
 
-    /// Counts what went over a link since the last time.
+    /// Adds the traffic of a link since the last call.
     func take(_ traffic: Traffic) {
         if traffic.bytesSent > 0 {
             self.bytesSent.increment(by: traffic.bytesSent)
@@ -105,7 +104,7 @@ final class ConnectionMetrics {
         }
     }
 
-    /// The number of bytes that wait to be sent. Sockets that share a factory add up.
+    /// Records the number of bytes that wait to be sent. Sockets that share a factory add up.
     func queued(bytes: Int) {
         guard bytes != self.lastQueuedBytes else { return }
         let change = Double(bytes - self.lastQueuedBytes)

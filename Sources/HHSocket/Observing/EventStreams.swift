@@ -1,6 +1,6 @@
 import NIOConcurrencyHelpers
 
-/// The `AsyncStream`s that follow what happens to a connection. Each keeps the latest events for a slow reader.
+/// The `AsyncStream`s of a connection's events. Each keeps the latest events for a slow reader.
 package final class EventStreams: Sendable {
     private struct State {
         var continuations: [Int: AsyncStream<SocketEvent>.Continuation] = [:]
@@ -8,7 +8,7 @@ package final class EventStreams: Sendable {
         var isFinished = false
     }
 
-    /// How many events a stream keeps for its reader; older ones are dropped.
+    /// The number of events that a stream keeps for its reader; older ones are dropped.
     package static let bufferLimit = 256
 
     private let state = NIOLockedValueBox(State())

@@ -1,7 +1,7 @@
 import Foundation
 import NIOCore
 
-/// Writes a ``ConnectionHistory`` from what happens to a connection.
+/// Records a ``ConnectionHistory`` from the events of a connection.
 struct HistoryRecorder: Sendable {
     private(set) var history = ConnectionHistory()
     private var endpoint: Endpoint?
@@ -10,8 +10,8 @@ struct HistoryRecorder: Sendable {
     private var offlineSince: NIODeadline?
 
     /// - Parameters:
-    ///   - now: When it happened, for spans.
-    ///   - date: When it happened, by the wall clock.
+    ///   - now: The time of the event, for spans.
+    ///   - date: The time of the event, by the wall clock.
     mutating func happened(_ event: SocketEvent, now: NIODeadline, date: Date) {
         switch event {
         case .connecting(_, let attempt):

@@ -1,4 +1,4 @@
-/// What happened to a ``Socket``, in order. Cases may be added; have a default when you switch over it.
+/// An event of a ``Socket``. Cases may be added; have a default when you switch over it.
 public enum SocketEvent: Sendable {
     /// An attempt began; `attempt` counts those since the last ready connection, from 1.
     case connecting(Endpoint, attempt: Int)
@@ -10,13 +10,13 @@ public enum SocketEvent: Sendable {
     case connected(Endpoint)
     /// A ready connection ended without a successor.
     case disconnected(SocketError)
-    /// A new connection is ready in the place of one that was left by choice and finishes what is in flight.
+    /// A new connection is ready in place of one that was left by choice and drains.
     case switched(from: Endpoint, to: Endpoint)
-    /// No other server could be reached; the connection stays where it was.
+    /// No other server could be reached; the present connection is kept.
     case switchFailed(SocketError)
-    /// The server says that it is about to end, and wants to be left alone for `retryAfter`; a successor of its
-    /// connection is made, or, if it said so during the handshake, the next server is tried. The reason is the
-    /// server's, for people to read.
+    /// The server announced that it is about to end, and asks clients to stay away for `retryAfter`. A successor of its
+    /// connection is made, or, if the announcement came during the handshake, the next server is tried. The reason is
+    /// the server's, for people to read.
     case goAway(Endpoint, reason: String, retryAfter: Duration)
     /// Too many of the latest calls to this server failed: the client fails over, if there is another server.
     case serverFails(Endpoint, wrong: Int, calls: Int)
@@ -25,7 +25,7 @@ public enum SocketEvent: Sendable {
     /// Attempts have stopped: no server could be reached within the allowed rounds (`noServerReachable`, with the last
     /// error of each), the gate said so (`handshakeRefused`), or there is no server (`invalidArgument`).
     case gaveUp(SocketError)
-    /// The network went (false), or came or changed (true).
+    /// The network was lost (false), or came or changed (true).
     case networkChanged(isReachable: Bool)
     /// The app went into the background.
     case enteredBackground

@@ -1,24 +1,24 @@
 import NIOCore
 
-/// Decides whether bytes that wait for the peer get anywhere: how many have passed is compared from one window to the
-/// next, so that a slow link is told from one that does not move. The time is passed in.
+/// Detects that bytes which wait for the peer make no progress. The number of confirmed bytes is compared from one
+/// window to the next, which distinguishes a slow link from a stalled one. The time is passed in.
 ///
-/// A link that stops moving is given up one to two windows later, and one on which ``minimumRate`` passes never.
+/// A link that stalls is given up one to two windows later; one that carries ``minimumRate`` is never given up.
 package struct StallWatch: Sendable {
-    /// Fewer bytes a second than this are no progress.
+    /// The number of bytes per second below which a link makes no progress.
     package static let minimumRate = 128
 
     private var window: (begun: NIODeadline, passed: Int)?
 
     package init() {}
 
-    /// Called from time to time.
+    /// Compares the progress with that at the beginning of the window. Call it periodically.
     ///
     /// - Parameters:
-    ///   - isWaiting: Whether bytes wait. While none does there is no window.
-    ///   - passed: How many have passed since the beginning, as far as the peer has confirmed them.
-    ///   - length: The window's.
-    /// - Returns: Whether too few have passed within a window that is over.
+    ///   - isWaiting: Whether bytes wait. While none do there is no window.
+    ///   - passed: The number of bytes that the peer has confirmed since the connection began.
+    ///   - length: The length of the window.
+    /// - Returns: Whether too few bytes passed within a window that is over.
     package mutating func isStalled(isWaiting: Bool, passed: Int, within length: TimeAmount, now: NIODeadline) -> Bool {
         guard isWaiting else {
             self.window = nil
@@ -36,12 +36,12 @@ package struct StallWatch: Sendable {
         return false
     }
 
-    /// When the window is over; nil while there is none.
+    /// The end of the window; nil while there is none.
     package func nextLook(within length: TimeAmount) -> NIODeadline? {
         self.window?.begun.advanced(clamping: length)
     }
 
-    /// Nothing waits any more.
+    /// Ends the window: no bytes wait any more.
     package mutating func stop() {
         self.window = nil
     }

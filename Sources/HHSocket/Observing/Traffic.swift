@@ -1,4 +1,4 @@
-/// What went over a link, or over several.
+/// The traffic of one link, or of several.
 package struct Traffic: Equatable, Sendable {
     package var bytesSent = 0
     package var bytesReceived = 0
@@ -7,7 +7,7 @@ package struct Traffic: Equatable, Sendable {
 
     package init() {}
 
-    /// What came on top of an earlier count.
+    /// Returns the difference from an earlier count.
     func since(_ earlier: Traffic) -> Traffic {
         var change = self
         change.bytesSent -= earlier.bytesSent

@@ -1,36 +1,37 @@
 import Foundation
 import NIOCore
 
-/// The client's side of HTTP's CONNECT: RFC 9110, 9.3.6.
+/// The client's side of HTTP's CONNECT (RFC 9110, 9.3.6).
 ///
-/// Not swift-nio-extras' handler with NIOHTTP1's codec: that keeps the status of a refusal to itself, and takes 2 MiB
-/// for one answer, and any number of interim ones. The codec hands over what comes behind the answer a turn of the loop
-/// after the handler has reported, and until then it is in the pipeline and traps on the bytes that TLS or a link
-/// write. We need one status and the end of a head, which is less than what would hold those bytes back.
+/// swift-nio-extras' handler with NIOHTTP1's codec does not fit: it does not expose the status of a refusal, and
+/// accepts 2 MiB for one answer and any number of interim ones. The codec delivers the bytes behind the answer a turn
+/// of the loop after the handler has reported; until then it is in the pipeline, and traps on bytes that TLS or a link
+/// writes. Parsing one status and the end of a head takes less code than holding those bytes back.
 struct HTTPConnectNegotiation: ProxyNegotiation {
-    /// How many bytes the answers' heads may have together.
+    /// The largest total length of the answers' heads, in bytes.
     static let maximumHeadLength = 16 << 10
     private static let start = Array("HTTP/1.".utf8)
-    /// The second belongs to servers, but tinyproxy 1.11 answers wrong credentials with it and with the status 401.
+    /// The fields that list authentication schemes. The second is for servers, but tinyproxy 1.11 answers wrong
+    /// credentials with it and status 401.
     private static let authenticationFields: Set<String> = ["proxy-authenticate", "www-authenticate"]
 
     private let request: ByteBuffer
     private let hasCredentials: Bool
-    /// Of the head that is being read: 0 before its first line.
+    /// The status of the head that is being read; 0 before its first line.
     private var status = 0
-    /// What the proxy calls the status, fit to be shown.
+    /// The proxy's reason phrase, fit to be shown.
     private var phrase = ""
     /// The authentication schemes that the proxy offers.
     private var schemes: [String] = []
-    /// Of all heads, without the line that is being read.
+    /// The length of all heads, without the line that is being read.
     private var headLength = 0
-    /// How much of that line was searched for its end.
+    /// The number of bytes of that line that were searched for its end.
     private var searched = 0
 
     init(to server: Endpoint, credentials: Proxy.Credentials?) {
         var request = "CONNECT \(server) HTTP/1.1\r\nHost: \(server)\r\n"
         if let credentials {
-            // Without being asked, as curl does: a proxy may close the connection together with its refusal.
+            // Sent unasked, as curl does: a proxy may close the connection along with its refusal.
             let text = Data("\(credentials.user):\(credentials.password)".utf8).base64EncodedString()
             request += "Proxy-Authorization: Basic \(text)\r\n"
         }
@@ -51,7 +52,7 @@ struct HTTPConnectNegotiation: ProxyNegotiation {
                 case 200..<300:
                     return .connected
                 case 100..<200 where self.status != 101:
-                    // More is to come. The length goes on counting, or such answers would need no end.
+                    // Another head follows. The length keeps counting, which bounds the number of interim answers.
                     self.status = 0
                 default:
                     throw self.refusal()
@@ -61,7 +62,7 @@ struct HTTPConnectNegotiation: ProxyNegotiation {
         return .wait
     }
 
-    /// Takes a line, without its end, if it is there.
+    /// Reads a line, without its end; nil if it is incomplete.
     private mutating func nextLine(_ bytes: inout ByteBuffer) throws(ProxyFailure) -> [UInt8]? {
         let room = Self.maximumHeadLength - self.headLength
         let view = bytes.readableBytesView.prefix(room)
@@ -81,7 +82,7 @@ struct HTTPConnectNegotiation: ProxyNegotiation {
         self.headLength += length
         var line = Array(view.prefix(length - 1))
         bytes.moveReaderIndex(forwardBy: length)
-        // A line may end without it (RFC 9112, 2.2).
+        // A line may end without CR (RFC 9112, 2.2).
         if line.last == UInt8(ascii: "\r") { line.removeLast() }
         return line
     }
@@ -103,7 +104,7 @@ struct HTTPConnectNegotiation: ProxyNegotiation {
         self.schemes = []
     }
 
-    /// What a proxy says goes into messages and logs, so it is short and in one line.
+    /// Makes text of a proxy fit for messages and logs: short, printable, and on one line.
     private static func shown(_ bytes: some Sequence<UInt8>) -> String {
         String(decoding: bytes.prefix(80).map { $0 >= 0x20 && $0 < 0x7F ? $0 : UInt8(ascii: "?") }, as: UTF8.self)
     }
@@ -113,7 +114,7 @@ struct HTTPConnectNegotiation: ProxyNegotiation {
             Self.authenticationFields.contains(String(decoding: line[..<colon], as: UTF8.self).lowercased())
         else { return }
         let value = line[(colon + 1)...].drop { $0 == UInt8(ascii: " ") || $0 == UInt8(ascii: "\t") }
-        // Several may stand in one field, between parameters: what matters is whether ours is one of them.
+        // One field may list several schemes, between parameters: what matters is whether Basic is one of them.
         let isBasic = String(decoding: value, as: UTF8.self).lowercased().contains("basic")
         self.schemes.append(isBasic ? "Basic" : Self.shown(value.prefix { $0 != UInt8(ascii: " ") }))
     }
@@ -142,7 +143,7 @@ struct HTTPConnectNegotiation: ProxyNegotiation {
     }
 
     func closed() -> ProxyFailure {
-        // Some close in the middle of what they have to say about a refusal.
+        // Some proxies close the connection in the middle of a refusal.
         guard self.status < 300, self.status != 101 else { return self.refusal() }
         return ProxyFailure(.closed, "the proxy closed the connection before it had answered")
     }

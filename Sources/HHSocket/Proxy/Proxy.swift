@@ -1,16 +1,16 @@
 import Foundation
 
-/// A proxy that connects us to the servers: ``SocketConfiguration/proxy``.
+/// A proxy through which servers are reached; see ``SocketConfiguration/proxy``.
 ///
-/// The proxy finds the server: its host name is handed over as it is, and no name of a server is looked up here. What
-/// is configured is done: a server on this machine is reached through the proxy too. Only Unix domain sockets are not.
+/// The proxy resolves the server's host name, which is passed on as it is; no name of a server is looked up here. A
+/// server on this machine is reached through the proxy too. Only Unix domain sockets are reached directly.
 ///
-/// What goes to the proxy itself is not encrypted, the password included. ``SocketConfiguration/tls`` is between us and
-/// the server: the proxy then sees the server's name and how much is sent, but not what.
+/// The negotiation with the proxy is not encrypted, nor is the password in it. ``SocketConfiguration/tls`` is end to
+/// end with the server: the proxy then sees the server's name and the amount of data, but not the data.
 public struct Proxy: Hashable, Sendable {
-    /// What the proxy speaks. Cases may be added; have a default when you switch over it.
+    /// The protocol of the proxy. Cases may be added; have a default when you switch over it.
     public enum Kind: String, Hashable, Sendable {
-        /// HTTP's method CONNECT (RFC 9110, 9.3.6); ``Credentials`` by the scheme Basic (RFC 7617).
+        /// HTTP's method CONNECT (RFC 9110, 9.3.6), with ``Credentials`` in the scheme Basic (RFC 7617) or without.
         case http
         /// SOCKS version 5 (RFC 1928), with ``Credentials`` as in RFC 1929 or without.
         case socks5
@@ -18,9 +18,9 @@ public struct Proxy: Hashable, Sendable {
 
     /// The credentials for the proxy.
     public struct Credentials: Hashable, Sendable {
-        /// At most 255 bytes for SOCKS5; without a colon for HTTP.
+        /// The user's name. At most 255 bytes for SOCKS5; without a colon for HTTP.
         public var user: String
-        /// At most 255 bytes for SOCKS5. No description shows it.
+        /// The password, which no description shows. At most 255 bytes for SOCKS5.
         public var password: String
 
         public init(user: String, password: String) {
@@ -29,13 +29,13 @@ public struct Proxy: Hashable, Sendable {
         }
     }
 
-    /// The port where none is said: 1080 for every kind, as curl has it.
+    /// The default port: 1080 for every kind, as in curl.
     public static let defaultPort = 1_080
 
     public var kind: Kind
-    /// Where the proxy listens.
+    /// The address at which the proxy listens.
     public var endpoint: Endpoint
-    /// Nil: none are offered.
+    /// The credentials; nil to offer none.
     public var credentials: Credentials?
 
     private init(_ kind: Kind, _ endpoint: Endpoint, _ credentials: Credentials?) {
@@ -49,7 +49,7 @@ public struct Proxy: Hashable, Sendable {
     /// - Parameters:
     ///   - host: A name, an IPv4 address, or an IPv6 address without brackets.
     ///   - port: A TCP port, 1 to 65,535; 1080 by default.
-    ///   - credentials: None by default. They are sent with the first request, without being asked for.
+    ///   - credentials: None by default. They are sent unasked, with the first request.
     public static func http(host: String, port: Int = defaultPort, credentials: Credentials? = nil) -> Proxy {
         Proxy(.http, Endpoint(host: host, port: port), credentials)
     }
@@ -59,17 +59,17 @@ public struct Proxy: Hashable, Sendable {
     /// - Parameters:
     ///   - host: A name, an IPv4 address, or an IPv6 address without brackets.
     ///   - port: A TCP port, 1 to 65,535; 1080 by default.
-    ///   - credentials: None by default. The proxy may choose to do without them.
+    ///   - credentials: None by default. They are sent only if the proxy asks for them.
     public static func socks5(host: String, port: Int = defaultPort, credentials: Credentials? = nil) -> Proxy {
         Proxy(.socks5, Endpoint(host: host, port: port), credentials)
     }
 
-    /// Reads what the variables `https_proxy` and `all_proxy` hold: `http://user:password@host:port`, or with
-    /// `socks5://` or `socks5h://`, which are the same here. User and password may be percent-encoded and may be left
-    /// out, and so may the port, which is 1080 then. An IPv6 address stands in brackets.
+    /// Creates a proxy from a URL, as in the variables `https_proxy` and `all_proxy`: `http://user:password@host:port`,
+    /// or with `socks5://` or `socks5h://`, which mean the same here. User and password may be percent-encoded or
+    /// omitted, as may the port, which is then 1080. An IPv6 address must be in brackets.
     ///
     /// - Throws: ``SocketError`` with code `invalidArgument` for anything else. Its message does not repeat the URL,
-    ///   which may have a password.
+    ///   which may contain a password.
     public init(url: String) throws(SocketError) {
         func refuse(_ reason: String) -> SocketError {
             SocketError(
@@ -106,7 +106,7 @@ public struct Proxy: Hashable, Sendable {
 }
 
 extension Proxy: CustomStringConvertible {
-    /// As ``init(url:)`` reads it, but for the password, which is left out.
+    /// The URL, in the form that ``init(url:)`` reads, without the password.
     public var description: String {
         let harmless = CharacterSet.alphanumerics.union(CharacterSet(charactersIn: "-._~"))
         let user = self.credentials?.user.addingPercentEncoding(withAllowedCharacters: harmless)
@@ -118,11 +118,12 @@ extension Proxy.Credentials: CustomStringConvertible, CustomReflectable {
     /// The user's name.
     public var description: String { self.user }
 
-    // For `dump`, which asks for no description.
+    // For `dump`, which does not use the description.
     public var customMirror: Mirror { Mirror(self, children: ["user": self.user]) }
 }
 
 extension String {
-    /// Whether it is ASCII that can be seen: what a request holds as it is, without becoming another request.
+    /// Whether all characters are printable ASCII other than space, so that the text cannot alter the request it is
+    /// part of.
     var isPlain: Bool { self.utf8.allSatisfy { $0 > 0x20 && $0 < 0x7F } }
 }

@@ -1,26 +1,25 @@
-/// Why a proxy did not connect us: the ``SocketError/underlying`` of errors with the code `proxyFailed`.
+/// The failure of a proxy to connect to a server: the ``SocketError/underlying`` of errors with the code `proxyFailed`.
 public struct ProxyFailure: Error, Sendable {
-    /// Cases may be added; have a default when you switch over it.
+    /// The reason for a failure. Cases may be added; have a default when you switch over it.
     public enum Reason: Hashable, Sendable {
-        /// The proxy requires authentication, and there are no credentials, or none of a kind it accepts.
+        /// The proxy requires authentication, and there are no credentials, or none for a scheme it accepts.
         case authenticationRequired
         /// The proxy does not accept the credentials.
         case authenticationFailed
-        /// The proxy does not want to connect us, or something went wrong with it: HTTP's status, or SOCKS5's reply
-        /// code.
+        /// The proxy refused to connect, or failed: HTTP's status, or SOCKS5's reply code.
         case refused(Int)
-        /// The proxy tried, and could not reach the server.
+        /// The proxy could not reach the server.
         case serverUnreachable
-        /// What answers does not speak HTTP or SOCKS5.
+        /// The peer does not speak HTTP or SOCKS5.
         case notAProxy
-        /// The connection ended before the proxy had connected us.
+        /// The connection ended before the proxy had connected to the server.
         case closed
         /// Something else; ``ProxyFailure/description`` has it.
         case other
     }
 
     public var reason: Reason
-    /// What failed, in words.
+    /// A description of the failure.
     public var description: String
     /// The system's error, where there is one.
     public var underlying: (any Error)?

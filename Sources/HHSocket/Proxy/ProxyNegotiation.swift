@@ -1,25 +1,25 @@
 import NIOCore
 
-/// What we and a proxy say to each other before it lets bytes through. It does no I/O.
+/// The client's side of the exchange with a proxy before it forwards bytes. It does no I/O.
 protocol ProxyNegotiation: Sendable {
-    /// What is to be sent first. To be called once.
+    /// Returns the first bytes to send. Called once.
     mutating func begin() -> ByteBuffer
 
-    /// Takes what it understands from the front of what has come. Nothing is asked again once it has said
+    /// Consumes complete messages from the front of the received bytes. Not called again once it has returned
     /// ``ProxyStep/connected`` or thrown.
     mutating func receive(_ bytes: inout ByteBuffer) throws(ProxyFailure) -> ProxyStep
 
-    /// The proxy has closed the connection: what that means.
+    /// Returns the failure that a close by the proxy means.
     func closed() -> ProxyFailure
 }
 
-/// What comes next.
+/// The next step of a negotiation.
 enum ProxyStep: Hashable, Sendable {
     /// More bytes are needed.
     case wait
-    /// To be sent; then ``ProxyNegotiation/receive(_:)`` goes on.
+    /// Send the bytes; then continue with ``ProxyNegotiation/receive(_:)``.
     case send(ByteBuffer)
-    /// What is left of the bytes, and all that comes from now on, is the server's.
+    /// The rest of the bytes, and all that follow, are the server's.
     case connected
 }
 
@@ -30,16 +30,17 @@ extension ProxyNegotiation {
 }
 
 extension Proxy {
-    /// What is to be said to this proxy.
+    /// Creates the negotiation with this proxy.
     ///
-    /// - Throws: ``SocketError`` with code `invalidArgument` for what cannot be expressed to the proxy.
+    /// - Throws: ``SocketError`` with code `invalidArgument` for a server, proxy or credentials that its protocol
+    ///   cannot express.
     func negotiation(to server: Endpoint) throws(SocketError) -> any ProxyNegotiation {
         func refuse(_ reason: String) -> SocketError {
             SocketError(.invalidArgument, message: "cannot connect to \(server) through \(self): \(reason)")
         }
         guard self.endpoint.unixPath == nil, (1...65_535).contains(self.endpoint.port), !self.endpoint.host.isEmpty
         else { throw refuse("a host and a port from 1 to 65535 are needed for the proxy") }
-        // Of anything else a request could be made that is another one.
+        // Other characters could turn the request into a different one.
         guard server.host.isPlain else {
             throw refuse("a proxy needs the server's name in ASCII, without spaces; write others as xn--…")
         }

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// The client's side of SOCKS5: RFC 1928, and RFC 1929 for user and password.
+/// The client's side of SOCKS5 (RFC 1928), with RFC 1929 for user and password.
 struct SOCKS5Negotiation: ProxyNegotiation {
     private enum State {
         case method, authentication, reply
@@ -12,11 +12,11 @@ struct SOCKS5Negotiation: ProxyNegotiation {
     private static let noAcceptableMethod: UInt8 = 0xFF
 
     private var state = State.method
-    /// The credentials; nil without any.
+    /// The encoded credentials; nil without any.
     private let authentication: ByteBuffer?
     private let request: ByteBuffer
 
-    /// Nil if one of the names is longer than the format has room for.
+    /// Creates the negotiation; nil if the format cannot express a name, the password or the port.
     init?(to server: Endpoint, credentials: Proxy.Credentials?) {
         guard let request = Self.request(to: server) else { return nil }
         self.request = request
@@ -55,9 +55,9 @@ struct SOCKS5Negotiation: ProxyNegotiation {
         return ByteBuffer(bytes: [Self.version, UInt8(methods.count)] + methods)
     }
 
-    /// Never needs more than 262 bytes at once.
+    /// Requires at most 262 bytes at once.
     mutating func receive(_ bytes: inout ByteBuffer) throws(ProxyFailure) -> ProxyStep {
-        // What is something else is known by its first byte. The second answer has a version of its own, 1, which not
+        // The first byte reveals another protocol. The answer to the authentication has its own version, 1, which not
         // all proxies write.
         if self.state != .authentication, let version = bytes.firstByte, version != Self.version {
             throw ProxyFailure(
@@ -106,7 +106,7 @@ struct SOCKS5Negotiation: ProxyNegotiation {
     }
 
     private static func receiveReply(_ bytes: inout ByteBuffer) throws(ProxyFailure) -> ProxyStep {
-        // Whoever refuses may close at once, without the address.
+        // A proxy that refuses may close at once, without sending the address.
         guard let code: UInt8 = bytes.getInteger(at: bytes.readerIndex + 1) else { return .wait }
         guard code == 0 else { throw self.failure(code) }
         guard let kind: UInt8 = bytes.getInteger(at: bytes.readerIndex + 3) else { return .wait }
@@ -122,7 +122,7 @@ struct SOCKS5Negotiation: ProxyNegotiation {
         default:
             throw ProxyFailure(.notAProxy, "the proxy's answer has an address of the unknown kind \(kind)")
         }
-        // The address at which the proxy connected, and a port: of no use to us.
+        // The address and port from which the proxy connected are not used.
         return bytes.readSlice(length: 4 + length + 2) == nil ? .wait : .connected
     }
 

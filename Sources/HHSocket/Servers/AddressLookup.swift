@@ -11,12 +11,12 @@ import Musl
 import Android
 #endif
 
-/// Asks the system's resolver for all addresses of a name.
+/// Looks up all addresses of a name with the system's resolver.
 enum AddressLookup {
-    /// The addresses in the system's order, each once.
+    /// Returns the addresses in the system's order, without duplicates.
     static func addresses(of host: String) async throws -> [String] {
         try await withCheckedThrowingContinuation { continuation in
-            // It blocks, for as long as the DNS takes.
+            // `getaddrinfo` blocks for as long as the DNS takes.
             DispatchQueue.global().async {
                 continuation.resume(with: Result { try Self.lookUp(host) })
             }

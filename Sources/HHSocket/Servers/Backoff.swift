@@ -1,7 +1,7 @@
-/// How long to wait between rounds of connection attempts. A round tries each server once.
+/// The waits between rounds of connection attempts. A round tries each server once.
 ///
-/// By default a wait is drawn evenly from zero to a bound that doubles, the first one too, so that the clients of a
-/// server that dies do not come back as one herd. Other habits are values of the same type:
+/// By default each wait, the first included, is drawn evenly from zero to a bound that doubles, so that the clients of
+/// a server that dies do not come back as one herd. Other policies are values of the same type:
 ///
 /// ```swift
 /// Backoff(base: .seconds(2), cap: .seconds(1024), jitter: 0, maximumRounds: 10)  // 2, 4, 8 … 1024 s, ten attempts
@@ -11,24 +11,25 @@
 public struct Backoff: Hashable, Sendable {
     /// The bound of the first wait.
     public var base: Duration
-    /// What the bound is multiplied with after each round that failed.
+    /// The factor by which the bound grows after each failed round.
     public var factor: Double
-    /// The bound never exceeds this.
+    /// The longest bound.
     public var cap: Duration
-    /// The share of each wait that is left to chance, 0 to 1: a wait is drawn evenly from `bound * (1 - jitter)` to
-    /// `bound`. With 0 the clients of a server that dies come back together.
+    /// The random share of each wait, 0 to 1: a wait is drawn evenly from `bound * (1 - jitter)` to `bound`. With 0 the
+    /// clients of a server that dies come back together.
     public var jitter: Double
-    /// The bound starts over once a connection has been ready for this long, so that a server which accepts and closes
-    /// does not get a tight loop.
+    /// The time a connection must have been ready for the bound to start over, so that a server which accepts and
+    /// closes does not get a tight loop.
     public var resetAfter: Duration
-    /// After this many rounds in a row without a ready connection attempts stop; nil for never. 1 at least.
+    /// The number of consecutive rounds without a ready connection after which attempts stop; nil for never. 1 at
+    /// least.
     public var maximumRounds: Int?
 
     /// - Parameters:
     ///   - base: 1 s by default.
     ///   - factor: 2 by default.
     ///   - cap: 60 s by default.
-    ///   - jitter: 1 by default: the whole wait is left to chance ("full jitter").
+    ///   - jitter: 1 by default: the whole wait is random ("full jitter").
     ///   - resetAfter: 10 s by default.
     ///   - maximumRounds: nil by default.
     public init(
@@ -47,15 +48,15 @@ public struct Backoff: Hashable, Sendable {
         self.maximumRounds = maximumRounds
     }
 
-    /// Reconnects at once; while that fails, every 100 ms (``minimumRepeatedWait``). For a server on the same machine:
-    /// a server with many such clients is met by all of them in the moment in which it returns.
+    /// Reconnects at once and, while that fails, every 100 ms (``minimumRepeatedWait``). For a server on the same
+    /// machine: many such clients would all hit a server the moment it returns.
     public static let immediate = Backoff(base: .zero, cap: .zero)
 
-    /// Only the first wait after a stable connection may be shorter than this, whatever the policy says: a server that
-    /// refuses, or accepts and closes, never gets a tight loop. 100 ms, as brpc's shortest isolation.
+    /// The shortest wait but for the first after a stable connection, whatever the policy says: a server that refuses,
+    /// or accepts and closes, never gets a tight loop. 100 ms, the shortest isolation of brpc.
     public static let minimumRepeatedWait = Duration.milliseconds(100)
 
-    /// The longest that the wait after `failures` earlier ones may take.
+    /// Returns the longest wait after `failures` earlier ones.
     func bound(afterFailures failures: Int) -> Duration {
         var bound = self.base.inSeconds
         let cap = self.cap.inSeconds
@@ -71,7 +72,7 @@ public struct Backoff: Hashable, Sendable {
         failures == 0 ? .zero : Self.minimumRepeatedWait
     }
 
-    /// A wait after `failures` earlier ones.
+    /// Returns a wait after `failures` earlier ones.
     package func delay(afterFailures failures: Int, using generator: inout some RandomNumberGenerator) -> Duration {
         let bound = self.bound(afterFailures: failures)
         let jitter = self.jitter.isFinite ? min(max(self.jitter, 0), 1) : 1

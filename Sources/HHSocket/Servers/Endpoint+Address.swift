@@ -1,7 +1,7 @@
 import NIOCore
 
 extension Endpoint {
-    /// The host, where it is an IP address and no name; its port is 0.
+    /// The host, with port 0, if it is an IP address; nil if it is a name.
     var ipAddress: SocketAddress? {
         self.unixPath == nil ? try? SocketAddress(ipAddress: self.host, port: 0) : nil
     }

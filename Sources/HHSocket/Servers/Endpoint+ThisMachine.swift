@@ -1,14 +1,14 @@
 extension Endpoint {
-    /// Whether the server runs on this machine for certain, so that it can be reached without a network. A name that
-    /// only happens to lead here is not looked up.
+    /// Whether the server certainly runs on this machine, so that it can be reached without a network. Names are not
+    /// looked up, even if they resolve to this machine.
     var isOnThisMachine: Bool {
         if self.unixPath != nil { return true }
         let name = self.host.lowercased()
-        // RFC 6761 keeps all names below `localhost` for the loopback interface.
+        // RFC 6761 reserves all names below `localhost` for the loopback interface.
         if name == "localhost" || name.hasSuffix(".localhost") { return true }
-        // Written in the one way the system writes it, for an IPv6 address may be spelled in many.
+        // In the system's canonical form, since an IPv6 address has many spellings.
         guard let address = self.ipAddress?.ipAddress else { return false }
-        // The unspecified address leads here as well.
+        // The unspecified address also leads to this machine.
         return ["::1", "::", "0.0.0.0"].contains(address) || address.hasPrefix("127.")
             || address.hasPrefix("::ffff:127.")
     }

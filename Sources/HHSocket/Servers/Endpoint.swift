@@ -1,4 +1,4 @@
-/// Where a server listens: a TCP port of a host, or a Unix domain socket.
+/// The address of a server: a TCP port of a host, or a Unix domain socket.
 public struct Endpoint: Hashable, Sendable {
     /// A host name, an IPv4 address, or an IPv6 address without brackets. Empty for a Unix domain socket.
     public var host: String
@@ -6,9 +6,9 @@ public struct Endpoint: Hashable, Sendable {
     public var port: Int
     /// The path of a Unix domain socket; nil for TCP.
     public let unixPath: String?
-    /// The name that the server's certificate must have, and that is sent as the server name indication, where ``host``
-    /// is an address that was found by that name, as by ``ServerResolver/dns(host:port:)``. Nil by default: the host
-    /// itself. `ClientTLS.serverName` comes before it.
+    /// The name that the server's certificate must have, and that is sent as the server name indication, if ``host`` is
+    /// an address that was found by that name, such as by ``ServerResolver/dns(host:port:)``. Nil by default, for the
+    /// host itself. `ClientTLS.serverName` takes precedence.
     public var serverName: String?
 
     public init(host: String, port: Int, serverName: String? = nil) {
@@ -18,17 +18,17 @@ public struct Endpoint: Hashable, Sendable {
         self.serverName = serverName
     }
 
-    /// A server on this machine.
+    /// Creates the endpoint of a server on this machine.
     ///
-    /// - Parameter unixPath: Where its socket is in the file system; the system allows about 100 bytes.
+    /// - Parameter unixPath: The path of its socket in the file system; the system allows about 100 bytes.
     public init(unixPath: String) {
         self.host = ""
         self.port = 0
         self.unixPath = unixPath
     }
 
-    /// Reads `host:port`, with an IPv6 address in brackets: `[::1]:7000`; or `unix:` and a path. Nil if it is something
-    /// else.
+    /// Creates an endpoint from `host:port`, with an IPv6 address in brackets: `[::1]:7000`; or from `unix:` and a
+    /// path. Nil for anything else.
     public init?(_ text: some StringProtocol) {
         if text.hasPrefix("unix:") {
             let path = String(text.dropFirst(5))
@@ -51,7 +51,7 @@ public struct Endpoint: Hashable, Sendable {
 }
 
 extension Endpoint: CustomStringConvertible {
-    /// As the initializer without a label reads it.
+    /// The text in the form that ``init(_:)`` reads.
     public var description: String {
         if let unixPath = self.unixPath { return "unix:\(unixPath)" }
         return self.host.contains(":") ? "[\(self.host)]:\(self.port)" : "\(self.host):\(self.port)"

@@ -1,12 +1,12 @@
 import NIOCore
 
-/// The servers to choose from, how each has behaved, and which to try next.
+/// The servers to choose from, with the score of each and the order in which to try them.
 ///
-/// A server that failed often in a row is banned for a growing time. When the ban ends it is on probation: it comes
-/// after the trusted ones, and one failure bans it again, for longer; a stable connection makes it trusted. When all
-/// are banned none is: it is then more likely that the network is at fault.
+/// A server with too many consecutive failures is banned for a growing time. When the ban ends it is on probation: it
+/// comes after the trusted ones, and one failure bans it again, for longer; a stable connection makes it trusted. If
+/// all servers are banned the bans are ignored: the network is then more likely to be at fault.
 ///
-/// A server that said that it goes away did no wrong, but is away until its time has come, even when all are.
+/// A server that sent a go-away did not fail, but is away for the time it asked for, even if all servers are.
 struct ServerList: Sendable {
     private struct Outcome: Sendable {
         var succeeded: Bool
@@ -15,28 +15,28 @@ struct ServerList: Sendable {
 
     private struct Entry: Sendable {
         var endpoint: Endpoint
-        /// The latest, oldest first.
+        /// The latest outcomes, oldest first.
         var outcomes: [Outcome] = []
         var failuresInARow = 0
-        /// Bans since the last stable connection.
+        /// The number of bans since the last stable connection.
         var bans = 0
         var bannedUntil: NIODeadline?
-        /// It is left alone until then.
+        /// The end of the time in which it is not tried, which waiting calls may bring forward.
         var awayUntil: NIODeadline?
-        /// It asked to be left alone until then.
+        /// The end of the time for which it asked clients to stay away.
         var askedUntil: NIODeadline?
-        /// How often it did since the last stable connection.
+        /// The number of its go-aways since the last stable connection.
         var departures = 0
         /// Whether it may be tried sooner because a call waits.
         var canRetryEarly = true
-        /// Whether it is here only because another server named it.
+        /// Whether it is in the list only because another server named it.
         var isAlternate = false
-        /// Whether it is here only because the user asked for it by ``ServerList/prefer(_:)``.
+        /// Whether it is in the list only because of ``ServerList/prefer(_:)``.
         var isRequested = false
 
         func isAway(_ now: NIODeadline) -> Bool { self.awayUntil.map { now < $0 } ?? false }
 
-        /// How many of the outcomes that still count are failures.
+        /// Returns the number of failures among the outcomes since `start`.
         func recentFailures(since start: NIODeadline) -> Int {
             self.outcomes.reduce(0) { $0 + (!$1.succeeded && $1.time >= start ? 1 : 0) }
         }
@@ -47,7 +47,7 @@ struct ServerList: Sendable {
         }
     }
 
-    /// What a server is worth now. Lower is better.
+    /// The standing of a server. Lower is better.
     private enum Standing: Int, Comparable {
         case trusted, onProbation, banned
         static func < (one: Self, other: Self) -> Bool { one.rawValue < other.rawValue }
@@ -55,7 +55,7 @@ struct ServerList: Sendable {
 
     private let policy: ServerPolicy
     private var entries: [Entry] = []
-    /// Where the next round starts, among servers that behaved equally well.
+    /// The index at which the next round starts, among equally good servers.
     private var start = 0
 
     init(_ endpoints: [Endpoint], policy: ServerPolicy = ServerPolicy()) {
@@ -64,7 +64,7 @@ struct ServerList: Sendable {
     }
 
     var isEmpty: Bool { self.entries.isEmpty }
-    /// Whether servers are used that others name.
+    /// Whether servers that other servers name are used.
     var acceptsAlternates: Bool { self.policy.acceptsOtherEndpoints }
     var count: Int { self.entries.count }
     var endpoints: [Endpoint] { self.entries.map(\.endpoint) }
@@ -77,7 +77,7 @@ struct ServerList: Sendable {
         return self.standing(of: self.entries[index], now: now) == .banned
     }
 
-    /// The new list; what is known of servers that stay is kept.
+    /// Replaces the list; the scores of servers that stay are kept.
     mutating func replace(with endpoints: [Endpoint]) {
         var seen: Set<Endpoint> = []
         let known = Dictionary(uniqueKeysWithValues: self.entries.map { ($0.endpoint, $0) })
@@ -90,14 +90,14 @@ struct ServerList: Sendable {
         self.start = 0
     }
 
-    /// The servers to try, each once, best first. Those that are away are left out, and those that are banned, unless
-    /// all others are.
+    /// Returns the servers to try, each once, best first. It omits servers that are away, and banned ones unless all
+    /// the rest are banned.
     func round(now: NIODeadline, using generator: inout some RandomNumberGenerator) -> [Endpoint] {
         let memory = TimeAmount(clamping: self.policy.memory)
         let oldest = now.uptimeNanoseconds > UInt64(max(0, memory.nanoseconds)) ? now - memory : .uptimeNanoseconds(0)
         var rotated = Array(self.entries[self.start...] + self.entries[..<self.start])
         if self.policy.shufflesEquals, !rotated.isEmpty {
-            // The first one may be first by the user's wish.
+            // The first one may be the user's preference.
             let first = self.start > 0 ? 1 : 0
             rotated[first...].shuffle(using: &generator)
         }
@@ -120,14 +120,14 @@ struct ServerList: Sendable {
         return now < bannedUntil ? .banned : .onProbation
     }
 
-    /// An attempt failed, or a connection was lost.
+    /// Records that an attempt failed, or that a connection was lost.
     mutating func failed(_ endpoint: Endpoint, now: NIODeadline, using generator: inout some RandomNumberGenerator) {
         guard let index = self.index(of: endpoint) else { return }
         self.entries[index].note(false, now: now)
         self.entries[index].failuresInARow += 1
         let isOnProbation = self.entries[index].bannedUntil != nil
         guard isOnProbation || self.entries[index].failuresInARow >= self.policy.failuresBeforeBan else { return }
-        // One that fails although it is banned was tried because all are: that proves nothing new.
+        // A banned server is tried only if all are banned: its failure proves nothing new.
         guard self.standing(of: self.entries[index], now: now) != .banned else { return }
         let ban = Backoff(base: self.policy.firstBan, cap: self.policy.longestBan, jitter: 0.5)
             .delay(afterFailures: self.entries[index].bans, using: &generator)
@@ -135,7 +135,7 @@ struct ServerList: Sendable {
         self.entries[index].bannedUntil = now.advanced(clamping: TimeAmount(clamping: ban))
     }
 
-    /// A connection has proved stable.
+    /// Records that a connection has proved stable.
     mutating func proved(_ endpoint: Endpoint, now: NIODeadline) {
         guard let index = self.index(of: endpoint) else { return }
         self.entries[index].note(true, now: now)
@@ -152,7 +152,7 @@ struct ServerList: Sendable {
     /// The number of servers that ``prefer(_:)`` may add to the list.
     static let maximumRequested = 16
 
-    /// Makes the next round start with `endpoint`, which is added if it is new. What it did before is forgiven.
+    /// Makes the next round start with `endpoint`, which is added if it is new, and clears its score.
     ///
     /// The oldest server that was added in this way is removed once there are more than ``maximumRequested``.
     mutating func prefer(_ endpoint: Endpoint) {
@@ -181,13 +181,13 @@ struct ServerList: Sendable {
 
     // MARK: Servers that go away
 
-    /// The server said that it goes away.
+    /// Records a go-away of the server.
     ///
     /// - Parameters:
-    ///   - span: How long it wants to be left alone; nil if it did not say.
-    ///   - again: Whether it says so of the same connection.
-    /// - Returns: How long it is: as it wants, but no longer than the longest ban, and longer and longer if it does
-    ///   nothing but send its clients away.
+    ///   - span: The time for which it asks clients to stay away; nil if it gave none.
+    ///   - again: Whether it is a repeated go-away on the same connection.
+    /// - Returns: The time for which the server is away: as it asked, but no longer than the longest ban, and growing
+    ///   if it only ever sends its clients away.
     mutating func wentAway(
         _ endpoint: Endpoint,
         for span: Duration?,
@@ -195,7 +195,7 @@ struct ServerList: Sendable {
         now: NIODeadline,
         using generator: inout some RandomNumberGenerator
     ) -> Duration {
-        // Nobody but the server spreads its clients, if it says when it wants them back.
+        // If the server gives a time, spreading its clients is left to it.
         var span = span ?? .seconds(Double.random(in: 0.5...1, using: &generator))
         let index = self.index(of: endpoint)
         if let index, !again {
@@ -215,18 +215,19 @@ struct ServerList: Sendable {
         return span
     }
 
-    /// Whether any server can be tried now, but for `excluded`.
+    /// Whether any server other than `excluded` can be tried now.
     func hasPresent(besides excluded: Endpoint? = nil, now: NIODeadline) -> Bool {
         self.entries.contains { $0.endpoint != excluded && !$0.isAway(now) }
     }
 
-    /// When the first of those that are away may be tried, but for `excluded`.
+    /// Returns the time at which the first server that is away, other than `excluded`, may be tried.
     func nextReturn(besides excluded: Set<Endpoint> = [], now: NIODeadline) -> NIODeadline? {
         self.entries.compactMap { $0.isAway(now) && !excluded.contains($0.endpoint) ? $0.awayUntil : nil }.min()
     }
 
-    /// A call waits: brings the time of those that are away forward, to `share` (0 to 1) of a second or of what is left
-    /// of it. For one that does nothing but send its clients away a second becomes two, four and so on.
+    /// Brings forward the return of servers that are away, because a call waits: to `share` (0 to 1) of a second, or of
+    /// the remaining time if that is shorter. For a server that only ever sends its clients away the second becomes
+    /// two, four and so on.
     mutating func retryEarly(_ share: Double, now: NIODeadline) {
         for index in self.entries.indices where self.entries[index].isAway(now) && self.entries[index].canRetryEarly {
             guard let until = self.entries[index].awayUntil else { continue }
@@ -238,19 +239,19 @@ struct ServerList: Sendable {
         }
     }
 
-    /// Calls do not bring the server's time forward, nor have they.
+    /// Forbids waiting calls to bring the server's return forward, and undoes where they have.
     mutating func forbidEarlyRetry(_ endpoint: Endpoint) {
         guard let index = self.index(of: endpoint) else { return }
         self.entries[index].canRetryEarly = false
         if self.entries[index].awayUntil != nil { self.entries[index].awayUntil = self.entries[index].askedUntil }
     }
 
-    /// Nobody is away any more: the user wants a connection at once.
+    /// Ends the absence of all servers: the user wants a connection at once.
     mutating func callBack() {
         for index in self.entries.indices { self.entries[index].awayUntil = nil }
     }
 
-    /// Adds servers that another one has named, in the place of those named before, but for one.
+    /// Adds servers that another one has named, in place of those named before, except `kept`.
     mutating func add(alternates endpoints: [Endpoint], keeping kept: Endpoint?) {
         self.entries.removeAll { $0.isAlternate && $0.endpoint != kept && !endpoints.contains($0.endpoint) }
         if self.start >= self.entries.count { self.start = 0 }

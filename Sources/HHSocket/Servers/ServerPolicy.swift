@@ -1,22 +1,22 @@
-/// When a server is passed over because of how it behaved.
+/// The rules by which a server that behaved badly is passed over.
 public struct ServerPolicy: Hashable, Sendable {
-    /// The number of consecutive failures that ban a server: refused and timed-out attempts, handshakes it failed,
-    /// connections it lost before they were stable. 3 by default, as Tencent Mars and Finagle ban; 1 at least.
+    /// The number of consecutive failures that ban a server: refused and timed-out attempts, failed handshakes,
+    /// connections lost before they were stable. 3 by default, as in Tencent Mars and Finagle; 1 at least.
     public var failuresBeforeBan: Int
-    /// How long the first ban lasts. Each ban that follows without a stable connection between lasts twice as long; the
-    /// last half of each is left to chance. 15 s by default.
+    /// The length of the first ban. Each further ban without a stable connection in between lasts twice as long; the
+    /// last half of each is random. 15 s by default.
     public var firstBan: Duration
-    /// No ban lasts longer. 300 s by default, as Finagle's.
+    /// The length of the longest ban. 300 s by default, as in Finagle.
     public var longestBan: Duration
-    /// Outcomes older than this do not count in a server's score. 10 minutes by default.
+    /// The age beyond which outcomes do not count in a server's score. 10 minutes by default.
     public var memory: Duration
-    /// Whether servers that are not in the list may be used because another server names them when it goes away; at
-    /// most 16 of them at a time, with the same ``SocketConfiguration/tls``. False by default: a server could send its
-    /// clients anywhere, and without TLS whoever is on the path could. Those in the list are preferred in the order in
-    /// which they are named either way.
+    /// Whether a server that goes away may name servers that are not in the list; at most 16 of them are used at a
+    /// time, with the same ``SocketConfiguration/tls``. False by default: a server could send its clients anywhere, and
+    /// without TLS so could anyone on the path. Named servers that are in the list are preferred, in the order named,
+    /// either way.
     public var acceptsOtherEndpoints: Bool
-    /// Whether equally good servers are tried in an order of chance, which spreads the clients of a fleet, instead of
-    /// in the list's. False by default.
+    /// Whether equally good servers are tried in random order, which spreads the clients of a fleet, instead of the
+    /// list's. False by default.
     public var shufflesEquals: Bool
 
     public init(

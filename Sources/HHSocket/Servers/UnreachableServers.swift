@@ -1,6 +1,6 @@
-/// Why no server can be reached: the underlying error of one with code ``SocketError/Code/noServerReachable``.
+/// The errors of all servers: the underlying error of one with code ``SocketError/Code/noServerReachable``.
 public struct UnreachableServers: Error, Sendable, CustomStringConvertible {
-    /// The last error of each server that was tried; each says which one in ``SocketError/endpoint``.
+    /// The last error of each server that was tried, which is its ``SocketError/endpoint``.
     public var errors: [SocketError]
 
     public init(errors: [SocketError]) {

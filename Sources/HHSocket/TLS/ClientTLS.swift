@@ -1,32 +1,32 @@
 import NIOCore
 package import NIOSSL
 
-/// TLS to a server: how it is verified, and the client's own certificate.
+/// TLS to a server: how the server is verified, and the client's own certificate.
 ///
-/// The server's certificate must lead to an authority that is trusted, be valid now, and name the server. Pins come on
-/// top of that and replace none of it.
+/// The server's certificate must chain to a trusted authority, be valid now, and name the server. Pins are checked in
+/// addition.
 public struct ClientTLS: Sendable {
-    /// The authorities to believe; those of the system by default.
+    /// The trusted authorities; those of the system by default.
     public var trust = TLSTrust.system
     /// The client's certificate, for servers that request one. Nil by default.
     public var identity: TLSIdentity?
-    /// What the server's certificate must name, and what is sent as the server name indication (SNI). By default the
-    /// endpoint's host.
+    /// The name that the server's certificate must have, and that is sent as the server name indication (SNI). Nil by
+    /// default, for ``Endpoint/serverName``, or else the endpoint's host.
     public var serverName: String?
-    /// If there are any, the server's key must be one of them. Have a second one ready, of a key that is kept
-    /// elsewhere, for the day when the first must be replaced. None by default.
+    /// The pins of which, if there are any, the server's key must match one. Include a second one, of a key that is
+    /// kept elsewhere, for the day when the first must be replaced. None by default.
     public var pins: Set<PublicKeyPin> = []
-    /// What is offered by application-layer protocol negotiation (ALPN), the favourite first. None by default.
+    /// The protocols offered by application-layer protocol negotiation (ALPN), in order of preference. None by default.
     public var applicationProtocols: [String] = []
     /// The oldest version that is accepted; 1.2 by default.
     public var minimumVersion = TLSMinimumVersion.tls12
-    /// Takes any certificate of anybody for the server's: whoever is on the path can read and change everything. For
-    /// tests against a server whose certificate is worth nothing. Pins are still checked.
+    /// Whether any certificate is accepted as the server's: anyone on the path can then read and change everything. For
+    /// tests against a server with a worthless certificate. Pins are still checked. False by default.
     public var insecurelySkipsVerification = false
 
     public init() {}
 
-    /// - Throws: ``SocketError`` with code `invalidArgument` that says what cannot be read.
+    /// - Throws: ``SocketError`` with code `invalidArgument` whose message names what cannot be read.
     func makeContext() throws(SocketError) -> NIOSSLContext {
         var configuration = TLSConfiguration.makeClientConfiguration()
         configuration.minimumTLSVersion = self.minimumVersion.version
@@ -41,7 +41,7 @@ public struct ClientTLS: Sendable {
     }
 }
 
-/// A version of TLS, by which older ones are refused.
+/// The oldest version of TLS that is accepted.
 public struct TLSMinimumVersion: Hashable, Sendable {
     package let version: TLSVersion
 
@@ -52,12 +52,12 @@ public struct TLSMinimumVersion: Hashable, Sendable {
 }
 
 extension NIOSSLContext {
-    /// - Throws: ``SocketError`` with code `invalidArgument`, such as for a key that is another certificate's.
+    /// - Throws: ``SocketError`` with code `invalidArgument`, such as for the key of another certificate.
     package static func make(_ configuration: TLSConfiguration) throws(SocketError) -> NIOSSLContext {
         var configuration = configuration
-        // Our last word is sent, the peer's is not waited for: RFC 8446, 6.1 allows that, and our frames have lengths.
-        // Who wants to hear the peer out closes one direction first. (Where both ends close at once on a channel that
-        // may be half closed, NIOSSL 2.37 would wait for all of this time.)
+        // Our close_notify is sent, the peer's is not awaited: RFC 8446, 6.1 allows that, and our frames have lengths.
+        // To receive the rest of the peer's bytes, close one direction first. (If both ends close at once on a channel
+        // that may be half closed, NIOSSL 2.37 would wait for all of this time.)
         configuration.shutdownTimeout = .zero
         do {
             return try NIOSSLContext(configuration: configuration)

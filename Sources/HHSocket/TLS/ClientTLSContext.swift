@@ -3,8 +3,8 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOSSL
 
-/// The context that a client's TLS connections share. It is made for the first of them, kept once it could be made, and
-/// made anew when the user asks for that.
+/// The context that a client's TLS connections share. It is made for the first of them, kept once that has succeeded,
+/// and replaced by ``reload()``.
 final class ClientTLSContext: Sendable {
     private let tls: ClientTLS
     private let made = NIOLockedValueBox<NIOSSLContext?>(nil)
@@ -13,10 +13,10 @@ final class ClientTLSContext: Sendable {
         self.tls = tls
     }
 
-    /// The context, which is made on another thread if there is none yet, since that reads files. A failure is not
-    /// kept: the next attempt reads them again.
+    /// Returns the context, which is made on another thread if there is none yet, since that reads files. A failure is
+    /// not kept: the next attempt reads them again.
     ///
-    /// Fails with a ``SocketError`` with code `invalidArgument` that says what cannot be read.
+    /// The future fails with a ``SocketError`` with code `invalidArgument` whose message names what cannot be read.
     func get(on eventLoop: any EventLoop) -> EventLoopFuture<NIOSSLContext> {
         if let made = self.made.withLockedValue({ $0 }) { return eventLoop.makeSucceededFuture(made) }
         let promise = eventLoop.makePromise(of: NIOSSLContext.self)
@@ -25,7 +25,7 @@ final class ClientTLSContext: Sendable {
                 Result {
                     let context = try self.tls.makeContext()
                     return self.made.withLockedValue { made in
-                        // A reload meanwhile has read later.
+                        // A concurrent reload has read the files later.
                         if let made { return made }
                         made = context
                         return context
@@ -36,9 +36,9 @@ final class ClientTLSContext: Sendable {
         return promise.futureResult
     }
 
-    /// Reads certificates and keys anew, on the calling thread.
+    /// Replaces the context: reads certificates and keys anew, on the calling thread.
     ///
-    /// - Throws: `invalidArgument`; the context before is kept.
+    /// - Throws: ``SocketError`` with code `invalidArgument`; the previous context is kept.
     func reload() throws(SocketError) {
         let context = try self.tls.makeContext()
         self.made.withLockedValue { $0 = context }

@@ -1,10 +1,10 @@
 import NIOSSL
 
-/// A host's name as a certificate must have it (RFC 9525).
+/// A host name that a certificate must contain (RFC 9525).
 ///
-/// NIOSSL checks names too, but is content as well with a certificate for the *address* that it is connected to.
-/// Whoever can forge the answers of the DNS has an address, and can get a certificate for it from authorities that
-/// everybody trusts. So who asked for a name gets one that has it.
+/// NIOSSL checks names too, but also accepts a certificate for the *address* that it is connected to. An attacker who
+/// can forge DNS answers controls an address, and can get a certificate for it from public authorities. So a server
+/// reached by name must have a certificate with that name.
 struct HostName: Hashable, Sendable {
     private let labels: [Substring]
 
@@ -20,7 +20,7 @@ struct HostName: Hashable, Sendable {
 
     /// Whether one of the certificate's alternative names is this one. Its common name does not count.
     func isNamed(by certificate: NIOSSLCertificate) -> Bool {
-        // An underscore says that a symbol may change; there is no other way to the names but a parser of our own.
+        // The underscore means that the symbol may change; the only alternative is a parser of our own.
         certificate._subjectAlternativeNames().contains { name in
             name.nameType == .dnsName && self.matches(String(decoding: Array(name.contents), as: UTF8.self))
         }
@@ -30,7 +30,7 @@ struct HostName: Hashable, Sendable {
     func matches(_ pattern: String) -> Bool {
         let pattern = Self.labels(of: pattern)
         guard pattern.count == self.labels.count, !pattern.contains("") else { return false }
-        // A wildcard for a whole top-level domain would be nobody's.
+        // A wildcard for a whole top-level domain is not accepted.
         if pattern[0] == "*", pattern.count > 2 { return pattern.dropFirst() == self.labels.dropFirst() }
         return pattern == self.labels
     }

@@ -1,13 +1,13 @@
 import Foundation
 import NIOSSL
 
-/// The SHA-256 of a public key as certificates hold it (the DER of its SubjectPublicKeyInfo, RFC 7469), which stays the
-/// same when a certificate is renewed with the same key.
+/// The SHA-256 of a certificate's public key (the DER of its SubjectPublicKeyInfo, RFC 7469), which stays the same when
+/// a certificate is renewed with the same key.
 public struct PublicKeyPin: Hashable, Sendable {
     private let digest: [UInt8]
 
-    /// - Parameter base64: The 32 bytes in base64, 44 characters; `sha256/` may stand before them.
-    /// - Throws: ``SocketError`` with code `invalidArgument` if it is something else.
+    /// - Parameter base64: The 32 bytes in base64, 44 characters, optionally prefixed with `sha256/`.
+    /// - Throws: ``SocketError`` with code `invalidArgument` for anything else.
     public init(base64: String) throws(SocketError) {
         let text = base64.hasPrefix("sha256/") ? String(base64.dropFirst(7)) : base64
         guard let data = Data(base64Encoded: text), data.count == SHA256.byteCount else {
@@ -19,7 +19,7 @@ public struct PublicKeyPin: Hashable, Sendable {
         self.digest = Array(data)
     }
 
-    /// The pin of the first certificate of a PEM text.
+    /// Creates the pin of the first certificate in a PEM text.
     ///
     /// - Throws: ``SocketError`` with code `invalidArgument` if there is none.
     public init(certificatePEM: String) throws(SocketError) {
@@ -30,7 +30,7 @@ public struct PublicKeyPin: Hashable, Sendable {
         self = pin
     }
 
-    /// Nil if the certificate's key cannot be read.
+    /// Creates the pin of a certificate; nil if its key cannot be read.
     init?(_ certificate: NIOSSLCertificate) {
         guard let key = try? certificate.extractPublicKey().toSPKIBytes() else { return nil }
         self.digest = SHA256.hash(of: key)

@@ -1,25 +1,26 @@
 import Foundation
 import NIOSSL
 
-/// Why TLS failed, as closely as can be told: the ``SocketError/underlying`` of errors with the code `tlsFailed`.
+/// A failure of TLS, as specific as can be determined: the ``SocketError/underlying`` of errors with the code
+/// `tlsFailed`.
 public struct TLSFailure: Error, Sendable {
-    /// Cases may be added; have a default when you switch over it.
+    /// The reason for a failure. Cases may be added; have a default when you switch over it.
     public enum Reason: Hashable, Sendable {
         /// The server's certificate is for another name.
         case wrongHost
-        /// The server's certificate does not lead to an authority that is trusted, or is otherwise not acceptable.
+        /// The server's certificate does not chain to a trusted authority, or is otherwise unacceptable.
         case notTrusted
-        /// The server's certificate is not valid any more, or not yet.
+        /// The server's certificate has expired, or is not valid yet.
         case outOfDate
-        /// The server's certificate is good, but its key is none of the pins.
+        /// The server's certificate is valid, but its key matches none of the pins.
         case pinMismatch
-        /// The server asks for a client's certificate, and got none.
+        /// The server requires a client certificate, and got none.
         case clientCertificateRequired
         /// The server does not accept our certificate.
         case clientCertificateRejected
         /// The two have no version or cipher in common.
         case noCommonProtocol
-        /// What answers does not speak TLS.
+        /// The peer does not speak TLS.
         case notTLS
         /// The connection ended during the handshake.
         case closed
@@ -28,9 +29,9 @@ public struct TLSFailure: Error, Sendable {
     }
 
     public var reason: Reason
-    /// What failed, in words.
+    /// A description of the failure.
     public var description: String
-    /// The library's error.
+    /// The error of NIOSSL.
     public var underlying: (any Error)?
 
     init(_ reason: Reason, _ description: String, underlying: (any Error)? = nil) {
@@ -43,9 +44,9 @@ public struct TLSFailure: Error, Sendable {
 extension TLSFailure: CustomStringConvertible {}
 
 extension TLSFailure {
-    /// What an error of NIOSSL means; nil if it is no failure of TLS.
+    /// Creates the failure that an error of NIOSSL means; nil if it is not a failure of TLS.
     ///
-    /// - Parameter certificate: What the peer showed, where that is known: BoringSSL does not tell why it rejected it.
+    /// - Parameter certificate: The peer's certificate, if it is known: BoringSSL does not report why it rejected one.
     init?(_ error: any Error, certificate: NIOSSLCertificate? = nil) {
         switch error {
         case let failure as TLSFailure:
@@ -70,7 +71,7 @@ extension TLSFailure {
     }
 
     private init(_ stack: NIOBoringSSLErrorStack, _ certificate: NIOSSLCertificate?, underlying: any Error) {
-        // BoringSSL's names are all that there is: "error:1000007d:SSL
+        // BoringSSL reports no more than names: "error:1000007d:SSL
         // routines:OPENSSL_internal:CERTIFICATE_VERIFY_FAILED".
         let text = stack.map(\.description).joined(separator: "; ")
         func has(_ names: String...) -> Bool { names.contains { text.contains($0) } }
@@ -124,7 +125,7 @@ extension TLSFailure {
         )
     }
 
-    /// Why our side rejected the peer's certificate.
+    /// Determines why our side rejected the peer's certificate.
     private static func rejection(of certificate: NIOSSLCertificate?) -> TLSFailure {
         let now = Int(Date().timeIntervalSince1970)
         if let end = certificate.map({ Int($0.notValidAfter) }), end < now {
@@ -146,7 +147,7 @@ extension TLSFailure {
         String(Date(timeIntervalSince1970: TimeInterval(time)).inUTC.prefix(10))
     }
 
-    /// The alert's name, such as "UNKNOWN_CA".
+    /// The alert's name in lower case, such as "unknown ca".
     private static func alert(in text: String) -> String? {
         guard let start = text.range(of: "ALERT_") else { return nil }
         let name = text[start.upperBound...].prefix { $0.isLetter || $0 == "_" }

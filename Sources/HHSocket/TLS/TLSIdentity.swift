@@ -1,6 +1,6 @@
 package import NIOSSL
 
-/// A certificate, the certificates that lead from it to an authority, and the private key to it.
+/// A certificate with its chain to an authority, and its private key.
 public struct TLSIdentity: Sendable {
     private enum Source: Sendable {
         case files(certificates: String, key: String)
@@ -9,22 +9,23 @@ public struct TLSIdentity: Sendable {
 
     private let source: Source
 
-    /// From PEM files, which are read when a context is made of them: so a server that is told to reload reads them
+    /// Creates an identity from PEM files, which are read whenever a TLS context is made, so that a reload reads them
     /// anew.
     ///
     /// - Parameters:
-    ///   - certificateFile: The certificate, and behind it those that lead to the authority.
+    ///   - certificateFile: The certificate, followed by its chain to the authority.
     ///   - keyFile: The private key, without a passphrase.
     public init(certificateFile: String, keyFile: String) {
         self.source = .files(certificates: certificateFile, key: keyFile)
     }
 
-    /// From PEM texts.
+    /// Creates an identity from PEM texts.
     public init(certificatePEM: String, keyPEM: String) {
         self.source = .pem(certificates: certificatePEM, key: keyPEM)
     }
 
-    /// - Throws: ``SocketError`` with code `invalidArgument` that says what cannot be read, and where it should be.
+    /// - Throws: ``SocketError`` with code `invalidArgument` whose message names what cannot be read, and where it
+    ///   should be.
     package func load() throws(SocketError) -> (chain: [NIOSSLCertificate], key: NIOSSLPrivateKey) {
         switch self.source {
         case .files(let certificates, let key):
@@ -44,7 +45,7 @@ public struct TLSIdentity: Sendable {
 }
 
 extension TLSIdentity: CustomStringConvertible, CustomReflectable {
-    /// Where it is from. A private key is never shown.
+    /// The source of the identity. A private key is never shown.
     public var description: String {
         switch self.source {
         case .files(let certificates, let key): "certificate in \(certificates), key in \(key)"
@@ -55,7 +56,7 @@ extension TLSIdentity: CustomStringConvertible, CustomReflectable {
     public var customMirror: Mirror { Mirror(self, children: []) }
 }
 
-/// The certificates that a peer's chain must lead to.
+/// The authorities to which a peer's certificate must chain.
 public struct TLSTrust: Sendable {
     private enum Source: Sendable {
         case system
@@ -68,10 +69,10 @@ public struct TLSTrust: Sendable {
     /// The authorities that the system trusts.
     public static let system = TLSTrust(source: .system)
 
-    /// The authorities in a PEM file alone.
+    /// Trusts only the authorities in a PEM file.
     public static func file(_ path: String) -> TLSTrust { TLSTrust(source: .file(path)) }
 
-    /// The authorities in a PEM text alone.
+    /// Trusts only the authorities in a PEM text.
     public static func pem(_ text: String) -> TLSTrust { TLSTrust(source: .pem(text)) }
 
     /// - Throws: ``SocketError`` with code `invalidArgument`.
@@ -84,7 +85,7 @@ public struct TLSTrust: Sendable {
     }
 }
 
-/// Reads PEM, and says what is wrong with it.
+/// Reads PEM, with errors that name what is wrong.
 private enum PEM {
     static func certificates(inFile path: String) throws(SocketError) -> [NIOSSLCertificate] {
         try self.some(in: "the file \(path)") { try NIOSSLCertificate.fromPEMFile(path) }

@@ -21,7 +21,7 @@ public enum Adler32 {
 
     /// What computes the checksum of more than 64 bytes on this processor: "AVX2", "SSSE3", "NEON" or, on others,
     /// "zlib".
-    public static var implementation: String {
+    package static var implementation: String {
         String(cString: chhsocket_adler32_name(chhsocket_adler32_chosen()))
     }
 

@@ -2,15 +2,15 @@ import CZlib
 import NIOCore
 
 /// The cyclic redundancy checks that other people's frames end with.
-public enum CRC32 {
+package enum CRC32 {
     /// The crc32 of zlib, gzip and Ethernet, by zlib. That of no bytes is 0.
-    public static func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
+    package static func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
         let start = bytes.bindMemory(to: UInt8.self).baseAddress
         return UInt32(truncatingIfNeeded: crc32_z(0, start, bytes.count))
     }
 
     /// Castagnoli's crc32c, that of iSCSI (RFC 3720, B.4), eight bytes at a time. That of no bytes is 0.
-    public static func castagnoli(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
+    package static func castagnoli(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
         var crc = UInt32.max
         var offset = 0
         self.castagnoliTables.withUnsafeBufferPointer { table in
@@ -50,7 +50,7 @@ public enum CRC32 {
 
 extension WireFormat.Checksum.Algorithm {
     /// The checksum of `bytes`.
-    public func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
+    package func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
         switch self {
         case .adler32: Adler32.checksum(bytes)
         case .crc32: CRC32.checksum(bytes)

@@ -89,7 +89,7 @@ public struct FrameDecoder: Sendable {
     public let maximumCorruptRun: Int
     /// Bits 29 to 31 of a type that the two sides have agreed to use, as a mask; none at first. Others are a sign that
     /// the stream is out of step, where it may be: after a wrong checksum.
-    public var agreedFlags: UInt32 = 0
+    package var agreedFlags: UInt32 = 0
 
     /// How to read another format than the standard one.
     @usableFromInline let plan: HeaderPlan?

@@ -1,14 +1,14 @@
 /// The `type` words that mean something to the framework itself.
 public enum FrameType {
     /// A ping or its answer; which of the two, ``Frame/status`` and the serial tell.
-    public static let heartbeat: UInt32 = 0
+    package static let heartbeat: UInt32 = 0
     /// Client to server: stop working on the request with this serial. Never answered.
-    public static let cancel: UInt32 = 2
+    package static let cancel: UInt32 = 2
     /// The client's first frame, where hello is enabled, and the server's answer; both with serial
     /// ``FrameSerial/hello``.
-    public static let hello: UInt32 = 3
+    package static let hello: UInt32 = 3
     /// Server to client: finish what is in flight, then use another server; with serial ``FrameSerial/goAway``.
-    public static let goAway: UInt32 = 4
+    package static let goAway: UInt32 = 4
     /// Types the framework keeps for itself, whatever the serial.
     public static let control: ClosedRange<UInt32> = 0...15
     /// Types an application may use. The three bits above are flags.
@@ -27,9 +27,9 @@ public enum FrameType {
 /// The `serial` words that mean something to the framework itself.
 public enum FrameSerial {
     /// Hello and its answer.
-    public static let hello: UInt32 = 3
+    package static let hello: UInt32 = 3
     /// Go-away.
-    public static let goAway: UInt32 = 4
+    package static let goAway: UInt32 = 4
     /// The client's own ping.
     public static let clientPing: UInt32 = 0
     /// A push from the server, which answers no request.

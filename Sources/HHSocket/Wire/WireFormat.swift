@@ -103,7 +103,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     public func isPush(serial: UInt32) -> Bool { UInt64(serial) == self.storage.pushSerial }
 
     /// Whether a client answers this frame with a heartbeat of the same serial.
-    public func isServerPing(_ frame: Frame) -> Bool {
+    package func isServerPing(_ frame: Frame) -> Bool {
         guard let heartbeat = self.storage.layout.heartbeat, frame.type == heartbeat.type,
             heartbeat.serials?.contains(frame.serial) ?? !self.storage.layout.requestSerials.contains(frame.serial)
         else { return false }
@@ -116,7 +116,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
 
     /// Whether this frame of a server's is a go-away: it is about to end. Only formats that keep the types up to 15 for
     /// control frames have it.
-    public func isGoAway(_ frame: Frame) -> Bool {
+    package func isGoAway(_ frame: Frame) -> Bool {
         frame.type == FrameType.goAway && frame.serial == FrameSerial.goAway && frame.status == .ok
             && self.storage.applicationTypes.lowerBound > UInt64(FrameType.control.upperBound)
             && self.storage.heartbeatType != UInt64(FrameType.goAway)
@@ -124,19 +124,19 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// Whether a request frame with these is a heartbeat.
-    public func isHeartbeatRequest(type: UInt32, serial: UInt32) -> Bool {
+    package func isHeartbeatRequest(type: UInt32, serial: UInt32) -> Bool {
         guard let heartbeat = self.storage.layout.heartbeat, type == heartbeat.type else { return false }
         return heartbeat.serials?.contains(serial) ?? true
     }
 
     /// The client's ping; nil where clients do not ping.
-    public var clientPing: Frame? {
+    package var clientPing: Frame? {
         guard let heartbeat = self.storage.layout.heartbeat, heartbeat.pingedBy != .server else { return nil }
         return Frame(type: heartbeat.type, serial: heartbeat.clientSerial)
     }
 
     /// The server's ping; nil where servers do not ping.
-    public var serverPing: Frame? {
+    package var serverPing: Frame? {
         guard let heartbeat = self.storage.layout.heartbeat, heartbeat.pingedBy != .client else { return nil }
         // Where a ping's status means success on the wire, it is success here.
         let isOk = heartbeat.pingStatus.rawValue == self.storage.layout.okStatus
@@ -144,7 +144,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// What tells a server to stop working on the request with this serial; nil where the format has no such frame.
-    public func cancel(serial: UInt32) -> Frame? {
+    package func cancel(serial: UInt32) -> Frame? {
         self.storage.layout.cancel.map { Frame(type: $0.type, serial: serial) }
     }
 
@@ -155,7 +155,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     // MARK: Custom fields
 
     /// The names and widths, in bytes, of the custom fields of a header, in their order.
-    public func customFieldWidths(in direction: FrameDirection) -> [(name: String, bytes: Int)] {
+    package func customFieldWidths(in direction: FrameDirection) -> [(name: String, bytes: Int)] {
         self.plan(for: direction).customs.map { ($0.name, $0.width) }
     }
 
@@ -169,7 +169,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     }
 
     /// The length of ``Frame/customFields`` in bytes.
-    public func customFieldLength(in direction: FrameDirection) -> Int { self.plan(for: direction).customLength }
+    package func customFieldLength(in direction: FrameDirection) -> Int { self.plan(for: direction).customLength }
 
     /// The bytes of a header's custom fields, one after another, as ``Frame/customFields`` wants them. Fields that
     /// `values` does not name are as in `base`, or zero.
@@ -177,7 +177,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     /// - Returns: Nil, which stands for zeros, if there is nothing to write.
     /// - Throws: ``SocketError`` with code `invalidArgument` when a name is not in the layout or a value is not as wide
     ///   as its field.
-    public func customFields(
+    package func customFields(
         _ values: [String: [UInt8]],
         over base: [UInt8]? = nil,
         in direction: FrameDirection = .request
@@ -194,7 +194,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
 
     /// The custom fields of the response to a request with these: those of the same name are repeated, the others are
     /// as in `base`.
-    public func responseFields(answering request: [UInt8]?, over base: [UInt8]? = nil) -> [UInt8]? {
+    package func responseFields(answering request: [UInt8]?, over base: [UInt8]? = nil) -> [UInt8]? {
         guard let request else { return base }
         return self.storage.response.customFields(echoing: request, of: self.storage.request, over: base)
     }

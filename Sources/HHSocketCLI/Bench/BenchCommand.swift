@@ -18,7 +18,7 @@ struct BenchCommand: AsyncParsableCommand {
             """
     )
 
-    /// A format, and the words that chose it.
+    /// A format, and the argument that selected it.
     struct ChosenFormat {
         var argument = "standard"
         var format = WireFormat.standard
@@ -35,7 +35,7 @@ struct BenchCommand: AsyncParsableCommand {
     )
     var bodyLength: Int?
 
-    // The names that these two had before; Scripts/bench-compare measures commits of that time with them.
+    // The former names of two options, with which Scripts/bench-compare measures older commits.
     @Option(name: .customLong("body"), help: .hidden, transform: SizeArgument.parse)
     var formerBody: Int?
 
@@ -124,7 +124,7 @@ struct BenchCommand: AsyncParsableCommand {
         let interruption = Task { [stream = signals.stream] in
             var isFirst = true
             for await _ in stream {
-                // A second signal ends the process at once. The server of --self notices that.
+                // A second signal ends the process at once. The server of --self then ends too.
                 guard isFirst else { Self.exit(withError: ExitCode.failure) }
                 isFirst = false
                 measuring.cancel()
@@ -139,7 +139,7 @@ struct BenchCommand: AsyncParsableCommand {
         }
     }
 
-    /// The measurement with the server that the options name.
+    /// Measures the server that the options name.
     private func echoResult() async throws -> EchoResult {
         do {
             if let server = self.calls.server { return try await self.echoResult(server, self.calls.serverPid) }
@@ -147,7 +147,7 @@ struct BenchCommand: AsyncParsableCommand {
             defer { ownServer.kill() }
             return try await self.echoResult(ownServer.endpoint, ownServer.pid)
         } catch  where Task.isCancelled {
-            // Any other error is a consequence of that.
+            // Any other error is a consequence of the cancellation.
             throw EchoFailure("interrupted before anything was measured")
         }
     }

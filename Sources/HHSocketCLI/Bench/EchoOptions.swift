@@ -7,9 +7,9 @@ struct EchoOptions: ParsableArguments {
     static let defaultInFlight = 64
     static let connectionLimit = 1_000
     static let inFlightLimit = 1_000_000
-    /// In bytes; each body in flight is held twice.
+    /// The limit of memory for bodies, in bytes; each body in flight is held twice.
     static let memoryLimit = 4 << 30
-    /// Ten days.
+    /// The longest duration: ten days.
     static let longest = Duration.seconds(864_000)
 
     @Argument(
@@ -106,7 +106,7 @@ struct EchoOptions: ParsableArguments {
     @Option(help: ArgumentHelp("The server's name in the report. (default: hhsocket)", valueName: "name"))
     var peer: String?
 
-    /// The options that were given, as they are written.
+    /// The names of the options that were given.
     var given: [String] {
         let options: [(isGiven: Bool, name: String)] = [
             (self.server != nil, "HOST:PORT"), (self.startsServer, "--self"), (self.inFlight != nil, "--in-flight"),
@@ -179,7 +179,7 @@ struct EchoOptions: ParsableArguments {
         }
     }
 
-    /// The measurement that the options describe.
+    /// Returns the parameters that the options describe.
     func parameters(
         server: Endpoint,
         serverPID: Int32?,

@@ -1,15 +1,15 @@
 import NIOCore
 
-/// Bytes that do not repeat soon, the same in every run (xorshift32).
+/// A generator of bytes that do not repeat soon, and are the same in every run (xorshift32).
 struct Filler {
     private var state: UInt32
 
-    /// - Parameter seed: Not zero.
+    /// - Parameter seed: Any number but zero.
     init(seed: UInt32) {
         self.state = seed
     }
 
-    /// A buffer of the next `length` bytes.
+    /// Returns a buffer of the next `length` bytes.
     mutating func bytes(_ length: Int) -> ByteBuffer {
         var state = self.state
         var buffer = ByteBuffer()

@@ -11,9 +11,9 @@ struct AnswerPrinter {
     var metrics: Bool
     /// Whether to print the answers' metadata.
     var metadata: Bool
-    /// The JSON of an answer whose status is 200; nil where answers are printed as they are.
+    /// Converts the body of an answer with status 200 to JSON; nil to print answers as they are.
     var message: ((ByteBuffer) throws -> MessageJSON.Printed)?
-    /// Whether an answer could not be printed, or not entirely.
+    /// Whether an answer could not be printed completely.
     private(set) var hasFailed = false
 
     init(type: UInt32, json: Bool, metrics: Bool, metadata: Bool = false) {
@@ -62,7 +62,7 @@ struct AnswerPrinter {
         }
     }
 
-    /// The answer in JSON, if that is wanted. Also nil if it is not such a message, which is reported.
+    /// Returns the answer in JSON, if requested; nil, too, if it cannot be read as the message, which is reported.
     private mutating func read(_ body: ByteBuffer) -> JSONValue? {
         do {
             guard let printed = try self.message?(body) else { return nil }
@@ -89,8 +89,7 @@ struct AnswerPrinter {
         }
     }
 
-    /// The error of a call that was made just after an attempt to connect had failed says only that there is no
-    /// connection; its cause is of more use.
+    /// Returns the code of an error, or of its cause if the call merely found no connection.
     private static func code(of error: SocketError) -> SocketError.Code {
         guard error.code == .notConnected, let cause = error.underlying as? SocketError else { return error.code }
         return cause.code

@@ -97,7 +97,7 @@ struct CallCommand: AsyncParsableCommand {
         guard self.inFlight >= 1 else { throw ValidationError("--in-flight is 1 or more, not \(self.inFlight).") }
     }
 
-    /// The payload that the options describe: the method's request if there is a method.
+    /// Returns the payload that the options describe: the method's request if there is a method.
     private func payload(_ selected: (method: ProtoMethod, codec: MessageJSON)?) throws -> ByteBuffer {
         if let body = self.body { return ByteBuffer(string: body) }
         if let file = self.bodyFile { return ByteBuffer(bytes: try InputFile.content(of: file)) }
@@ -121,7 +121,7 @@ struct CallCommand: AsyncParsableCommand {
     func run() async throws {
         Signals.ignoreBrokenPipes()
         let selected = try self.method.selected()
-        // `validate` has made sure that there is one of them.
+        // `validate` has checked that one of them is given.
         let type = self.type ?? selected?.method.type ?? 0
         try FormatArgument.validate(type: type, in: self.format)
         let payload = try self.payload(selected)
@@ -136,7 +136,7 @@ struct CallCommand: AsyncParsableCommand {
         configuration.maximumInFlight = max(configuration.maximumInFlight, self.inFlight)
         configuration.maximumWaiting = max(configuration.maximumWaiting, self.inFlight)
         configuration.retryPolicy = RetryPolicy(maximumAttempts: min(self.retries, 1_000_000) + 1)
-        // A budget bounds the retries of many calls; here their number was given.
+        // No budget, which would bound the retries of many calls: their number is explicit.
         configuration.retryBudget = nil
         var request = SocketRequest(type: type, body: payload)
         request.isIdempotent = self.retries > 0

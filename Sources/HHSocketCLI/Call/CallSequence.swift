@@ -3,14 +3,14 @@ import HHSocketRPC
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// What became of one call.
+/// The outcome of one call.
 struct CallOutcome: Sendable {
     var result: Result<SocketResponse, SocketError>
-    /// From its start to its end.
+    /// The time from its start to its end.
     var duration: Duration
     var metrics: SocketTaskMetrics?
 
-    /// What the server said beside the answer's body.
+    /// The metadata of the answer.
     var metadata: [String: String] {
         switch self.result {
         case .success(let response): response.metadata
@@ -24,15 +24,15 @@ final class CallSequence: Sendable {
     private struct State {
         var running: [Int: SocketTask] = [:]
         var isCancelled = false
-        /// Ends the wait for a connection, if there is one.
+        /// The wait for a connection, if there is one.
         var waiting: Task<Void, Never>?
     }
 
     private let client: SocketClient
     private let request: SocketRequest
-    /// How long each call may take, and so how long it may wait for a connection.
+    /// The time that each call may take, including the wait for a connection.
     private let timeout: Duration
-    /// How long after its start each call's answer is of no use any more, where the server learns of it.
+    /// The time from the start of each call to its deadline, which is sent to the server; nil for none.
     private let deadline: Duration?
     private let count: Int
     private let inFlight: Int
@@ -57,10 +57,10 @@ final class CallSequence: Sendable {
         (self.outcomes, self.continuation) = AsyncStream.makeStream()
     }
 
-    /// Makes the calls and hands over what became of each, in the order in which they end. Returns when the last one
-    /// has ended and the connection is closed.
+    /// Makes the calls and reports their outcomes, in the order in which they end. Returns when the last one has ended
+    /// and the connection is closed.
     ///
-    /// - Parameter report: Throws when it is no use going on.
+    /// - Parameter report: Throws to end the sequence.
     /// - Returns: Whether every call was made and answered with status 200.
     func run(_ report: (CallOutcome) throws -> Void) async -> Bool {
         self.client.connect()
@@ -87,7 +87,7 @@ final class CallSequence: Sendable {
         return succeeded == self.count && !nobodyListens
     }
 
-    /// Gives up what is in flight and starts nothing more.
+    /// Cancels the calls in flight and starts no more.
     func cancel() {
         let (running, waiting) = self.state.withLockedValue { state in
             state.isCancelled = true
@@ -97,7 +97,7 @@ final class CallSequence: Sendable {
         for task in running { task.cancel() }
     }
 
-    /// Starts one call. False if nothing is to be started any more.
+    /// Starts one call; false if the sequence is cancelled.
     private func start() async -> Bool {
         await self.waitForConnection()
         let clock = ContinuousClock()
@@ -124,16 +124,16 @@ final class CallSequence: Sendable {
         return starts
     }
 
-    /// A call made while there is no connection fails at once. That suits an app; here each call that is asked for is
-    /// given its chance.
+    /// Waits for a reconnect. Without a connection a call fails at once, which suits an app; here each call gets its
+    /// chance.
     private func waitForConnection() async {
         guard case .waiting(_, let reason) = self.client.state else { return }
         guard !Self.isConnectFailure(reason.code) else {
-            // Nobody could be reached a moment ago. This call tries again, and reports what it finds.
+            // No server could be reached a moment ago. This call tries again, and reports the result.
             self.client.connect()
             return
         }
-        // The connection was lost: wait for the reconnect, which comes after a random moment for the server's sake.
+        // The connection was lost: wait for the reconnect, which follows after a random back-off.
         let events = self.client.events
         let waiting = Task { [client, timeout] in
             await withTaskGroup(of: Void.self) { group in
@@ -163,7 +163,7 @@ final class CallSequence: Sendable {
     private static func isConnectFailure(_ code: SocketError.Code) -> Bool {
         switch code {
         case .connectionRefused, .connectTimeout, .hostNotFound, .connectFailed, .networkUnreachable: true
-        // Hello alone is said in a handshake here.
+        // Here the handshake is hello alone.
         case .handshakeRefused, .handshakeTimeout: true
         default: false
         }

@@ -3,7 +3,7 @@ import HHSocket
 import HHSocketRPC
 import NIOCore
 
-/// What `call` sends besides the payload, which requires a hello.
+/// The options of `call` that require hello.
 struct HelloOptions: ParsableArguments {
     @Flag(
         name: .customLong("hello"),
@@ -50,7 +50,7 @@ struct HelloOptions: ParsableArguments {
     @Flag(help: "Compress the payload if that makes it smaller.")
     var compress = false
 
-    /// Ten years: a longer one is a slip.
+    /// Ten years: a longer deadline is a mistake.
     private static let longestDeadline = Duration.seconds(315_360_000)
 
     func validate() throws {
@@ -68,7 +68,7 @@ struct HelloOptions: ParsableArguments {
         }
     }
 
-    /// Whether any of them is given.
+    /// Whether any of the options is given.
     var isAskedFor: Bool {
         self.isOn || !self.header.isEmpty || self.deadline != nil || self.idempotencyKey != nil || self.compress
     }
@@ -80,15 +80,15 @@ struct HelloOptions: ParsableArguments {
         }
     }
 
-    /// Has a client say hello, if that is asked for. To be called once its timeout is set.
+    /// Configures a client for hello, if any option is given. Call it once the client's timeout is set.
     func apply(to configuration: inout SocketClient.Configuration) {
         guard self.isAskedFor else { return }
-        // Sooner than the call's own end, whose error would not say that it was hello that was not answered.
+        // Sooner than the call's own timeout, whose error would not name hello as the cause.
         let timeout = min(HelloPolicy().timeout, configuration.timeout / 2)
         configuration.hello = HelloPolicy(isRequired: true, timeout: timeout)
     }
 
-    /// Everything but the deadline, which each call has of its own.
+    /// Configures a request, except its deadline, which each call has of its own.
     func apply(to request: inout SocketRequest) {
         request.metadata = Dictionary(uniqueKeysWithValues: self.header.map { ($0.name, $0.value) })
         request.idempotencyKey = self.idempotencyKey

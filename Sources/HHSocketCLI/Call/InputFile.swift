@@ -3,10 +3,10 @@ import Foundation
 
 /// A file given on the command line; `-` is stdin.
 enum InputFile {
-    /// How errors name the file.
+    /// Returns the file's name for errors.
     static func name(of file: String) -> String { file == "-" ? "stdin" : file }
 
-    /// The whole content.
+    /// Returns the whole content.
     ///
     /// - Throws: `ExitCode.failure` if it cannot be read, which is reported on stderr.
     static func content(of file: String) throws(ExitCode) -> Data {
@@ -18,7 +18,7 @@ enum InputFile {
         }
     }
 
-    /// A handle to read the content piece by piece.
+    /// Returns a handle to read the content piece by piece.
     ///
     /// - Throws: `ExitCode.failure` if it cannot be opened, which is reported on stderr.
     static func handle(of file: String) throws(ExitCode) -> FileHandle {

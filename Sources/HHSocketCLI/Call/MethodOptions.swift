@@ -2,7 +2,7 @@ import ArgumentParser
 import Foundation
 import NIOCore
 
-/// The method of a `.proto` that `call` calls, and its request.
+/// The options of `call` for a method of a `.proto`, and its request.
 struct MethodOptions: ParsableArguments {
     @OptionGroup var proto: ProtoOptions
 
@@ -38,7 +38,7 @@ struct MethodOptions: ParsableArguments {
         }
     }
 
-    /// The method and the codec of its messages; nil if none is given. Errors are reported on stderr.
+    /// Returns the method and the codec of its messages; nil if none is given. Errors are reported on stderr.
     func selected() throws -> (method: ProtoMethod, codec: MessageJSON)? {
         guard let name = self.method, let schema = try self.proto.schema() else { return nil }
         do throws(ProtoError) {

@@ -1,9 +1,9 @@
 import Foundation
 import HHSocketRPC
 
-/// What a call took, for `--metrics`.
+/// The metrics of a call, for `--metrics`.
 enum MetricsPrinter {
-    /// One line for people: what happened when, counted from the start.
+    /// Returns one line for people, with times counted from the start.
     static func text(_ metrics: SocketTaskMetrics) -> String {
         func moment(_ name: String, _ date: Date?) -> String? {
             date.map { String(format: "%@ %.3f ms", name, $0.timeIntervalSince(metrics.queued) * 1_000) }
@@ -18,7 +18,7 @@ enum MetricsPrinter {
             + "\(metrics.bytesSent) B sent, \(metrics.bytesReceived) B received\(server)"
     }
 
-    /// The moments as members of a JSON object; null where there was no such moment.
+    /// Adds the metrics to a JSON object; times that do not exist are null.
     static func add(_ metrics: SocketTaskMetrics, to object: inout JSONLine) {
         func add(_ name: String, _ date: Date?) {
             object.add(name, date.map { $0.timeIntervalSince(metrics.queued) * 1_000 } ?? .nan, digits: 3)

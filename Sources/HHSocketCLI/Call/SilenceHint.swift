@@ -1,8 +1,7 @@
 import HHSocket
 import HHSocketRPC
 
-/// Finds out whether a server accepted connections and requests but never answered, and says that the frames' layout
-/// may be the reason.
+/// A hint that the layout of frames may be wrong, for a server that accepts connections and requests but never answers.
 struct SilenceHint {
     private let format: WireFormat
     private var sawSilence = false
@@ -27,14 +26,13 @@ struct SilenceHint {
     mutating func note(_ error: SocketError) {
         switch error.code {
         case .timeout, .connectionLost: if error.delivery == .sentUnknown { self.sawSilence = true }
-        // Only hello is said in a handshake here.
+        // Here the handshake is hello alone.
         case .handshakeTimeout: self.sawSilence = true
         default: break
         }
     }
 
-    /// Nil if something was answered, and for the standard format: its layout is right if the server is one of
-    /// HHSocket's.
+    /// The hint. Nil if anything was answered, and for the standard format, which HHSocket's own servers use.
     var text: String? {
         guard self.sawSilence, !self.sawAnswer else { return nil }
         return Self.text(self.format, missing: "answer")

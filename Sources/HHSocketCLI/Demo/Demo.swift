@@ -5,26 +5,26 @@ import HHSocketServer
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Two servers and a client in one process, over real TCP: what a user would want to see before trusting it.
+/// A demonstration of two servers and a client in one process, over real TCP.
 struct Demo {
-    /// A step that did not do what it says.
+    /// A step that failed, and the reason.
     struct Failure: Error {
         var step: String
         var reason: String
     }
 
-    /// Why a step failed, before it is known which one it was.
+    /// The reason for a failure, before it is attributed to a step.
     private struct Unexpected: Error, CustomStringConvertible {
         var description: String
     }
 
     private static let news: UInt32 = 2001
-    /// Nothing here takes longer, unless the machine is stuck.
+    /// The time limit of each wait, which only a stuck machine exceeds.
     private static let patience = Duration.seconds(20)
 
     private let first = Self.server()
     private let second = Self.server()
-    /// The one that listens where the first did, once that is gone.
+    /// The server that listens at the first one's address, once that is gone.
     private let returned = NIOLockedValueBox<SocketServer?>(nil)
 
     mutating func run() async throws {
@@ -53,7 +53,7 @@ struct Demo {
             return ((a, b), "listening on \(a) and \(b)")
         }
         var configuration = SocketClient.Configuration(servers: [a, b])
-        // Who watches does not want to wait as long as by default.
+        // A spectator does not want to wait as long as by default.
         configuration.socket.backoff = Backoff(base: .milliseconds(200), cap: .seconds(1))
         let client = SocketClient(configuration: configuration)
         let events = client.events
@@ -203,13 +203,13 @@ struct Demo {
         try Self.expect(answer.string == "still here" && answer.endpoint == next, "answered \(answer)")
     }
 
-    /// Nobody is left, until a server listens where the first did. Returns how long it took from then until there was a
-    /// connection to it.
+    /// Stops the last server, and starts one at the address of the first. Returns the time from then until the client
+    /// is connected to it.
     private func lostAndFound(_ client: SocketClient, at endpoint: Endpoint) async throws -> Duration {
         let events = client.events
         await self.second.shutdown(gracePeriod: .zero)
         _ = try await Self.next(events, "the loss was not told") { if case .disconnected = $0 { true } else { nil } }
-        // It has asked around in vain, and waits.
+        // The client has tried all servers in vain, and waits.
         _ = try await Self.next(events, "no attempt failed") { if case .connectFailed = $0 { true } else { nil } }
         _ = try await Self.next(events, "the client does not wait") { if case .waiting = $0 { true } else { nil } }
 
@@ -224,14 +224,14 @@ struct Demo {
         return time
     }
 
-    /// One that does not log: what is printed here is for people to read.
+    /// Creates a server that does not log: the output is for people to read.
     private static func server(host: String = "127.0.0.1", port: Int = 0) -> SocketServer {
         var configuration = SocketServer.Configuration(host: host, port: port)
         configuration.logger = LogArgument.logger(nil)
         return SocketServer(configuration: configuration, router: BuiltIn.router(for: .standard).router)
     }
 
-    /// Starts one more server, on a port that was ours.
+    /// Starts another server, on a port that was ours.
     private func start(at endpoint: Endpoint) async throws {
         let server = Self.server(host: endpoint.host, port: endpoint.port)
         self.returned.withLockedValue { $0 = server }
@@ -241,7 +241,7 @@ struct Demo {
             do {
                 return try await server.start()
             } catch {
-                // An outgoing connection of somebody else may have borrowed the port for a moment.
+                // An outgoing connection of another process may use the port for a moment.
                 guard error.code == .bindFailed, clock.now < deadline else { throw error }
             }
             try await Task.sleep(for: .milliseconds(10))
@@ -284,8 +284,8 @@ struct Demo {
         }
     }
 
-    /// The server of the next connection. It may be ready before the end of the one that it replaces, where a server
-    /// says that it is about to end.
+    /// Returns the server of the next connection, which may be ready before the end of the one that it replaces, if
+    /// that got a go-away.
     private static func connected(_ events: AsyncStream<SocketEvent>) async throws -> Endpoint {
         try await self.next(events, "no connection") {
             switch $0 {
@@ -295,8 +295,8 @@ struct Demo {
         }
     }
 
-    /// The first value that `choose` returns for an event. The error, where there is none in time, lists the events
-    /// instead.
+    /// Returns the first value that `choose` returns for an event. If there is none in time, the error lists the
+    /// events.
     private static func next<Value: Sendable>(
         _ events: AsyncStream<SocketEvent>,
         _ otherwise: String,
@@ -317,7 +317,7 @@ struct Demo {
         throw Unexpected(description: list.isEmpty ? otherwise : "\(otherwise), but: \(list)")
     }
 
-    /// Waits until the first server has counted something.
+    /// Waits until the statistics of the first server meet a condition.
     private func until(_ otherwise: String, _ condition: (ServerStatistics) -> Bool) async throws {
         let clock = ContinuousClock()
         let deadline = clock.now + Self.patience

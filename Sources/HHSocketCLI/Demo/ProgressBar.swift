@@ -1,6 +1,6 @@
 import HHSocketRPC
 
-/// Shows on a terminal how much of a task's body has left.
+/// A progress bar on a terminal, for the part of a task's body that was sent.
 struct ProgressBar {
     private static let width = 40
     private let drawing: Task<Void, Never>

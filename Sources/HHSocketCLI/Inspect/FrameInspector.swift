@@ -3,7 +3,7 @@ import NIOCore
 
 /// Describes the frames of a stream, one line per frame.
 struct FrameInspector {
-    /// Where and why a stream cannot be read as frames of the format.
+    /// The place where a stream stops being frames of the format, and the reason.
     struct Nonsense: Error, Hashable, CustomStringConvertible {
         var offset: Int
         var reason: String
@@ -14,19 +14,19 @@ struct FrameInspector {
     private let direction: FrameDirection
     private let format: WireFormat
     private var decoder: FrameDecoder
-    /// Where the next frame begins.
+    /// The offset of the next frame.
     private var offset = 0
-    /// Frames whose checksum is wrong.
+    /// The number of frames with a wrong checksum.
     private(set) var corruptFrames = 0
 
     init(direction: FrameDirection, format: WireFormat) {
         self.direction = direction
         self.format = format
-        // A long run of wrong checksums is not an error here: it is to be shown.
+        // A long run of wrong checksums is not an error here, but shown.
         self.decoder = FrameDecoder(direction: direction, format: format, maximumCorruptRun: .max)
     }
 
-    /// Hands `print` a line for each frame that is complete with these bytes.
+    /// Calls `print` with a line for each frame that these bytes complete.
     mutating func inspect(_ bytes: UnsafeRawBufferPointer, _ print: (String) -> Void) throws(Nonsense) {
         var offset = self.offset
         var corruptFrames = self.corruptFrames
@@ -46,7 +46,7 @@ struct FrameInspector {
         }
     }
 
-    /// The stream has ended.
+    /// Checks that the stream does not end within a frame.
     func finish() throws(Nonsense) {
         let rest = self.decoder.bufferedBytes
         guard rest == 0 else {

@@ -1,4 +1,4 @@
-/// Reads bytes from text: plain hexadecimal digits, or what `xxd`, `hexdump -C` and `tcpdump -x` print.
+/// A reader of bytes from text: plain hexadecimal digits, or the output of `xxd`, `hexdump -C` or `tcpdump -x`.
 struct HexDump {
     struct Malformed: Error, CustomStringConvertible {
         var line: Int
@@ -8,11 +8,11 @@ struct HexDump {
     }
 
     private var line = 0
-    /// Whether a line with an offset in the manner of `hexdump -C` has been seen; only then is one of nothing else its
-    /// end.
+    /// Whether a line with an offset as in `hexdump -C` has been seen; only then does a line with nothing but an offset
+    /// end the dump.
     private var hasOffsets = false
 
-    /// The bytes of one more line.
+    /// Returns the bytes of the next line.
     mutating func bytes(of text: some StringProtocol) throws(Malformed) -> [UInt8] {
         self.line += 1
         let digits = self.digits(of: text)
@@ -34,7 +34,7 @@ struct HexDump {
         return bytes
     }
 
-    /// What is left of a line without its offset and without the column of characters.
+    /// Returns a line without its offset and its column of characters.
     private mutating func digits(of text: some StringProtocol) -> Substring {
         var rest = Substring(text)[...]
         if let bar = rest.firstIndex(of: "|") { rest = rest[..<bar] }
@@ -42,7 +42,7 @@ struct HexDump {
         if let colon = rest.firstIndex(of: ":"), Self.isOffset(rest[..<colon]),
             rest[rest.index(after: colon)...].first?.isWhitespace == true
         {
-            // xxd and tcpdump: two spaces stand before the characters.
+            // xxd and tcpdump: two spaces precede the characters.
             rest = rest[rest.index(after: colon)...].drop { $0.isWhitespace }
             return rest.range(ofDoubleSpace: ()).map { rest[..<$0] } ?? rest
         }
@@ -69,7 +69,7 @@ struct HexDump {
 }
 
 extension Substring {
-    /// Where two spaces in a row begin.
+    /// Returns the index of the first two consecutive spaces.
     fileprivate func range(ofDoubleSpace: Void) -> Index? {
         var previous: Index?
         for index in self.indices {

@@ -61,7 +61,7 @@ struct InspectCommand: AsyncParsableCommand {
         if inspector.corruptFrames > 0 { throw ExitCode.failure }
     }
 
-    /// Nil, or empty, at the end.
+    /// Reads the next piece; nil, or empty, at the end.
     private func piece(of input: FileHandle) throws(ExitCode) -> Data? {
         do {
             return try input.read(upToCount: 1 << 16)
@@ -72,7 +72,7 @@ struct InspectCommand: AsyncParsableCommand {
 
     private func inspectText(_ inspector: inout FrameInspector) throws {
         var dump = HexDump()
-        // A dump is made for people to read, so it fits into memory.
+        // A dump for people to read fits into memory.
         let text = String(decoding: try InputFile.content(of: self.file), as: UTF8.self)
         for line in text.split(separator: "\n", omittingEmptySubsequences: false) {
             try self.inspect(ByteBuffer(bytes: dump.bytes(of: line)), &inspector)

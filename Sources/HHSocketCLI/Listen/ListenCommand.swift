@@ -67,7 +67,7 @@ struct ListenCommand: AsyncParsableCommand {
         if self.hello { configuration.hello = HelloPolicy(isRequired: true) }
         try self.connection.apply(to: &configuration.socket)
         let client = SocketClient(configuration: configuration)
-        // More than a reader should ever lag behind.
+        // More than a slow reader should ever fall behind.
         let buffering = PushBufferingPolicy.dropOldest(1 << 16)
         let pushes =
             if let type = self.type {
@@ -90,7 +90,7 @@ struct ListenCommand: AsyncParsableCommand {
         let watching = Task { [isVerbose = self.connection.verbose] in
             var dropped = DroppedFrames()
             while isVerbose, !Task.isCancelled {
-                // Without an error: a last look follows when it is cancelled.
+                // The error is ignored: when cancelled, a last report follows.
                 try? await Task.sleep(for: .seconds(1))
                 if let news = dropped.news(client.statistics) { StandardError.line(news) }
             }
@@ -103,7 +103,7 @@ struct ListenCommand: AsyncParsableCommand {
                     let message = messages?.json(push)
                     try StandardOutput.write(Self.line(for: push, message: message, serial: serial, json: json))
                 } catch {
-                    // Nobody reads the output any more.
+                    // The output is closed.
                     return
                 }
                 printed += 1
@@ -122,7 +122,9 @@ struct ListenCommand: AsyncParsableCommand {
         self.connection.report(client.history)
     }
 
-    /// - Parameter message: The push as a message, where that is known.
+    /// Returns the line for a push.
+    ///
+    /// - Parameter message: The push as a message, if it is known.
     static func line(for push: SocketPush, message: JSONValue? = nil, serial: UInt32, json: Bool) -> String {
         guard json else {
             if let message { return "\(push.type) \(message.text())\n" }

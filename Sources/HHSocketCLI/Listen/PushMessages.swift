@@ -1,6 +1,6 @@
 import HHSocketRPC
 
-/// Reads pushes as the messages that `.proto` files declare.
+/// A decoder of pushes as the messages declared in `.proto` files.
 struct PushMessages: Sendable {
     private let schema: ProtoSchema
     private let codec: MessageJSON
@@ -10,7 +10,8 @@ struct PushMessages: Sendable {
         self.codec = MessageJSON(schema)
     }
 
-    /// Nil for types that no message has, and for payloads that are not such a message, which is reported on stderr.
+    /// Returns a push in JSON; nil for types without a message, and for payloads that cannot be read as the message,
+    /// which is reported on stderr.
     func json(_ push: SocketPush) -> JSONValue? {
         guard let message = self.schema.push(push.type) else { return nil }
         do throws(MessageJSON.Unsuitable) {

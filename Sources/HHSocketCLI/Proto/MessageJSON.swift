@@ -1,9 +1,9 @@
 import HHSocketMessage
 import NIOCore
 
-/// Converts payloads to JSON and back, by the declarations of `.proto` files.
+/// Converts payloads to JSON and back, using the declarations of `.proto` files.
 struct MessageJSON: Sendable {
-    /// Why a text or a payload cannot be read as a message.
+    /// The reason for which a text or a payload cannot be read as a message.
     struct Unsuitable: Error, CustomStringConvertible {
         var description: String
     }
@@ -11,8 +11,8 @@ struct MessageJSON: Sendable {
     /// A message in JSON.
     struct Printed: Sendable, Hashable {
         var json: JSONValue
-        /// The parts that protobuf's JSON has no form for, each with its place; they are in `json` as their plain
-        /// fields or in Base64.
+        /// The parts without a form in protobuf's JSON, each with its place; they are in `json` as their plain fields
+        /// or in Base64.
         var complaints: [String] = []
     }
 
@@ -24,7 +24,7 @@ struct MessageJSON: Sendable {
         self.emitsDefaults = emitsDefaults
     }
 
-    /// The payload that a text in JSON describes.
+    /// Returns the payload described by a JSON text.
     ///
     /// - Parameter message: The full name of the message.
     func payload(_ text: String, message: String) throws(Unsuitable) -> ByteBuffer {
@@ -36,7 +36,7 @@ struct MessageJSON: Sendable {
         }
     }
 
-    /// A payload in JSON.
+    /// Returns a payload in JSON.
     ///
     /// - Parameter message: The full name of the message.
     func json(_ payload: ByteBuffer, message: String) throws(Unsuitable) -> Printed {

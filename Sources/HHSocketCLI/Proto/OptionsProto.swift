@@ -1,8 +1,8 @@
 import Foundation
 
-/// `hhsocket/options.proto`, so that files which import it are understood wherever they lie.
+/// The file `hhsocket/options.proto`, so that files anywhere can import it.
 enum OptionsProto {
-    /// `Protos/hhsocket/options.proto`, with which a test compares it.
+    /// The contents of `Protos/hhsocket/options.proto`; a test compares the two.
     static let text = """
         // The options by which a .proto says the numbers that HHSocket sends in the place of names. Import it and write
         //
@@ -33,7 +33,9 @@ enum OptionsProto {
 
         """
 
-    /// - Parameter folder: Is made; it is the one to look for imports in.
+    /// Writes the file.
+    ///
+    /// - Parameter folder: The import path, which is created.
     static func write(to folder: URL) throws {
         let parent = folder.appendingPathComponent("hhsocket")
         try FileManager.default.createDirectory(at: parent, withIntermediateDirectories: true)

@@ -32,7 +32,7 @@ struct ProtoOptions: ParsableArguments {
         }
     }
 
-    /// The declarations of the file; nil if none is given. Errors are reported on stderr.
+    /// Reads the declarations of the file; nil if none is given. Errors are reported on stderr.
     func schema() throws -> ProtoSchema? {
         guard let file = self.proto else { return nil }
         let isDescriptorSet = [".pb", ".protoset", ".desc"].contains { file.lowercased().hasSuffix($0) }

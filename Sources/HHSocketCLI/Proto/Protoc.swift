@@ -1,10 +1,10 @@
 import Foundation
 
-/// The system's `protoc`, which knows the language of `.proto` files.
+/// The system's `protoc`, which parses `.proto` files.
 enum Protoc {
-    /// The descriptor set of a file, with those that it imports. The errors that it finds, it tells on stderr.
+    /// Returns the descriptor set of a file and its imports. protoc reports errors on stderr.
     ///
-    /// - Parameter paths: Where imports are looked for; the file's own folder and the current one, if there are none.
+    /// - Parameter paths: The import paths; if there are none, the file's folder and the current one.
     static func descriptorSet(of file: String, paths: [String]) throws(ProtoError) -> Data {
         let protoc = try Self.find(in: ProcessInfo.processInfo.environment)
         let folder = FileManager.default.temporaryDirectory.appendingPathComponent("hhsocket-\(UUID().uuidString)")
@@ -19,7 +19,7 @@ enum Protoc {
         let folders = (given + [folder.path]).map { $0.isEmpty ? "." : $0 }
         var command = [protoc, "--descriptor_set_out=\(output.path)", "--include_imports", "--include_source_info"]
         command += folders.map { "-I\($0)" }
-        // What begins with a dash would be an option.
+        // A name that begins with a dash would be read as an option.
         command.append(file.hasPrefix("-") ? "./\(file)" : file)
         let child: ChildProcess
         do throws(ChildProcess.CannotStart) {
@@ -33,7 +33,7 @@ enum Protoc {
         return descriptors
     }
 
-    /// The path of the program that PROTOC_PATH names, or of the first in PATH.
+    /// Returns the path of the program named by PROTOC_PATH, or of the first in PATH.
     static func find(in environment: [String: String]) throws(ProtoError) -> String {
         if let path = ProtocSearch.namedPath(in: environment) {
             guard FileManager.default.isExecutableFile(atPath: path) else {

@@ -14,13 +14,13 @@ enum BuiltIn {
     /// Answered with the payload's SHA-256 in hex.
     static let sha256: UInt32 = 1003
 
-    /// Answered with the serial and, one per line, what the request carries besides the payload; and with metadata.
+    /// Answered with the serial and the request's deadline, key and metadata, one per line; and with metadata.
     static let context: UInt32 = 1005
 
-    /// An hour. A longer sleep is cut to it, so that no request stays in memory for ever.
+    /// An hour. A longer sleep is cut to it, so that no request stays in memory forever.
     static let longestSleep = 3_600_000
 
-    /// How type 1000 is answered.
+    /// The way in which type 1000 is answered.
     enum EchoHandler: String, ExpressibleByArgument, CaseIterable {
         /// At once, on the connection's thread.
         case synchronous
@@ -30,7 +30,7 @@ enum BuiltIn {
         case global
     }
 
-    /// The router of a server, and the types that it omits because the format does not leave them to applications.
+    /// Returns the router of a server, and the types that it omits because the format reserves them.
     static func router(
         for format: WireFormat,
         echo echoHandler: EchoHandler = .synchronous
@@ -58,14 +58,14 @@ enum BuiltIn {
         }
         add(self.status) { router in
             router.handleSynchronously(self.status) { request, _ in
-                // One more than fits, so that a number that is too large is not taken for the largest.
+                // One more than fits, so that a number that is too large is not read as the largest.
                 guard let number = Self.decimal(request.body, limit: Int(UInt32.max) + 1),
                     let status = UInt32(exactly: number)
                 else { throw StatusError(.illegalFormat) }
                 throw StatusError(Status(rawValue: status))
             }
         }
-        // In a task: to hash the largest payload takes longer than an event loop may be blocked.
+        // In a task: hashing the largest payload takes longer than an event loop may be blocked.
         add(self.sha256) { router in
             router.handle(self.sha256) { request, _ in ByteBuffer(string: Self.sha256Hex(of: request.body)) }
         }
@@ -81,7 +81,7 @@ enum BuiltIn {
         return (router, omitted)
     }
 
-    /// Has the serial in it, by which a caller sees that an answer is that of an earlier request.
+    /// Describes a request. The serial shows a caller whether the answer is that of an earlier request.
     private static func description(of request: ServerRequest, _ context: ServerContext) -> String {
         var lines = ["serial: \(request.serial)"]
         if let deadline = context.deadline {
@@ -101,7 +101,7 @@ enum BuiltIn {
         )
     }
 
-    /// The number written in decimal digits, `limit` at most; nil if `bytes` are anything else.
+    /// Returns the number in decimal digits, `limit` at most; nil if `bytes` are anything else.
     static func decimal(_ bytes: ByteBuffer, limit: Int) -> Int? {
         guard bytes.readableBytes > 0 else { return nil }
         var number = 0

@@ -70,7 +70,7 @@ struct LimitOptions: ParsableArguments {
     )
     var maxPayload: Int?
 
-    /// 1 GiB: a larger value is a slip.
+    /// 1 GiB: a larger value is a mistake.
     private static let largestPayload = 1 << 30
 
     func validate() throws {
@@ -102,7 +102,7 @@ struct LimitOptions: ParsableArguments {
         if let time = self.idleTimeout { limits.idleTimeout = time == .zero ? nil : time }
         if let bytes = self.maxPayload {
             limits.maximumPayloadLength = bytes
-            // As many payloads as by default must find room, or the largest could never be received.
+            // Room for four payloads, as by default: otherwise the largest could never be received.
             limits.maximumBufferedBytesPerConnection = max(limits.maximumBufferedBytesPerConnection, 4 * bytes)
             limits.maximumBufferedBytes = max(
                 limits.maximumBufferedBytes,

@@ -19,9 +19,9 @@ enum LogArgument {
         return level
     }
 
-    /// swift-log's own default would write to stdout, which is for payloads and addresses.
+    /// Creates a logger to stderr. swift-log's default would write to stdout, which is for payloads and addresses.
     ///
-    /// - Parameter level: Nil: nothing is logged.
+    /// - Parameter level: The lowest level to log; nil for no logging.
     static func logger(_ level: Logger.Level?) -> Logger {
         let label = "hhsocket.server"
         guard let level else { return Logger(label: label, factory: { _ in SwiftLogNoOpLogHandler() }) }

@@ -137,7 +137,7 @@ struct ServeCommand: AsyncParsableCommand {
         Signals.ignoreBrokenPipes()
         let signals = Signals()
         if self.endsWithInput { Self.signalAtEndOfInput() }
-        // Without TLS too: by default the signal would end the process.
+        // Also without TLS: by default the signal would end the process.
         let hangUps = Signals([SIGHUP])
         let (router, omitted) = BuiltIn.router(for: self.format, echo: self.echoHandler)
         if !omitted.isEmpty {
@@ -156,7 +156,7 @@ struct ServeCommand: AsyncParsableCommand {
             StandardError.line("error: \(error)")
             throw ExitCode.failure
         }
-        // Serving continues even if nobody reads the output.
+        // Serving continues even if the output is closed.
         try? StandardOutput.write(server.addresses.map { self.announcement(of: $0) + "\n" }.joined())
 
         let pushing = Task { [push, pushEvery] in
@@ -210,7 +210,8 @@ struct ServeCommand: AsyncParsableCommand {
         return configuration
     }
 
-    /// Uses a thread, because reading blocks. It ends with the process.
+    /// Sends SIGTERM to this process when standard input ends. Uses a thread, because reading blocks; it ends with the
+    /// process.
     private static func signalAtEndOfInput() {
         Thread.detachNewThread {
             var buffer = [UInt8](repeating: 0, count: 4_096)

@@ -2,7 +2,7 @@ import ArgumentParser
 import HHSocket
 import HHSocketServer
 
-/// How a server that a signal ends treats its clients.
+/// The options for a shutdown by a signal.
 struct ShutdownOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(

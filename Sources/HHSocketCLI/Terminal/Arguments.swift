@@ -20,7 +20,7 @@ struct ServerAddresses: ExpressibleByArgument, Sendable {
     )
 }
 
-/// Where to listen: `HOST:PORT`, with an IPv6 address in brackets, or `unix:PATH`. Port 0 picks a free one.
+/// An address to listen on: `HOST:PORT`, with an IPv6 address in brackets, or `unix:PATH`. Port 0 picks a free one.
 struct ListenAddress: ExpressibleByArgument, Sendable {
     var listener: ServerListener
 

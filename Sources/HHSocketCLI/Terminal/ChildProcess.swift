@@ -9,19 +9,18 @@ import Musl
 import Darwin
 #endif
 
-/// Another process, whose standard input ends when this process does, however that comes about.
+/// A child process, whose standard input ends when this process does, for whatever reason.
 final class ChildProcess: Sendable {
     typealias CannotStart = SpawnedProcess.CannotStart
 
     private let process: SpawnedProcess
-    /// Whether the end of its standard input that nothing is ever written to is open: until it was killed or waited
-    /// for.
+    /// Whether our end of its standard input, to which nothing is written, is open: until it was killed or waited for.
     private let isInputOpen = NIOLockedValueBox(true)
 
     var pid: pid_t { self.process.pid }
 
-    /// Starts a program. Its standard error is ours. Ctrl-C reaches us alone: it must go on while calls in flight are
-    /// given up.
+    /// Starts a program. Its standard error is ours. Ctrl-C reaches only us: the child must continue while calls in
+    /// flight are cancelled.
     ///
     /// - Parameter command: The program's path, and its arguments.
     init(_ command: [String]) throws(CannotStart) {
@@ -33,23 +32,23 @@ final class ChildProcess: Sendable {
         close(self.process.stdout)
     }
 
-    /// Ends it at once, and returns when it has ended.
+    /// Kills the process, and returns when it has ended.
     func kill() {
         guard self.closeInput() else { return }
         _ = signal(SIGKILL)
         _ = self.process.waitForEnd()
     }
 
-    /// Waits until it ends by itself, its standard input closed. Blocks.
+    /// Closes its standard input and waits until it ends by itself. Blocks.
     ///
-    /// - Returns: Its exit code; if a signal ended it, the signal's number and 128. Nil if it was waited for before.
+    /// - Returns: Its exit code; 128 and the signal's number if a signal ended it. Nil if it was waited for before.
     func waitForEnd() -> CInt? {
         guard self.closeInput() else { return nil }
         return self.process.waitForEnd()
     }
 
-    /// Whether it was open: the first who closes it waits for the process, and nobody else. Once it was waited for, the
-    /// number may be another's.
+    /// Closes the input, and returns whether it was open. Only the caller that closes it waits for the process, whose
+    /// number may afterwards belong to another.
     private func closeInput() -> Bool {
         self.isInputOpen.withLockedValue { isOpen in
             guard isOpen else { return false }
@@ -59,7 +58,7 @@ final class ChildProcess: Sendable {
         }
     }
 
-    /// The first line that it writes; shorter if it ends before, or is killed.
+    /// Returns the first line that it writes, which is incomplete if it ends before, or is killed.
     func firstLine() async -> String {
         await withTaskCancellationHandler {
             await withCheckedContinuation { continuation in

@@ -7,9 +7,9 @@ struct Commands {
     struct UnknownOption: Hashable, CustomStringConvertible {
         /// The subcommand's name; empty for the command itself.
         var command: String
-        /// As it was written, such as `--typ`.
+        /// The option as written, such as `--typ`.
         var option: String
-        /// The option whose name is nearest, if one is near.
+        /// The option with the nearest name, if one is near.
         var suggestion: String?
 
         var description: String {
@@ -38,38 +38,38 @@ struct Commands {
         var kind: String
         var name: String
 
-        /// As it is written on a command line.
+        /// The name as written on a command line.
         var text: String { (self.kind == "long" ? "--" : "-") + self.name }
     }
 
-    /// Options of ArgumentParser's own, which its description may leave out.
+    /// ArgumentParser's own options, which its description may omit.
     private static let builtIn = ["--help", "-h", "--version", "--generate-completion-script", "--help-hidden"]
 
     private let root: Command
 
-    /// Nil if the description is not in the form that is known here.
+    /// Creates the description; nil if ArgumentParser's is not in the expected form.
     init?(of command: any ParsableCommand.Type) {
         guard let tool = try? JSONDecoder().decode(Tool.self, from: Data(command._dumpHelp().utf8)) else { return nil }
         self.root = tool.command
     }
 
-    /// The first argument that has the form of an option and is no option of its command.
+    /// Returns the first argument that has the form of an option but is not an option of its command.
     ///
-    /// - Parameter arguments: Those of the process, without its name.
+    /// - Parameter arguments: The arguments of the process, without its name.
     func unknownOption(in arguments: [String]) -> UnknownOption? {
         var rest = arguments[...]
         var command = self.root
         var name = ""
         if let first = rest.first, !first.hasPrefix("-") {
             guard let subcommand = self.root.subcommands?.first(where: { $0.commandName == first }) else { return nil }
-            // `help` has values alone, and reports them itself.
+            // `help` has only values, and reports them itself.
             guard first != "help" else { return nil }
             (command, name) = (subcommand, first)
             rest = rest.dropFirst()
         }
         let options = Self.options(of: command)
         while let argument = rest.popFirst() {
-            // Whatever follows two dashes is a value.
+            // All arguments after two dashes are values.
             if argument == "--" { return nil }
             guard let option = Self.option(in: argument) else { continue }
             guard let known = options[option] else {
@@ -97,8 +97,8 @@ struct Commands {
         return options
     }
 
-    /// The option that an argument begins with: `--name`, `--name=value`, `-n` and `-nvalue`. Nil for values, and for
-    /// negative numbers.
+    /// Returns the option that an argument begins with: `--name`, `--name=value`, `-n` and `-nvalue`. Nil for values,
+    /// and for negative numbers.
     private static func option(in argument: String) -> String? {
         if argument.hasPrefix("--") { return String(argument.prefix { $0 != "=" }) }
         guard argument.hasPrefix("-"), let letter = argument.dropFirst().first, letter.isLetter else { return nil }

@@ -1,7 +1,7 @@
 import ArgumentParser
 import HHSocket
 
-/// How `call` and `listen` keep their connection, and what they report about it.
+/// The options of `call` and `listen` for the connection, and for reports about it.
 struct ConnectionOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp("The silence after which the server is pinged. (default: 60s)", valueName: "duration"),
@@ -41,7 +41,7 @@ struct ConnectionOptions: ParsableArguments {
         }
     }
 
-    /// The policy that the options amount to.
+    /// The heartbeat policy that the options describe.
     var policy: HeartbeatPolicy {
         var policy = HeartbeatPolicy(misses: self.heartbeatMisses)
         if let heartbeat = self.heartbeat {
@@ -60,14 +60,14 @@ struct ConnectionOptions: ParsableArguments {
         }
     }
 
-    /// Configures a connection as the options say.
+    /// Applies the options to a configuration.
     func apply(to configuration: inout SocketConfiguration) throws {
         configuration.heartbeat = self.policy
         configuration.proxy = self.proxy
         configuration.tls = self.tls.tls
     }
 
-    /// Prints what the connection did, with --verbose.
+    /// Prints the history of the connection, with --verbose.
     func report(_ history: ConnectionHistory) {
         guard self.verbose else { return }
         for entry in history.entries { StandardError.line("\(entry)") }

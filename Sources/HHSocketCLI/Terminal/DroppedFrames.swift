@@ -4,7 +4,7 @@ import HHSocketRPC
 struct DroppedFrames {
     private var reported: ClientStatistics?
 
-    /// A line about the frames that were dropped since the last call of this; nil if there were none.
+    /// Returns a line about the frames that were dropped since the last call; nil if there were none.
     mutating func news(_ statistics: ClientStatistics) -> String? {
         let kinds: [(KeyPath<ClientStatistics, Int>, String)] = [
             (\.unknownResponses, "with a serial that no request had and that is not the format's for pushes"),

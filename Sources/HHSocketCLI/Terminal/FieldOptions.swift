@@ -6,7 +6,7 @@ struct FieldOptions: ParsableArguments {
     /// `NAME=VALUE`
     struct Field: Sendable {
         var name: String
-        /// As it was written.
+        /// The value as written.
         var value: String
         /// The value as an unsigned integer, the most significant byte first, without leading zeros.
         var bytes: [UInt8]
@@ -27,7 +27,7 @@ struct FieldOptions: ParsableArguments {
     )
     var fields: [Field] = []
 
-    /// The values of the fields as wide as the format has them, for `SocketConfiguration.header`.
+    /// Returns the values of the fields in the format's widths, for `SocketConfiguration.header`.
     ///
     /// - Throws: `ValidationError` if the format has no such field, or a value does not fit.
     func header(in format: WireFormat) throws -> [String: [UInt8]] {

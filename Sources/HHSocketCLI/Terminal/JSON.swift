@@ -9,13 +9,15 @@ struct JSONLine {
         self.members.append("\(Self.quoted(name)):\(value)")
     }
 
-    /// - Parameter digits: Digits after the point. Nil, and a number that is not finite, become null.
+    /// Adds a number; nil, and numbers that are not finite, become null.
+    ///
+    /// - Parameter digits: The number of digits after the point.
     mutating func add(_ name: String, _ value: Double?, digits: Int) {
         let text = value.flatMap { $0.isFinite ? String(format: "%.\(digits)f", $0) : nil } ?? "null"
         self.members.append("\(Self.quoted(name)):\(text)")
     }
 
-    /// Nil becomes null.
+    /// Adds a string; nil becomes null.
     mutating func add(_ name: String, _ value: String?) {
         self.members.append("\(Self.quoted(name)):\(value.map { Self.quoted($0) } ?? "null")")
     }
@@ -28,7 +30,7 @@ struct JSONLine {
         self.members.append("\(Self.quoted(name)):\(value.text())")
     }
 
-    /// `body` as text where the bytes are UTF-8, else `bodyBase64`.
+    /// Adds `body` as text if the bytes are UTF-8, else `bodyBase64`.
     mutating func addBody(_ bytes: ByteBuffer) {
         if let text = bytes.validUTF8 {
             self.add("body", text)
@@ -46,7 +48,8 @@ struct JSONLine {
 }
 
 extension Unicode.Scalar {
-    /// A control character, or one that some programs take for the end of a line. All of them have four hex digits.
+    /// Whether it is a control character, or one that some programs treat as the end of a line. All of them have at
+    /// most four hex digits.
     var isLineBreaking: Bool {
         switch self.value {
         case 0..<0x20, 0x7F..<0xA0, 0x2028, 0x2029: true
@@ -59,7 +62,7 @@ extension ByteBuffer {
     /// The bytes as text, if they are UTF-8.
     var validUTF8: String? {
         let text = String(decoding: self.readableBytesView, as: UTF8.self)
-        // What is not UTF-8 has been replaced by bytes that were not there.
+        // Decoding replaces invalid bytes with others.
         return text.utf8.elementsEqual(self.readableBytesView) ? text : nil
     }
 

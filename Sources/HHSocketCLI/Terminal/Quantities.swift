@@ -2,7 +2,7 @@ import ArgumentParser
 
 /// Durations on the command line: `500ms`, `2s`, `10m`, `1h`, `1d`, or a number of seconds.
 enum DurationArgument {
-    /// How a duration is written, for help texts and errors.
+    /// The form of a duration, for help texts and errors.
     static let form = "a number with a unit, such as 500ms, 2s, 10m, 1h or 1d; a number alone is in seconds"
 
     /// Longer suffixes first: `ms` ends in `s`.
@@ -10,18 +10,18 @@ enum DurationArgument {
         ("ms", 0.001), ("s", 1), ("m", 60), ("h", 3_600), ("d", 86_400),
     ]
 
-    /// A duration from 1 ms to 1,000,000,000 s.
+    /// Parses a duration from 1 ms to 1,000,000,000 s.
     static func parse(_ text: String) throws -> Duration {
         guard let seconds = Self.seconds(text) else { throw ValidationError("expected \(Self.form)") }
-        // Up to 31 years: what is beyond is a slip, and what is far beyond could not be added to the clock.
+        // Up to 31 years: a longer one is a mistake, and a much longer one could not be added to the clock.
         guard seconds >= 0.001, seconds <= 1e9 else {
             throw ValidationError("a duration is 1ms at least, and 1000000000s at most")
         }
-        // Rounded, so that 300ms is not a nanosecond less.
+        // Rounded, so that 300ms does not lose a nanosecond.
         return .nanoseconds(Int64((seconds * 1e9).rounded()))
     }
 
-    /// A positive quantity, or zero.
+    /// Parses a duration as ``parse(_:)`` does, or zero.
     static func parseOrZero(_ text: String) throws -> Duration {
         Self.seconds(text) == 0 ? .zero : try Self.parse(text)
     }
@@ -37,14 +37,14 @@ enum DurationArgument {
 
 /// Sizes on the command line: a number of bytes, `64K`, `16M` or `1G`.
 enum SizeArgument {
-    /// How a size is written, for help texts and errors.
+    /// The form of a size, for help texts and errors.
     static let form = "a number of bytes, or a number with a unit, such as 64K, 16M or 1G; 1K is 1,024 bytes"
 
     private static let units: [Character: Int] = [
         "K": 1 << 10, "k": 1 << 10, "M": 1 << 20, "m": 1 << 20, "G": 1 << 30, "g": 1 << 30,
     ]
 
-    /// A size in bytes, 0 or more.
+    /// Parses a size in bytes, 0 or more.
     static func parse(_ text: String) throws -> Int {
         let unit = text.last.flatMap { Self.units[$0] }
         let digits = text.dropLast(unit == nil ? 0 : 1)

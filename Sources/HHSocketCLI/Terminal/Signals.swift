@@ -8,9 +8,9 @@ import Musl
 import Darwin
 #endif
 
-/// Signals as a stream, for as long as this lives; they no longer end the process.
+/// A stream of signals, for the lifetime of this object. The signals no longer end the process.
 final class Signals {
-    /// Each signal as it comes.
+    /// The signals as they come.
     let stream: AsyncStream<CInt>
     private let sources: [any DispatchSourceSignal]
 
@@ -21,7 +21,7 @@ final class Signals {
         let queue = DispatchQueue(label: "signals")
         let registered = DispatchGroup()
         self.sources = numbers.map { number in
-            // A source only watches: without this the signal would still do what it does by default.
+            // A source only observes: otherwise the signal would still have its default effect.
             signal(number, SIG_IGN)
             let source = DispatchSource.makeSignalSource(signal: number, queue: queue)
             source.setEventHandler { continuation.yield(number) }
@@ -30,7 +30,7 @@ final class Signals {
             source.resume()
             return source
         }
-        // Sources begin to watch on a thread of their own, some time later. A signal that comes before would be lost.
+        // Sources start on another thread, some time later. A signal before that would be lost.
         registered.wait()
     }
 
@@ -38,7 +38,7 @@ final class Signals {
         for source in self.sources { source.cancel() }
     }
 
-    /// A reader of our output that leaves is told by `write`, not by a signal that ends the process.
+    /// Makes `write` report a closed output, instead of a signal that ends the process.
     static func ignoreBrokenPipes() {
         signal(SIGPIPE, SIG_IGN)
     }

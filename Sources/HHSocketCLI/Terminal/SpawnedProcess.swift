@@ -8,14 +8,14 @@ import Musl
 import Darwin
 #endif
 
-// The tests start programs too: a symbolic link brings this file into their support target.
+// The tests start programs too: their support target has a symbolic link to this file.
 
-/// A process that `posix_spawn` has started, and our ends of its standard streams, which the caller closes. It inherits
-/// no other descriptor: a socket that is closed here would still be open there.
+/// A process started by `posix_spawn`, and our ends of its standard streams, which the caller closes. It inherits no
+/// other descriptor, which would keep a socket open that is closed here.
 ///
-/// Not by Foundation's `Process`: its child inherits the blocked signals of the thread that starts it, which may be all
-/// of them in Swift's tasks, so that it would never hear that it is to end; and with more than a thousand descriptors
-/// open it reads beyond a buffer.
+/// Foundation's `Process` does not fit: its child inherits the signal mask of the starting thread, which may block all
+/// signals in Swift tasks, so that the child could not be terminated; and with more than a thousand open descriptors it
+/// reads beyond a buffer.
 struct SpawnedProcess: Sendable {
     struct CannotStart: Error, CustomStringConvertible {
         var program: String
@@ -25,7 +25,7 @@ struct SpawnedProcess: Sendable {
     }
 
     enum Errors {
-        /// Its standard error is ours.
+        /// The child's standard error is ours.
         case inherited
         case piped
     }
@@ -33,14 +33,14 @@ struct SpawnedProcess: Sendable {
     let pid: pid_t
     let stdin: CInt
     let stdout: CInt
-    /// -1 if it is inherited.
+    /// Our end of standard error; -1 if it is inherited.
     let stderr: CInt
 
     /// Starts a program.
     ///
     /// - Parameters:
     ///   - command: The program's path, and its arguments.
-    ///   - leadsGroup: Whether it is alone in a process group, which Ctrl-C in the terminal does not reach.
+    ///   - leadsGroup: Whether it has its own process group, which Ctrl-C in the terminal does not reach.
     init(_ command: [String], errors: Errors, leadsGroup: Bool = false) throws(CannotStart) {
         let program = command.first ?? ""
         // For each stream: our end, and the child's.
@@ -64,10 +64,10 @@ struct SpawnedProcess: Sendable {
         self.stderr = errors == .piped ? pipes[2].ours : -1
     }
 
-    /// Waits until it has ended. Blocks. To be called once: afterwards the number may be another's.
+    /// Waits until the process has ended. Blocks. Call it once: afterwards the number may belong to another process.
     ///
-    /// - Returns: Its exit code; if a signal ended it, the signal's number and 128, as shells have it. Nil if there is
-    ///   no such child.
+    /// - Returns: Its exit code; 128 and the signal's number if a signal ended it, as in shells. Nil if there is no
+    ///   such child.
     func waitForEnd() -> CInt? {
         var status: CInt = 0
         while waitpid(self.pid, &status, 0) == -1 {
@@ -93,13 +93,13 @@ struct SpawnedProcess: Sendable {
         defer { posix_spawn_file_actions_destroy(&actions) }
         for (stream, end) in streams.enumerated() { posix_spawn_file_actions_adddup2(&actions, end, CInt(stream)) }
         #if canImport(Darwin)
-        // It closes what it is not given. That is standard error too.
+        // CLOEXEC_DEFAULT closes all descriptors that are not listed, standard error included.
         if streams.count <= STDERR_FILENO { posix_spawn_file_actions_addinherit_np(&actions, STDERR_FILENO) }
         var flags = CInt(POSIX_SPAWN_SETSIGMASK) | CInt(POSIX_SPAWN_SETSIGDEF) | CInt(POSIX_SPAWN_CLOEXEC_DEFAULT)
         #else
         let descriptors = STDERR_FILENO + 1..<min(getdtablesize(), 1 << 16)
         let highest = descriptors.last { fcntl($0, F_GETFD) != -1 } ?? STDERR_FILENO
-        // Some more, for those that are opened in this moment.
+        // Some more, for descriptors that are being opened concurrently.
         for descriptor in descriptors.prefix(while: { $0 < highest + 64 }) {
             posix_spawn_file_actions_addclose(&actions, descriptor)
         }

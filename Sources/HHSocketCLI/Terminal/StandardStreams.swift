@@ -9,9 +9,9 @@ import Musl
 import Darwin
 #endif
 
-/// Standard output without a buffer of our own: what is written has left.
+/// Standard output without a buffer of our own.
 enum StandardOutput {
-    /// Nobody reads any more (EPIPE), or the output failed in another way.
+    /// The output has no reader any more (EPIPE), or failed in another way.
     struct Closed: Error {}
 
     static var isTerminal: Bool { isatty(STDOUT_FILENO) == 1 }
@@ -26,7 +26,7 @@ enum StandardOutput {
     }
 }
 
-/// Standard error: for people. A failure to write is ignored.
+/// Standard error, for people. A failure to write is ignored.
 enum StandardError {
     static var isTerminal: Bool { isatty(STDERR_FILENO) == 1 }
 
@@ -46,7 +46,7 @@ private func writeAll(_ bytes: UnsafeRawBufferPointer, to descriptor: CInt) -> B
         if count > 0 {
             rest = UnsafeRawBufferPointer(rebasing: rest[count...])
         } else if errno == EAGAIN || errno == EWOULDBLOCK {
-            // Somebody made the descriptor non-blocking: wait until it takes more.
+            // The descriptor is non-blocking: wait until it is writable.
             var waiting = pollfd(fd: descriptor, events: Int16(POLLOUT), revents: 0)
             _ = poll(&waiting, 1, -1)
         } else if errno != EINTR {

@@ -47,7 +47,7 @@ struct ClientTLSOptions: ParsableArguments {
         }
     }
 
-    /// Nil for a connection without TLS.
+    /// The TLS of a connection; nil for none.
     var tls: ClientTLS? {
         var tls = ClientTLS()
         if let ca = self.ca { tls.trust = .file(ca) }
@@ -92,7 +92,7 @@ struct ServerTLSOptions: ParsableArguments {
         }
     }
 
-    /// Nil for a server without TLS.
+    /// The TLS of a server; nil for none.
     var tls: ServerTLS? {
         guard let cert = self.cert, let key = self.key else { return nil }
         var tls = ServerTLS(identity: TLSIdentity(certificateFile: cert, keyFile: key))

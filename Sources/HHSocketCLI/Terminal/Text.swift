@@ -8,7 +8,7 @@ extension Duration {
 }
 
 extension Int {
-    /// With a comma between thousands.
+    /// The digits in groups of three, separated by commas.
     var grouped: String {
         var digits = String(self.magnitude)
         var groups: [Substring] = []
@@ -21,15 +21,15 @@ extension Int {
 }
 
 extension String {
-    /// This text without anything that would end or disturb a line: control characters and backslashes are escaped
-    /// as in Swift.
+    /// The text with control characters, line separators and backslashes escaped as in Swift.
     var escaped: String {
         self.escaped { $0 == "\0" ? "\\0" : String(format: "\\u{%x}", $0.value) }
     }
 
-    /// This text with a backslash before backslashes and `quote`, and what would end or disturb a line escaped.
+    /// Returns the text with a backslash before backslashes and `quote`, and with control characters and line
+    /// separators escaped.
     ///
-    /// - Parameter escape: Writes such a character, where it is no newline, carriage return or tab.
+    /// - Parameter escape: Escapes such a character other than newline, carriage return and tab.
     func escaped(also quote: Unicode.Scalar? = nil, _ escape: (Unicode.Scalar) -> String) -> String {
         var result = ""
         for scalar in self.unicodeScalars {
@@ -45,7 +45,7 @@ extension String {
         return result
     }
 
-    /// This text, its line breaks replaced by spaces.
+    /// The text with line breaks replaced by spaces.
     var inOneLine: String {
         String(self.map { $0.isNewline ? " " : $0 })
     }

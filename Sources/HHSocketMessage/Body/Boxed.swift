@@ -1,4 +1,4 @@
-/// A message that lies within a message of its own kind, for which a structure has no room.
+/// A message nested in a message of its own type, which a struct cannot store inline.
 @frozen
 public indirect enum Boxed<Message: Hashable & Sendable>: Hashable, Sendable {
     case message(Message)

@@ -1,25 +1,26 @@
 public import NIOCore
 
 extension ByteBuffer {
-    /// A payload: the bytes of a message.
+    /// Creates a payload from the bytes of a message.
     ///
-    /// - Throws: What the message's writer throws: ``MessageError`` for generated ones.
+    /// - Throws: The error of the message's encoder: ``MessageError`` for generated messages.
     @inlinable
     public init(message: some MessageBody) throws {
         self = try message.withMessageBytes { bytes in ByteBuffer(bytes: bytes) }
     }
 
-    /// A payload: the bytes of a message, the same for equal messages.
+    /// Creates a payload from the canonical bytes of a message, which are equal for equal messages; see
+    /// ``MessageBody/withCanonicalMessageBytes(_:)`` for the exceptions.
     ///
-    /// - Throws: What the message's writer throws: ``MessageError`` for generated ones.
+    /// - Throws: The error of the message's encoder: ``MessageError`` for generated messages.
     @inlinable
     public init(canonicalMessage message: some MessageBody) throws {
         self = try message.withCanonicalMessageBytes { bytes in ByteBuffer(bytes: bytes) }
     }
 
-    /// The whole payload as a message.
+    /// Decodes the whole payload as a message.
     ///
-    /// - Throws: What the message's reader throws: ``MessageError`` for generated ones.
+    /// - Throws: The error of the message's decoder: ``MessageError`` for generated messages.
     @inlinable
     public func message<Message: MessageBody>(as type: Message.Type = Message.self) throws -> Message {
         try self.withUnsafeReadableBytes { bytes in try Message(messageBytes: bytes) }

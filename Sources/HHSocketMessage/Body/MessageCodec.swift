@@ -1,4 +1,4 @@
-/// Messages to bytes and back, by the engine that this platform has.
+/// Encodes and decodes messages with this platform's engine.
 @usableFromInline
 enum MessageCodec {
     #if ProtobufC && canImport(CProtobufC)
@@ -7,14 +7,14 @@ enum MessageCodec {
     typealias Engine = PortableEngine
     #endif
 
-    // The errors are results rather than thrown, because the memory's scope hands on no typed errors.
+    // Errors are returned in a `Result` because withUnsafeTemporaryAllocation does not rethrow typed errors.
 
     @inlinable
     static func read<Message: ProtobufMessage>(_ bytes: UnsafeRawBufferPointer) -> Result<Message, MessageError> {
         Self.read(bytes, Message.messageDescriptor.plan) { Message(record: $0) }
     }
 
-    /// Reads a record, and hands it to `body`.
+    /// Decodes `bytes` into a record and calls `body` with it.
     @inlinable
     static func read<Value>(
         _ bytes: UnsafeRawBufferPointer,
@@ -43,9 +43,9 @@ enum MessageCodec {
         )
     }
 
-    /// Has a record filled, and hands its bytes to `body`.
+    /// Fills a record with `fill`, encodes it, and calls `body` with the bytes.
     ///
-    /// - Parameter isCanonical: Whether maps are written in the order of their keys.
+    /// - Parameter isCanonical: Whether the entries of maps are sorted by key.
     @inlinable
     static func write<Value>(
         _ plan: UnsafePointer<MessagePlan>,
@@ -91,16 +91,16 @@ enum MessageCodec {
     }
 }
 
-/// Turns bytes into records, and records into bytes.
+/// Decodes bytes into records, and encodes records.
 protocol MessageEngine {
-    /// Reads a message. What the record points to lies in `arena`, or in `bytes`.
+    /// Decodes a message. The memory that the record points to is in `arena` or in `bytes`.
     static func read(
         _ bytes: UnsafeRawBufferPointer,
         _ plan: UnsafePointer<MessagePlan>,
         _ arena: RecordArena
     ) throws(MessageError) -> UnsafeRawPointer
 
-    /// Writes a message, whose required fields are all there. The bytes lie in `arena`.
+    /// Encodes a message that has all its required fields. The bytes are in `arena`.
     static func write(
         _ record: UnsafeMutableRawPointer,
         _ plan: UnsafePointer<MessagePlan>,

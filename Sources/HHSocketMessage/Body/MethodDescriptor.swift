@@ -1,6 +1,6 @@
-/// A method of a service, as a `.proto` declares it: what is sent, what comes back, and the type of the frames.
+/// A method of a service, as a `.proto` declares it: the types of its request, its response and its frames.
 public struct MethodDescriptor<Request: MessageBody, Response: MessageBody>: Sendable, Hashable {
-    /// How many messages go each way.
+    /// The number of messages in each direction: one, or a stream.
     public enum Kind: Sendable, Hashable {
         case unary, serverStream, clientStream, bidirectionalStream
     }

@@ -4,19 +4,19 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// The fields of a message that its `.proto` does not know: kept as they came, and sent on with it.
+/// The fields of a message that its `.proto` does not declare. They are kept as received, and encoded with it.
 public struct UnknownStorage: Hashable, Sendable {
-    /// Whole fields, one after the other.
+    /// Complete fields, one after another.
     @usableFromInline
     var bytes: [UInt8] = []
 
     @inlinable
     public init() {}
 
-    /// The fields as they stand on the wire, each behind its tag.
+    /// The fields as encoded on the wire, each with its tag.
     public var data: Data { Data(self.bytes) }
 
-    /// Whether there is none.
+    /// Whether there are no unknown fields.
     @inlinable
     public var isEmpty: Bool { self.bytes.isEmpty }
 
@@ -25,7 +25,7 @@ public struct UnknownStorage: Hashable, Sendable {
         self.bytes.append(contentsOf: field.value.buffer)
     }
 
-    /// A number of a closed enumeration that does not know it.
+    /// Appends a number that a closed enumeration does not declare.
     mutating func append(number: UInt32, enumValue: Int32) {
         self.appendVarint(UInt64(number) << 3)
         self.appendVarint(UInt64(bitPattern: Int64(enumValue)))

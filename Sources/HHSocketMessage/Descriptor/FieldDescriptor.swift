@@ -1,39 +1,39 @@
 /// One field, as a `.proto` declares it.
 public struct FieldDescriptor: Sendable {
-    /// When a field has a value, and how many.
+    /// The number of values that a field may have, and how their presence is encoded.
     public enum Presence: Sendable, Hashable {
-        /// Always one; zero where none was sent. As in proto3 without `optional`.
+        /// Always one; zero if none was sent. As in proto3 without `optional`.
         case implicit
         /// One or none.
         case explicit
-        /// One, or the message is not complete.
+        /// One; without it the message is incomplete.
         case required
-        /// Any number, each by itself on the wire. What comes together is understood too.
+        /// Any number, each encoded separately. Packed values are decoded too.
         case repeated
-        /// Any number, together behind one length on the wire. What comes by itself is understood too.
+        /// Any number, encoded together with one length. Separate values are decoded too.
         case packed
-        /// At most one among the fields of the same oneof, which are told apart by this index, from 0.
+        /// At most one among the fields of the same oneof, whose index in the message, from 0, this is.
         case oneof(Int)
     }
 
     /// The name in the `.proto`.
     public let name: String
-    /// 1 to 536,870,911.
+    /// The number on the wire, 1 to 536,870,911.
     public let number: UInt32
     public let kind: FieldKind
     public let presence: Presence
-    /// What a field of the kind `message` holds. A function, because messages may lie within themselves.
+    /// The descriptor of the messages in a field of the kind `message`. A function, because types may be recursive.
     let message: (@Sendable () -> MessageDescriptor)?
-    /// Whether a closed enumeration knows a number. Nil for what is none.
+    /// Whether the field's closed enumeration declares a number; nil for other fields.
     let knows: (@Sendable (Int32) -> Bool)?
-    /// Whether it is a map, whose entries have no order of their own.
+    /// Whether the field is a map, whose entries have no order.
     private(set) var isMap = false
 
     /// - Parameters:
-    ///   - message: Of fields of the kind `message`, and of no others: their messages' descriptor, the same at each
-    ///     call.
-    ///   - closed: The enumeration of a field of the kind `enum`, if it is closed, as those of proto2 are: numbers that
-    ///     it does not know are unknown fields. Nil, the default, for open ones.
+    ///   - message: The descriptor of the field's messages, the same one at each call; required for fields of the kind
+    ///     `message`, nil for others.
+    ///   - closed: The enumeration of a field of the kind `enum`, if it is closed, as in proto2: numbers that it does
+    ///     not declare become unknown fields. Nil, the default, for open ones.
     public init(
         _ name: String,
         _ number: UInt32,
@@ -56,7 +56,7 @@ public struct FieldDescriptor: Sendable {
         { Enum(rawValue: Int($0)) != nil }
     }
 
-    /// A map: on the wire, a repeated message of a key and a value.
+    /// Creates the descriptor of a map, which is encoded as a repeated message with a key and a value.
     public static func map(
         _ name: String,
         _ number: UInt32,

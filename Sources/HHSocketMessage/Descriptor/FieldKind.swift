@@ -1,4 +1,4 @@
-/// What a field of a message holds: on the wire, and in a ``Record``.
+/// The type of a field, which determines its encoding on the wire and its size in a record.
 ///
 /// The raw values are those of protobuf-c's `ProtobufCType`.
 public enum FieldKind: UInt8, Sendable, Hashable, CaseIterable {
@@ -9,7 +9,7 @@ public enum FieldKind: UInt8, Sendable, Hashable, CaseIterable {
     case string, bytes
     case message
 
-    /// How values of this kind stand on the wire, each by itself.
+    /// The wire type of a single value of this kind.
     var wireType: WireType {
         switch self {
         case .int32, .sint32, .int64, .sint64, .uint32, .uint64, .bool, .enum: .varint
@@ -19,11 +19,11 @@ public enum FieldKind: UInt8, Sendable, Hashable, CaseIterable {
         }
     }
 
-    /// Whether several values may stand together behind one length.
+    /// Whether several values may be encoded together with one length.
     var isPackable: Bool { self.wireType != .lengthDelimited }
 
-    /// The length in bytes of a value in a record: a pointer for a message, a length and a pointer for strings and
-    /// bytes.
+    /// The size of a value in a record, in bytes: that of a pointer for a message, of a length and a pointer for
+    /// strings and bytes.
     var size: Int {
         switch self {
         case .int32, .sint32, .sfixed32, .uint32, .fixed32, .float, .bool, .enum: 4
@@ -34,12 +34,12 @@ public enum FieldKind: UInt8, Sendable, Hashable, CaseIterable {
     }
 }
 
-/// How a field's value is delimited on the wire.
+/// The encoding of a field's value on the wire, which determines where it ends.
 enum WireType: UInt8, Sendable {
     case varint = 0
     case fixed64 = 1
     case lengthDelimited = 2
-    /// A group, which was given up before there was a version 3 of protobuf.
+    /// The start of a group, a feature that protobuf deprecated before proto3.
     case startGroup = 3
     case endGroup = 4
     case fixed32 = 5

@@ -1,17 +1,17 @@
 import Atomics
 import NIOConcurrencyHelpers
 
-/// A kind of message: its fields, and where each lies in a record.
+/// The descriptor of a message type: its fields, and the offset of each in a record.
 ///
-/// A record is memory laid out as protobuf-c has it, whichever engine works on it. Generated code declares one
-/// descriptor for each message; it is linked with those of the messages within it when it is first used.
+/// A record is memory with the layout of protobuf-c, whichever engine is used. Generated code declares one descriptor
+/// for each message type; on first use it is linked with those of the message types nested in it.
 public final class MessageDescriptor: @unchecked Sendable {
-    // Proof of Sendable: what can change is the memory of the plan, which is written here, and once more by `link`, one
-    // thread at a time. It is read after `isLinked` was found true, which is set when all is written.
+    // Proof of Sendable: the only mutable state is the memory of the plan. The initialiser writes it, and `link` once
+    // more under a lock. It is read only after `isLinked` is found true, which is set after the last write.
 
     /// The full name, such as `chat.Note`.
     public let name: String
-    /// By their numbers, upwards.
+    /// The fields, in ascending order of their numbers.
     public let fields: [FieldDescriptor]
 
     private static let linking = NIOLock()
@@ -24,13 +24,13 @@ public final class MessageDescriptor: @unchecked Sendable {
 
     /// - Parameters:
     ///   - name: The full name, such as `chat.Note`.
-    ///   - oneofs: How many oneofs there are; none by default.
-    ///   - fields: In any order; no two with the same number.
+    ///   - oneofs: The number of oneofs; 0 by default.
+    ///   - fields: The fields, in any order; no two with the same number.
     public convenience init(_ name: String, oneofs: Int = 0, _ fields: [FieldDescriptor]) {
         self.init(name, oneofs: oneofs, fields, isEntry: false)
     }
 
-    /// - Parameter isEntry: Whether it is an entry of a map.
+    /// - Parameter isEntry: Whether the message is an entry of a map.
     init(_ name: String, oneofs: Int = 0, _ fields: [FieldDescriptor], isEntry: Bool) {
         self.name = name
         self.fields = fields.sorted { $0.number < $1.number }
@@ -74,17 +74,17 @@ public final class MessageDescriptor: @unchecked Sendable {
         self.memory.deallocate()
     }
 
-    /// What the engines work by. It is there as long as the descriptor.
+    /// The plan that the engines use. It is valid as long as the descriptor.
     @usableFromInline
     var plan: UnsafePointer<MessagePlan> {
         if !self.isLinked.load(ordering: .acquiring) { self.link() }
         return UnsafePointer(self.memory)
     }
 
-    /// Joins this descriptor and all that can be reached from it with those of the messages in them.
+    /// Links this descriptor, and all that can be reached from it, with those of the messages nested in them.
     private func link() {
         Self.linking.withLock {
-            // Another thread may have linked it meanwhile, and others read it by now.
+            // Another thread may have linked it meanwhile, and other threads may already read it.
             guard !self.isLinked.load(ordering: .relaxed) else { return }
             var found = [ObjectIdentifier(self): self]
             var pending = [self]
@@ -102,14 +102,14 @@ public final class MessageDescriptor: @unchecked Sendable {
                 }
             }
             while found.values.contains(where: { $0.inheritsRequired() }) {}
-            // Only now: each may be used as soon as it says that it is linked, and with it all that is in it.
+            // Only at the end: a linked descriptor may be used at once, with all that can be reached from it.
             for descriptor in found.values { descriptor.isLinked.store(true, ordering: .releasing) }
         }
     }
 }
 
 extension MessageDescriptor {
-    /// Notes that a message in this one may lack required fields; true if that was not known.
+    /// Sets `mayLackRequired` if it is set for a nested message. Returns whether that is a change.
     private func inheritsRequired() -> Bool {
         guard !self.memory.pointee.mayLackRequired else { return false }
         let plan = self.memory.pointee
@@ -122,7 +122,7 @@ extension MessageDescriptor {
 }
 
 extension FieldPlan {
-    /// - Parameter messages: How many fields before hold one message.
+    /// - Parameter messages: The number of singular message fields before this one; updated for this one.
     init(_ field: FieldDescriptor, _ place: RecordLayout.Place, _ messages: inout UInt8) {
         self.value = Int32(place.value)
         self.quantifier = Int32(place.quantifier)

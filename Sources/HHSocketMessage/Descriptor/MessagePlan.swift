@@ -1,20 +1,20 @@
-/// A descriptor as the engines want it: plain memory, without references to count.
+/// A descriptor in the form that the engines use: plain memory, without reference counting.
 @frozen
 @usableFromInline
 struct MessagePlan {
-    /// By their numbers, upwards.
+    /// The fields, in ascending order of their numbers.
     @usableFromInline let fields: UnsafeMutablePointer<FieldPlan>
     let count: Int
-    /// The first fields, as many as this, are numbered from 1 without a gap, so that a number is an index.
+    /// The number of leading fields that are numbered from 1 without a gap, so that the number gives the index.
     let dense: UInt32
     @usableFromInline let recordLength: Int
-    /// Whether it is an entry of a map to what is no message, so that nothing can lie deeper.
+    /// Whether the message is an entry of a map whose values are not messages, so that nothing is nested in it.
     let isEntryOfValues: Bool
-    /// Whether it has required fields, or a message in it does. Set when the descriptors are linked.
+    /// Whether the message, or one nested in it, has required fields. Set when the descriptors are linked.
     var mayLackRequired: Bool
-    /// protobuf-c's `ProtobufCMessageDescriptor`, where there is protobuf-c.
+    /// The `ProtobufCMessageDescriptor`; nil without protobuf-c.
     @usableFromInline var protobufC: UnsafeMutableRawPointer?
-    /// For errors.
+    /// The descriptor, for the names in errors.
     unowned(unsafe) let descriptor: MessageDescriptor
 
     @inline(__always)
@@ -35,7 +35,7 @@ struct MessagePlan {
 
     func name(of field: Int) -> String { self.descriptor.fields[field].name }
 
-    /// Whether a closed enumeration, that of this field, knows the number.
+    /// Whether the field's closed enumeration declares the number; true if the field has none.
     func knows(_ number: UInt32, field: Int) -> Bool {
         self.descriptor.fields[field].knows?(Int32(bitPattern: number)) ?? true
     }
@@ -47,7 +47,7 @@ struct MessagePlan {
 struct FieldPlan {
     @usableFromInline
     enum Shape: UInt8 {
-        /// With a flag.
+        /// Optional or implicit, with a presence flag.
         case singular
         case required
         case repeated
@@ -55,20 +55,20 @@ struct FieldPlan {
         case oneof
     }
 
-    /// Where the value lies in a record, in bytes from its beginning.
+    /// The offset of the value in a record, in bytes.
     @usableFromInline let value: Int32
-    /// Where its flag, its count, or the number of the oneof's field lies.
+    /// The offset of the flag, the count, or the number of the field that the oneof holds.
     @usableFromInline let quantifier: Int32
     @usableFromInline let number: UInt32
     let kind: FieldKind
     let shape: Shape
-    /// Its index among the fields that hold one message, up to 63; 255 for others.
+    /// The index among the singular message fields, up to 63; 255 for other fields.
     let ordinal: UInt8
     /// Whether the values are the entries of a map.
     let isMap: Bool
-    /// Whether the values are those of a closed enumeration, which may not know what comes.
+    /// Whether the values are of a closed enumeration, which may not declare a received number.
     let isClosed: Bool
-    /// Of the messages in it. Set when the descriptors are linked.
+    /// The plan of the field's messages. Set when the descriptors are linked.
     @usableFromInline var message: UnsafePointer<MessagePlan>?
 
     var isRepeated: Bool { self.shape == .repeated || self.shape == .packed }

@@ -1,10 +1,10 @@
-/// Decides where the fields of a record lie, as protobuf-c's generator would have its structures.
+/// Computes the offsets of the fields in a record, like those of the structs that protobuf-c's generator writes.
 struct RecordLayout {
-    /// Where a field lies in a record, in bytes from its beginning.
+    /// The offsets of a field in a record, in bytes.
     struct Place: Hashable {
         var value: Int
-        /// Of the 32-bit flag that says whether there is a value, of the count (a word) of a repeated field, or of the
-        /// 32-bit number of the field that a oneof holds.
+        /// The offset of the 32-bit presence flag, of the count (a word) of a repeated field, or of the 32-bit number
+        /// of the field that a oneof holds.
         var quantifier: Int
     }
 
@@ -17,7 +17,7 @@ struct RecordLayout {
         self.oneofs = Array(repeating: nil, count: oneofs)
     }
 
-    /// The length of the record, with all fields so far.
+    /// The length of the record with the fields placed so far.
     var length: Int { Self.rounded(self.end, to: Self.word) }
 
     mutating func place(_ field: FieldDescriptor) -> Place {
@@ -29,7 +29,7 @@ struct RecordLayout {
             let count = self.take(Self.word)
             return .init(value: self.take(Self.word), quantifier: count)
         case .oneof(let index):
-            // One place for all of them, in which the largest has room.
+            // All fields of a oneof share one place, large enough for the largest.
             if let place = self.oneofs[index] { return place }
             let number = self.take(4)
             let place = Place(value: self.take(max(8, 2 * Self.word), alignment: 8), quantifier: number)
@@ -39,7 +39,7 @@ struct RecordLayout {
     }
 
     private mutating func take(_ size: Int, alignment: Int? = nil) -> Int {
-        // Strings and bytes are two words, aligned as one.
+        // Strings and bytes have two words but the alignment of one.
         let start = Self.rounded(self.end, to: alignment ?? min(size, 8))
         self.end = start + size
         return start

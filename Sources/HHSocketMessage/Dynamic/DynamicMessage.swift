@@ -1,25 +1,25 @@
-/// A message whose kind is known only when the program runs: that of a tool which has read a `.proto`.
+/// A message whose type is known only at run time, as in a tool that has read a `.proto`.
 ///
-/// It goes through the same records and engines as generated messages. What its descriptor does not know is not kept.
+/// It uses the same records and engines as generated messages. Unknown fields are not kept.
 package struct DynamicMessage: Sendable {
     package enum Field: Sendable {
         case value(DynamicValue)
-        /// Of a repeated field; the entries of a map are messages of a key and a value.
+        /// The values of a repeated field; the entries of a map are messages with a key and a value.
         case values([DynamicValue])
     }
 
     package let descriptor: MessageDescriptor
-    /// By their index among the descriptor's fields. Those without a value are missing.
+    /// The fields that have a value, by their index among the descriptor's fields.
     private var fields: [Int: Field] = [:]
 
     package init(_ descriptor: MessageDescriptor) {
         self.descriptor = descriptor
     }
 
-    /// What a field holds, if anything. The argument is its index among the descriptor's fields.
+    /// The content of a field, given by its index among the descriptor's fields; nil if it has no value.
     package subscript(field: Int) -> Field? { self.fields[field] }
 
-    /// Gives a field that is not repeated its value. Of a oneof the field that was set last remains.
+    /// Sets the value of a singular field. A field of a oneof replaces the one set before.
     package mutating func set(_ field: Int, _ value: DynamicValue) {
         let descriptor = self.descriptor.fields[field]
         precondition(!descriptor.isRepeated && value.fits(descriptor), "\(descriptor.name) cannot hold \(value)")
@@ -31,7 +31,7 @@ package struct DynamicMessage: Sendable {
         self.fields[field] = .value(value)
     }
 
-    /// Gives a repeated field its values.
+    /// Sets the values of a repeated field.
     package mutating func set(_ field: Int, _ values: [DynamicValue]) {
         let descriptor = self.descriptor.fields[field]
         precondition(
@@ -43,17 +43,16 @@ package struct DynamicMessage: Sendable {
 }
 
 extension DynamicMessage {
-    /// Reads a message.
+    /// Decodes a message.
     ///
-    /// - Throws: ``MessageError``: the bytes are no such message.
+    /// - Throws: ``MessageError`` if the bytes are not such a message.
     package init(_ descriptor: MessageDescriptor, serializedBytes bytes: UnsafeRawBufferPointer) throws(MessageError) {
         self = try MessageCodec.read(bytes, descriptor.plan) { Self(record: $0, descriptor) }.get()
     }
 
-    /// The message's bytes.
+    /// Encodes the message.
     ///
-    /// - Throws: ``MessageError``: a required field is missing, messages lie too deep within one another, or it is too
-    ///   large.
+    /// - Throws: ``MessageError`` if a required field is missing, the message is nested too deeply, or it is too large.
     package func serializedBytes() throws(MessageError) -> [UInt8] {
         try MessageCodec.write(
             self.descriptor.plan,
@@ -80,7 +79,7 @@ extension DynamicMessage {
     private static func holds(_ record: RecordReader, _ index: Int, _ field: FieldDescriptor) -> Bool {
         switch field.presence {
         case .oneof: record.oneof(index) == field.number
-        // Not every engine sets the flag of a message, and none that of a required field.
+        // Not every engine sets the flag of a message or of a required field.
         case _ where field.kind == .message: record.slot(index).load(as: UnsafeRawPointer?.self) != nil
         case .required: true
         default: record.flag(index) != 0

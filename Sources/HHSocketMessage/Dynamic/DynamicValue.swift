@@ -4,15 +4,15 @@ package import FoundationEssentials
 package import Foundation
 #endif
 
-/// One value of a field whose kind is known only when the program runs.
+/// One value of a field whose kind is known only at run time.
 package enum DynamicValue: Sendable {
-    /// Of `int32`, `sint32`, `sfixed32` and enumerations.
+    /// A value of kind `int32`, `sint32` or `sfixed32`, or of an enumeration.
     case int32(Int32)
-    /// Of `int64`, `sint64` and `sfixed64`.
+    /// A value of kind `int64`, `sint64` or `sfixed64`.
     case int64(Int64)
-    /// Of `uint32` and `fixed32`.
+    /// A value of kind `uint32` or `fixed32`.
     case uint32(UInt32)
-    /// Of `uint64` and `fixed64`.
+    /// A value of kind `uint64` or `fixed64`.
     case uint64(UInt64)
     case float(Float)
     case double(Double)
@@ -21,9 +21,9 @@ package enum DynamicValue: Sendable {
     case bytes(Data)
     case message(DynamicMessage)
 
-    /// What a field holds that was not sent.
+    /// The value of a field that was not sent.
     ///
-    /// - Parameter message: Of what kind the message is, where it is one.
+    /// - Parameter message: The descriptor of the message; evaluated only for the kind `message`.
     package static func zero(of kind: FieldKind, message: @autoclosure () -> MessageDescriptor) -> Self {
         switch kind {
         case .int32, .sint32, .sfixed32, .enum: .int32(0)
@@ -39,7 +39,7 @@ package enum DynamicValue: Sendable {
         }
     }
 
-    /// Whether this is what a field holds that was not sent.
+    /// Whether this is the value of a field that was not sent.
     var isZero: Bool {
         switch self {
         case .int32(let value): value.isProtobufZero
@@ -72,7 +72,7 @@ package enum DynamicValue: Sendable {
 }
 
 extension DynamicValue {
-    /// Takes a value out of a record.
+    /// Creates a value from a record's memory.
     init(_ memory: UnsafeRawPointer, of field: FieldDescriptor) {
         switch field.kind {
         case .int32, .sint32, .sfixed32, .enum: self = .int32(Int32(protobufField: memory))
@@ -85,14 +85,14 @@ extension DynamicValue {
         case .string: self = .string(String(protobufField: memory))
         case .bytes: self = .bytes(Data(protobufField: memory))
         case .message:
-            // Fields of messages, and no others, say of which; and who calls has seen that there is one.
+            // Fields of messages, and no others, have a descriptor; callers have checked that there is a message.
             let descriptor = field.message.unsafelyUnwrapped()
             let record = memory.load(as: UnsafeRawPointer.self)
             self = .message(DynamicMessage(record: RecordReader(record, descriptor.plan), descriptor))
         }
     }
 
-    /// Puts the value into a record.
+    /// Stores the value in a record.
     ///
     /// - Parameter field: The field's index in `record`.
     func store(_ slot: RecordSlot, of field: Int, in record: RecordWriter) throws(MessageError) {

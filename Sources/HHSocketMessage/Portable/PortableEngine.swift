@@ -1,5 +1,5 @@
-/// Bytes to records and back in Swift alone: for platforms without protobuf-c, and what protobuf-c is compared with
-/// elsewhere.
+/// An engine in pure Swift, for platforms without protobuf-c. Elsewhere, protobuf-c falls back to it and is compared
+/// with it in tests.
 enum PortableEngine: MessageEngine {
     static func read(
         _ bytes: UnsafeRawBufferPointer,

@@ -1,10 +1,10 @@
-/// Bytes to records. Looks at everything itself, so that no scan need go before it.
+/// Decodes bytes into records. It validates everything itself and needs no scan before.
 struct PortableReader {
     let arena: RecordArena
-    /// How much memory records may take, in bytes.
+    /// The maximum memory for records, in bytes.
     let memoryLimit: Int
 
-    /// The record of a message. Strings and bytes in it lie in `bytes`, which must outlive it.
+    /// Decodes a message into a record. Its strings and bytes point into `bytes`, which must outlive it.
     func read(
         _ bytes: UnsafeRawBufferPointer,
         _ plan: UnsafePointer<MessagePlan>
@@ -15,12 +15,12 @@ struct PortableReader {
         let record = self.arena.takeZeroed(plan.pointee.recordLength)
         var reader = WireReader(bytes)
         try self.read(&reader, into: record, plan, depth: 1)
-        // Only now, because the parts of a message may come one after the other.
+        // Only at the end, because a message may be sent in several parts, which are merged.
         if plan.pointee.mayLackRequired { try RequiredFields.check(UnsafeRawPointer(record), plan) }
         return UnsafeRawPointer(record)
     }
 
-    /// Fills a record; what it holds already is merged with what comes.
+    /// Fills a record, merging with its present content.
     private func read(
         _ reader: inout WireReader,
         into record: UnsafeMutableRawPointer,
@@ -78,7 +78,7 @@ struct PortableReader {
         }
     }
 
-    /// Reads values that stand together. All at once where they are the first, so that no array is outgrown.
+    /// Reads packed values. If the array is empty, their number is counted first, so that it need not grow.
     private func readPacked(
         _ packed: inout WireReader,
         _ index: Int,
@@ -106,8 +106,8 @@ struct PortableReader {
         }
     }
 
-    /// Reads a number of a closed enumeration. One that it does not know is an unknown field, which takes nothing away
-    /// from what the field holds already.
+    /// Reads a number of a closed enumeration. An undeclared number becomes an unknown field; the field keeps its
+    /// present value.
     private func readClosedEnum(
         _ reader: inout WireReader,
         _ index: Int,
@@ -125,7 +125,7 @@ struct PortableReader {
         self.place(field, in: record).storeBytes(of: number, as: UInt32.self)
     }
 
-    /// Where the next value of a field goes.
+    /// The address of the next value of a field, which is marked as present.
     private func place(
         _ field: UnsafePointer<FieldPlan>,
         in record: UnsafeMutableRawPointer
@@ -136,7 +136,7 @@ struct PortableReader {
         return record + Int(field.pointee.value)
     }
 
-    /// The record of the next message of a field: of the one that is there already, where there can be one alone.
+    /// The record of the next message of a field. A singular field's present message is reused.
     private func message(
         _ field: UnsafePointer<FieldPlan>,
         _ plan: UnsafePointer<MessagePlan>,

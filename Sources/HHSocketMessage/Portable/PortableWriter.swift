@@ -1,5 +1,5 @@
-/// Records to bytes, from the last byte to the first, so that the length of what lies within something is known when it
-/// is to be written.
+/// Encodes records from the last byte to the first, so that the length of nested content is known before its prefix is
+/// written.
 struct PortableWriter {
     let arena: RecordArena
     private var start: UnsafeMutableRawPointer
@@ -14,7 +14,7 @@ struct PortableWriter {
         self.cursor = self.end
     }
 
-    /// The bytes of a record that has no required field missing.
+    /// Encodes a record that has all its required fields.
     static func bytes(of record: UnsafeRawPointer, _ plan: UnsafePointer<MessagePlan>) throws(MessageError) -> [UInt8] {
         let written: Result<[UInt8], MessageError> = RecordArena.with { arena in
             var writer = PortableWriter(arena: arena)
@@ -28,7 +28,7 @@ struct PortableWriter {
         return try written.get()
     }
 
-    /// All that was written.
+    /// The bytes written so far.
     func finished(_ plan: UnsafePointer<MessagePlan>) throws(MessageError) -> UnsafeRawBufferPointer {
         guard self.count <= MessageLimits.length else {
             throw MessageError(.tooLarge, in: plan.pointee.descriptor.name)
@@ -38,7 +38,7 @@ struct PortableWriter {
 
     private var count: Int { self.end - self.cursor }
 
-    /// Writes a message in front of what is there.
+    /// Writes a message in front of the bytes written so far.
     mutating func write(_ record: UnsafeRawPointer, _ plan: UnsafePointer<MessagePlan>) {
         let header = record.load(as: RecordHeader.self)
         for field in UnsafeBufferPointer(start: header.unknown, count: Int(header.unknownCount)).reversed() {
@@ -84,7 +84,7 @@ struct PortableWriter {
     private mutating func writeValue(_ field: UnsafePointer<FieldPlan>, at value: UnsafeRawPointer) {
         switch field.pointee.kind {
         case .int32, .enum:
-            // Negative ones take ten bytes, as if they had 64 bits.
+            // Negative numbers have ten bytes, as if they had 64 bits.
             self.writeVarint(UInt64(bitPattern: Int64(value.load(as: Int32.self))))
         case .uint32, .bool:
             self.writeVarint(UInt64(value.load(as: UInt32.self)))
@@ -132,7 +132,7 @@ struct PortableWriter {
         self.takeInFront(bytes.count).copyMemory(from: source, byteCount: bytes.count)
     }
 
-    /// Room in front of what is there.
+    /// Reserves `length` bytes in front of the bytes written so far.
     @inline(__always)
     private mutating func takeInFront(_ length: Int) -> UnsafeMutableRawPointer {
         if self.cursor - self.start < length { self.grow(by: length) }

@@ -1,4 +1,4 @@
-/// Looks whether all required fields are there.
+/// Checks that a record, and those nested in it, have all their required fields.
 enum RequiredFields {
     static func check(_ record: UnsafeRawPointer, _ plan: UnsafePointer<MessagePlan>) throws(MessageError) {
         let reader = RecordReader(record, plan)

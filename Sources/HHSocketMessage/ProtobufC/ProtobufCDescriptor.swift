@@ -1,12 +1,12 @@
 #if ProtobufC && canImport(CProtobufC)
 import CProtobufC
 
-/// What protobuf-c wants to know of a message: the tables that its own generator would write in C.
+/// The tables that describe a message to protobuf-c, as its own generator would write them in C.
 struct ProtobufCDescriptor: @unchecked Sendable {
     // Proof of Sendable: the owner, ``MessageDescriptor``, prevents reads while it writes.
 
-    /// protobuf-c uses names for nothing but looking fields up by them.
-    // Proof that this is safe: nobody writes to it any more.
+    /// An empty name for everything: protobuf-c uses names only to look up fields by name.
+    // Proof that this is safe: it is never written after its initialisation.
     private nonisolated(unsafe) static let noName: UnsafePointer<CChar> = {
         let name = UnsafeMutablePointer<CChar>.allocate(capacity: 1)
         name.initialize(to: 0)
@@ -18,14 +18,14 @@ struct ProtobufCDescriptor: @unchecked Sendable {
 
     var memory: UnsafeMutableRawPointer { UnsafeMutableRawPointer(self.descriptor) }
 
-    /// - Parameter plans: The fields, by their numbers upwards.
+    /// - Parameter plans: The fields, in ascending order of their numbers.
     init(_ plans: UnsafePointer<FieldPlan>, count: Int, recordLength: Int) {
         self.descriptor = .allocate(capacity: 1)
         self.fields = .allocate(capacity: max(1, count))
         for index in 0..<count {
             (self.fields + index).initialize(to: Self.field(plans[index]))
         }
-        // Runs of numbers without a gap, and one more that says where the last one ends.
+        // Runs of numbers without a gap, and a terminator where the last run ends.
         var ranges: [ProtobufCIntRange] = []
         for index in 0..<count where index == 0 || plans[index].number != plans[index - 1].number + 1 {
             ranges.append(ProtobufCIntRange(start_value: Int32(plans[index].number), orig_index: UInt32(index)))
@@ -44,8 +44,8 @@ struct ProtobufCDescriptor: @unchecked Sendable {
                 package_name: Self.noName,
                 sizeof_message: recordLength,
                 n_fields: UInt32(count),
-                // Nil where there are none, as protoc-gen-c has it: protobuf-c compares the first tag with the first
-                // field unless that is NULL, whatever their number says.
+                // NULL if there are none, like protoc-gen-c: protobuf-c compares the first tag with the first field
+                // unless this is NULL, whatever `n_fields` is.
                 fields: count == 0 ? nil : self.fields,
                 fields_sorted_by_name: nil,
                 n_field_ranges: UInt32(runs),
@@ -64,7 +64,7 @@ struct ProtobufCDescriptor: @unchecked Sendable {
         self.descriptor.deallocate()
     }
 
-    /// Says of which message a field is.
+    /// Sets the descriptor of a field's messages.
     func link(_ field: Int, to message: ProtobufCDescriptor) {
         self.fields[field].descriptor = UnsafeRawPointer(message.descriptor)
     }
@@ -73,7 +73,7 @@ struct ProtobufCDescriptor: @unchecked Sendable {
         var field = ProtobufCFieldDescriptor()
         field.name = Self.noName
         field.id = plan.number
-        // Strings are told to be bytes, which on the wire are the same: so that a NUL within one survives.
+        // Strings are declared as bytes, whose encoding is the same, so that a NUL in a string survives.
         field.type = ProtobufCType(rawValue: UInt32((plan.kind == .string ? FieldKind.bytes : plan.kind).rawValue))
         field.quantifier_offset = UInt32(plan.quantifier)
         field.offset = UInt32(plan.value)

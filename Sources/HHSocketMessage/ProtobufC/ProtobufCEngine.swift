@@ -1,7 +1,7 @@
 #if ProtobufC && canImport(CProtobufC)
 import CProtobufC
 
-/// Bytes to records and back by libprotobuf-c.
+/// Encodes and decodes records with libprotobuf-c.
 enum ProtobufCEngine: MessageEngine {
     static func read(
         _ bytes: UnsafeRawBufferPointer,
@@ -12,8 +12,8 @@ enum ProtobufCEngine: MessageEngine {
         try scan.check(bytes, plan)
         let mark = arena.mark
         if !scan.needsPortableEngine, let record = Self.unpack(bytes, plan, arena) { return record }
-        // protobuf-c does not say why it refuses what it refuses. It may have run out of memory, of which it takes more
-        // for each field than the portable engine.
+        // protobuf-c does not give a reason when it fails. It may have reached the memory limit, since it requires more
+        // memory for each field than the portable engine.
         arena.release(to: mark)
         return try PortableEngine.read(bytes, plan, arena)
     }
@@ -43,7 +43,7 @@ enum ProtobufCEngine: MessageEngine {
         return withUnsafeMutablePointer(to: &memory) { memory in Self.unpack(bytes, plan, memory) }
     }
 
-    /// What protobuf-c's allocator works with.
+    /// The state of protobuf-c's allocator.
     private struct Memory {
         let arena: RecordArena
         let limit: Int
@@ -61,7 +61,7 @@ enum ProtobufCEngine: MessageEngine {
                 else { return nil }
                 return memory.arena.take(length)
             },
-            // All at once, with the arena.
+            // Freed all at once with the arena.
             free: { _, _ in },
             allocator_data: UnsafeMutableRawPointer(memory)
         )

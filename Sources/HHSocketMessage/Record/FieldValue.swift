@@ -4,24 +4,25 @@ public import FoundationEssentials
 public import Foundation
 #endif
 
-/// What fields that hold no messages can be of in Swift. Generated code and the runtime use it; there is nothing in it
-/// to call.
+/// A Swift type for fields that are not messages. Used by generated code and the runtime; applications do not call its
+/// members.
 public protocol FieldValue: Hashable, Sendable {
-    /// How many bytes a value takes in a record.
+    /// The size of a value in a record, in bytes.
     static var protobufFieldSize: Int { get }
-    /// Takes a value out of a record.
+    /// Creates a value from a record's memory.
     init(protobufField: UnsafeRawPointer)
-    /// Puts the value into a record.
+    /// Stores the value in a record.
     func storeProtobufField(_ slot: RecordSlot)
-    /// Whether this is what fields hold that were not sent.
+    /// Whether this is the value of a field that was not sent.
     var isProtobufZero: Bool { get }
 }
 
-/// Where a value is put in a record.
+/// The place of a value in a record.
 @frozen
+@_documentation(visibility: internal)
 public struct RecordSlot {
     @usableFromInline let memory: UnsafeMutableRawPointer
-    /// For what has no room there.
+    /// The memory for content that is stored outside the slot, such as the bytes of a string.
     @usableFromInline let arena: RecordArena
 
     @inlinable
@@ -31,7 +32,7 @@ public struct RecordSlot {
     }
 }
 
-/// Numbers are in records as they are in Swift.
+/// A number, whose representation in a record is that of Swift.
 public protocol NumericFieldValue: FieldValue, Numeric, BitwiseCopyable {}
 
 extension NumericFieldValue {
@@ -53,7 +54,7 @@ extension Int64: NumericFieldValue {}
 extension UInt32: NumericFieldValue {}
 extension UInt64: NumericFieldValue {}
 extension Float: NumericFieldValue {
-    // -0 is sent, as other implementations do.
+    // -0 is sent, as by other implementations.
     @inlinable
     public var isProtobufZero: Bool { self.bitPattern == 0 }
 }
@@ -78,14 +79,14 @@ extension String: FieldValue {
     public static var protobufFieldSize: Int { MemoryLayout<RecordBytes>.size }
     @inlinable
     public init(protobufField: UnsafeRawPointer) {
-        // What is not UTF-8 does not come so far.
+        // The engines have rejected invalid UTF-8.
         self.init(decoding: protobufField.load(as: RecordBytes.self).buffer, as: UTF8.self)
     }
     @inlinable
     public func storeProtobufField(_ slot: RecordSlot) {
         let bytes =
             self.utf8.withContiguousStorageIfAvailable { slot.arena.copy(UnsafeRawBufferPointer($0)) }
-            // Strings that come from Objective-C may lie otherwise.
+            // Strings bridged from Objective-C may not be contiguous UTF-8.
             ?? Array(self.utf8).withUnsafeBytes { slot.arena.copy($0) }
         slot.memory.storeBytes(of: bytes, as: RecordBytes.self)
     }
@@ -112,7 +113,8 @@ extension Data: FieldValue {
 extension ProtobufEnum {
     @inlinable
     public static var protobufFieldSize: Int { 4 }
-    /// For open ones. Closed ones come by ``RecordReader/closed(_:_:)``, and are the default where they know no better.
+    /// Creates a value of an open enumeration. Closed ones are read by ``RecordReader/closed(_:_:)``; here an
+    /// undeclared number gives the default.
     @inlinable
     public init(protobufField: UnsafeRawPointer) {
         self = Self(rawValue: Int(protobufField.load(as: Int32.self))) ?? Self()

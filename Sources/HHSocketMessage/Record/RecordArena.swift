@@ -1,13 +1,13 @@
-/// Memory for the records of one message, with their strings and arrays: taken piece by piece, given back all at once.
+/// An arena for the records of one message with their strings and arrays: allocated piece by piece, freed all at once.
 ///
-/// The first block is on the stack, so that most messages allocate nothing.
+/// The first block is on the stack, so that most messages require no heap allocation.
 @frozen
 @usableFromInline
 struct RecordArena {
-    /// The length of the block on the stack, in bytes. Swift puts what is larger than this on the heap.
+    /// The length of the block on the stack, in bytes. Swift allocates larger ones on the heap.
     @usableFromInline static let firstBlock = 1 << 10
 
-    /// How long further blocks become, in bytes: so that no more than this is taken in vain.
+    /// The length to which further blocks grow, in bytes. It bounds the memory that is allocated and not used.
     private static let largestBlock = 256 << 10
 
     @frozen
@@ -15,10 +15,10 @@ struct RecordArena {
     struct State {
         @usableFromInline var next: UnsafeMutableRawPointer
         @usableFromInline var end: UnsafeMutableRawPointer
-        /// The newest of the further blocks, each of which begins with a pointer to the one before.
+        /// The newest heap block; each begins with a pointer to the one before.
         @usableFromInline var newest: UnsafeMutableRawPointer?
         @usableFromInline var blockLength: Int
-        /// The length of the further blocks together, in bytes.
+        /// The total length of the heap blocks, in bytes.
         @usableFromInline var held = 0
 
         @inlinable
@@ -37,11 +37,11 @@ struct RecordArena {
         self.state = state
     }
 
-    /// Calls `body` with an arena, which is gone when it returns.
+    /// Calls `body` with an arena, which is freed when `body` returns.
     @inlinable
     static func with<Value>(_ body: (RecordArena) -> Value) -> Value {
         withUnsafeTemporaryAllocation(byteCount: Self.firstBlock, alignment: 16) { block in
-            // Not empty, so there is an address.
+            // It is not empty, so it has an address.
             let start = block.baseAddress.unsafelyUnwrapped
             var state = State(next: start, end: start + Self.firstBlock)
             return withUnsafeMutablePointer(to: &state) { state in
@@ -52,7 +52,7 @@ struct RecordArena {
         }
     }
 
-    /// Uninitialised memory, aligned for anything that records hold.
+    /// Allocates uninitialised memory, aligned for anything that records hold.
     @inlinable
     @inline(__always)
     func take(_ length: Int) -> UnsafeMutableRawPointer {
@@ -63,7 +63,7 @@ struct RecordArena {
         return start
     }
 
-    /// Allocates memory that is all zeros.
+    /// Allocates zeroed memory.
     @inlinable
     @inline(__always)
     func takeZeroed(_ length: Int) -> UnsafeMutableRawPointer {
@@ -74,7 +74,7 @@ struct RecordArena {
 
     @usableFromInline
     func takeFromAnother(_ length: Int) -> UnsafeMutableRawPointer {
-        // Doubled, so that few blocks hold even a large message; what is larger yet gets a block of its own.
+        // Doubled, so that few blocks suffice for a large message; a piece that is larger still gets its own block.
         let header = 16
         self.state.pointee.blockLength = min(self.state.pointee.blockLength * 2, Self.largestBlock)
         let blockLength = max(self.state.pointee.blockLength, length + header)
@@ -82,7 +82,7 @@ struct RecordArena {
         block.storeBytes(of: self.state.pointee.newest, as: UnsafeMutableRawPointer?.self)
         self.state.pointee.newest = block
         self.state.pointee.held += blockLength
-        // What is left of the block before may be more than is left of one that a single large piece fills.
+        // The rest of the current block may be larger than that of a block made for one large piece.
         let left = self.state.pointee.end - self.state.pointee.next
         if blockLength - header - length >= left {
             self.state.pointee.next = block + header + length
@@ -91,10 +91,10 @@ struct RecordArena {
         return block + header
     }
 
-    /// How much has been taken so far, for ``release(to:)``.
+    /// The present state, for ``release(to:)``.
     var mark: State { self.state.pointee }
 
-    /// Gives back what was taken since `mark`.
+    /// Releases all memory allocated since `mark`.
     func release(to mark: State) {
         self.freeBlocks(downTo: mark.newest)
         self.state.pointee = mark
@@ -108,7 +108,7 @@ struct RecordArena {
         }
     }
 
-    /// A copy of bytes that need not stay where they are.
+    /// Copies bytes into the arena.
     @inlinable
     func copy(_ bytes: UnsafeRawBufferPointer) -> RecordBytes {
         guard let source = bytes.baseAddress, bytes.count > 0 else { return RecordBytes(count: 0, start: nil) }

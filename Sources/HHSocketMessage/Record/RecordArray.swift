@@ -1,7 +1,7 @@
-// How engines other than protobuf-c fill records.
+// Arrays in records, for engines other than protobuf-c.
 
 extension RecordUnknown {
-    /// Adds a field to those that a record's descriptor does not know.
+    /// Appends a field to a record's unknown fields.
     static func append(_ field: RecordUnknown, to record: UnsafeMutableRawPointer, _ arena: RecordArena) {
         let header = record.assumingMemoryBound(to: RecordHeader.self)
         let count = Int(header.pointee.unknownCount)
@@ -19,7 +19,7 @@ extension RecordUnknown {
 
 /// The values of a repeated field.
 enum RecordArray {
-    /// The place of one more value.
+    /// Appends a value and returns its uninitialised place.
     static func next(
         _ field: UnsafePointer<FieldPlan>,
         in record: UnsafeMutableRawPointer,
@@ -37,7 +37,7 @@ enum RecordArray {
         return values + count * field.pointee.kind.size
     }
 
-    /// The offset at which storage for the field's first values, of this number, begins.
+    /// Allocates storage for the first `count` values of the field and returns their uninitialised places.
     static func first(
         _ count: Int,
         _ field: UnsafePointer<FieldPlan>,
@@ -55,7 +55,7 @@ enum RecordArray {
         record.load(fromByteOffset: Int(field.pointee.quantifier), as: Int.self) == 0
     }
 
-    /// An array of `count` values, or a larger one in its place when it is full. Its capacity is a power of two, or 0.
+    /// The array of `count` values, or a larger copy if it is full. The capacity is a power of two, or 0.
     fileprivate static func withRoomForOneMore(
         _ values: UnsafeMutableRawPointer?,
         count: Int,

@@ -1,11 +1,11 @@
-/// What stands at the beginning of a record: protobuf-c's `ProtobufCMessage`.
+/// The beginning of a record: protobuf-c's `ProtobufCMessage`.
 struct RecordHeader {
     var descriptor: UnsafeRawPointer?
     var unknownCount: UInt32
     var unknown: UnsafeMutablePointer<RecordUnknown>?
 }
 
-/// Bytes that lie elsewhere: protobuf-c's `ProtobufCBinaryData`.
+/// A reference to bytes outside the record: protobuf-c's `ProtobufCBinaryData`.
 @frozen
 @usableFromInline
 struct RecordBytes {
@@ -22,10 +22,10 @@ struct RecordBytes {
     var buffer: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: self.start, count: self.count) }
 }
 
-/// A field that the descriptor does not know: protobuf-c's `ProtobufCMessageUnknownField`.
+/// An unknown field: protobuf-c's `ProtobufCMessageUnknownField`.
 struct RecordUnknown {
     var number: UInt32
     var wireType: UInt32
-    /// As on the wire, behind the tag: with its length, where it has one.
+    /// The value as on the wire, without the tag, but with its length if it is delimited by one.
     var value: RecordBytes
 }

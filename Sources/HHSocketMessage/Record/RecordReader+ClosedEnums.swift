@@ -1,6 +1,7 @@
-/// Closed enumerations, those of proto2: a number that they do not know goes to the unknown fields.
+/// Reads fields of closed enumerations, those of proto2; undeclared numbers go to the unknown fields.
+@_documentation(visibility: internal)
 extension RecordReader {
-    /// The value, if there is one that the enumeration knows.
+    /// The value of a field; nil if it has none that the enumeration declares.
     public func closed<Value: ProtobufEnum>(_ field: Int, _ unknown: inout UnknownStorage) -> Value? {
         let place = self.place(field).pointee
         switch place.shape {
@@ -11,13 +12,13 @@ extension RecordReader {
         return self.known(self.slot(field).load(as: Int32.self), field, &unknown)
     }
 
-    /// The values that the enumeration knows.
+    /// The values of a repeated field that the enumeration declares.
     public func closedArray<Value: ProtobufEnum>(_ field: Int, _ unknown: inout UnknownStorage) -> [Value] {
         let numbers: [Int32] = self.array(field)
         return numbers.compactMap { self.known($0, field, &unknown) }
     }
 
-    /// The entries whose values the enumeration knows.
+    /// The entries of a map whose values the enumeration declares.
     public func closedMap<Key: FieldValue, Value: ProtobufEnum>(
         _ field: Int,
         _ unknown: inout UnknownStorage

@@ -1,8 +1,9 @@
-/// Takes the values of a message out of its record. Fields are named by their index among those of the message, sorted
-/// by their numbers.
+/// Reads the values of a message from its record. A field is given by its index among the message's fields, sorted by
+/// number.
 ///
-/// Generated code is its only user. It is there only as long as the initialiser that gets it runs.
+/// Used only by generated code. It is valid only until the initialiser that receives it returns.
 @frozen
+@_documentation(visibility: internal)
 public struct RecordReader {
     @usableFromInline let memory: UnsafeRawPointer
     @usableFromInline let plan: UnsafePointer<MessagePlan>
@@ -27,13 +28,13 @@ public struct RecordReader {
     @inline(__always)
     func slot(_ field: Int) -> UnsafeRawPointer { self.memory + Int(self.place(field).pointee.value) }
 
-    /// The value, or zero where there is none.
+    /// The value of a field; zero if it has none.
     @inlinable
     public func value<Value: FieldValue>(_ field: Int, as type: Value.Type = Value.self) -> Value {
         Value(protobufField: self.slot(field))
     }
 
-    /// The value, if there is one.
+    /// The value of an optional field; nil if it has none.
     @inlinable
     public func optional<Value: FieldValue>(_ field: Int, as type: Value.Type = Value.self) -> Value? {
         self.flag(field) != 0 ? Value(protobufField: self.slot(field)) : nil
@@ -47,7 +48,7 @@ public struct RecordReader {
 
     /// The number of the field that a oneof holds, or 0.
     ///
-    /// - Parameter field: The index of any of its fields.
+    /// - Parameter field: The index of any field of the oneof.
     @inlinable
     public func oneof(_ field: Int) -> UInt32 { self.flag(field) }
 
@@ -64,14 +65,14 @@ public struct RecordReader {
         return values
     }
 
-    /// The message, if there is one.
+    /// The message in a field; nil if it has none.
     @inlinable
     public func message<Message: ProtobufMessage>(_ field: Int, as type: Message.Type = Message.self) -> Message? {
         guard let record = self.slot(field).load(as: UnsafeRawPointer?.self) else { return nil }
         return Message(record: self.reader(field, record))
     }
 
-    /// The message, if there is one, in a box.
+    /// The boxed message in a field; nil if it has none.
     @inlinable
     public func boxed<Message: ProtobufMessage>(_ field: Int, as type: Message.Type = Message.self) -> Boxed<Message>? {
         self.message(field).map { Boxed($0) }
@@ -90,13 +91,13 @@ public struct RecordReader {
         return messages
     }
 
-    /// The entries of a map to values that are no messages.
+    /// The entries of a map whose values are not messages.
     @inlinable
     public func map<Key: FieldValue, Value: FieldValue>(_ field: Int) -> [Key: Value] {
         self.entries(field) { entry in entry.value(1) }
     }
 
-    /// The entries of a map to messages.
+    /// The entries of a map whose values are messages.
     @inlinable
     public func messageMap<Key: FieldValue, Message: ProtobufMessage>(_ field: Int) -> [Key: Message] {
         self.entries(field) { entry in entry.message(1) ?? Message() }
@@ -115,7 +116,7 @@ public struct RecordReader {
         return map
     }
 
-    /// What the message's descriptor does not know.
+    /// The fields that the message's descriptor does not declare.
     @inlinable
     public var unknownFields: UnknownStorage {
         self.memory.load(fromByteOffset: MemoryLayout<UnsafeRawPointer>.size, as: UInt32.self) == 0
@@ -140,7 +141,7 @@ public struct RecordReader {
     @inlinable
     @inline(__always)
     func reader(_ field: Int, _ record: UnsafeRawPointer) -> RecordReader {
-        // Fields of messages are linked with the messages' plans.
+        // Message fields are linked with their messages' plans.
         RecordReader(record, self.place(field).pointee.message.unsafelyUnwrapped)
     }
 

@@ -1,12 +1,12 @@
-/// Records whose bytes are the same for equal messages.
+/// Canonical records, whose bytes are the same for equal messages.
+@_documentation(visibility: internal)
 extension RecordWriter {
-    /// Puts the entries of maps into the order of their keys, in this record and in those within it. All else has an
-    /// order of its own: fields have that of their numbers, repeated values and unknown fields the one in which they
-    /// came.
+    /// Sorts the entries of maps by key, in this record and in those nested in it. Everything else is ordered already:
+    /// fields by number, repeated values and unknown fields as they were appended.
     @usableFromInline
     func sortMaps() { Self.sortMaps(in: self.memory, self.plan) }
 
-    /// Goes no deeper than the record has been filled, so no deeper than messages may lie.
+    /// Recurses no deeper than the record was filled, so no deeper than ``MessageLimits/depth``.
     private static func sortMaps(in record: UnsafeMutableRawPointer, _ plan: UnsafePointer<MessagePlan>) {
         let reader = RecordReader(UnsafeRawPointer(record), plan)
         for index in 0..<plan.pointee.count {
@@ -37,7 +37,7 @@ extension RecordWriter {
         if let record = value.load(as: UnsafeMutableRawPointer?.self) { Self.sortMaps(in: record, plan) }
     }
 
-    /// Sorts entries by their key, their first field. No two keys of a map are the same.
+    /// Sorts entries by their key, which is their first field. The keys of a map are distinct.
     private static func sort(
         _ entries: UnsafeMutableBufferPointer<UnsafeMutableRawPointer>,
         by key: UnsafePointer<FieldPlan>
@@ -46,7 +46,7 @@ extension RecordWriter {
         var entries = entries
         switch key.pointee.kind {
         case .string, .bytes, .message:
-            // Keys are never of the latter two.
+            // Keys are never bytes or messages.
             entries.sort { one, other in
                 let one = one.load(fromByteOffset: offset, as: RecordBytes.self)
                 let other = other.load(fromByteOffset: offset, as: RecordBytes.self)
@@ -57,7 +57,7 @@ extension RecordWriter {
                 $0.load(fromByteOffset: offset, as: UInt64.self) < $1.load(fromByteOffset: offset, as: UInt64.self)
             }
         case .int32, .sint32, .sfixed32, .uint32, .fixed32, .float, .bool, .enum:
-            // Any order does that is always the same, so negative numbers may come last.
+            // Any deterministic order suffices, so negative numbers may come last.
             entries.sort {
                 $0.load(fromByteOffset: offset, as: UInt32.self) < $1.load(fromByteOffset: offset, as: UInt32.self)
             }

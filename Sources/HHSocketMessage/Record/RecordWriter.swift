@@ -1,23 +1,24 @@
-/// Puts the values of a message into its record. Fields are named by their index among those of the message, sorted by
-/// their numbers.
+/// Writes the values of a message into its record. A field is given by its index among the message's fields, sorted by
+/// number.
 ///
-/// Generated code is its only user. It is there only as long as the function that gets it runs.
+/// Used only by generated code. It is valid only until the function that receives it returns.
 @frozen
+@_documentation(visibility: internal)
 public struct RecordWriter {
     @usableFromInline let memory: UnsafeMutableRawPointer
     @usableFromInline let plan: UnsafePointer<MessagePlan>
     @usableFromInline let arena: RecordArena
-    /// How many messages this one lies within, and itself.
+    /// The nesting depth of the message; 1 for the outermost.
     @usableFromInline let depth: Int
 
-    /// A record that is all zeros.
+    /// Creates a zeroed record.
     @inlinable
     init(_ plan: UnsafePointer<MessagePlan>, _ arena: RecordArena, depth: Int) {
         self.plan = plan
         self.arena = arena
         self.depth = depth
         self.memory = arena.takeZeroed(plan.pointee.recordLength)
-        // Without a descriptor, protobuf-c would not know what it is.
+        // protobuf-c reads the message's type from here.
         self.memory.storeBytes(of: plan.pointee.protobufC, as: UnsafeMutableRawPointer?.self)
     }
 
@@ -33,34 +34,34 @@ public struct RecordWriter {
         self.memory.storeBytes(of: quantifier, toByteOffset: Int(place.pointee.quantifier), as: UInt32.self)
     }
 
-    /// A value that is not sent where it is zero.
+    /// Writes a value unless it is zero.
     @inlinable
     public func value<Value: FieldValue>(_ field: Int, _ value: Value) {
         if !value.isProtobufZero { self.store(field, value, quantifier: 1) }
     }
 
-    /// A value, or none.
+    /// Writes a value unless it is nil.
     @inlinable
     public func optional<Value: FieldValue>(_ field: Int, _ value: Value?) {
         if let value { self.store(field, value, quantifier: 1) }
     }
 
-    /// A value that must be there.
+    /// Writes the value of a required field.
     ///
-    /// - Throws: ``MessageError``: it is not.
+    /// - Throws: ``MessageError`` if it is nil.
     @inlinable
     public func required<Value: FieldValue>(_ field: Int, _ value: Value?) throws(MessageError) {
         guard let value else { throw self.missing(field) }
         self.store(field, value, quantifier: 1)
     }
 
-    /// The value of a oneof, in the field that it is in.
+    /// Writes the value of a oneof, given the field that holds it.
     @inlinable
     public func oneof<Value: FieldValue>(_ field: Int, _ value: Value) {
         self.store(field, value, quantifier: self.place(field).pointee.number)
     }
 
-    /// The values of a repeated field.
+    /// Writes the values of a repeated field.
     @inlinable
     public func array<Value: FieldValue>(_ field: Int, _ values: [Value]) {
         if values.isEmpty { return }
@@ -70,28 +71,28 @@ public struct RecordWriter {
         }
     }
 
-    /// A message, or none.
+    /// Writes a message unless it is nil.
     @inlinable
     public func message<Message: ProtobufMessage>(_ field: Int, _ message: Message?) throws(MessageError) {
         if let message { try self.store(field, message, quantifier: 1) }
     }
 
-    /// A message that must be there.
+    /// Writes the message of a required field.
     ///
-    /// - Throws: ``MessageError``: it is not.
+    /// - Throws: ``MessageError`` if it is nil.
     @inlinable
     public func requiredMessage<Message: ProtobufMessage>(_ field: Int, _ message: Message?) throws(MessageError) {
         guard let message else { throw self.missing(field) }
         try self.store(field, message, quantifier: 1)
     }
 
-    /// The message of a oneof, in the field that it is in.
+    /// Writes the message of a oneof, given the field that holds it.
     @inlinable
     public func oneofMessage<Message: ProtobufMessage>(_ field: Int, _ message: Message) throws(MessageError) {
         try self.store(field, message, quantifier: self.place(field).pointee.number)
     }
 
-    /// The messages of a repeated field.
+    /// Writes the messages of a repeated field.
     @inlinable
     public func messages<Message: ProtobufMessage>(_ field: Int, _ messages: [Message]) throws(MessageError) {
         if messages.isEmpty { return }
@@ -105,13 +106,13 @@ public struct RecordWriter {
         }
     }
 
-    /// The entries of a map to values that are no messages.
+    /// Writes the entries of a map whose values are not messages.
     @inlinable
     public func map<Key: FieldValue, Value: FieldValue>(_ field: Int, _ map: [Key: Value]) {
         if map.isEmpty { return }
         let start = self.takeRecords(field, count: map.count)
         for (index, entry) in map.enumerated() {
-            // An entry holds nothing that could lie deeper.
+            // Nothing is nested in such an entry, so it does not count for the depth.
             let record = RecordWriter(self.innerPlan(field), self.arena, depth: self.depth)
             start[index] = record.memory
             record.store(0, entry.key, quantifier: 1)
@@ -119,7 +120,7 @@ public struct RecordWriter {
         }
     }
 
-    /// The entries of a map to messages.
+    /// Writes the entries of a map whose values are messages.
     @inlinable
     public func messageMap<Key: FieldValue, Message: ProtobufMessage>(
         _ field: Int,
@@ -139,7 +140,7 @@ public struct RecordWriter {
         }
     }
 
-    /// What the message does not know, and was sent along with it.
+    /// Writes the message's unknown fields.
     @inlinable
     public func unknownFields(_ fields: UnknownStorage) {
         if !fields.isEmpty { self.addUnknownFields(fields) }
@@ -161,11 +162,11 @@ public struct RecordWriter {
     @inlinable
     @inline(__always)
     func innerPlan(_ field: Int) -> UnsafePointer<MessagePlan> {
-        // Fields of messages are linked with the messages' plans.
+        // Message fields are linked with their messages' plans.
         self.place(field).pointee.message.unsafelyUnwrapped
     }
 
-    /// A record for a message within this one.
+    /// Creates a record for a message nested in this one.
     @inlinable
     func inner(_ field: Int) throws(MessageError) -> RecordWriter {
         guard self.depth < MessageLimits.depth else { throw self.tooDeep(field) }
@@ -203,7 +204,7 @@ public struct RecordWriter {
     @usableFromInline
     func addUnknownFields(_ fields: UnknownStorage) {
         fields.bytes.withUnsafeBytes { bytes in
-            // They were read once, or made here, so they are whole.
+            // They were validated when decoded, or built here, so they are complete.
             let copy = self.arena.copy(bytes)
             var reader = WireReader(copy.buffer)
             while !reader.isAtEnd, let field = reader.unknownField() {

@@ -1,5 +1,5 @@
 extension Google_Protobuf_Duration {
-    /// A length of time, cut off to nanoseconds.
+    /// Creates a duration, truncated to nanoseconds.
     public init(_ duration: Duration) {
         self.init()
         let (seconds, attoseconds) = duration.components
@@ -7,6 +7,6 @@ extension Google_Protobuf_Duration {
         self.nanos = Int32(attoseconds / 1_000_000_000)
     }
 
-    /// The length of time.
+    /// The value as Swift's `Duration`.
     public var duration: Duration { .seconds(self.seconds) + .nanoseconds(self.nanos) }
 }

@@ -5,9 +5,10 @@ public import Foundation
 #endif
 
 extension Google_Protobuf_Timestamp {
-    /// A moment, to the nanosecond that is not after it.
+    /// Creates a timestamp from a date, rounded down to a nanosecond.
     ///
-    /// Of dates that are infinitely far away, or none (NaN), it is the nearest moment that numbers can say, or 1970.
+    /// A date outside the range of `seconds`, such as an infinite one, becomes `Int64.min` or `Int64.max` seconds; NaN
+    /// becomes 1970.
     public init(date: Date) {
         self.init()
         let interval = date.timeIntervalSince1970
@@ -21,7 +22,7 @@ extension Google_Protobuf_Timestamp {
         self.nanos = Int32((interval - seconds) * 1e9)
     }
 
-    /// The moment; dates are less exact than a nanosecond.
+    /// The value as a `Date`, which is less precise than a nanosecond.
     public var date: Date {
         Date(timeIntervalSince1970: Double(self.seconds) + Double(self.nanos) / 1e9)
     }

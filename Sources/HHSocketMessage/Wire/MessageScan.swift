@@ -1,9 +1,8 @@
-/// Looks through bytes before protobuf-c does: nothing that it lets pass can lead that library astray, which recurses
-/// without a limit and does not look at text.
+/// Validates bytes before they are passed to protobuf-c, which recurses without a limit and does not check UTF-8.
 struct MessageScan {
-    /// Whether protobuf-c would read it otherwise than it should: a field that holds one message came more than once,
-    /// and they are to be merged into one; or a closed enumeration does not know a number, which is then an unknown
-    /// field.
+    /// Whether protobuf-c may decode the bytes incorrectly: a singular message field occurs more than once, so its
+    /// messages must be merged (or cannot be tracked); or a closed enumeration does not declare a number, which must
+    /// become an unknown field.
     private(set) var needsPortableEngine = false
 
     mutating func check(_ bytes: UnsafeRawBufferPointer, _ plan: UnsafePointer<MessagePlan>) throws(MessageError) {
@@ -41,7 +40,7 @@ struct MessageScan {
         }
     }
 
-    /// Checks one value. The bytes of a message, which are to be looked through next.
+    /// Checks one value. Returns a reader of the nested message to check next, if the value is one.
     @inline(__always)
     private mutating func checkValue(
         _ reader: inout WireReader,
@@ -73,7 +72,7 @@ struct MessageScan {
             return nil
         case .message:
             if !field.pointee.isRepeated {
-                // More than 64 such fields cannot all be remembered.
+                // Only the first 64 such fields can be tracked.
                 let bit: UInt64 = field.pointee.ordinal < 64 ? 1 << UInt64(field.pointee.ordinal) : 0
                 if seen & bit != 0 || bit == 0 { self.needsPortableEngine = true }
                 seen |= bit

@@ -1,4 +1,4 @@
-/// Whether bytes are UTF-8, by table 3-7 of the Unicode standard.
+/// Checks whether bytes are UTF-8, by table 3-7 of the Unicode standard.
 enum UTF8Check {
     @inline(__always)
     static func isValid(_ start: UnsafePointer<UInt8>, _ end: UnsafePointer<UInt8>) -> Bool {
@@ -21,7 +21,7 @@ enum UTF8Check {
             let first = next.pointee
             next += 1
             if first < 0x80 { continue }
-            // What the second byte may be, and how many bytes come after it.
+            // The range of the second byte, and the number of bytes after it.
             let second: ClosedRange<UInt8>
             let more: Int
             switch first {

@@ -1,11 +1,11 @@
-/// Reads the pieces that messages are made of on the wire. Knows nothing of any message.
+/// Reads the elements of the wire format: tags, varints, fixed-size and delimited values. Independent of descriptors.
 struct WireReader {
     private let base: UnsafePointer<UInt8>
     private(set) var cursor: UnsafePointer<UInt8>
     let end: UnsafePointer<UInt8>
 
     init(_ bytes: UnsafeRawBufferPointer) {
-        // No bytes need no address; any that is not null will do, for it is not read.
+        // An empty buffer may have no address; any non-null address will do, since nothing is read.
         let start = bytes.baseAddress ?? UnsafeRawPointer(bitPattern: 1).unsafelyUnwrapped
         self.base = start.assumingMemoryBound(to: UInt8.self)
         self.cursor = self.base
@@ -21,21 +21,21 @@ struct WireReader {
     @inline(__always)
     var isAtEnd: Bool { self.cursor == self.end }
 
-    /// What is left to be read.
+    /// The bytes not read yet.
     var rest: UnsafeRawBufferPointer { UnsafeRawBufferPointer(start: self.cursor, count: self.count) }
 
     @inline(__always)
     private var count: Int { self.end - self.cursor }
 
-    /// Where in the whole message the next byte is.
+    /// The offset of the next byte in the whole message.
     private var offset: Int { self.cursor - self.base }
 
     func failure(_ reason: MessageError.Reason) -> WireFailure { WireFailure(reason: reason, offset: self.offset) }
 
-    /// A field's number and how its value is delimited.
+    /// Reads a tag: a field's number and wire type.
     @inline(__always)
     mutating func tag() throws(WireFailure) -> (number: UInt32, type: WireType) {
-        // Most are one byte.
+        // Most tags have one byte.
         if !self.isAtEnd, self.cursor.pointee < 0x80, self.cursor.pointee >= 8,
             let type = WireType(rawValue: self.cursor.pointee & 7)
         {
@@ -48,13 +48,13 @@ struct WireReader {
     private mutating func longTag() throws(WireFailure) -> (number: UInt32, type: WireType) {
         let start = self.cursor
         let tag = try self.varint()
-        // protobuf-c reads five bytes at most, as others do.
+        // At most five bytes, as in protobuf-c and other implementations.
         guard self.cursor - start <= 5, let type = WireType(rawValue: UInt8(tag & 7)), tag >= 8, tag <= 0xFFFF_FFFF
         else { throw WireFailure(reason: .illegalTag, offset: start - self.base) }
         return (UInt32(tag >> 3), type)
     }
 
-    /// Up to ten bytes of seven bits each, the lowest first.
+    /// Reads a varint: up to ten bytes of seven bits each, the least significant first.
     @inline(__always)
     mutating func varint() throws(WireFailure) -> UInt64 {
         // Most numbers are small.
@@ -71,7 +71,7 @@ struct WireReader {
         var next = self.cursor
         while next < self.end {
             let byte = UInt64(next.pointee)
-            // Of the tenth byte one bit has room.
+            // Only one bit of the tenth byte fits in 64 bits.
             guard shift < 63 || byte <= 1 else { throw self.failure(.malformedVarint) }
             value |= (byte & 0x7F) << shift
             next += 1
@@ -92,7 +92,7 @@ struct WireReader {
         return Number(littleEndian: UnsafeRawPointer(self.cursor).loadUnaligned(as: Number.self))
     }
 
-    /// The bytes behind a length.
+    /// Reads a length and returns a reader of the bytes that it delimits.
     @inline(__always)
     mutating func delimited() throws(WireFailure) -> WireReader {
         let length = try self.varint()
@@ -102,7 +102,7 @@ struct WireReader {
         return WireReader(base: self.base, cursor: start, end: self.cursor)
     }
 
-    /// Passes over a value.
+    /// Skips a value.
     @inline(__always)
     mutating func skip(_ type: WireType) throws(WireFailure) {
         switch type {
@@ -114,37 +114,37 @@ struct WireReader {
         }
     }
 
-    /// How many numbers stand here, one behind the other.
+    /// Counts the packed numbers in the bytes not read yet.
     ///
-    /// The last of them may lack its end, which reading it will find.
+    /// An incomplete last number counts too; reading it will fail.
     func count(of type: WireType) -> Int {
         switch type {
         case .fixed32: return (self.count + 3) / 4
         case .fixed64: return (self.count + 7) / 8
         case .varint, .lengthDelimited, .startGroup, .endGroup:
-            // Each ends with a byte whose highest bit is not set.
+            // Each varint ends with a byte whose highest bit is clear.
             let ends = self.rest.count { $0 < 0x80 }
             return self.rest.last.map { $0 < 0x80 } ?? true ? ends : ends + 1
         }
     }
 
-    /// A value that nobody knows, as it stands.
+    /// Reads the value of an unknown field without decoding it.
     mutating func unknownValue(_ number: UInt32, _ type: WireType) throws(WireFailure) -> RecordUnknown {
         let start = self.cursor
         try self.skip(type)
-        // Nobody writes through it.
+        // The memory is never written through this pointer.
         let bytes = RecordBytes(count: self.cursor - start, start: UnsafeMutableRawPointer(mutating: start))
         return RecordUnknown(number: number, wireType: UInt32(type.rawValue), value: bytes)
     }
 
-    /// The next whole field; nil where it is none.
+    /// Reads the next field as an unknown one; nil if it is malformed.
     mutating func unknownField() -> RecordUnknown? {
         guard let (number, type) = try? self.tag() else { return nil }
         return try? self.unknownValue(number, type)
     }
 }
 
-/// What is wrong with bytes, and where; whoever knows of which message they are makes a ``MessageError`` of it.
+/// An error in the wire format and its offset. Callers that know the message turn it into a ``MessageError``.
 struct WireFailure: Error {
     var reason: MessageError.Reason
     var offset: Int

@@ -29,7 +29,7 @@ final class ClientConnection: LinkReceiver {
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
         defer { self.core.handOverPushes(in: &turn) }
         while true {
-            self.core.receiveAtOnce(&batch, on: self, in: &turn)
+            self.core.receiveOnFastPath(&batch, on: self, in: &turn)
             if batch.isFinished() || !batch.goesOn { return }
             guard try self.receiveNext(&batch, in: &turn) else { return }
         }
@@ -49,7 +49,7 @@ final class ClientConnection: LinkReceiver {
     func received(_ frame: Frame, in turn: inout Turn) {
         guard self.format.isControlType(frame.type) else { return self.core.received(frame, on: self, in: &turn) }
         if self.format.isGoAway(frame), let departure = self.core.receivedGoAway(frame, on: self.id) {
-            self.core.driver.perform(.leave(self.id, departure, isAnnounced: true), in: &turn)
+            self.core.driver.perform(.goAway(self.id, departure, isAnnounced: true), in: &turn)
         }
         // A heartbeat that is no ping answers one of ours.
         if self.format.isServerPing(frame) { self.link.answer(ping: frame, in: &turn) }
@@ -60,8 +60,8 @@ final class ClientConnection: LinkReceiver {
         self.core.isReceiving(arriving, in: &turn)
     }
 
-    func unitWillLeave(_ frame: Frame, in turn: inout Turn) -> Bool {
-        self.core.frameWillLeave(type: frame.type, serial: frame.serial, on: self.id, in: &turn)
+    func unitWillBeSent(_ frame: Frame, in turn: inout Turn) -> Bool {
+        self.core.frameWillBeSent(type: frame.type, serial: frame.serial, on: self.id, in: &turn)
     }
 
     func unitProgressed(_ outgoing: Outgoing<Frame>, in turn: inout Turn) {

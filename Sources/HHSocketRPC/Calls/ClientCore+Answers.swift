@@ -94,7 +94,7 @@ extension ClientCore {
             self.receive(frame, on: connection, isFinal: false, in: &turn) { attempt, turn in
                 var attempt = attempt
                 attempt.phase = .sent
-                self.tellServer(of: attempt, in: &turn)
+                self.sendCancel(of: attempt, in: &turn)
                 return self.failed(
                     SocketError.Code(frame.status),
                     "\(endpoint) answered with a part of a stream (status 206), but this call expects one answer",
@@ -210,9 +210,9 @@ extension ClientCore {
 
     // MARK: Frames that leave
 
-    func frameWillLeave(type: UInt32, serial: UInt32, on id: ConnectionID, in turn: inout Turn) -> Bool {
+    func frameWillBeSent(type: UInt32, serial: UInt32, on id: ConnectionID, in turn: inout Turn) -> Bool {
         guard self.format.isApplicationType(type & ~self.traits.flagMask) else { return true }
-        guard self.hot.table.willLeave(serial: serial, on: id), let task = self.hot.table.call(withSerial: serial)
+        guard self.hot.table.willSend(serial: serial, on: id), let task = self.hot.table.call(withSerial: serial)
         else {
             return false
         }

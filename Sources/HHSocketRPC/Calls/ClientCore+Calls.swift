@@ -7,7 +7,7 @@ extension ClientCore {
     typealias Attempt = DispatchTable<SocketTask>.Attempt
 
     func start(_ task: SocketTask, in turn: inout Turn) {
-        if self.leavesAtOnce(task, from: .running, in: &turn) { return }
+        if self.isSentOnFastPath(task, from: .running, in: &turn) { return }
         // Cancelled meanwhile: the cancellation is submitted too, and completes it.
         guard let priority = task.begin() else { return }
         let request = task.originalRequest
@@ -101,7 +101,7 @@ extension ClientCore {
     /// from a connection that is left.
     private func isPatient(_ task: SocketTask, _ request: SocketRequest) -> Bool {
         guard self.hot.table.link != .ready, !self.driver.isClosed else { return false }
-        return self.hot.table.link == .leaving || task.flight.retries > 0
+        return self.hot.table.link == .goingAway || task.flight.retries > 0
             || (request.options.waitsForConnectivity ?? self.configuration.waitsForConnectivity)
     }
 
@@ -222,7 +222,7 @@ extension ClientCore {
         if task.flight.retries > 0 { error.message += "; this was attempt \(attempt.count), and it is the last" }
         if let reply = task.flight.reply {
             task.flight.reply = nil
-            let reported = self.honest(error, task)
+            let reported = self.withActualDelivery(error, task)
             // Whatever the interceptors make of it, and whether or not they ask once more.
             if !error.notExecuted { task.flight.mayHaveRun = true }
             self.finishDrained(in: &turn)
@@ -248,7 +248,7 @@ extension ClientCore {
     }
 
     /// What never left in the last attempt may have run in one before.
-    private func honest(_ error: SocketError, _ task: SocketTask) -> SocketError {
+    private func withActualDelivery(_ error: SocketError, _ task: SocketTask) -> SocketError {
         guard task.flight.mayHaveRun, error.notExecuted else { return error }
         var error = error
         error.delivery = .sentUnknown
@@ -288,7 +288,7 @@ extension ClientCore {
     /// The time of a call is over.
     func expired(_ attempt: Attempt, in turn: inout Turn) {
         self.noteOrigin(of: attempt)
-        self.tellServer(of: attempt, in: &turn)
+        self.sendCancel(of: attempt, in: &turn)
         // It may be this call alone. If it is not, the link should not be trusted for longer.
         if attempt.phase == .sent { self.driver.perform(.suspect(attempt.connection), in: &turn) }
         let error = self.timedOut(attempt)
@@ -298,7 +298,7 @@ extension ClientCore {
 
     /// The answer to an attempt did not begin in time.
     func answerDidNotBegin(_ attempt: Attempt, in turn: inout Turn) {
-        self.tellServer(of: attempt, in: &turn)
+        self.sendCancel(of: attempt, in: &turn)
         self.driver.perform(.suspect(attempt.connection), in: &turn)
         let error = self.firstResponseTimedOut(attempt)
         self.judge(error, on: attempt.connection, in: &turn)
@@ -318,7 +318,7 @@ extension ClientCore {
             if attempt.serial != nil { error.endpoint = self.endpoint(of: attempt.connection) }
             error.serial = attempt.serial
             error.delivery = attempt.phase == .sent ? .sentUnknown : .notSent
-            self.tellServer(of: attempt, in: &turn)
+            self.sendCancel(of: attempt, in: &turn)
         }
         // A task that is in no table was never started, or is complete, and then this does nothing.
         self.complete(task, error, in: &turn)
@@ -348,7 +348,7 @@ extension ClientCore {
     }
 
     /// The server should stop working on a call that nobody waits for any more.
-    func tellServer(of attempt: Attempt, in turn: inout Turn) {
+    func sendCancel(of attempt: Attempt, in turn: inout Turn) {
         guard attempt.phase == .sent, let serial = attempt.serial, var frame = self.format.cancel(serial: serial)
         else { return }
         let request = self.request(of: attempt.call)
@@ -360,13 +360,13 @@ extension ClientCore {
 
     /// Completes a task that is in the table no more, or never was.
     func complete(_ task: SocketTask, _ error: SocketError, in turn: inout Turn) {
-        let error = self.honest(error, task)
+        let error = self.withActualDelivery(error, task)
         self.willComplete(task, .failure(error), in: &turn)
         let ending = task.finish(error, takingHandler: self.callsBackHere(task))
         if case .takenHandler(let handler) = ending {
             return turn.run(CompletedCall(task: task, handler: handler, result: .failure(error)))
         }
-        self.tell(task, ending, in: &turn)
+        self.deliver(to: task, ending, in: &turn)
     }
 
     private func complete(_ task: SocketTask, _ response: SocketResponse, in turn: inout Turn) {
@@ -375,7 +375,7 @@ extension ClientCore {
         if case .takenHandler(let handler) = ending {
             return turn.run(CompletedCall(task: task, handler: handler, result: .success(response)))
         }
-        self.tell(task, ending, in: &turn)
+        self.deliver(to: task, ending, in: &turn)
     }
 
     /// Whether the task's handler runs on this thread, as soon as there is something to tell.
@@ -405,7 +405,7 @@ extension ClientCore {
         self.finishDrained(in: &turn)
     }
 
-    private func tell(_ task: SocketTask, _ ending: SocketTask.Ending, in turn: inout Turn) {
+    private func deliver(to task: SocketTask, _ ending: SocketTask.Ending, in turn: inout Turn) {
         switch ending {
         case .none, .takenHandler, .unheard(showsProgress: false):
             break

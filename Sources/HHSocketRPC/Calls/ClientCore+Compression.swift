@@ -179,7 +179,7 @@ extension ClientCore {
     private func deliverPushLine(in turn: inout Turn) {
         while let first = self.pushes.line.first {
             guard !first.isCompressed else { return self.inflateFirstPush(first.frame.payload) }
-            self.leaveLine(in: &turn)
+            self.dequeue(in: &turn)
             self.deliverPush(first.frame, first.metadata, first.endpoint, in: &turn)
         }
     }
@@ -194,7 +194,7 @@ extension ClientCore {
 
     private func inflatedFirstPush(_ body: Result<ByteBuffer, EnvelopeError>, in turn: inout Turn) {
         guard !self.isInvalidated, let first = self.pushes.line.first else { return }
-        self.leaveLine(in: &turn)
+        self.dequeue(in: &turn)
         switch body {
         case .success(let body):
             var frame = first.frame
@@ -208,7 +208,7 @@ extension ClientCore {
     }
 
     /// The first push stands in line no more.
-    private func leaveLine(in turn: inout Turn) {
+    private func dequeue(in turn: inout Turn) {
         guard let first = self.pushes.line.popFirst() else { return }
         let wasFull = self.pushLineIsFull
         self.pushes.lineBytes -= first.frame.payload.readableBytes

@@ -10,12 +10,12 @@ extension ClientCore: DriverHost {
             self.hot.table.linkIsConnecting()
         case .ready(let id, let endpoint):
             self.connectionIsReady(id, endpoint, in: &turn)
-        case .leaving(let id):
-            self.connectionIsLeaving(id, in: &turn)
+        case .goingAway(let id):
+            self.connectionGoesAway(id, in: &turn)
         case .reconnectDeferred:
             self.reconnectIsDeferred(in: &turn)
         case .draining(let id):
-            self.hot.table.linkDrains(id)
+            self.hot.table.linkGoesAway(id)
             self.finishDrained(in: &turn)
         case .lost(let id, let error):
             self.connectionWasLost(id, error, in: &turn)
@@ -32,7 +32,7 @@ extension ClientCore: DriverHost {
     private func connectionIsReady(_ id: ConnectionID, _ endpoint: Endpoint, in turn: inout Turn) {
         guard let pending = self.connector.takePending(id) else { return }
         self.life.isReconnectDeferred = false
-        if let predecessor = self.connection, self.hot.table.link == .ready || self.hot.table.link == .leaving {
+        if let predecessor = self.connection, self.hot.table.link == .ready || self.hot.table.link == .goingAway {
             self.left[predecessor.id] = predecessor
         }
         let origin = SocketResponse.Origin(endpoint: endpoint, agreement: pending.agreement)

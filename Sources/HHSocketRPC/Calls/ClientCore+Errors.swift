@@ -53,7 +53,7 @@ extension ClientCore {
         let place = left.map { "\($0)" } ?? self.place
         let what =
             switch attempt.phase {
-            case .waiting where self.hot.table.link == .leaving:
+            case .waiting where self.hot.table.link == .goingAway:
                 "no successor of the connection to \(place), which ends,"
             case .waiting: "no connection to \(place)"
             case .queued: "\(place) did not read"

@@ -14,7 +14,7 @@ extension ClientCore {
     /// A longer go-away, in bytes, is not read.
     private static let maximumGoAwayLength = 64 << 10
 
-    func receivedGoAway(_ frame: Frame, on id: ConnectionID) -> ServerDeparture? {
+    func receivedGoAway(_ frame: Frame, on id: ConnectionID) -> GoAway? {
         self.count(\.goAways)
         // Only what a connection says first is read, so that many of them cost no more than their counting.
         guard id != self.life.goneAway, self.left[id] == nil else { return nil }
@@ -23,14 +23,14 @@ extension ClientCore {
             let message = try? frame.payload.message(as: WireGoAway.self)
         else {
             self.count(\.malformedGoAways)
-            return ServerDeparture()
+            return GoAway()
         }
-        return ServerDeparture(message)
+        return GoAway(message)
     }
 
-    func connectionIsLeaving(_ id: ConnectionID, in turn: inout Turn) {
+    func connectionGoesAway(_ id: ConnectionID, in turn: inout Turn) {
         guard id == self.connection?.id else { return }
-        for attempt in self.hot.table.linkIsLeft() {
+        for attempt in self.hot.table.linkGoesAway() {
             // It never left.
             attempt.call.flight.attempts = max(1, attempt.call.flight.attempts) - 1
             self.attemptAgain(attempt, isReturning: false, in: &turn)
@@ -39,7 +39,7 @@ extension ClientCore {
 
     func reconnectIsDeferred(in turn: inout Turn) {
         self.life.isReconnectDeferred = true
-        let isInUse = self.hot.table.link == .leaving && self.hot.table.inFlightCount > 0
+        let isInUse = self.hot.table.link == .goingAway && self.hot.table.inFlightCount > 0
         if isInUse || self.hot.table.waitingCount > 0 { self.reconnectSooner(in: &turn) }
     }
 
@@ -54,8 +54,8 @@ extension ClientCore {
         guard error.code == .draining, error.delivery == .answered, !self.driver.isClosed else { return false }
         // Whether or not it has said so by go-away.
         if attempt.connection == self.hot.connectionID, self.hot.table.link == .ready {
-            let departure = ServerDeparture(reason: "it answers that it is about to end (504)")
-            self.driver.perform(.leave(attempt.connection, departure, isAnnounced: false), in: &turn)
+            let departure = GoAway(reason: "it answers that it is about to end (504)")
+            self.driver.perform(.goAway(attempt.connection, departure, isAnnounced: false), in: &turn)
         }
         let task = attempt.call
         guard task.flight.resends < Self.maximumResends,
@@ -79,32 +79,5 @@ extension ClientCore {
             isReturning: isReturning
         )
         self.follow(submission, attempt.call, attempt.key, request, priority, in: &turn)
-    }
-}
-
-extension ServerDeparture {
-    /// The number of Unicode scalars of a reason that are kept.
-    private static let maximumReasonLength = 256
-    /// The longest name that DNS knows, and a port.
-    private static let maximumEndpointLength = 260
-
-    /// What a server's message says, as far as it makes sense.
-    init(_ message: WireGoAway) {
-        // It is shown to people, in one line.
-        let reason = message.reason.unicodeScalars.prefix(Self.maximumReasonLength).map { scalar in
-            scalar.properties.generalCategory == .control ? " " : Character(scalar)
-        }
-        let endpoints = message.endpoints.prefix(Self.maximumEndpoints).compactMap { text -> Endpoint? in
-            guard text.utf8.count <= Self.maximumEndpointLength,
-                text.utf8.allSatisfy({ (0x21...0x7E).contains($0) }), let endpoint = Endpoint(text)
-            else { return nil }
-            // A path of this machine's is no business of a server's.
-            return endpoint.unixPath == nil ? endpoint : nil
-        }
-        self.init(
-            reason: String(reason),
-            retryAfter: .milliseconds(Int64(message.retryAfter)),
-            endpoints: endpoints
-        )
     }
 }

@@ -82,7 +82,7 @@ extension ClientCore {
         // Otherwise the call has completed before.
         guard let key = task.flight.key, let attempt = self.hot.table.remove(key) else { return }
         // They may have returned without waiting for what they asked for.
-        self.tellServer(of: attempt, in: &turn)
+        self.sendCancel(of: attempt, in: &turn)
         self.complete(task, result, in: &turn)
     }
 

@@ -92,7 +92,7 @@ extension ClientCore {
     }
 
     /// Hands a push that nobody subscribed to over to the delegate.
-    private func tellDelegate(of push: SocketPush, in turn: inout Turn) {
+    private func notifyDelegate(of push: SocketPush, in turn: inout Turn) {
         guard let (delegate, client) = self.audience else { return }
         let length = push.body.readableBytes
         let backlog = self.pushes.delegateBacklog
@@ -127,7 +127,7 @@ extension ClientCore {
         )
         if let unclaimed = self.pushes.router.route(push) {
             self.count(\.pushes)
-            self.tellDelegate(of: unclaimed, in: &turn)
+            self.notifyDelegate(of: unclaimed, in: &turn)
         } else {
             self.hot.routedPushes += 1
         }

@@ -21,7 +21,7 @@ struct DispatchTable<Call> {
     enum LinkState: Sendable {
         case offline, connecting, ready
         /// There is a connection for what is in flight on it. Calls wait for its successor.
-        case leaving
+        case goingAway
     }
 
     /// How far a call got.
@@ -155,7 +155,7 @@ struct DispatchTable<Call> {
             self.attempts += 1
         }
 
-        func stands(at place: Place) -> Bool {
+        func stands(at place: QueueEntry) -> Bool {
             self.phase == .waiting && self.generation == place.key.generation && self.place == place.number
         }
 
@@ -166,7 +166,7 @@ struct DispatchTable<Call> {
     }
 
     /// A call's place in the line for a connection.
-    private struct Place {
+    private struct QueueEntry {
         var key: DispatchKey
         var number: UInt32
     }
@@ -205,7 +205,7 @@ struct DispatchTable<Call> {
     private var hasWrapped = false
     private var alarms = DeadlineHeap<DispatchKey>()
     /// Calls that wait for a connection.
-    private var waiting: WaitingLine<Place>
+    private var waiting: WaitingLine<QueueEntry>
     private(set) var inFlightCount = 0
 
     init(
@@ -301,7 +301,7 @@ struct DispatchTable<Call> {
             return .send(key, serial: serial)
         }
         if let refusal = self.refusal(bytes: bytes, isPatient: isPatient) { return .refuse(refusal) }
-        self.stand(key, priority, bytes: bytes, isPatient: isPatient)
+        self.enqueue(key, priority, bytes: bytes, isPatient: isPatient)
         return .wait(key)
     }
 
@@ -321,18 +321,18 @@ struct DispatchTable<Call> {
             self.join(key, serial)
             return .send(key, serial: serial)
         }
-        self.stand(key, priority, bytes: bytes, isPatient: true, isReturning: isReturning)
+        self.enqueue(key, priority, bytes: bytes, isPatient: true, isReturning: isReturning)
         return .wait(key)
     }
 
     /// Why a call cannot wait for a connection.
     private func refusal(bytes: Int, isPatient: Bool) -> Refusal? {
-        guard isPatient || self.link == .connecting || self.link == .leaving else { return .offline }
+        guard isPatient || self.link == .connecting || self.link == .goingAway else { return .offline }
         return self.waiting.hasRoom(for: bytes) ? nil : .queueFull
     }
 
     /// Puts the call in line for a connection.
-    private mutating func stand(
+    private mutating func enqueue(
         _ key: DispatchKey,
         _ priority: FramePriority,
         bytes: Int,
@@ -349,9 +349,9 @@ struct DispatchTable<Call> {
     }
 
     /// The place that a call has from now on; any other is a stub.
-    private mutating func nextPlace(of key: DispatchKey) -> Place {
+    private mutating func nextPlace(of key: DispatchKey) -> QueueEntry {
         self.entries[Int(key.index)].place &+= 1
-        return Place(key: key, number: self.entries[Int(key.index)].place)
+        return QueueEntry(key: key, number: self.entries[Int(key.index)].place)
     }
 
     /// Moves a call that stands in line behind those of this priority that do.
@@ -360,7 +360,7 @@ struct DispatchTable<Call> {
         let place = self.nextPlace(of: key)
         self.dropStaleWaiting()
         let entry = self.entries[Int(key.index)]
-        self.waiting.takePlace(place, priority, cost: entry.bytes, isReturning: entry.isReturning)
+        self.waiting.appendEntry(place, priority, cost: entry.bytes, isReturning: entry.isReturning)
     }
 
     /// Leaves a call without an attempt until `time`, when ``nextAlarm(now:)`` tells of it.
@@ -387,16 +387,16 @@ struct DispatchTable<Call> {
     /// a serial. Nil if none waits, or if no more calls may be in flight: the others go on waiting.
     mutating func nextWaiting() -> Attempt? {
         guard self.link == .ready, self.hasSerial, self.waiting.length > 0 else { return nil }
-        guard let place = Self.popPlace(&self.waiting, self.entries) else { return nil }
-        return self.leaveLine(place.key)
+        guard let place = Self.popFirst(&self.waiting, self.entries) else { return nil }
+        return self.dequeue(place.key)
     }
 
     /// The entries are lent, not copied: they are changed right after it.
-    private static func popPlace(_ line: inout WaitingLine<Place>, _ entries: [Entry]) -> Place? {
+    private static func popFirst(_ line: inout WaitingLine<QueueEntry>, _ entries: [Entry]) -> QueueEntry? {
         line.popFirst(unless: { !entries[Int($0.key.index)].stands(at: $0) })
     }
 
-    private mutating func leaveLine(_ key: DispatchKey) -> Attempt? {
+    private mutating func dequeue(_ key: DispatchKey) -> Attempt? {
         self.entries[Int(key.index)].bytes = 0
         self.join(key, self.unusedSerial())
         return self.attempt(at: key.index)
@@ -409,7 +409,7 @@ struct DispatchTable<Call> {
 
     /// A queued frame is about to leave by this connection. False if its call is gone, or leaves by another, and it
     /// should not.
-    mutating func willLeave(serial: UInt32, on connection: ConnectionID) -> Bool {
+    mutating func willSend(serial: UInt32, on connection: ConnectionID) -> Bool {
         guard let index = self.serials[serial], index != Self.tombstone,
             self.entries[Int(index)].connection == connection
         else { return false }
@@ -447,7 +447,7 @@ struct DispatchTable<Call> {
             if isFinal { self.exhume(serial) }
             return .late
         }
-        guard let attempt = self.end(index, leavingTombstone: !isFinal) else { return .unknown }
+        guard let attempt = self.end(index, leavesTombstone: !isFinal) else { return .unknown }
         return .answer(attempt)
     }
 
@@ -466,13 +466,13 @@ struct DispatchTable<Call> {
     /// Ends the attempt that is under way before it is answered. The call stays.
     mutating func endAttempt(_ key: DispatchKey) -> Attempt? {
         guard self.call(for: key) != nil else { return nil }
-        return self.end(key.index, leavingTombstone: true)
+        return self.end(key.index, leavesTombstone: true)
     }
 
     /// Takes a call out, and with it ends the attempt that is under way. This is its completion.
     @discardableResult
     mutating func remove(_ key: DispatchKey) -> Attempt? {
-        guard self.call(for: key) != nil, let attempt = self.end(key.index, leavingTombstone: true) else { return nil }
+        guard self.call(for: key) != nil, let attempt = self.end(key.index, leavesTombstone: true) else { return nil }
         self.release(key.index)
         return attempt
     }
@@ -550,9 +550,9 @@ struct DispatchTable<Call> {
         if self.link == .offline { self.link = .connecting }
     }
 
-    /// Calls leave by this connection from now on. If another was ready, ``linkDrains(_:)`` is called next.
+    /// Calls leave by this connection from now on. If another was ready, ``linkGoesAway(_:)`` is called next.
     mutating func linkIsReady(_ connection: ConnectionID) {
-        if self.link != .ready, self.link != .leaving {
+        if self.link != .ready, self.link != .goingAway {
             // A new connection brings no answers to a lost one's calls.
             for serial in self.tombstones { self.serials.remove(serial) }
             self.tombstones.removeAll()
@@ -564,9 +564,9 @@ struct DispatchTable<Call> {
     /// No call leaves by the ready connection any more; what has left by it may still be answered.
     ///
     /// - Returns: The attempts that had not left, oldest first, which have ended.
-    mutating func linkIsLeft() -> [Attempt] {
+    mutating func linkGoesAway() -> [Attempt] {
         guard self.link == .ready else { return [] }
-        self.link = .leaving
+        self.link = .goingAway
         let connection = self.connection
         // Serials are counted on, and wrap: the oldest is the farthest behind the next.
         let next = self.nextSerial
@@ -581,7 +581,7 @@ struct DispatchTable<Call> {
     }
 
     /// The connection has a successor: no call leaves by it any more.
-    mutating func linkDrains(_ connection: ConnectionID) {
+    mutating func linkGoesAway(_ connection: ConnectionID) {
         let inFlight = self.entries.reduce(0) {
             $0 + ($1.isInFlight && $1.connection == connection ? 1 : 0)
         }
@@ -623,7 +623,7 @@ struct DispatchTable<Call> {
 
     private mutating func endAll(where predicate: (Entry) -> Bool) -> [Attempt] {
         self.keys.filter { predicate(self.entries[Int($0.index)]) }
-            .compactMap { self.end($0.index, leavingTombstone: false) }
+            .compactMap { self.end($0.index, leavesTombstone: false) }
     }
 
     // MARK: Pieces
@@ -666,13 +666,13 @@ struct DispatchTable<Call> {
     }
 
     /// Ends the attempt of a call, which becomes idle.
-    private mutating func end(_ index: UInt32, leavingTombstone: Bool) -> Attempt? {
+    private mutating func end(_ index: UInt32, leavesTombstone: Bool) -> Attempt? {
         guard let attempt = self.attempt(at: index) else { return nil }
         self.entries[Int(index)].end()
         if attempt.phase == .waiting { self.waitsNoLonger(index) }
         guard let serial = attempt.serial else { return attempt }
         self.left(attempt.connection)
-        if leavingTombstone, attempt.phase == .sent, self.maximumTombstones > 0 {
+        if leavesTombstone, attempt.phase == .sent, self.maximumTombstones > 0 {
             self.bury(serial)
         } else {
             self.serials.remove(serial)

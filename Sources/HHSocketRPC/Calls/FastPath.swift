@@ -14,9 +14,9 @@ extension ClientCore {
     /// The general way is ``SocketTask/resume()``, which submits ``start(_:in:)``.
     ///
     /// - Parameter waiter: Notified when it completes; nil: the receiver stays.
-    func startAtOnce(_ task: SocketTask, _ waiter: TurnWaiter? = nil) -> Bool {
+    func startOnFastPath(_ task: SocketTask, _ waiter: TurnWaiter? = nil) -> Bool {
         guard self.traits.isPlain else { return false }
-        return self.loop.ifHandlersRun { self.leavesAtOnce(task, from: .suspended, waiter, in: &$0) }
+        return self.loop.ifHandlersRun { self.isSentOnFastPath(task, from: .suspended, waiter, in: &$0) }
     }
 
     /// Sends the request of a task in this state if it can leave with the next flush: nothing stands between it and the
@@ -24,32 +24,32 @@ extension ClientCore {
     ///
     /// The general way is the rest of ``start(_:in:)``: enter the table, begin an attempt, put the request into its
     /// envelope, make a frame, send that.
-    func leavesAtOnce(
+    func isSentOnFastPath(
         _ task: SocketTask,
         from state: SocketTask.State,
         _ waiter: TurnWaiter? = nil,
         in turn: inout Turn
     ) -> Bool {
         let length = task.originalRequest.body.readableBytes
-        guard self.traits.isPlain, length <= self.traits.largestPlainBody, self.canSendAtOnce(length: length),
+        guard self.traits.isPlain, length <= self.traits.largestPlainBody, self.canSendOnFastPath(length: length),
             self.hot.table.canSend, task.originalRequest.options.isPlain,
             self.format.isApplicationType(task.originalRequest.type),
             task.leaves(from: state, waiter, bytesSent: length)
         else { return false }
         let deadline = self.deadline(of: task.originalRequest, in: &turn)
         let (key, serial) = self.hot.table.enterSent(task, deadline: deadline)
-        task.flight.leavesAtOnce(key, at: turn.now, deadline, length)
+        task.flight.isSentOnFastPath(key, at: turn.now, deadline, length)
         if task.isDispatched { self.dispatched[task.taskIdentifier] = key }
         self.hot.link?._withUnsafeGuaranteedRef { link in
-            link.sendAtOnce(task.originalRequest.type, serial: serial, task.originalRequest.body, in: &turn)
+            link.sendOnFastPath(task.originalRequest.type, serial: serial, task.originalRequest.body, in: &turn)
         }
         if deadline < self.hot.timerFires { self.armTimer() }
         return true
     }
 
-    private func canSendAtOnce(length: Int) -> Bool {
+    private func canSendOnFastPath(length: Int) -> Bool {
         guard length <= self.configuration.socket.maximumPayloadLength else { return false }
-        return self.hot.link?._withUnsafeGuaranteedRef { $0.canSendAtOnce(length: length) } ?? false
+        return self.hot.link?._withUnsafeGuaranteedRef { $0.canSendOnFastPath(length: length) } ?? false
     }
 
     // MARK: An answer comes
@@ -58,7 +58,7 @@ extension ClientCore {
     /// them; the first that is of another kind is left in the batch.
     ///
     /// The general way is ``ClientConnection/received(_:in:)``.
-    func receiveAtOnce(
+    func receiveOnFastPath(
         _ batch: inout Batch<FrameLanguage>,
         on connection: ClientConnection,
         in turn: inout Turn

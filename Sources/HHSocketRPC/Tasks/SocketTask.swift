@@ -208,7 +208,7 @@ public final class SocketTask: Sendable {
 
     /// Starts the call. The timeout counts from here. Does nothing unless the task is suspended.
     public func resume() {
-        if self.client.startAtOnce(self) { return }
+        if self.client.startOnFastPath(self) { return }
         let starts = self.locked { snapshot in
             guard snapshot.state == .suspended else { return false }
             snapshot.state = .running
@@ -242,7 +242,7 @@ public final class SocketTask: Sendable {
 
     private func resume(resuming continuation: UnsafeContinuation<Void, Never>) {
         let waiter = TurnWaiter(continuation, isHere: self.client.loop.isCurrent)
-        if waiter.isHere, self.client.startAtOnce(self, waiter) { return self.awaitedState = .begun }
+        if waiter.isHere, self.client.startOnFastPath(self, waiter) { return self.awaitedState = .begun }
         self.locked { snapshot in
             snapshot.state = .running
             snapshot.completion = .waiter(waiter)

@@ -20,10 +20,10 @@ struct TaskFlight {
     var bytesSent = 0
     var bytesReceived = 0
 
-    private var extras: Extras?
+    private var rareState: RareState?
 
     /// The request leaves, all of it, at the moment it is queued.
-    mutating func leavesAtOnce(_ key: DispatchKey, at time: NIODeadline, _ deadline: NIODeadline, _ length: Int) {
+    mutating func isSentOnFastPath(_ key: DispatchKey, at time: NIODeadline, _ deadline: NIODeadline, _ length: Int) {
         self.key = key
         self.deadline = deadline
         self.queued.comes(at: time)
@@ -55,7 +55,7 @@ struct TaskFlight {
     }
 
     /// Touched on the socket thread alone, as all of this.
-    private final class Extras {
+    private final class RareState {
         var request: SocketRequest?
         var payloadLength: Int?
         var deflated: Deflated?
@@ -69,75 +69,75 @@ struct TaskFlight {
         var reply: CheckedContinuation<Result<SocketResponse, SocketError>, Never>?
     }
 
-    private mutating func set<T>(_ path: ReferenceWritableKeyPath<Extras, T>, _ value: T) {
-        let extras = self.extras ?? Extras()
-        extras[keyPath: path] = value
-        self.extras = extras
+    private mutating func set<T>(_ path: ReferenceWritableKeyPath<RareState, T>, _ value: T) {
+        let rareState = self.rareState ?? RareState()
+        rareState[keyPath: path] = value
+        self.rareState = rareState
     }
 
     /// What an interceptor made of the request, if there are any.
     var request: SocketRequest? {
-        get { self.extras?.request }
+        get { self.rareState?.request }
         set { self.set(\.request, newValue) }
     }
 
     /// How many bytes the payload of the present attempt has, where it is not the request's body alone.
     var payloadLength: Int? {
-        get { self.extras?.payloadLength }
-        set { if newValue != self.extras?.payloadLength { self.set(\.payloadLength, newValue) } }
+        get { self.rareState?.payloadLength }
+        set { if newValue != self.rareState?.payloadLength { self.set(\.payloadLength, newValue) } }
     }
 
     /// What compression on another thread made of the request's body; nil where it was not done.
     var deflated: Deflated? {
-        get { self.extras?.deflated }
-        set { if newValue != nil || self.extras?.deflated != nil { self.set(\.deflated, newValue) } }
+        get { self.rareState?.deflated }
+        set { if newValue != nil || self.rareState?.deflated != nil { self.set(\.deflated, newValue) } }
     }
 
     /// How many attempts followed another, since the innermost interceptor asked for the call.
     var retries: Int {
-        get { self.extras?.retries ?? 0 }
+        get { self.rareState?.retries ?? 0 }
         set { self.set(\.retries, newValue) }
     }
 
     /// How often it was sent once more because a server was about to end, since the innermost interceptor asked for the
     /// call.
     var resends: Int {
-        get { self.extras?.resends ?? 0 }
+        get { self.rareState?.resends ?? 0 }
         set { self.set(\.resends, newValue) }
     }
 
     /// Why the attempt before failed.
     var lastFailure: SocketError? {
-        get { self.extras?.lastFailure }
+        get { self.rareState?.lastFailure }
         set { self.set(\.lastFailure, newValue) }
     }
 
     /// Whether the server may have run the request in an attempt before, or when an interceptor asked before.
     var mayHaveRun: Bool {
-        get { self.extras?.mayHaveRun ?? false }
+        get { self.rareState?.mayHaveRun ?? false }
         set { self.set(\.mayHaveRun, newValue) }
     }
 
     /// The span context of the caller that resumed the task.
     var context: ServiceContext? {
-        get { self.extras?.context }
+        get { self.rareState?.context }
         set { self.set(\.context, newValue) }
     }
 
     var span: (any Span)? {
-        get { self.extras?.span }
+        get { self.rareState?.span }
         set { self.set(\.span, newValue) }
     }
 
     /// The Swift task in which the interceptors run.
     var interception: Task<Void, Never>? {
-        get { self.extras?.interception }
+        get { self.rareState?.interception }
         set { self.set(\.interception, newValue) }
     }
 
     /// The innermost interceptor, which waits for an answer.
     var reply: CheckedContinuation<Result<SocketResponse, SocketError>, Never>? {
-        get { self.extras?.reply }
+        get { self.rareState?.reply }
         set { self.set(\.reply, newValue) }
     }
 }

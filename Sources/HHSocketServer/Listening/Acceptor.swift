@@ -166,7 +166,7 @@ struct Acceptor: Sendable {
 
     /// - Returns: The go-away for a client beyond the limit; nil: it is served.
     /// - Throws: If too many are being sent away already; this one is closed at once.
-    private func admit(_ channel: any Channel, _ loop: ServerLoop) throws -> GoAwayNotice? {
+    private func admit(_ channel: any Channel, _ loop: ServerLoop) throws -> GoAway? {
         let quota = self.core.quota
         let origin = ConnectionQuota.Origin(channel.remoteAddress)
         let reason: String
@@ -184,7 +184,7 @@ struct Acceptor: Sendable {
         guard quota.beginRefusal() else { throw ChannelError.operationUnsupported }
         channel.closeFuture.whenComplete { _ in quota.refusalIsOver() }
         // So that refused clients do not all return at the same moment.
-        return GoAwayNotice(reason: reason, retryAfter: .milliseconds(Int64.random(in: 1_000...5_000)))
+        return GoAway(reason: reason, retryAfter: .milliseconds(Int64.random(in: 1_000...5_000)))
     }
 
     /// How many bytes that were not sent yet the system holds at most. Nil where it has no such option.

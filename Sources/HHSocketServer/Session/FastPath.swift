@@ -40,7 +40,7 @@ struct FastPath {
 /// - A frame is taken only if it is whole and sound, of the type that was looked up last, whose handler is synchronous,
 ///   and with a serial of requests: so it is no control frame, brings no envelope, deadline or key, and is not refused.
 ///   What else comes is left where it is.
-/// - Requests in flight, draining and the end of the connection close it (``SessionMachine/serialsAnsweredAtOnce``), as
+/// - Requests in flight, draining and the end of the connection close it (``SessionMachine/serialsOnFastPath``), as
 ///   do a hello that is awaited, a rate, answers in order, and other formats (``FastPath/isOpen``).
 /// - An answer is encoded at once only if it has no metadata, cannot be compressed, is not too large, and does not have
 ///   to wait behind others. Any other goes the slow way's end.
@@ -50,10 +50,10 @@ struct FastPath {
 /// is over. For the same reason nothing that the fast way asked before its first request changes before its last.
 extension ServerConnection {
     /// Answers requests as long as they are what most are.
-    func answerAtOnce(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) {
+    func answerOnFastPath(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) {
         guard batch.mayHaveSoundHeader, self.hot.fastPath.isOpen,
             case .synchronous(let handler) = self.hot.cachedRoute.route,
-            let serials = self.hot.machine.serialsAnsweredAtOnce, let session = self.hot.serverContext?.session
+            let serials = self.hot.machine.serialsOnFastPath, let session = self.hot.serverContext?.session
         else { return }
         let (type, largestAnswer) = (self.hot.cachedRoute.type, self.hot.fastPath.largestAnswer)
         var context = ServerContext(session: session, extras: self.hot.fastPath.takeExtras())
@@ -71,7 +71,7 @@ extension ServerConnection {
         }
         self.hot.fastPath.extras = context.takeExtras()
         guard count > 0 else { return }
-        self.hot.machine.receivedAtOnce(count)
+        self.hot.machine.receivedOnFastPath(count)
         self.hot.watching.hasFrames = true
     }
 
@@ -89,7 +89,7 @@ extension ServerConnection {
             context = ServerContext(session: context.session, extras: self.extras(nil, now: turn.now))
             return
         }
-        self.link.sendAtOnce(type: header.type, serial: header.serial, status: status, body, in: &turn)
+        self.link.sendOnFastPath(type: header.type, serial: header.serial, status: status, body, in: &turn)
     }
 
     /// Answers a request, whatever came with it.
@@ -119,7 +119,7 @@ extension ServerConnection {
             (answer.status, answer.payload) = (.illegalLength, ByteBuffer())
         }
         if let agreement = self.greeting.agreement {
-            let isCompressible = answer.payload.readableBytes <= Self.largestBodyCompressedAtOnce
+            let isCompressible = answer.payload.readableBytes <= Self.largestBodyCompressedOnLoop
             let compression = isCompressible ? self.core.hello.compression : nil
             Self.seal(&answer, context.answerMetadata, agreement, compression)
         }

@@ -46,7 +46,7 @@ struct HandlerRun: Sendable {
         answer.status = kept.status
         answer.payload = kept.body
         // Here, because compressing takes its time.
-        if answer.payload.readableBytes > ServerConnection.largestBodyCompressedAtOnce,
+        if answer.payload.readableBytes > ServerConnection.largestBodyCompressedOnLoop,
             self.agreement?.has(.compression) == true
         {
             answer = await self.elsewhere { [answer] in self.sealed(answer, kept.metadata) }

@@ -23,7 +23,7 @@ extension ServerConnection {
     }
 
     /// Sends the client a go-away, where the format has one, and ends the connection.
-    func dismiss(_ notice: GoAwayNotice, in turn: inout Turn) {
+    func dismiss(_ notice: GoAway, in turn: inout Turn) {
         guard self.hot.phase == .open, self.link.context != nil else { return }
         self.stopHandlers()
         self.sendGoAway(notice, in: &turn)
@@ -34,7 +34,7 @@ extension ServerConnection {
 
     /// Whether the client was sent a go-away.
     @discardableResult
-    private func sendGoAway(_ notice: GoAwayNotice, in turn: inout Turn) -> Bool {
+    private func sendGoAway(_ notice: GoAway, in turn: inout Turn) -> Bool {
         guard self.listener.isStandard || self.greeting.agreement != nil else { return false }
         self.hot.machine.statistics.goAwaysSent += 1
         self.link.send(notice.frame, in: &turn)
@@ -44,7 +44,7 @@ extension ServerConnection {
     // MARK: For a limit
 
     /// Called from time to time.
-    func look(in turn: inout Turn) {
+    func checkTimeouts(in turn: inout Turn) {
         guard self.hot.phase != .closed, let context = self.link.context else { return }
         let now = turn.now
         if self.hot.watching.hasReadSinceLook {
@@ -102,9 +102,9 @@ extension ServerConnection {
         self.log("a client is closed", reason)
         switch eviction {
         case .watch(.idle), .watch(.noFirstFrame), .watch(.stalledReading):
-            self.dismiss(GoAwayNotice(reason: reason), in: &turn)
+            self.dismiss(GoAway(reason: reason), in: &turn)
         case .memory where self.link.isWritable:
-            self.dismiss(GoAwayNotice(reason: reason), in: &turn)
+            self.dismiss(GoAway(reason: reason), in: &turn)
         case .watch(.stalledWriting), .slowClient, .memory:
             // A client that does not read cannot be notified.
             self.kill()

@@ -53,7 +53,7 @@ extension ServerConnection {
     /// Sends away a client that could not be authenticated. Not all come back at the same moment.
     private func dismissUnauthenticated(in turn: inout Turn) {
         let wait = Duration.milliseconds(Int64.random(in: 1_000...5_000))
-        self.dismiss(GoAwayNotice(reason: "authentication is not available", retryAfter: wait), in: &turn)
+        self.dismiss(GoAway(reason: "authentication is not available", retryAfter: wait), in: &turn)
     }
 
     private func greet(_ answer: HelloAnswer, in turn: inout Turn) {

@@ -15,7 +15,7 @@ extension ServerConnection {
     @inline(__always)
     private func receiveAll(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(FrameError) {
         while true {
-            self.answerAtOnce(&batch, in: &turn)
+            self.answerOnFastPath(&batch, in: &turn)
             guard batch.goesOn else {
                 // What was sent leaves before the turn ends, and a client that has its answer may look at the
                 // statistics next.

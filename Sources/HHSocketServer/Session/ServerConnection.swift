@@ -19,7 +19,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     static let placeCost = 128
     /// A larger answer that is made on the event loop is not compressed: the loop's other connections would wait for
     /// it. It is about a millisecond's work.
-    static let largestBodyCompressedAtOnce = 64 << 10
+    static let largestBodyCompressedOnLoop = 64 << 10
     /// How long a client may go on sending after we have said our last word. Closing at once would reset the
     /// connection, and with it answers that the client has not read yet.
     static let lingerTime = TimeAmount.seconds(1)
@@ -94,7 +94,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     let listener: ListenerSettings
     let link: Link<FrameLanguage>
     /// Why this client is sent away at once; nil: it is served.
-    private let refusal: GoAwayNotice?
+    private let refusal: GoAway?
     let completions: CompletionQueue
     /// What is held for this connection, here and by its handlers.
     let load: ConnectionLoad
@@ -112,7 +112,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     var pushes: PushQueue
 
     /// - Parameter refusal: The go-away for the client, if it is not served.
-    init(loop: ServerLoop, core: ServerCore, listener: ListenerSettings, refusal: GoAwayNotice? = nil) {
+    init(loop: ServerLoop, core: ServerCore, listener: ListenerSettings, refusal: GoAway? = nil) {
         self.loop = loop
         self.core = core
         self.listener = listener

@@ -158,7 +158,7 @@ final class ServerLoop: Sendable {
     }
 
     private func sweep(in turn: inout Turn) {
-        for connection in Array(self.connections.value.open.values) { connection.look(in: &turn) }
+        for connection in Array(self.connections.value.open.values) { connection.checkTimeouts(in: &turn) }
         self.counters.endSweep()
     }
 }

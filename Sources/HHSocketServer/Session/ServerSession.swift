@@ -149,7 +149,7 @@ public final class ServerSession: Sendable {
     ///   - reason: For people to read.
     ///   - retryAfter: How long the client should stay away from this server; zero by default.
     public func close(reason: String, retryAfter: Duration = .zero) {
-        self.onLoop { $0.dismiss(GoAwayNotice(reason: reason, retryAfter: retryAfter), in: &$1) }
+        self.onLoop { $0.dismiss(GoAway(reason: reason, retryAfter: retryAfter), in: &$1) }
     }
 
     /// Has `body` run in a turn of the event loop, if the connection is there then.

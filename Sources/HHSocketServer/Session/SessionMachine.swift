@@ -93,7 +93,7 @@ struct SessionMachine<Work> {
     private var outstandingPings = 0
     private(set) var isDraining = false
     /// Whether the client was notified of the drain, and closes when it has its answers.
-    private(set) var isLeftToClient = false
+    private(set) var awaitsClientClose = false
     private(set) var inputIsClosed = false
     private(set) var isClosed = false
     /// What has been counted since this was last taken.
@@ -113,7 +113,7 @@ struct SessionMachine<Work> {
 
     /// Whether nothing is left to be done here, once every answer has been flushed.
     var isFinished: Bool {
-        (self.inputIsClosed || (self.isDraining && !self.isLeftToClient)) && self.slots.isEmpty
+        (self.inputIsClosed || (self.isDraining && !self.awaitsClientClose)) && self.slots.isEmpty
     }
 
     // MARK: From the wire
@@ -209,14 +209,14 @@ struct SessionMachine<Work> {
     }
 
     /// The serials of sound requests whose handler runs and answers at once, if it is synchronous, as nearly always;
-    /// nil if there are none now. Such a request is to be reported by ``receivedAtOnce(_:)``, any other by
+    /// nil if there are none now. Such a request is to be reported by ``receivedOnFastPath(_:)``, any other by
     /// ``receive(type:serial:isCorrupt:handling:)``.
-    var serialsAnsweredAtOnce: ClosedRange<UInt32>? {
+    var serialsOnFastPath: ClosedRange<UInt32>? {
         self.slots.isEmpty && !self.isClosed && !self.isDraining ? self.requestSerials : nil
     }
 
     /// Sound requests have come that are answered at once.
-    mutating func receivedAtOnce(_ count: Int = 1) {
+    mutating func receivedOnFastPath(_ count: Int = 1) {
         self.statistics.requests += count
     }
 
@@ -302,7 +302,7 @@ struct SessionMachine<Work> {
     /// - Parameter isToldToClient: Whether the client is notified, and closes the connection itself.
     mutating func drain(isToldToClient: Bool = false) {
         self.isDraining = true
-        if isToldToClient { self.isLeftToClient = true }
+        if isToldToClient { self.awaitsClientClose = true }
     }
 
     /// The connection is over. What is to be stopped.

@@ -3,7 +3,7 @@ import HHSocketMessage
 import NIOCore
 
 extension HostileClient {
-    /// A whole attack on a server, the same each time it is run. Cases may be added.
+    /// A complete, reproducible attack on a server. Cases may be added.
     ///
     /// ```swift
     /// @Test(arguments: HostileClient.Attack.allCases)
@@ -18,27 +18,27 @@ extension HostileClient {
         case halfFrames
         /// A header that comes byte by byte and is never finished.
         case slowHeader
-        /// A payload of which byte after byte comes, and most never.
+        /// A payload that comes byte by byte and mostly never.
         case slowBody
         /// Headers that announce up to 4 GiB.
         case wildLengths
         /// Requests with wrong checksums, one after the other.
         case checksumFlood
-        /// Requests, faster than they can be answered, whose answers are not waited for.
+        /// Requests, faster than they can be answered, without waiting for answers.
         case callFlood
-        /// Requests with bodies of 64 KiB, whose answers are never read, for as long as the server takes any.
+        /// Requests with bodies of 64 KiB, whose answers are never read, for as long as the server reads them.
         case neverReads
         /// Connections on which nothing happens.
         case connectFlood
         /// Connections that are reset in the middle of a frame.
         case resetFlood
-        /// Requests of types that nobody handles: unused, reserved, and with flag bits set.
+        /// Requests of types without a handler: unused, reserved, and with flag bits set.
         case unknownTypes
         /// Requests with serials from 0 to 49.
         case reservedSerials
-        /// Requests with one and the same serial.
+        /// Requests with the same serial.
         case duplicateSerials
-        /// Cancels for requests that were never sent, and for such as have been answered.
+        /// Cancels for requests that were never sent, or have been answered.
         case unknownCancels
         /// The end of the client's direction in the middle of a frame.
         case halfCloseInMidFrame
@@ -47,19 +47,18 @@ extension HostileClient {
         /// After hello, requests whose bodies are a thousand times as large once they are decompressed: some of 900 KB,
         /// some of 64 MiB.
         case compressionBombs
-        /// Requests with bodies of 64 KiB, whose answers are read so slowly that they can never all be taken, but never
-        /// not at all.
+        /// Requests with bodies of 64 KiB, whose answers are read too slowly ever to finish, but never not at all.
         case tricklingReaders
         /// After hello, requests with the same idempotency key, and then the end of one of the connections.
         case repeatedKey
         /// After hello, requests with a deadline in an hour, and then the end of one of the connections.
         case distantDeadlines
-        /// Hellos of nearly 16 MiB: a long list of features, and a field that nobody knows.
+        /// Hellos of nearly 16 MiB: a long list of features, and an unknown field.
         case largeHello
-        /// Requests with bodies of 1,025 bytes among large frames of a type that nobody handles: a server that keeps
-        /// slices of what it has read keeps all of it.
+        /// Requests with bodies of 1,025 bytes among large frames of a type without a handler: a server that keeps
+        /// slices of its read buffers keeps them whole.
         case pinnedSlices
-        /// A request, and others behind it that are canceled at once, each in turn.
+        /// A request, followed by others that are each cancelled at once.
         case requestAndCancel
         /// Heartbeats, as fast as they can be sent.
         case pingFlood
@@ -70,12 +69,12 @@ extension HostileClient {
         ///
         /// - Parameters:
         ///   - endpoint: The server.
-        ///   - type: A type that the server handles, and best one whose answer is as large as the request.
-        ///   - format: How frames are laid out; the standard format by default.
+        ///   - type: A type that the server handles, preferably with answers as large as the requests.
+        ///   - format: The layout of frames; the standard format by default.
         ///   - strength: Multiplies the number of connections or frames: 1, the default, takes a second or so.
-        ///   - seed: For what is drawn at random; 0 by default.
-        ///   - tls: TLS; nil, the default: none.
-        /// - Returns: The attackers. Those the server did not close are still connected, as long as they are kept.
+        ///   - seed: The seed for random bytes; 0 by default.
+        ///   - tls: TLS; nil, the default, for none.
+        /// - Returns: The attackers. Unless the server closed them they stay connected while they are referenced.
         /// - Throws: NIO's error when one cannot connect.
         public func run(
             against endpoint: Endpoint,
@@ -88,7 +87,7 @@ extension HostileClient {
             let strength = max(1, strength)
             let target = Target(endpoint: endpoint, format: format, tls: tls)
             let headerLength = FrameForge(direction: .request, format: format).headerLength
-            // Long enough for a server that is slow, short enough for a test of one that rightly takes no more.
+            // Long enough for a slow server, short enough for a test of one that rightly stops reading.
             let patience = Duration.milliseconds(500)
             let serials = 1_000..<(1_000 + 20_000 * UInt32(clamping: strength))
             let large = ByteBuffer(repeating: 0x61, count: 64 << 10)
@@ -124,7 +123,7 @@ extension HostileClient {
                     for _ in 0..<4 {
                         group.addTask {
                             let client = try await target.client(reads: false)
-                            // A server that takes all of it would have to keep it.
+                            // A server that reads all of it would have to keep it.
                             for round in 0..<UInt32(64 * strength) {
                                 let serials = (1_000 + round * 16)..<(1_016 + round * 16)
                                 let act = Act.requests(type, serials: serials, large)
@@ -188,7 +187,7 @@ extension HostileClient {
                 return try await withThrowingTaskGroup(of: HostileClient.self) { group in
                     for _ in 0..<(4 * strength) {
                         group.addTask {
-                            // The system takes little for it, so that the server has the rest.
+                            // A small system buffer, so that the rest stays with the server.
                             let client = try await target.client(reads: false, receiveBuffer: 16 << 10)
                             await client.perform(.readSlowly(bytes: 4 << 10, every: .milliseconds(100)))
                             for round in 0..<16 as Range<UInt32> {
@@ -234,7 +233,7 @@ extension HostileClient {
             }
         }
 
-        /// After hello, requests with this metadata on two connections, of which the first is reset.
+        /// Sends, after hello, requests with this metadata on two connections, the first of which is reset.
         private func keyed(
             _ type: UInt32,
             _ metadata: WireMetadata,
@@ -251,14 +250,14 @@ extension HostileClient {
             }
         }
 
-        /// A hello whose features have no name, and which has nearly 16 MiB.
+        /// Returns a hello of nearly 16 MiB, whose features have no name.
         private static func largeHello(features: Int) -> Frame {
             let length = Frame.defaultMaximumPayloadLength - 64
             // Version 1.
             var payload = ByteBuffer(bytes: [0x08, 0x01])
             payload.reserveCapacity(length)
             for _ in 0..<min(features, length / 2 - 64) { payload.writeInteger(0x1200 as UInt16) }
-            // Field 15 has what is left, behind a tag and a length of five bytes.
+            // Field 15 fills the rest, after a tag and a length of five bytes.
             let rest = length - payload.readableBytes - 6
             payload.writeInteger(0x7A as UInt8)
             for shift in [0, 7, 14, 21] { payload.writeInteger(UInt8(rest >> shift & 0x7F) | 0x80) }
@@ -267,7 +266,7 @@ extension HostileClient {
             return Frame(type: FrameType.hello, serial: FrameSerial.hello, payload: payload)
         }
 
-        /// A hello that offers these features.
+        /// Returns a hello that offers these features.
         private static func hello(_ features: ProtocolFeature...) -> Frame {
             var hello = WireHello()
             hello.version = 1
@@ -280,7 +279,7 @@ extension HostileClient {
             )
         }
 
-        /// Zeros, compressed.
+        /// Returns compressed zeros.
         private static func bombs(of lengths: [Int], type: UInt32) throws -> [Envelope.Sealed] {
             try lengths.map { length in
                 try Envelope.seal(
@@ -291,7 +290,7 @@ extension HostileClient {
             }
         }
 
-        /// The target of the attack, and how it is reached.
+        /// The target of the attack, and the way to reach it.
         private struct Target: Sendable {
             var endpoint: Endpoint
             var format: WireFormat

@@ -1,19 +1,19 @@
 import HHSocket
 import NIOCore
 
-/// What is wrong with a frame that is about to leave.
+/// The faults of a frame to send.
 struct Flaws: Sendable {
     var corruptsChecksum = false
-    /// What the header says of the payload's length, in bytes, instead of the truth.
+    /// The payload's length that the header announces instead of the true one, in bytes.
     var announcedLength: UInt32?
-    /// Only this number of bytes leaves.
+    /// The number of bytes after which the frame is cut.
     var keptBytes: Int?
 }
 
-/// Makes the bytes of frames, right ones and wrong ones.
+/// An encoder of frames, correct or not.
 struct FrameForge: Sendable {
     let format: WireFormat
-    /// The header's length in bytes, as it is written.
+    /// The length of the encoded header, in bytes.
     let headerLength: Int
     private let encoder: FrameEncoder
     private let lengthOffset: Int

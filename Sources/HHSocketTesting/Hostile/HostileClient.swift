@@ -3,30 +3,30 @@ import NIOConcurrencyHelpers
 public import NIOCore
 import NIOPosix
 
-/// A client for testing servers: it sends what the test says, right or wrong, and takes what comes apart into frames.
+/// A client for testing servers, which sends what the test says, right or wrong, and decodes the frames that come.
 ///
 /// ```swift
 /// let client = try await HostileClient(to: endpoint)
 /// await client.perform(.request(101, serial: 50, "hello").corrupted())
 /// #expect(try await client.response().status == .lostPacket)
 /// ```
-/// ``Attack`` has whole attacks, ready to be run against a server.
+/// ``Attack`` has complete attacks, ready to run against a server.
 ///
-/// It connects once and never again, pings nobody and answers no ping. The connection is closed with the last
-/// reference.
+/// It connects only once, sends no pings and answers none. The connection is closed with the last reference.
 public final class HostileClient: Sendable {
-    /// How an ``Act`` ended.
+    /// The outcome of an ``Act``.
     public enum Outcome: Sendable, Hashable {
-        /// Everything left.
+        /// Everything was sent.
         case done
-        /// The server took nothing for too long; the rest is lost, and with it the place in the stream.
+        /// The server read nothing for too long, or the Swift task was cancelled. The rest is lost, and with it the
+        /// place in the stream.
         case stalled
-        /// The server had ended the connection, or did meanwhile.
+        /// The server ended the connection, before the act or during it.
         case ended
     }
 
-    /// More bytes leave in several writes, so that a server which takes some of them is not taken for one that takes
-    /// none.
+    /// The largest write, in bytes. More bytes are sent in several writes, so that a server which reads some of them
+    /// does not look stalled.
     private static let largestWrite = 256 << 10
 
     private let channel: any Channel
@@ -34,18 +34,17 @@ public final class HostileClient: Sendable {
     private let forge: FrameForge
     private let sleep: @Sendable (Duration) async throws -> Void
 
-    /// A client that is connected.
+    /// Creates a client that is connected.
     ///
     /// - Parameters:
     ///   - endpoint: The server.
-    ///   - format: How frames are laid out; the standard format by default.
-    ///   - reads: Whether it reads by itself; otherwise not before ``Act/startReading``. True by default.
-    ///   - tls: TLS, whose handshake is over when this returns; nil, the default: none.
-    ///   - receiveBuffer: The size of the system's buffer for what has come and is not read yet (`SO_RCVBUF`), in
-    ///     bytes. With a small one the server soon notices that this client does not read. Nil, the default: the
-    ///     system's choice.
-    ///   - clock: What delays are measured with; the real time by default.
-    /// - Throws: NIO's error when it cannot connect, or the handshake's.
+    ///   - format: The layout of frames; the standard format by default.
+    ///   - reads: Whether it reads from the start, or only after ``Act/startReading``. True by default.
+    ///   - tls: TLS, whose handshake is over when this returns; nil, the default, for none.
+    ///   - receiveBuffer: The size of the system's receive buffer (`SO_RCVBUF`), in bytes. With a small one the server
+    ///     soon notices that this client does not read. Nil, the default, for the system's choice.
+    ///   - clock: The clock of delays; real time by default.
+    /// - Throws: NIO's error if it cannot connect, or that of the handshake.
     public init(
         to endpoint: Endpoint,
         format: WireFormat = .standard,
@@ -59,7 +58,7 @@ public final class HostileClient: Sendable {
         self.sleep = { try await clock.sleep(for: $0) }
         var bootstrap = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.allowRemoteHalfClosure, value: true)
-            // A handshake must be read in any case.
+            // A handshake requires reading in any case.
             .channelOption(.autoRead, value: reads || tls != nil)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
@@ -98,12 +97,12 @@ public final class HostileClient: Sendable {
 
     // MARK: Sending
 
-    /// Does this, one step after the other.
+    /// Performs an act, one step after the other.
     ///
     /// - Parameters:
-    ///   - act: What to do.
-    ///   - time: How long the server may take none of our bytes before the act is given up; 60 s by default.
-    /// - Returns: How it ended. That a server ends the connection of a hostile client is no error here.
+    ///   - act: The act.
+    ///   - time: The time for which the server may read none of our bytes before the act is given up; 60 s by default.
+    /// - Returns: The outcome. A server that ends the connection of a hostile client is not an error.
     @discardableResult
     public func perform(_ act: Act, within time: Duration = .seconds(60)) async -> Outcome {
         var gathered = ByteBuffer()
@@ -111,7 +110,7 @@ public final class HostileClient: Sendable {
         for step in act.steps where outcome == .done {
             if case .send(let sending) = step, sending.dribble == nil {
                 self.append(sending, to: &gathered)
-                // More would not leave in one write anyway.
+                // More would not be sent in one write anyway.
                 if gathered.readableBytes >= Self.largestWrite {
                     outcome = await self.write(&gathered, within: time)
                 }
@@ -224,7 +223,7 @@ public final class HostileClient: Sendable {
         let promise = self.channel.eventLoop.makePromise(of: Outcome.self)
         let deadline = self.channel.eventLoop.scheduleTask(in: TimeAmount(time)) { promise.succeed(.stalled) }
         future.whenComplete { result in
-            // Of the two the first counts.
+            // The first of the two counts.
             deadline.cancel()
             switch result {
             case .success: promise.succeed(.done)
@@ -236,10 +235,10 @@ public final class HostileClient: Sendable {
 
     // MARK: Receiving
 
-    /// The next frame of the server.
+    /// Returns the next frame of the server.
     ///
-    /// - Throws: ``NothingHappened`` when none comes in time (60 s by default), when the server has ended the
-    ///   connection and all it sent was taken, or when the frame's checksum is wrong.
+    /// - Throws: ``NothingHappened`` if none comes in time (60 s by default), if the server has ended the connection
+    ///   and all its frames were returned, or if the frame's checksum is wrong.
     public func response(within time: Duration = .seconds(60)) async throws -> Frame {
         let inbox = self.inbox
         let output = try await self.channel.eventLoop.flatSubmit { inbox.value.next(within: TimeAmount(time)) }.get()
@@ -253,24 +252,24 @@ public final class HostileClient: Sendable {
         }
     }
 
-    /// The next `count` frames of the server.
+    /// Returns the next `count` frames of the server.
     ///
-    /// - Throws: As ``response(within:)``.
+    /// - Throws: The errors of ``response(within:)``.
     public func responses(_ count: Int, within time: Duration = .seconds(60)) async throws -> [Frame] {
         var frames: [Frame] = []
         for _ in 0..<count { frames.append(try await self.response(within: time)) }
         return frames
     }
 
-    /// Returns when the server has ended the connection, or its direction of it.
+    /// Returns when the server has closed the connection, or its direction.
     ///
-    /// - Throws: ``NothingHappened`` when that does not happen in time, 60 s by default.
+    /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
     public func ended(within time: Duration = .seconds(60)) async throws {
         let inbox = self.inbox
         try await self.channel.eventLoop.flatSubmit { inbox.value.ended(within: TimeAmount(time)) }.get()
     }
 
-    /// The first bytes received: all, or the first 64 KiB and what came with the last of them.
+    /// The first bytes received: all, or at least the first 64 KiB, up to the end of a read.
     public var receivedBytes: [UInt8] {
         get async throws {
             let inbox = self.inbox
@@ -335,7 +334,7 @@ public final class HostileClient: Sendable {
             self.serve()
         }
 
-        /// Asks the channel for one read after each interval, until that is stopped or the channel is closed.
+        /// Makes the channel read once after each interval, until ``stopReadingSlowly()`` or the channel's end.
         func readSlowly(from channel: any Channel, every interval: TimeAmount) {
             guard channel.isActive else { return }
             self.slowReading = self.eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { _ in
@@ -365,7 +364,7 @@ public final class HostileClient: Sendable {
         func next(within time: TimeAmount) -> EventLoopFuture<FrameDecoder.Output?> {
             let promise = self.eventLoop.makePromise(of: FrameDecoder.Output?.self)
             let deadline = self.eventLoop.assumeIsolated().scheduleTask(in: time) {
-                // The oldest waits longest, and all wait equally long: it is the first.
+                // Any waiter may be the first to time out.
                 if let index = self.waiting.firstIndex(where: { $0.promise.futureResult === promise.futureResult }) {
                     self.waiting.remove(at: index)
                 }

@@ -2,7 +2,7 @@ public import HHSocket
 public import NIOCore
 
 extension HostileClient {
-    /// What a ``HostileClient`` does: made of simple ones, changed by what reads like an adverb, and put in a row.
+    /// An action of a ``HostileClient``: composed of simple ones, modified by adverbs, and put in a row.
     ///
     /// ```swift
     /// .request(101, serial: 50, "hello")
@@ -12,11 +12,11 @@ extension HostileClient {
     /// .requests(101, serials: 50..<10_050)
     /// .garbage(10_000, seed: 7)
     /// ```
-    /// What is sent without a wait in between leaves in one write.
+    /// Bytes that are sent without a wait in between go out in one write.
     public struct Act: Sendable {
         enum Source: Sendable {
             case frame(Frame)
-            /// One request with each of these serials.
+            /// One request for each of these serials.
             case requests(Frame, Range<UInt32>)
             /// A cancel of the request with this serial, in the format's way.
             case cancel(UInt32)
@@ -60,7 +60,7 @@ extension HostileClient {
             .frame(Frame(type: type, serial: serial, payload: body))
         }
 
-        /// The act with this text's UTF-8 as payload.
+        /// A request with this text's UTF-8 as payload.
         public static func request(_ type: UInt32, serial: UInt32, _ body: String) -> Act {
             .request(type, serial: serial, ByteBuffer(string: body))
         }
@@ -82,13 +82,13 @@ extension HostileClient {
 
         /// A heartbeat.
         ///
-        /// - Parameter serial: That of the format's pings, in the standard one 0, by default.
+        /// - Parameter serial: By default the serial of the format's pings, 0 in the standard format.
         public static func ping(serial: UInt32? = nil) -> Act { Act(.ping(serial)) }
 
-        /// These bytes, whatever they mean.
+        /// Arbitrary bytes.
         public static func raw(_ bytes: ByteBuffer) -> Act { Act(.raw(bytes)) }
 
-        /// These bytes, whatever they mean.
+        /// Arbitrary bytes.
         public static func raw(_ bytes: some Sequence<UInt8>) -> Act { .raw(ByteBuffer(bytes: bytes)) }
 
         /// A number of random bytes, which the seed determines.
@@ -101,14 +101,14 @@ extension HostileClient {
 
         // MARK: What is done to the connection
 
-        /// Reads nothing from now on.
+        /// Stops reading.
         public static var stopReading: Act { Act([.stopReading]) }
-        /// Reads again.
+        /// Resumes reading.
         public static var startReading: Act { Act([.startReading]) }
         /// Reads at most a few bytes after each interval from now on, until ``startReading`` or ``stopReading``.
         ///
-        /// The interval is one of the real time, whatever the client's clock. The system takes more for the client than
-        /// it reads: give the client a small `receiveBuffer`.
+        /// The interval is in real time, whatever the client's clock. The system buffers more than the client reads:
+        /// give the client a small `receiveBuffer`.
         ///
         /// - Parameters:
         ///   - bytes: The largest number of bytes in one read; 1 at least.
@@ -116,7 +116,7 @@ extension HostileClient {
         public static func readSlowly(bytes: Int, every interval: Duration) -> Act {
             Act([.readSlowly(bytes: max(1, bytes), every: max(.milliseconds(1), interval))])
         }
-        /// Says that it will send nothing more, and goes on reading.
+        /// Closes the client's direction, and continues reading.
         public static var halfClose: Act { Act([.halfClose]) }
         /// Closes the connection.
         public static var close: Act { Act([.close]) }
@@ -128,10 +128,10 @@ extension HostileClient {
         /// Waits first, by the client's clock.
         public func delayed(by duration: Duration) -> Act { Act([.wait(duration)] + self.steps) }
 
-        /// Sends a few bytes at a time, each in a write of its own.
+        /// Sends a few bytes at a time, in separate writes.
         ///
         /// - Parameters:
-        ///   - bytes: How many at a time; 1 by default.
+        ///   - bytes: The number of bytes in one write; 1 by default.
         ///   - interval: The time between two writes, by the client's clock; none by default.
         public func dribbled(bytes: Int = 1, every interval: Duration = .zero) -> Act {
             self.changingSends { $0.dribble = .init(bytes: max(1, bytes), interval: interval) }
@@ -157,7 +157,7 @@ extension HostileClient {
         /// Does all of them in this order.
         public static func glued(_ acts: Act...) -> Act { Act(acts.flatMap(\.steps)) }
 
-        /// Does all of them in this order, as the other one does.
+        /// Does all of them in this order.
         public static func glued(_ acts: [Act]) -> Act { Act(acts.flatMap(\.steps)) }
 
         private func changingSends(_ change: (inout Sending) -> Void) -> Act {

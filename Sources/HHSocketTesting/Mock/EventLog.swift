@@ -2,9 +2,9 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
-/// What a test waited for did not come in time.
+/// The error of a test that waited in vain.
 public struct NothingHappened: Error, CustomStringConvertible {
-    /// What was waited for, how long, and what came instead.
+    /// A description of what was awaited, for how long, and what came instead.
     public var description: String
 }
 
@@ -22,7 +22,7 @@ final class EventLog<Event: Sendable>: Sendable {
         var events: [Event] = []
         var waiters: [UInt64: Waiter] = [:]
         var lastNumber: UInt64 = 0
-        /// Waiters whose task was cancelled before they waited.
+        /// The waiters whose task was cancelled before they waited.
         var cancelled: Set<UInt64> = []
     }
 
@@ -60,9 +60,9 @@ final class EventLog<Event: Sendable>: Sendable {
         }
     }
 
-    /// The first `count` events that match, those that have happened included.
+    /// Waits for the first `count` events that match, including past ones.
     ///
-    /// - Parameter isFulfilled: Ends the wait at once, with nothing, if it holds when the wait begins.
+    /// - Parameter isFulfilled: Ends the wait at once, without events, if it returns true when the wait begins.
     @discardableResult
     func wait(
         _ count: Int,
@@ -115,7 +115,7 @@ final class EventLog<Event: Sendable>: Sendable {
             return nil
         }
         if let now { return continuation.resume(with: now) }
-        // Asked after the waiter is there: later events reach it.
+        // Checked after the waiter is registered: later events reach it.
         if isFulfilled() {
             let waiter = self.state.withLockedValue { $0.waiters.removeValue(forKey: number) }
             waiter?.continuation.resume(returning: [])

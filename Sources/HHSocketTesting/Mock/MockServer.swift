@@ -4,9 +4,9 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
-/// A server for tests: real TCP on 127.0.0.1, and it does what the test says, right or wrong.
+/// A server for tests, over real TCP on 127.0.0.1, which does what the test says, right or wrong.
 ///
-/// Answers by type, and a look at what came:
+/// Answers by type, and a check of the requests received:
 /// ```swift
 /// let server = try await MockServer()
 /// server.on(101, .answer("hello"))
@@ -17,7 +17,7 @@ import NIOPosix
 /// #expect(try await server.received(1, ofType: 101)[0].string == "hi")
 /// ```
 ///
-/// Something goes wrong once, and then all is well:
+/// A failure that happens once:
 /// ```swift
 /// server.once(101, .echo.cut(after: 10).then(.reset))   // in the middle of the answer
 /// server.on(101, .echo)
@@ -29,29 +29,28 @@ import NIOPosix
 /// server.on(102, .glued(.push(2001, "news"), .echo))
 /// ```
 ///
-/// A request of a type without a rule is answered 401, a heartbeat as the protocol says, and a cancel not at all; `on`
-/// changes that too. Rules can be changed at any time, and a rule holds for every request that comes after the call has
-/// returned. Chance is seeded and time is that of a clock, so that what happened once happens again.
+/// A request of a type without a rule is answered with status 401, a heartbeat as the protocol specifies, and a cancel
+/// not at all; `on` changes that too. Rules can be changed at any time, and apply to every request that comes after the
+/// call has returned. Randomness is seeded and time is that of a clock, so that tests are reproducible.
 ///
 /// The server ends with ``shutdown()`` or with the last reference to it.
 public final class MockServer: Sendable {
     let core: MockServerCore
 
-    /// Where it listens.
+    /// The address at which it listens.
     public var endpoint: Endpoint { self.core.endpoint }
 
-    /// A server that listens.
+    /// Creates a server that listens.
     ///
     /// - Parameters:
-    ///   - reaction: What to do about requests of the application's types that have no rule of their own. Status 401 by
-    ///     default; `MockServer(.echo)` is an echo server.
-    ///   - format: How frames are laid out; the standard format by default. An answer repeats the custom fields of its
-    ///     request that the response has too.
-    ///   - port: The TCP port on 127.0.0.1; 0, the default, takes a free one.
-    ///   - seed: What ``Reaction/oneOf(_:)`` and ``ReleaseOrder/shuffled`` are drawn with; 0 by default.
-    ///   - clock: What delays are measured with: a ``VirtualClock`` waits for nothing but the test. The real time by
-    ///     default.
-    /// - Throws: NIO's error when the port is taken.
+    ///   - reaction: The reaction to requests of the application's types without a rule. Status 401 by default;
+    ///     `MockServer(.echo)` is an echo server.
+    ///   - format: The layout of frames; the standard format by default. An answer repeats the custom fields of its
+    ///     request that responses have too.
+    ///   - port: The TCP port on 127.0.0.1; 0, the default, picks a free one.
+    ///   - seed: The seed of ``Reaction/oneOf(_:)`` and ``ReleaseOrder/shuffled``; 0 by default.
+    ///   - clock: The clock of delays; with a ``VirtualClock`` they wait only for the test. Real time by default.
+    /// - Throws: NIO's error if the port is in use.
     public init(
         _ reaction: Reaction = .status(.undefinedType),
         format: WireFormat = .standard,
@@ -75,59 +74,59 @@ public final class MockServer: Sendable {
 
     // MARK: Rules
 
-    /// What to do about every request of `type` from now on; also for the control types.
+    /// Sets the reaction to every request of `type`, which may be a control type.
     public func on(_ type: UInt32, _ reaction: Reaction) {
         self.core.rules.withLockedValue { $0.standing[type] = reaction }
     }
 
-    /// What to do about the next request of `type` alone, before the standing rule holds again. Several calls stand in
-    /// line.
+    /// Sets the reaction to the next request of `type` only, before the standing rule applies again. Reactions of
+    /// several calls are queued.
     public func once(_ type: UInt32, _ reaction: Reaction) {
         self.core.rules.withLockedValue { $0.once[type, default: []].append(reaction) }
     }
 
-    /// What to do about requests of the application's types that have no rule of their own. Status 401 by default.
+    /// Sets the reaction to requests of the application's types without a rule. Status 401 by default.
     public func onAnyOther(_ reaction: Reaction) {
         self.core.rules.withLockedValue { $0.other = reaction }
     }
 
-    /// From now on answers hello as a server does that speaks version 1 and accepts these features, and reads metadata
-    /// and compressed bodies on connections that have agreed on them. Without it hello is not answered.
+    /// Answers hello like a server that speaks version 1 and accepts these features, and reads metadata and compressed
+    /// bodies on connections that have agreed on them. Without this call hello is not answered.
     ///
-    /// A rule for type 3 comes before it: `on(3, .status(.undefinedType))` is a server that refuses hello.
+    /// A rule for type 3 takes precedence: `on(3, .status(.undefinedType))` is a server that refuses hello.
     ///
-    /// - Parameter features: What is accepted; all that there is by default.
+    /// - Parameter features: The accepted features; all by default.
     public func acceptHello(features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency]) {
         self.core.rules.withLockedValue { $0.features = features }
     }
 
-    /// What to do with each new connection. Nothing by default.
+    /// Sets the reaction to each new connection. Nothing by default.
     public func onConnect(_ reaction: Reaction) {
         self.core.rules.withLockedValue { $0.connect = reaction }
     }
 
-    /// What to do with the connection of this number, counted from 0, when it is new; instead of the general rule.
+    /// Sets the reaction to the new connection with this number, counted from 0, instead of the general rule.
     public func onConnect(number: Int, _ reaction: Reaction) {
         self.core.rules.withLockedValue { $0.connectByNumber[number] = reaction }
     }
 
     // MARK: Now
 
-    /// The connections open now, in the order in which they were accepted.
+    /// The open connections, in the order in which they were accepted.
     public var connections: [Connection] { self.core.openConnections }
 
-    /// Does this now on every open connection. Returns when it has begun.
+    /// Performs a reaction now on every open connection. Returns when it has begun.
     public func perform(_ reaction: Reaction) async {
         for connection in self.connections { await connection.perform(reaction) }
     }
 
-    /// Tells the client of every open connection that this server is about to end. Connections stay open; what becomes
-    /// of further requests is for the rules to say, such as `onAnyOther(.draining)`. Returns when the frames have been
-    /// sent. In a format whose applications use the type 4 themselves it means nothing to clients.
+    /// Announces on every open connection that this server is about to end. Connections stay open; the rules decide on
+    /// further requests, such as `onAnyOther(.draining)`. Returns when the frames have been sent. In a format whose
+    /// applications use type 4 themselves the frame means nothing to clients.
     ///
     /// - Parameters:
-    ///   - reason: For people to read; empty by default.
-    ///   - retryAfter: How long clients should stay away, in whole milliseconds; not at all by default.
+    ///   - reason: The reason, for people to read; empty by default.
+    ///   - retryAfter: The time that clients should stay away, in whole milliseconds; zero by default.
     ///   - endpoints: Servers that may be used instead, best first; none by default.
     public func sendGoAway(
         reason: String = "",
@@ -142,7 +141,7 @@ public final class MockServer: Sendable {
         try await self.core.stopListening().get()
     }
 
-    /// Stops listening for this time, by the server's clock. Returns when connecting is refused.
+    /// Stops listening for a time, by the server's clock. Returns when connecting is refused.
     public func refuseConnections(for duration: Duration) async throws {
         try await self.refuseConnections()
         self.core.after(duration) { [weak core] in _ = core?.listen() }
@@ -150,24 +149,24 @@ public final class MockServer: Sendable {
 
     /// Listens again, on the same port.
     ///
-    /// - Throws: NIO's error when somebody else has taken the port meanwhile.
+    /// - Throws: NIO's error if another process uses the port by now.
     public func acceptConnections() async throws {
         try await self.core.listen().get()
     }
 
     // MARK: What came
 
-    /// Every frame that has come, in order; also the control frames.
+    /// All frames received, in order, including control frames.
     public var received: [Received] { self.core.received.events }
 
-    /// The first `count` frames of `type`, or of any, waiting for those that have not come yet.
+    /// Returns the first `count` frames of `type`, or of any type, waiting for those that have not come yet.
     ///
     /// - Parameters:
-    ///   - count: How many.
-    ///   - type: Nil counts all, also the control frames.
-    ///   - number: The connection; nil, the default, counts all.
-    ///   - time: How long to wait; 60 s by default.
-    /// - Throws: ``NothingHappened`` when they do not come in time; it says what came.
+    ///   - count: The number of frames.
+    ///   - type: The type; nil, the default, counts all frames, including control frames.
+    ///   - number: The number of the connection; nil, the default, counts all connections.
+    ///   - time: The time to wait; 60 s by default.
+    /// - Throws: ``NothingHappened`` if they do not come in time; it describes what came.
     @discardableResult
     public func received(
         _ count: Int,
@@ -181,26 +180,26 @@ public final class MockServer: Sendable {
         }
     }
 
-    /// How many connections were accepted so far.
+    /// The number of connections accepted so far.
     public var acceptedCount: Int { self.core.accepted.events.count }
 
-    /// The connection of this number, counted from 0, waiting until it has been accepted.
+    /// Returns the connection with this number, counted from 0, once it has been accepted.
     ///
-    /// - Throws: ``NothingHappened`` when it is not accepted in time, 60 s by default.
+    /// - Throws: ``NothingHappened`` if it is not accepted in time, 60 s by default.
     @discardableResult
     public func connection(_ number: Int, within time: Duration = .seconds(60)) async throws -> Connection {
         let found = try await self.core.accepted.wait(1, within: time, "connection \(number)") { $0.number == number }
         return found[0]
     }
 
-    /// Returns once the client has closed, reset or half-closed the connection of this number.
+    /// Returns once the client has closed, reset or half-closed the connection with this number.
     ///
-    /// - Throws: ``NothingHappened`` when that does not happen in time, 60 s by default.
+    /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
     public func ended(connection number: Int, within time: Duration = .seconds(60)) async throws {
         try await self.core.ended.wait(1, within: time, "the end of connection \(number)") { $0 == number }
     }
 
-    /// A port of 127.0.0.1 where nothing listens, and nothing will as long as the process runs.
+    /// Returns a port of 127.0.0.1 on which nothing listens, and nothing will while the process runs.
     public static func closedEndpoint() async throws -> Endpoint {
         let server = try await MockServer()
         await server.shutdown()
@@ -216,11 +215,11 @@ public final class MockServer: Sendable {
 extension MockServer {
     /// One accepted connection.
     public struct Connection: Sendable, CustomStringConvertible {
-        /// Counted from 0 in the order in which they were accepted.
+        /// The connection's number, counted from 0 in the order in which connections were accepted.
         public let number: Int
         let session: NIOLoopBound<MockSession>
 
-        /// Does this now. Returns when it has begun; on a connection that is over nothing happens.
+        /// Performs a reaction now. Returns when it has begun; has no effect on a closed connection.
         public func perform(_ reaction: Reaction) async {
             let session = self.session
             try? await session.eventLoop.submit { session.value.perform(reaction, for: nil) }.get()

@@ -4,8 +4,8 @@ import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 
-/// What a ``MockServer`` is to its connections. All that happens happens on one event loop, so that the order in which
-/// requests come decides everything.
+/// The state that the connections of a ``MockServer`` share. Everything happens on one event loop, so that the order of
+/// requests determines the outcome.
 final class MockServerCore: Sendable {
     struct Rules {
         var standing: [UInt32: MockServer.Reaction] = [:]
@@ -13,7 +13,7 @@ final class MockServerCore: Sendable {
         var other = MockServer.Reaction.status(.undefinedType)
         var connect = MockServer.Reaction.drop
         var connectByNumber: [Int: MockServer.Reaction] = [:]
-        /// Nil where hello is not answered.
+        /// The features accepted by hello; nil if hello is not answered.
         var features: Set<ProtocolFeature>?
     }
 
@@ -26,7 +26,7 @@ final class MockServerCore: Sendable {
 
     private struct LoopState {
         var listener: (any Channel)?
-        /// While nobody listens and somebody is to listen again.
+        /// The reservation of the port while the server does not listen, but may again.
         var reservation: PortReservation?
         var port = 0
         var isOver = false
@@ -101,7 +101,7 @@ final class MockServerCore: Sendable {
                 return self.loop.makeSucceededVoidFuture()
             }
             .flatMapError { error in
-                // An outgoing connection of somebody else may have borrowed the port for a moment.
+                // An outgoing connection of another process may use the port for a moment.
                 guard again, NIODeadline.now() < deadline else { return self.loop.makeFailedFuture(error) }
                 return self.loop.flatScheduleTask(in: .milliseconds(10)) { self.bind(until: deadline) }.futureResult
             }
@@ -132,7 +132,7 @@ final class MockServerCore: Sendable {
 
     // MARK: Time and chance
 
-    /// Runs `body` on the loop when the server's clock has moved on by `duration`; never once the server is over.
+    /// Runs `body` on the loop when the server's clock has advanced by `duration`, unless the server has shut down.
     func after(_ duration: Duration, _ body: @escaping @Sendable () -> Void) {
         self.loop.execute {
             guard !self.state.value.isOver else { return }
@@ -163,7 +163,7 @@ final class MockServerCore: Sendable {
         return (number, self.rules.withLockedValue { $0.connectByNumber[number] ?? $0.connect })
     }
 
-    /// The connection is gone.
+    /// Removes a connection that is gone.
     func remove(number: Int) {
         guard self.state.value.sessions.removeValue(forKey: number) != nil else { return }
         for gate in self.state.value.held.keys {
@@ -171,7 +171,7 @@ final class MockServerCore: Sendable {
         }
     }
 
-    /// The rule for a request; nil if there is none.
+    /// Returns the reaction to a request; nil if there is no rule.
     func reaction(to type: UInt32) -> MockServer.Reaction? {
         self.rules.withLockedValue { rules in
             if let next = rules.once[type]?.popFirst() { return next }
@@ -179,7 +179,7 @@ final class MockServerCore: Sendable {
         }
     }
 
-    /// What is answered to a hello that has no rule; nil: nothing.
+    /// Returns the answer to a hello without a rule; nil for none.
     func answer(toHello payload: ByteBuffer) -> HelloAnswer? {
         self.rules.withLockedValue { $0.features }.map { HelloAnswer.answer(to: payload, features: $0) }
     }

@@ -18,7 +18,7 @@ final class MockSession: ChannelInboundHandler {
     typealias OutboundOut = ByteBuffer
     typealias Reaction = MockServer.Reaction
 
-    /// What leaves, in order.
+    /// An item of the outbox, which is written in order.
     private enum Output {
         case bytes(ByteBuffer)
         case dribble(ByteBuffer, Reaction.Dribble)
@@ -27,7 +27,7 @@ final class MockSession: ChannelInboundHandler {
         case reset
     }
 
-    /// Nil once the connection is gone: what remembers connections must not keep the server.
+    /// The server; nil once the connection is gone, so that a reference to a connection does not keep the server.
     private var core: MockServerCore?
     private(set) var number = -1
     private let format: WireFormat
@@ -37,20 +37,20 @@ final class MockSession: ChannelInboundHandler {
     private var outbox: Deque<Output> = []
     private var isDribbling = false
     private var isSilent = false
-    /// What comes all the same, as when the client closes, stays where it is.
+    /// Whether frames are decoded. Bytes that arrive all the same, such as when the client closes, stay in the decoder.
     private var isReading = true
     private var hasEnded = false
-    /// What hello has led to on this connection.
+    /// The result of hello on this connection.
     private var agreement: Agreement?
     private var outstandingPings: [UInt32: Int] = [:]
-    /// What waits for the cancel of a request, by serial.
+    /// The steps that wait for the cancel of a request, by serial.
     private var untilCancelled: [UInt32: [(request: MockServer.Received, rest: ArraySlice<Reaction.Step>)]] = [:]
 
     init(core: MockServerCore) {
         self.core = core
         self.format = core.format
         self.forge = FrameForge(direction: .response, format: core.format)
-        // Records whatever comes, for as long as it can be told apart into frames.
+        // Without limits, so that everything that can be decoded is recorded.
         self.decoder = FrameDecoder(
             direction: .request,
             format: core.format,
@@ -155,7 +155,7 @@ final class MockSession: ChannelInboundHandler {
         self.perform(.answer(answer.payload, status: answer.status), for: request)
     }
 
-    /// The meaning of a frame with flags, if that is known; else the frame as it came.
+    /// Opens the envelope of a frame with flags; returns the frame as it came if that fails.
     private func opened(_ received: MockServer.Received) -> MockServer.Received {
         guard let agreement = self.agreement, !received.isCorrupt, received.type & FrameType.allFlags != 0,
             let (frame, metadata) = try? Envelope.open(
@@ -189,7 +189,7 @@ final class MockSession: ChannelInboundHandler {
         self.flush()
     }
 
-    /// Does the steps up to one that waits. What is sent is gathered for ``flush()``.
+    /// Performs the steps up to one that waits. Output is gathered for ``flush()``.
     func proceed(_ steps: ArraySlice<Reaction.Step>, for request: MockServer.Received?) {
         guard let context = self.context, let core = self.core else { return }
         var rest = steps
@@ -267,7 +267,7 @@ final class MockSession: ChannelInboundHandler {
                     status: .ping
                 )
             if let serial { frame.serial = serial }
-            // Where only clients ping, what we send is no ping to them.
+            // If only clients ping, they do not treat this frame as a ping.
             if heartbeat?.pingedBy != .client { self.outstandingPings[frame.serial, default: 0] += sending.copies }
         case .push(let type, let body):
             let serial = self.format.layout.push?.serial ?? FrameSerial.push
@@ -299,7 +299,7 @@ final class MockSession: ChannelInboundHandler {
         self.flush()
     }
 
-    /// Puts it behind what has not left yet, and together with it where both are bytes.
+    /// Appends to the outbox; consecutive bytes are joined.
     private func append(_ output: Output) {
         if case .bytes(let more) = output, case .bytes(var bytes)? = self.outbox.last {
             self.outbox.removeLast()
@@ -310,7 +310,7 @@ final class MockSession: ChannelInboundHandler {
         }
     }
 
-    /// Writes what is in the outbox, up to something that takes time.
+    /// Writes the outbox, up to an item that takes time.
     func flush() {
         guard let context = self.context, !self.isDribbling else { return }
         while let output = self.outbox.popFirst() {
@@ -330,7 +330,7 @@ final class MockSession: ChannelInboundHandler {
         }
     }
 
-    /// An empty write is done when all before it have left.
+    /// Closes after all writes: an empty write completes when all before it have.
     private func close(_ context: ChannelHandlerContext) {
         let channel = context.channel
         context.writeAndFlush(self.wrapOutboundOut(ByteBuffer())).whenComplete { _ in channel.close(promise: nil) }
@@ -355,7 +355,7 @@ final class MockSession: ChannelInboundHandler {
             if dribble.interval > .zero, rest.readableBytes > 0 {
                 self.core?.after(dribble.interval) { session.value.dribble(rest, dribble) }
             } else {
-                // In a turn of its own: a write that succeeds at once completes at once.
+                // In another turn, which avoids recursion: a write that succeeds at once completes at once.
                 session.eventLoop.execute { session.value.dribble(rest, dribble) }
             }
         }
@@ -363,7 +363,7 @@ final class MockSession: ChannelInboundHandler {
 }
 
 extension MockServer.Reaction.Sending {
-    /// The frame in its envelope; nil where it needs none.
+    /// Returns the frame in its envelope; nil if it needs none, or cannot have it.
     fileprivate func sealed(_ frame: Frame) -> Frame? {
         guard self.metadata != nil || self.isCompressed else { return nil }
         return try? Envelope.seal(

@@ -2,9 +2,9 @@ public import HHSocket
 public import NIOCore
 
 extension MockServer {
-    /// What a ``MockServer`` does about a request, a new connection, or because a test says so.
+    /// An action of a ``MockServer`` upon a request, a new connection, or a test's demand.
     ///
-    /// Made of simple ones, changed by what reads like an adverb, and put in a row:
+    /// Composed of simple ones, modified by adverbs, and put in a row:
     /// ```swift
     /// .echo
     /// .answer("hello").delayed(by: .seconds(2))
@@ -14,17 +14,17 @@ extension MockServer {
     /// .glued(.push(2001, "news"), .echo, .push(2001, "more"))
     /// .echo.held(until: 3, release: .reversed)
     /// ```
-    /// What a reaction sends without a wait in between leaves in one write, so that a client finds several frames in
-    /// one read. A reaction that needs a request, such as ``echo``, sends nothing where there is none.
+    /// Frames that a reaction sends without a wait in between go out in one write, so that a client finds them in one
+    /// read. A reaction that requires a request, such as ``echo``, sends nothing without one.
     public struct Reaction: Sendable {
         enum Source: Sendable {
-            /// The request's type, serial and payload.
+            /// An answer with the request's type, serial and payload.
             case echo
-            /// The request's type and serial.
+            /// An answer with the request's type and serial.
             case answer(Status, ByteBuffer)
             case frame(Frame)
             case push(UInt32, ByteBuffer)
-            /// A ping of the server, whose answer is not answered; nil for the format's serial.
+            /// A ping of the server; nil for the format's serial. The client's answer is not answered.
             case ping(UInt32?)
             case raw(ByteBuffer)
         }
@@ -44,7 +44,7 @@ extension MockServer {
             var interval: Duration
         }
 
-        /// Where held requests wait for each other.
+        /// A gate at which held requests wait for each other.
         final class Gate: Sendable {
             let count: Int
             let order: ReleaseOrder
@@ -87,8 +87,7 @@ extension MockServer {
 
         /// Answers with this payload.
         ///
-        /// - Parameter status: 200 by default; any 32 bits. In a format without statuses there is no way to say
-        ///   another, and nothing is sent.
+        /// - Parameter status: 200 by default; any 32 bits. In a format without statuses nothing is sent for any other.
         public static func answer(_ body: ByteBuffer, status: Status = .ok) -> Reaction {
             Reaction(.answer(status, body))
         }
@@ -103,16 +102,16 @@ extension MockServer {
         /// Answers with this status, listed or not, and an empty payload.
         public static func status(_ status: Status) -> Reaction { .answer(ByteBuffer(), status: status) }
 
-        /// Answers that the server is about to end and has not run the request (504).
+        /// Answers with status 504: the server is about to end and has not run the request.
         public static var draining: Reaction { .status(.draining) }
 
-        /// Decides when the request is there: `{ $0.connection == 0 ? .reset : .echo }`. Runs on the server's event
-        /// loop, in the order of the requests, and must not block.
+        /// Decides upon the request: `{ $0.connection == 0 ? .reset : .echo }`. Runs on the server's event loop, in the
+        /// order of the requests, and must not block.
         public static func respond(_ decide: @escaping @Sendable (Received) -> Reaction) -> Reaction {
             Reaction([.decide(decide)])
         }
 
-        /// One of `reactions`, by the server's seeded generator.
+        /// Performs one of `reactions`, chosen by the server's seeded generator.
         public static func oneOf(_ reactions: Reaction...) -> Reaction {
             Reaction([.choose(reactions)])
         }
@@ -122,45 +121,45 @@ extension MockServer {
 
         // MARK: Other things to send
 
-        /// A push: in the standard format serial 1, status 200.
+        /// Sends a push: in the standard format with serial 1 and status 200.
         public static func push(_ type: UInt32, _ body: ByteBuffer = ByteBuffer()) -> Reaction {
             Reaction(.push(type, body))
         }
 
-        /// A push with this text's UTF-8 as payload.
+        /// Sends a push with this text's UTF-8 as payload.
         public static func push(_ type: UInt32, _ body: String) -> Reaction {
             .push(type, ByteBuffer(string: body))
         }
 
-        /// A ping: in the standard format a heartbeat with status 0. The client's answer is recorded and not answered.
+        /// Sends a ping: in the standard format a heartbeat with status 0. The client's answer is recorded but not
+        /// answered.
         ///
-        /// - Parameter serial: The format's, in the standard one 5, by default; clients answer the reserved ones.
+        /// - Parameter serial: By default the format's, 5 in the standard format; clients answer reserved serials.
         public static func ping(serial: UInt32? = nil) -> Reaction {
             Reaction(.ping(serial))
         }
 
-        /// A go-away: the server is about to end.
+        /// Sends a go-away: the server is about to end.
         ///
         /// - Parameters:
-        ///   - reason: For people to read; empty by default.
-        ///   - retryAfter: How long clients should stay away, in whole milliseconds; not at all by
-        ///     default.
+        ///   - reason: The reason, for people to read; empty by default.
+        ///   - retryAfter: The time that clients should stay away, in whole milliseconds; zero by default.
         ///   - endpoints: Servers that may be used instead, best first; none by default.
         public static func goAway(
             reason: String = "",
             retryAfter: Duration = .zero,
             endpoints: [Endpoint] = []
         ) -> Reaction {
-            .frame(WireGoAway(reason: reason, retryAfter: retryAfter, endpoints: endpoints).frame)
+            .frame(GoAway(reason: reason, retryAfter: retryAfter, endpoints: endpoints).frame)
         }
 
-        /// A frame as it is, whatever was asked.
+        /// Sends a frame as it is, whatever the request.
         public static func frame(_ frame: Frame) -> Reaction { Reaction(.frame(frame)) }
 
-        /// These bytes, whatever they mean.
+        /// Sends arbitrary bytes.
         public static func raw(_ bytes: ByteBuffer) -> Reaction { Reaction(.raw(bytes)) }
 
-        /// These bytes, whatever they mean.
+        /// Sends arbitrary bytes.
         public static func raw(_ bytes: some Sequence<UInt8>) -> Reaction { .raw(ByteBuffer(bytes: bytes)) }
 
         // MARK: What is done to the connection
@@ -168,20 +167,19 @@ extension MockServer {
         /// Closes the connection after what was sent before.
         public static var close: Reaction { Reaction([.close]) }
 
-        /// Resets the connection (RST), which may take back what was sent before and has not been read.
+        /// Resets the connection (RST), which may discard bytes that were sent but not read yet.
         public static var reset: Reaction { Reaction([.reset]) }
 
-        /// Ends the server's direction, after what was sent before; it goes on reading.
+        /// Closes the server's direction, after what was sent before, and continues reading.
         public static var halfClose: Reaction { Reaction([.halfClose]) }
 
-        /// From now on reads nothing and sends nothing on this connection, and does not close it, as a machine whose
-        /// cable was pulled.
+        /// Stops reading and sending on this connection without closing it, like a machine with an unplugged cable.
         public static var goSilent: Reaction { Reaction([.goSilent]) }
 
-        /// From now on reads nothing from this connection; what is due is still sent.
+        /// Stops reading from this connection; output is still sent.
         public static var stopReading: Reaction { Reaction([.stopReading]) }
 
-        /// Ends ``goSilent`` and ``stopReading``. What would have been sent meanwhile is lost.
+        /// Ends ``goSilent`` and ``stopReading``. Output during the silence is lost.
         public static var wakeUp: Reaction { Reaction([.wakeUp]) }
 
         // MARK: Adverbs
@@ -191,22 +189,22 @@ extension MockServer {
             Reaction([.wait(duration)] + self.steps)
         }
 
-        /// Waits for the client's cancel of this very request first: an answer that comes too late, without a clock. In
-        /// a format without cancels it never comes.
+        /// Waits for the client's cancel of this request first: a late answer that depends on no clock. In a format
+        /// without cancels it never comes.
         public func late() -> Reaction {
             Reaction([.waitForCancel] + self.steps)
         }
 
-        /// Waits until `count` requests have come to this reaction, on whichever connections; then they are answered in
-        /// this order, those of one connection in one write. The next `count` make the next group.
+        /// Waits until `count` requests, on any connections, have reached this reaction; then they are answered in this
+        /// order, those of one connection in one write. The next `count` make the next group.
         public func held(until count: Int, release order: ReleaseOrder = .inOrder) -> Reaction {
             Reaction([.hold(Gate(count: count, order: order))] + self.steps)
         }
 
-        /// Sends a few bytes at a time, each in a write of its own. Nothing else is sent on the connection meanwhile.
+        /// Sends a few bytes at a time, in separate writes. Nothing else is sent on the connection meanwhile.
         ///
         /// - Parameters:
-        ///   - bytes: How many at a time; 1 by default.
+        ///   - bytes: The number of bytes in one write; 1 by default.
         ///   - interval: The time between two writes, by the server's clock; none by default.
         public func dribbled(bytes: Int = 1, every interval: Duration = .zero) -> Reaction {
             self.changingSends { $0.dribble = Dribble(bytes: max(1, bytes), interval: interval) }
@@ -240,13 +238,13 @@ extension MockServer {
             self.changingSends { $0.serial = serial }
         }
 
-        /// Sends frames with this metadata before their body, whether or not that was agreed on by hello. More than 64
-        /// values or 16 KiB are not sent.
+        /// Sends frames with this metadata before their body, whether or not that was agreed on by hello. Metadata of
+        /// more than 64 values or 16 KiB is omitted.
         public func withMetadata(_ values: [String: String]) -> Reaction {
             self.changingSends { $0.metadata = values }
         }
 
-        /// Sends frames with a compressed body, whether or not that was agreed on by hello. One that does not become
+        /// Sends frames with a compressed body, whether or not that was agreed on by hello. A body that does not become
         /// smaller is sent as it is.
         public func compressed() -> Reaction {
             self.changingSends { $0.isCompressed = true }
@@ -254,17 +252,17 @@ extension MockServer {
 
         // MARK: Rows
 
-        /// Does this, then `next`. A wait in either holds up what comes after it.
+        /// Does this, then `next`. A wait in either delays what comes after it.
         public func then(_ next: Reaction) -> Reaction {
             Reaction(self.steps + next.steps)
         }
 
-        /// Does all of them in this order. What they send without waiting leaves in one write.
+        /// Does all of them in this order. Frames that they send without waiting go out in one write.
         public static func glued(_ reactions: Reaction...) -> Reaction {
             Reaction(reactions.flatMap(\.steps))
         }
 
-        /// Does all of them in this order, as the other one does.
+        /// Does all of them in this order.
         public static func glued(_ reactions: [Reaction]) -> Reaction { Reaction(reactions.flatMap(\.steps)) }
 
         private func changingSends(_ change: @escaping @Sendable (inout Sending) -> Void) -> Reaction {
@@ -286,29 +284,29 @@ extension MockServer {
         }
     }
 
-    /// In which order held requests are answered.
+    /// The order in which held requests are answered.
     public enum ReleaseOrder: Sendable, Hashable {
-        /// As they came.
+        /// The order in which they came.
         case inOrder
         /// The last one first.
         case reversed
-        /// By the server's seeded generator.
+        /// A random order, by the server's seeded generator.
         case shuffled
     }
 
     /// A frame that came from a client.
     public struct Received: Sendable, Hashable, CustomStringConvertible {
-        /// The connection it came on; they are numbered from 0 in the order in which they were accepted.
+        /// The number of its connection, counted from 0 in the order in which connections were accepted.
         public var connection: Int
-        /// On a connection that has agreed on metadata or compression, without the flags and what they say is there.
+        /// The frame; on a connection that has agreed on metadata or compression without the flags and the envelope.
         public var frame: Frame
         /// Whether its checksum was wrong.
         public var isCorrupt: Bool
-        /// What stood before the body, by name.
+        /// The metadata before the body, by name.
         public var metadata: [String: String] = [:]
-        /// How much time the client gave, where it said so.
+        /// The time that the client allows for the answer; nil if it set none.
         public var deadline: Duration?
-        /// The request's idempotency key, where it has one.
+        /// The request's idempotency key; nil without one.
         public var idempotencyKey: String?
         /// Whether its body was compressed.
         public var isCompressed = false

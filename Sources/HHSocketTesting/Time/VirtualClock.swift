@@ -11,8 +11,8 @@ public import NIOCore
 /// try await clock.waitForSleepers()      // the server is about to wait
 /// clock.advance(by: .seconds(30))        // and has waited
 /// ```
-/// Sleepers are woken in the order of their deadlines, and equals in the order in which they lay down. Once awake they
-/// run as tasks do, so wait for what they do before you move on.
+/// Sleepers are woken in the order of their deadlines; those with equal deadlines in the order in which they went to
+/// sleep. Once awake they run as tasks, so wait for their effects before you advance the clock again.
 public final class VirtualClock: Clock, Sendable {
     /// A moment: the time since the clock's beginning.
     public struct Instant: InstantProtocol, CustomStringConvertible {
@@ -37,10 +37,11 @@ public final class VirtualClock: Clock, Sendable {
 
     private struct State {
         var now = Instant(offset: .zero)
-        /// By number; numbers grow, so that equals wake in the order in which they lay down.
+        /// The sleepers by number; numbers grow, so that those with equal deadlines wake in the order in which they
+        /// went to sleep.
         var sleepers: [UInt64: Sleeper] = [:]
         var lastNumber: UInt64 = 0
-        /// Sleepers whose task was cancelled before they lay down.
+        /// The sleepers whose task was cancelled before they went to sleep.
         var cancelled: Set<UInt64> = []
 
         var next: (key: UInt64, value: Sleeper)? {
@@ -49,10 +50,10 @@ public final class VirtualClock: Clock, Sendable {
     }
 
     private let state = NIOLockedValueBox(State())
-    /// How many sleepers there are, each time it changes.
+    /// The numbers of sleepers after each change.
     private let counts = EventLog<Int>(keepsHistory: false)
 
-    /// A clock at its beginning.
+    /// Creates a clock at its beginning.
     public init() {}
 
     public var now: Instant { self.state.withLockedValue { $0.now } }
@@ -66,20 +67,20 @@ public final class VirtualClock: Clock, Sendable {
         NIODeadline.uptimeNanoseconds(0) + .hours(1) + TimeAmount(self.now.offset)
     }
 
-    /// How many tasks sleep.
+    /// The number of tasks that sleep.
     public var sleeperCount: Int { self.state.withLockedValue { $0.sleepers.count } }
 
-    /// When the next sleeper is due; nil if nobody sleeps.
+    /// The next sleeper's deadline; nil if no task sleeps.
     public var nextWakeUp: Instant? { self.state.withLockedValue { $0.next?.value.deadline } }
 
     // MARK: Time
 
-    /// Moves the time on by `duration` and wakes the sleepers that are due. A negative one does nothing.
+    /// Advances the time by `duration` and wakes the sleepers that are due. A negative duration has no effect.
     public func advance(by duration: Duration) {
         self.advance(to: self.now.advanced(by: duration))
     }
 
-    /// Moves the time on to `instant` and wakes the sleepers that are due. One that has passed does nothing.
+    /// Advances the time to `instant` and wakes the sleepers that are due. A past instant has no effect.
     public func advance(to instant: Instant) {
         while true {
             let due: Sleeper? = self.state.withLockedValue { state in
@@ -97,9 +98,9 @@ public final class VirtualClock: Clock, Sendable {
         self.counts.append(self.sleeperCount)
     }
 
-    /// Moves the time on to the next sleeper's deadline and wakes all that are due then.
+    /// Advances the time to the next sleeper's deadline and wakes all sleepers that are due then.
     ///
-    /// - Returns: False if nobody sleeps.
+    /// - Returns: False if no task sleeps.
     @discardableResult
     public func advanceToNextWakeUp() -> Bool {
         guard let next = self.nextWakeUp else { return false }
@@ -109,9 +110,9 @@ public final class VirtualClock: Clock, Sendable {
 
     // MARK: Sleeping
 
-    /// Sleeps until the clock is moved to `deadline` or past it.
+    /// Sleeps until the clock reaches `deadline`.
     ///
-    /// - Throws: `CancellationError` at once when the task is cancelled.
+    /// - Throws: `CancellationError` as soon as the task is cancelled.
     public func sleep(until deadline: Instant, tolerance: Duration? = nil) async throws {
         let number = self.state.withLockedValue { state in
             state.lastNumber += 1
@@ -147,7 +148,7 @@ public final class VirtualClock: Clock, Sendable {
 
     /// Returns once at least `count` tasks sleep.
     ///
-    /// - Parameter time: How long to wait for that, in real time; 60 s by default.
+    /// - Parameter time: The time to wait, in real time; 60 s by default.
     /// - Throws: ``NothingHappened`` after that, `CancellationError` when the task is cancelled.
     public func waitForSleepers(_ count: Int = 1, within time: Duration = .seconds(60)) async throws {
         try await self.counts.wait(1, within: time, "\(count) sleepers", unless: { self.sleeperCount >= count }) {

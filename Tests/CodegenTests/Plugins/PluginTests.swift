@@ -51,13 +51,13 @@ import Testing
         (#"["a"]"#, "must be an object."),
         (#"{"visibility": "Open"}"#, #""visibility": there is no "Open"; there are Public, Package, Internal."#),
     ])
-    func whatIsWrongIsNamed(text: String, complaint: String) throws {
+    func whatIsWrongIsNamed(text: String, diagnostic: String) throws {
         let folder = try TemporaryFolder()
         let path = try folder.write(text, to: GeneratorConfiguration.fileName)
         let error = #expect(throws: PluginError.self) {
             try GeneratorConfiguration(contentsOf: URL(fileURLWithPath: path))
         }
-        #expect(error?.description.hasPrefix("\(path): \(complaint)") == true, "\(error?.description ?? "")")
+        #expect(error?.description.hasPrefix("\(path): \(diagnostic)") == true, "\(error?.description ?? "")")
     }
 
     /// The reason is in the system's words.
@@ -94,9 +94,9 @@ import Testing
         (["-x"], "There is no option -x; see --help."),
         (["a.proto", "--output"], "--output needs a value; see --help."),
     ])
-    func wrongUsageIsExplained(arguments: [String], complaint: String) {
+    func wrongUsageIsExplained(arguments: [String], diagnostic: String) {
         let error = #expect(throws: PluginError.self) { try CommandArguments(arguments) }
-        #expect(error?.description == complaint)
+        #expect(error?.description == diagnostic)
     }
 }
 
@@ -253,7 +253,7 @@ import Testing
         ("Protos/missing.proto", "There is no file "), ("Package.swift", "is not a .proto file."),
         ("Sources/Paths", "There is no .proto file in "),
     ])
-    func whatCannotBeGeneratedForIsNamed(path: String, complaint: String) throws {
+    func whatCannotBeGeneratedForIsNamed(path: String, diagnostic: String) throws {
         let folder = try TemporaryFolder()
         let package = URL(fileURLWithPath: folder.path)
         let empty = package.appendingPathComponent("Sources/Paths")
@@ -264,6 +264,6 @@ import Testing
         let error = #expect(throws: PluginError.self) {
             try command.generate(for: [folder.file(path)], into: package)
         }
-        #expect(error?.description.contains(complaint) == true, "\(error?.description ?? "")")
+        #expect(error?.description.contains(diagnostic) == true, "\(error?.description ?? "")")
     }
 }

@@ -220,7 +220,7 @@ import Testing
         guard let key = table.submit(0, deadline: self.at(8)).key else { return }
         table.queued(key)
         #expect(table.remove(key)?.phase == .queued)
-        let leaves = table.willLeave(serial: 50, on: ConnectionID(number: 1))
+        let leaves = table.willSend(serial: 50, on: ConnectionID(number: 1))
         #expect(!leaves)
         #expect(table.answer(serial: 50).text == "duplicate")
     }
@@ -329,16 +329,16 @@ import Testing
         _ = table.submit(0, deadline: self.at(8))
         guard let unsent = table.submit(1, deadline: self.at(8)).key else { return }
         table.queued(unsent)
-        let left = table.linkIsLeft()
+        let left = table.linkGoesAway()
         #expect(left.map(\.call) == [1] && left.map(\.phase) == [.queued])
         #expect(table.phase(of: unsent) == .idle)
         #expect(!table.canSend)
-        #expect(table.willLeave(serial: 51, on: ConnectionID(number: 1)) == false)
+        #expect(table.willSend(serial: 51, on: ConnectionID(number: 1)) == false)
         guard case .wait = table.attemptAgain(unsent, isReturning: false) else { return #expect(Bool(false)) }
         #expect(table.submit(2, deadline: self.at(8)).serial == nil)
         #expect(table.nextWaiting() == nil)
         #expect(table.answer(serial: 50).text == "answer 0")
-        #expect(table.linkIsLeft().isEmpty, "once")
+        #expect(table.linkGoesAway().isEmpty, "once")
         table.linkIsReady(ConnectionID(number: 2))
         #expect(table.nextWaiting()?.call == 1)
         #expect(table.nextWaiting()?.call == 2)
@@ -347,7 +347,7 @@ import Testing
     @Test func callsThatAreSentAgainLeaveBeforeNewOnesOfTheirPriorityAndInTheirOrder() {
         var table = self.readyTable()
         let keys = (0..<3).compactMap { table.submit($0, deadline: self.at(8)).key }
-        _ = table.linkIsLeft()
+        _ = table.linkGoesAway()
         _ = table.submit(3, deadline: self.at(8))
         _ = table.submit(4, .high, deadline: self.at(8))
         for (index, key) in keys.enumerated() {
@@ -366,7 +366,7 @@ import Testing
     @Test func callsThatAreSentAgainWaitHoweverManyDoAndWhereNoAttemptIsInProgress() {
         var table = self.readyTable(maximumWaiting: 1)
         let keys = (0..<3).compactMap { table.submit($0, deadline: self.at(8)).key }
-        _ = table.linkIsLeft()
+        _ = table.linkGoesAway()
         for (index, key) in keys.enumerated() {
             _ = table.receive(serial: UInt32(50 + index))
             guard case .wait = table.attemptAgain(key, isReturning: true) else { return #expect(Bool(false)) }
@@ -388,7 +388,7 @@ import Testing
         for call in 10..<15 {
             if let key = table.submit(call, deadline: self.at(8)).key { table.queued(key) }
         }
-        #expect(table.linkIsLeft().map(\.call) == [10, 11, 12, 13, 14])
+        #expect(table.linkGoesAway().map(\.call) == [10, 11, 12, 13, 14])
         #expect(table.inFlightCount == 0)
     }
 
@@ -396,7 +396,7 @@ import Testing
         var table = self.readyTable()
         guard let key = table.submit(0, deadline: self.at(8)).key else { return }
         table.remove(key)
-        _ = table.linkIsLeft()
+        _ = table.linkGoesAway()
         table.linkIsReady(ConnectionID(number: 2))
         #expect(table.answer(serial: 50).text == "late")
     }

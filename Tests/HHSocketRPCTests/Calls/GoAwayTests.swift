@@ -343,10 +343,10 @@ import Tracing
         #expect(digits.joined() == hex.filter { !$0.isWhitespace })
         #expect(try DocumentationPage("Docs/Protocol.md").text.contains(hex))
         #expect(WireFormat.standard.isGoAway(frame))
-        let departure = ServerDeparture(try frame.payload.message(as: WireGoAway.self))
+        let departure = GoAway(try frame.payload.message(as: WireGoAway.self))
         #expect(
             departure
-                == ServerDeparture(
+                == GoAway(
                     reason: "restart",
                     retryAfter: .milliseconds(1_500),
                     endpoints: [Endpoint(host: "10.0.0.2", port: 7_000)]
@@ -364,7 +364,7 @@ import Tracing
                 String(repeating: "a", count: 300) + ":1",
             ]
             + (1...100).map { "x:\($0)" }
-        let departure = ServerDeparture(message)
+        let departure = GoAway(message)
         #expect(departure.reason.hasPrefix("line break long"))
         #expect(departure.reason.unicodeScalars.count == 256)
         #expect(

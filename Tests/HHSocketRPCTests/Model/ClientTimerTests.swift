@@ -47,7 +47,7 @@ import Testing
         let key = try #require(client.hot.table.keys.first)
         #expect(client.hot.table.phase(of: key) == .queued)
         let serial = FrameSerial.firstRequest
-        connection.turn { _ = client.frameWillLeave(type: 101, serial: serial, on: ConnectionID(number: 1), in: &$0) }
+        connection.turn { _ = client.frameWillBeSent(type: 101, serial: serial, on: ConnectionID(number: 1), in: &$0) }
         connection.turn {
             client.isReceiving(.init(type: 101, serial: serial, receivedBytes: 1, length: 2), in: &$0)
         }

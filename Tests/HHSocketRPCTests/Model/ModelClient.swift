@@ -120,12 +120,12 @@ struct ModelClient {
     enum Link: Equatable {
         case offline, connecting, ready(Int)
         /// Ready for what is in flight alone.
-        case leaving(Int)
+        case goingAway(Int)
 
         var connection: Int? {
             switch self {
             case .offline, .connecting: nil
-            case .ready(let connection), .leaving(let connection): connection
+            case .ready(let connection), .goingAway(let connection): connection
             }
         }
     }
@@ -233,7 +233,7 @@ struct ModelClient {
 
     private mutating func wait(_ index: Int) {
         let call = self.calls[index]
-        let isLeaving = if case .leaving = self.link { true } else { false }
+        let isLeaving = if case .goingAway = self.link { true } else { false }
         let isPatient = !self.isClosed && (call.plan.isPatient || call.retries > 0 || isLeaving)
         guard isPatient || self.link == .connecting else {
             self.ended(index, .notConnected, .notSent)
@@ -459,7 +459,7 @@ struct ModelClient {
 
     private mutating func leaveServer(of connection: Int) {
         guard self.link == .ready(connection) else { return }
-        self.link = .leaving(connection)
+        self.link = .goingAway(connection)
         var queued: [(index: Int, place: Int)] = []
         for index in self.calls.indices {
             if case .queued(_, connection, let place) = self.calls[index].phase { queued.append((index, place)) }
@@ -482,7 +482,7 @@ struct ModelClient {
     }
 
     mutating func deferReconnect() {
-        let isLeaving = if case .leaving = self.link { true } else { false }
+        let isLeaving = if case .goingAway = self.link { true } else { false }
         guard isLeaving || self.link == .connecting else { return }
         self.isReconnectDeferred = true
         if isLeaving && self.inFlightCount > 0 || !self.waiting.isEmpty { self.pull() }

@@ -151,8 +151,8 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
             self.output.suspicions += 1
         case .serverFails(_, let wrong, let calls):
             self.output.failures.append("\(wrong) of \(calls)")
-        case .leave(let id, _, _):
-            self.leave(id, in: &turn)
+        case .goAway(let id, _, _):
+            self.announceGoAway(of: id, in: &turn)
         case .finishDraining(let id):
             if !self.draining.contains(id) { self.broken = "connection \(id.number) is finished, and does not drain" }
             self.draining.removeAll { $0 == id }
@@ -166,10 +166,10 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
         }
     }
 
-    private func leave(_ id: ConnectionID, in turn: inout Turn) {
+    private func announceGoAway(of id: ConnectionID, in turn: inout Turn) {
         guard self.link == .ready(id), !self.isLeft else { return }
         self.isLeft = true
-        self.client?.connectionChanged(.leaving(id), in: &turn)
+        self.client?.connectionChanged(.goingAway(id), in: &turn)
         self.client?.connectionChanged(.reconnectDeferred, in: &turn)
     }
 

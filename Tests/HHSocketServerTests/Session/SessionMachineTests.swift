@@ -63,22 +63,22 @@ extension SessionMachine<String> {
     }
 
     @Test mutating func requestsAreAnsweredAtOnceWhereNothingSpeaksAgainstIt() throws {
-        #expect(machine.serialsAnsweredAtOnce?.contains(50) == true)
+        #expect(machine.serialsOnFastPath?.contains(50) == true)
         #expect(machine.statistics.requests == 0, "it may have a wrong checksum")
-        machine.receivedAtOnce()
+        machine.receivedOnFastPath()
         #expect(machine.statistics.requests == 1)
-        #expect(machine.serialsAnsweredAtOnce?.contains(49) != true, "a reserved serial")
+        #expect(machine.serialsOnFastPath?.contains(49) != true, "a reserved serial")
         let run = try start("a", serial: 50)
-        #expect(machine.serialsAnsweredAtOnce?.contains(51) != true, "its serial may be in flight")
+        #expect(machine.serialsOnFastPath?.contains(51) != true, "its serial may be in flight")
         #expect(machine.finished(serial: 50, run: run) == .send)
-        #expect(machine.serialsAnsweredAtOnce?.contains(51) == true)
-        machine.receivedAtOnce()
+        #expect(machine.serialsOnFastPath?.contains(51) == true)
+        machine.receivedOnFastPath()
         machine.drain()
-        #expect(machine.serialsAnsweredAtOnce?.contains(52) != true, "draining")
+        #expect(machine.serialsOnFastPath?.contains(52) != true, "draining")
         #expect(machine.statistics.requests == 3)
         var closed = Machine(maximumInFlight: 3)
         _ = closed.close()
-        #expect(closed.serialsAnsweredAtOnce == nil)
+        #expect(closed.serialsOnFastPath == nil)
     }
 
     @Test(arguments: [

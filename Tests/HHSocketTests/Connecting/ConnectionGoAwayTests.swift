@@ -40,7 +40,7 @@ import Testing
     ) -> [Machine.ConnectAction] {
         machine.goAway(
             self.id(number),
-            ServerDeparture(reason: "restart", retryAfter: time, endpoints: others),
+            GoAway(reason: "restart", retryAfter: time, endpoints: others),
             isAnnounced: isAnnounced,
             now: now ?? self.start
         )

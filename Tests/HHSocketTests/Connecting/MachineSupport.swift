@@ -25,7 +25,7 @@ enum Deed {
     case ready(ConnectionID, Endpoint)
     case part(ConnectionID, SocketError)
     case drain(ConnectionID)
-    case leave(ConnectionID)
+    case goAway(ConnectionID)
     case reconnectDeferred
     case lost(ConnectionID, SocketError)
     case beingMade
@@ -45,7 +45,7 @@ enum Deed {
         case .ready(let id, let endpoint): "ready \(id) \(endpoint)"
         case .part(let id, let error): "part \(id) \(error.code)"
         case .drain(let id): "drain \(id)"
-        case .leave(let id): "leave \(id)"
+        case .goAway(let id): "leave \(id)"
         case .reconnectDeferred: "put off"
         case .lost(let id, let error): "lost \(id) \(error.code)"
         case .beingMade: "being made"
@@ -86,7 +86,7 @@ extension ConnectionMachine.ConnectAction: MachineAction {
         case .resolve(let id): [.resolve(id)]
         case .open(let id, let endpoint): [.open(id, endpoint)]
         case .close(let id): [.close(id)]
-        case .leave(let id): [.leave(id)]
+        case .goAway(let id): [.goAway(id)]
         case .part(let id, let error): [.part(id, error)]
         case .beingMade: [.beingMade]
         case .reconnectDeferred: [.reconnectDeferred]

@@ -306,7 +306,7 @@ private struct World {
             actions =
                 self.machine.goAway(
                     id,
-                    ServerDeparture(reason: "restart", retryAfter: time, endpoints: others),
+                    GoAway(reason: "restart", retryAfter: time, endpoints: others),
                     isAnnounced: isAnnounced,
                     now: self.now
                 ).all
@@ -367,7 +367,7 @@ private struct World {
                 self.ready = id
                 self.insists = false
                 self.isOffline = false
-            case .leave(let id):
+            case .goAway(let id):
                 guard self.ready == id, self.left.insert(id).inserted else { return "a connection is left twice" }
             case .part(let id, _):
                 guard !self.linksMayOverlap, self.ready == id else {

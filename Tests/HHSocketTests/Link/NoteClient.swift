@@ -84,7 +84,7 @@ final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
     private func send(_ note: Note, _ priority: FramePriority, in turn: inout Turn) {
         if let link = self.connection?.link, !self.isLeaving, self.waiting.isEmpty {
             switch link.send(note, priority, in: &turn) {
-            case .leaving: return self.note { $0.outcomes[note.text] = "sent" }
+            case .sent: return self.note { $0.outcomes[note.text] = "sent" }
             case .queued: return self.note { $0.outcomes[note.text] = "queued" }
             case .refused: break
             }
@@ -100,7 +100,7 @@ final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
         guard let link = self.connection?.link, !self.isLeaving else { return }
         while let note = self.waiting.popFirst(unless: { _ in false }) {
             let taken = link.send(note, in: &turn)
-            self.note { $0.outcomes[note.text] = taken == .leaving ? "sent" : "queued" }
+            self.note { $0.outcomes[note.text] = taken == .sent ? "sent" : "queued" }
         }
     }
 
@@ -136,7 +136,7 @@ final class NoteClient: DriverHost, TurnHost, @unchecked Sendable {
             self.pending = nil
             self.isLeaving = false
             self.sendWaiting(in: &turn)
-        case .leaving:
+        case .goingAway:
             self.isLeaving = true
         case .lost(_, let error):
             self.connection = nil
@@ -220,7 +220,7 @@ final class NoteConnection: LinkReceiver {
         self.link.end(LinkEnd(.said(error), verdict), in: &turn)
     }
 
-    func unitWillLeave(_ note: Note, in turn: inout Turn) -> Bool {
+    func unitWillBeSent(_ note: Note, in turn: inout Turn) -> Bool {
         self.client?.note { $0.outcomes[note.text] = "sent" }
         return true
     }

@@ -38,7 +38,7 @@ import Testing
     }
 
     @Test mutating func unitLeavesAtOnceWhereNothingWaits() {
-        #expect(self.append(.text("one"), isOpen: true) == .leaving)
+        #expect(self.append(.text("one"), isOpen: true) == .sent)
         #expect(self.buffer.isEmpty)
         #expect(self.buffer.bytes.count == 9)
         #expect(self.append(.text("two")) == .queued)

@@ -2,13 +2,13 @@ import HHSocket
 import HHSocketRPC
 import NIOConcurrencyHelpers
 
-/// The calls of one connection, awaited by Swift tasks: as many of them as calls may be in flight.
+/// The calls of one connection, awaited by as many Swift tasks as calls may be in flight.
 final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
     private let client: SocketClient
     private let caller: Caller
     private let inFlightLimit: Int
     private let executor: EchoParameters.Executor
-    /// Whether calls wait for their time, instead of beginning when another has ended.
+    /// Whether calls start at scheduled times, instead of when another has ended.
     private let hasSchedule: Bool
     private let calls: AwaitedCalls
 
@@ -34,7 +34,7 @@ final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
         try await withTaskCancellationHandler {
             try await withThrowingTaskGroup(of: Void.self) { group in
                 for _ in 0..<self.inFlightLimit { self.addWork(to: &group) }
-                // The first that fails has the others cancelled.
+                // The first failure cancels the others.
                 for try await _ in group {}
             }
         } onCancel: {
@@ -51,7 +51,7 @@ final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
         }
     }
 
-    /// One call after the other.
+    /// Makes one call after the other.
     private func work() async throws {
         var caller = self.caller
         var call = self.calls.next(Uptime.now)
@@ -60,7 +60,7 @@ final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
                 if self.hasSchedule { try await Uptime.sleep(until: start) }
                 try await caller.call(number, on: self.client)
             } catch {
-                // Cancelled: by whoever waits for us, or because another call has failed.
+                // Cancelled by the awaiting task, or because another call has failed.
                 guard !Task.isCancelled else { return }
                 throw (error as? SocketError).map { EchoFailure($0) } ?? error
             }
@@ -69,8 +69,8 @@ final class AsyncLoop<Caller: EchoCaller>: EchoLoop {
     }
 }
 
-/// When calls begin that several tasks make, and how long they took.
-// Not nested in the loop: there it would be generic, and each call would look up which type it is.
+/// The starts and latencies of calls that several tasks make.
+// Not nested in the loop, where it would be generic and each call would look up its type.
 private final class AwaitedCalls: Sendable {
     private struct State {
         var tally: EchoTally
@@ -95,7 +95,7 @@ private final class AwaitedCalls: Sendable {
         }
     }
 
-    /// Records the call that started at `start`, and tells the next one's number and start. Nil if none is to be made.
+    /// Records the call that started at `start`, and returns the number and start of the next; nil if no call remains.
     func next(_ now: UInt64, after start: UInt64? = nil) -> (number: UInt32, start: UInt64)? {
         self.state.withLockedValue { state in
             if let start { state.tally.completed(start: start, now: now) }

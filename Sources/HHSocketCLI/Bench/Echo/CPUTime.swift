@@ -8,7 +8,7 @@ import Musl
 import Darwin
 #endif
 
-/// How long processes have used a core, in seconds, in user and system mode together.
+/// The CPU time of processes, in user and system mode together, in seconds.
 enum CPUTime {
     static var ofThisProcess: Double {
         #if canImport(Glibc)
@@ -21,7 +21,7 @@ enum CPUTime {
         return Self.seconds(usage.ru_utime) + Self.seconds(usage.ru_stime)
     }
 
-    /// Nil where the system does not tell it in /proc, or there is no such process. In steps of usually 10 ms.
+    /// Returns the CPU time of a process, usually in steps of 10 ms; nil without /proc, or if there is no such process.
     static func ofProcess(_ process: Int32) -> Double? {
         guard let stat = try? String(contentsOfFile: "/proc/\(process)/stat", encoding: .isoLatin1),
             let ticks = self.ticks(inStat: stat)
@@ -29,8 +29,8 @@ enum CPUTime {
         return Double(ticks) / Double(sysconf(CInt(_SC_CLK_TCK)))
     }
 
-    /// The ticks in user and in system mode of a `/proc/PID/stat`. The second field is the program's name in
-    /// parentheses, in which there may be spaces and parentheses.
+    /// Returns the ticks in user and in system mode of a `/proc/PID/stat`. The second field is the program's name in
+    /// parentheses, which may itself contain spaces and parentheses.
     static func ticks(inStat stat: String) -> UInt64? {
         guard let name = stat.lastIndex(of: ")") else { return nil }
         let fields = stat[stat.index(after: name)...].split(separator: " ")
@@ -44,13 +44,13 @@ enum CPUTime {
     }
 }
 
-/// What a measurement cost, in seconds.
+/// The CPU time of a measurement, in seconds.
 struct CPUUse: Sendable, Equatable {
     var client: Double
     /// Nil if it is not known.
     var server: Double?
 
-    /// Returns what was used within `window`, or until the Swift task is cancelled.
+    /// Returns the CPU time used within `window`, or until the Swift task is cancelled.
     static func measured(in window: MeasuredWindow, serverPID: Int32?) async -> CPUUse {
         try? await Uptime.sleep(until: window.begin)
         let before = (client: CPUTime.ofThisProcess, server: serverPID.flatMap { CPUTime.ofProcess($0) })

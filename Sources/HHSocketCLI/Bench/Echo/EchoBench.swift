@@ -8,7 +8,7 @@ struct EchoBench: Sendable {
     let parameters: EchoParameters
     private let body: EchoBody
 
-    /// A client, and the thread that is its own.
+    /// A client, and its own thread.
     private struct Connection: Sendable {
         var client: SocketClient
         var eventLoop: any EventLoop
@@ -20,14 +20,14 @@ struct EchoBench: Sendable {
         self.body = EchoBody(length: parameters.body)
     }
 
-    /// Connects, makes the calls, and closes the connections. When the Swift task is cancelled the result is of what
-    /// was measured by then.
+    /// Connects, makes the calls, and closes the connections. If the Swift task is cancelled the result covers the
+    /// measurement so far.
     ///
-    /// - Parameter showsProgress: Whether a line on stderr tells how it goes.
+    /// - Parameter showsProgress: Whether a line on stderr shows the progress.
     /// - Throws: ``EchoFailure`` if a call failed or was answered wrongly, or nothing was measured.
     func run(showsProgress: Bool) async throws -> EchoResult {
-        // A thread for each connection, as clients have by default. They are lent, because a schedule and an
-        // interruption reach the calls by them. They end with the process.
+        // One thread for each connection, as clients have by default. They are passed in, because schedules and
+        // interruptions reach the calls through them. They end with the process.
         let group = MultiThreadedEventLoopGroup(numberOfThreads: self.parameters.connections)
         let connections = group.makeIterator().map { self.connection(on: $0) }
         let result: Result<EchoResult, any Error>
@@ -50,7 +50,7 @@ struct EchoBench: Sendable {
         }
         configuration.socket.eventLoopGroup = eventLoop
         configuration.socket.callbackQueue = callbacks
-        // What is asked for to be in flight may be more than an app is allowed by default.
+        // The requested number of calls in flight may exceed the default limits.
         let inFlight = self.parameters.inFlight
         configuration.maximumInFlight = max(configuration.maximumInFlight, inFlight)
         let encoder = FrameEncoder(direction: .request, format: self.parameters.format)
@@ -94,13 +94,13 @@ struct EchoBench: Sendable {
         )
     }
 
-    /// Returns once there is a connection, by which a first call was made.
+    /// Connects, and makes a first call.
     private func connect(_ client: SocketClient) async throws {
         client.connect(attempts: 1)
         var requests = RequestPair(self.body)
         var request = requests.next(0)
         if self.parameters.hello {
-            // It fails if this was not agreed on. The calls that are measured ask for none of it.
+            // The call fails if these were not agreed on. The measured calls use neither.
             request.metadata = ["purpose": "bench"]
             request.compresses = true
         }
@@ -157,7 +157,7 @@ struct EchoBench: Sendable {
         }
     }
 
-    /// Runs all of them at once. The first that fails has the others given up.
+    /// Runs all loops at once. The first failure cancels the others.
     private func run(_ loops: [any EchoLoop], _ window: MeasuredWindow) async throws -> EchoTally {
         try await withThrowingTaskGroup(of: EchoTally.self) { group in
             for loop in loops { group.addTask { try await loop.run() } }

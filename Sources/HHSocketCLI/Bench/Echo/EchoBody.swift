@@ -1,12 +1,12 @@
 import HHSocket
 import NIOCore
 
-/// The bodies that the bench sends: filler, with the call's number in the first byte and the last.
+/// The bodies that the bench sends: filler, with the call's number in the first and last byte.
 struct EchoBody: Sendable {
-    /// Two bytes are needed for the number; more than the upper bound no server takes by default.
+    /// The lengths of bodies: two bytes hold the number, and no server accepts more than the upper bound by default.
     static let lengths = 2...Frame.defaultMaximumPayloadLength
 
-    /// The body before it has a number. Copies share its bytes until they are given one.
+    /// The body without a number. Copies share its bytes until they are stamped.
     let template: ByteBuffer
 
     init(length: Int) {
@@ -22,7 +22,7 @@ struct EchoBody: Sendable {
     @inline(__always)
     static func last(_ number: UInt32) -> UInt8 { UInt8(truncatingIfNeeded: number >> 8) ^ 0x5A }
 
-    /// Writes a call's number into a copy of the template, in place where nobody else holds its bytes.
+    /// Writes a call's number into a copy of the template, in place if its bytes are not shared.
     @inline(__always)
     static func stamp(_ number: UInt32, into body: inout ByteBuffer) {
         body.withUnsafeMutableReadableBytes { bytes in
@@ -31,7 +31,7 @@ struct EchoBody: Sendable {
         }
     }
 
-    /// Whether `answer` is what was sent as call `number`, as far as is looked at: the length and the two bytes.
+    /// Whether `answer` echoes call `number`. Only the length and the two bytes are compared.
     @inline(__always)
     func isEchoed(by answer: ByteBuffer, number: UInt32) -> Bool {
         answer.withUnsafeReadableBytes { bytes in
@@ -40,7 +40,7 @@ struct EchoBody: Sendable {
         }
     }
 
-    /// What is wrong about an answer that is not an echo.
+    /// Describes the fault of an answer that is not an echo.
     func complaint(about answer: ByteBuffer, number: UInt32) -> String {
         guard answer.readableBytes == self.length else {
             return "wrong answer to call \(number): \(answer.readableBytes) bytes, where \(self.length) were sent"

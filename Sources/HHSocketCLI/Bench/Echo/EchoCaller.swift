@@ -1,14 +1,14 @@
 import HHSocketRPC
 
-/// Makes one call after the other, and looks at the answers.
+/// Makes one call after the other, and checks the answers.
 protocol EchoCaller: Sendable {
     /// Makes call `number` and waits for its answer.
     ///
-    /// - Throws: `SocketError`, or ``EchoFailure`` where the answer is not an echo.
+    /// - Throws: `SocketError`, or ``EchoFailure`` if the answer is not an echo.
     mutating func call(_ number: UInt32, on client: SocketClient) async throws
 }
 
-/// Calls with plain bodies.
+/// A caller with plain bodies.
 struct BodyCaller: EchoCaller {
     private let body: EchoBody
     private var requests: RequestPair
@@ -26,15 +26,15 @@ struct BodyCaller: EchoCaller {
     }
 }
 
-/// Calls with messages, by the generated client.
+/// A caller with messages, through the generated client.
 struct MessageCaller: EchoCaller {
-    /// Of messages, in bytes.
+    /// The lengths of messages, in bytes.
     static let lengths = 16...1 << 20
 
     private var note: Hhsocket_BenchNote
 
-    /// - Parameter length: How long the message is to be, in bytes. Where its text's own length takes another byte, so
-    ///   that no message has that length, it is one byte shorter.
+    /// - Parameter length: The length of the message, in bytes. It is one byte shorter where no message has that
+    ///   length, because the length of its text takes another byte.
     init(length: Int) {
         self.note = Hhsocket_BenchNote()
         self.note.number = 1
@@ -49,7 +49,7 @@ struct MessageCaller: EchoCaller {
     }
 
     private static func length(of note: Hhsocket_BenchNote) -> Int {
-        // It has no required fields, and is not deep, so it can be written.
+        // It has no required fields and is not deep, so it can be encoded.
         (try? note.serializedBytes().count) ?? 0
     }
 

@@ -1,11 +1,12 @@
 import HHSocketRPC
 import NIOCore
 
-/// The calls of one connection: decides which is made when, and what counts. It makes none; the time is passed in.
+/// The state of one connection's calls: decides when each is made, and what counts. It makes no calls; the time is
+/// passed in.
 ///
-/// Every place in flight has two requests of its own, which are used again and again.
+/// Every place in flight has its own two requests, which are reused.
 struct EchoCalls: Sendable {
-    /// A call to be made now.
+    /// A call to make now.
     struct Start: Sendable {
         var place: Int
         var request: SocketRequest
@@ -13,36 +14,36 @@ struct EchoCalls: Sendable {
 
     /// Room for one call in flight.
     private struct Place: Sendable {
-        /// The call that is in flight, or was last.
+        /// The call in flight, or the last one.
         var number: UInt32 = 0
-        /// When it started, or was to start.
+        /// The time at which it started, or was due.
         var start: UInt64 = 0
         var requests: RequestPair
     }
 
     private enum Phase {
         case running
-        /// The time is over: calls in flight are waited for.
+        /// The time is over; calls in flight are awaited.
         case draining
-        /// Given up: what becomes of calls in flight is of no interest.
+        /// Given up; the outcome of calls in flight is ignored.
         case stopped
     }
 
     private let body: EchoBody
     private var places: [Place]
-    /// Places without a call.
+    /// The places without a call.
     private var idle: [Int]
     private var phase = Phase.running
     private var number: UInt32 = 0
     /// Nil for a closed loop.
     private var schedule: StartSchedule?
     private(set) var tally: EchoTally
-    /// The first call that went wrong.
+    /// The failure of the first call that failed.
     private(set) var failure: EchoFailure?
 
     /// - Parameters:
-    ///   - inFlight: How many calls may be in flight at once.
-    ///   - takesTurns: Whether a request may still be somebody's when its call has been answered.
+    ///   - inFlight: The number of calls that may be in flight at once.
+    ///   - takesTurns: Whether a request may still be referenced when its call has been answered.
     init(body: EchoBody, inFlight: Int, tally: EchoTally, schedule: StartSchedule?, takesTurns: Bool = true) {
         self.body = body
         self.places = (0..<inFlight).map { _ in Place(requests: RequestPair(body, takesTurns: takesTurns)) }
@@ -57,15 +58,15 @@ struct EchoCalls: Sendable {
     /// Whether nothing is in flight, and nothing will be.
     var isOver: Bool { self.phase != .running && self.idle.count == self.places.count }
 
-    /// A call was answered.
+    /// Records that a call was answered.
     ///
-    /// - Returns: The call to make in its place. Nil: look for ``nextStart(_:)``.
+    /// - Returns: The call to make in its place; if it is nil, call ``nextStart(_:)``.
     @inline(__always)
     mutating func answered(_ place: Int, with answer: ByteBuffer, now: UInt64) -> Start? {
         self.goesOn(place, with: answer, now: now) ? self.start(place, at: now) : nil
     }
 
-    /// The first of two steps that do this: whether the next is ``request(of:at:)``.
+    /// The first of the two steps of ``answered(_:with:now:)``. If it returns true the second is ``request(of:at:)``.
     @inline(__always)
     mutating func goesOn(_ place: Int, with answer: ByteBuffer, now: UInt64) -> Bool {
         guard self.phase != .stopped else { return self.free(place) }
@@ -79,18 +80,18 @@ struct EchoCalls: Sendable {
         return true
     }
 
-    /// A call failed, if only because it was cancelled.
+    /// Records that a call failed, if only because it was cancelled.
     mutating func failed(_ place: Int, _ failure: EchoFailure) {
         if self.phase != .stopped { self.fail(failure) }
         _ = self.free(place)
     }
 
-    /// A call whose time has come, and for which there is room. To be asked for until there is none.
+    /// Returns a call that is due, and for which there is room. Call it until it returns nil.
     mutating func nextStart(_ now: UInt64) -> Start? {
         guard self.phase == .running else { return nil }
         let end = self.tally.window.end
         if let place = self.idle.last {
-            // What was due a moment before the end is not kept back for want of that moment.
+            // A call that was due just before the end is still made.
             let time = self.schedule == nil ? (now < end ? now : nil) : self.schedule?.takeDue(at: min(now, end - 1))
             if let time {
                 self.idle.removeLast()
@@ -101,20 +102,21 @@ struct EchoCalls: Sendable {
         return nil
     }
 
-    /// When to look for ``nextStart(_:)`` although no call has completed. Nil if the next completion is soon enough.
+    /// The time of the next call of ``nextStart(_:)``, even if no call completes before; nil if the next completion is
+    /// soon enough.
     var nextLook: UInt64? {
         guard self.phase == .running, !self.idle.isEmpty, let schedule = self.schedule else { return nil }
         return min(schedule.next, self.tally.window.end)
     }
 
-    /// Ends the measurement here.
+    /// Ends the measurement now.
     mutating func stop(at now: UInt64) {
         guard self.phase != .stopped else { return }
         self.phase = .stopped
         self.tally.cut(at: now)
     }
 
-    /// What was measured, once all is over.
+    /// Returns the measurement, once ``isOver``.
     func result() throws(EchoFailure) -> EchoTally {
         if let failure = self.failure { throw failure }
         guard let schedule = self.schedule else { return self.tally }
@@ -125,7 +127,7 @@ struct EchoCalls: Sendable {
 
     // MARK: Pieces
 
-    /// The request of the call that starts now in this place.
+    /// Starts a call in this place, and returns its request.
     @inline(__always)
     mutating func request(of place: Int, at time: UInt64) -> SocketRequest {
         self.number &+= 1
@@ -138,7 +140,9 @@ struct EchoCalls: Sendable {
         Start(place: place, request: self.request(of: place, at: time))
     }
 
-    /// - Returns: That the place does not go on.
+    /// Frees the place.
+    ///
+    /// - Returns: False: the place does not continue.
     private mutating func free(_ place: Int) -> Bool {
         self.idle.append(place)
         return false

@@ -2,17 +2,17 @@ import HHSocket
 
 /// The calls of one connection, from the first to the last.
 protocol EchoLoop: Sendable {
-    /// How many calls count so far, or did a moment ago. From any thread.
+    /// The number of calls that count so far, as of a moment ago. May be read from any thread.
     var callsSoFar: Int { get }
 
-    /// Makes the calls until the window has ended, and waits for those in flight. When the Swift task is cancelled it
-    /// gives up what is in flight, and what it returns ends then.
+    /// Makes calls until the window has ended, and waits for those in flight. If the Swift task is cancelled it gives
+    /// up the calls in flight, and the measurement ends then.
     ///
     /// - Throws: ``EchoFailure``, for the first call that fails or is answered wrongly; no further one is made.
     func run() async throws -> EchoTally
 }
 
-/// Why there is nothing to report.
+/// The reason for which there is nothing to report.
 struct EchoFailure: Error, CustomStringConvertible {
     var description: String
 
@@ -21,7 +21,7 @@ struct EchoFailure: Error, CustomStringConvertible {
     }
 
     init(_ error: SocketError) {
-        // That there is no connection says less than why.
+        // `notConnected` is less informative than its cause.
         let cause = error.code == .notConnected ? error.underlying as? SocketError ?? error : error
         self.description = "\(cause.code): \(cause.message.inOneLine)"
     }

@@ -1,23 +1,23 @@
 import ArgumentParser
 import HHSocket
 
-/// What calls the bench makes.
+/// The parameters of the calls that the bench makes.
 struct EchoParameters: Sendable {
-    /// Which way of making calls is measured.
+    /// The API by which calls are made.
     enum API: String, ExpressibleByArgument, CaseIterable {
         /// A task and a completion handler for each call.
         case task
         /// Swift tasks that await each answer.
         case async
-        /// By tasks that await, with a generated client, whose messages both sides read and write.
+        /// Swift tasks that await, with a generated client, whose messages both sides encode and decode.
         case typed
     }
 
-    /// Where completion handlers run.
+    /// The place where completion handlers run.
     enum Callbacks: String, ExpressibleByArgument, CaseIterable {
-        /// On the library's default queue, to which what one read brings is handed over in one block.
+        /// The library's default queue, which receives all answers of one read in one block.
         case `default`
-        /// On the socket's own thread.
+        /// The socket's own thread.
         case inline
 
         var queue: CallbackQueue {
@@ -28,16 +28,16 @@ struct EchoParameters: Sendable {
         }
     }
 
-    /// Where the Swift tasks that await answers run.
+    /// The executor of Swift tasks that await answers.
     enum Executor: String, ExpressibleByArgument, CaseIterable {
-        /// On Swift's thread pool.
+        /// Swift's thread pool.
         case global
-        /// On the socket's own thread.
+        /// The socket's own thread.
         case socket
     }
 
     var server: Endpoint
-    /// Nil if it is not known, or not on this machine.
+    /// The server's process; nil if it is not known, or not on this machine.
     var serverPID: Int32?
     /// The name of the measured server, for the report.
     var peer: String
@@ -46,9 +46,9 @@ struct EchoParameters: Sendable {
     var header: [String: [UInt8]] = [:]
     /// Whether connections begin with a hello that agrees on metadata and compression.
     var hello = false
-    /// In bytes.
+    /// The length of each body, in bytes.
     var body: Int
-    /// Calls in flight on each connection.
+    /// The number of calls in flight on each connection.
     var inFlight: Int
     var connections: Int
     /// In seconds.
@@ -56,10 +56,10 @@ struct EchoParameters: Sendable {
     /// In seconds.
     var seconds: Double
     var api: API
-    /// Nil where there are no completion handlers.
+    /// Nil for an API without completion handlers.
     var callbacks: Callbacks?
-    /// Nil where no Swift tasks make the calls.
+    /// Nil for an API without Swift tasks.
     var executor: Executor?
-    /// Calls per second in all; nil for a closed loop.
+    /// The total number of calls per second; nil for a closed loop.
     var rate: Double?
 }

@@ -1,18 +1,18 @@
 import Foundation
 
-/// What was measured, and its report.
+/// A measurement, and its report.
 struct EchoResult: Sendable {
     var parameters: EchoParameters
     var tally: EchoTally
     var cpu: CPUUse
-    /// Whether it was ended before its time.
+    /// Whether it was ended early.
     var isInterrupted: Bool
 
     var callsPerSecond: Double { Double(self.tally.calls) / self.tally.window.seconds }
 
     // MARK: For programs
 
-    /// A JSON object in one line.
+    /// The report as a JSON object on one line.
     var json: String {
         let latencies = self.tally.latencies
         func microseconds(_ nanoseconds: Double?) -> Double? { nanoseconds.map { $0 / 1e3 } }
@@ -44,7 +44,7 @@ struct EchoResult: Sendable {
 
     // MARK: For people
 
-    /// Several lines: what was asked for, how many calls, how long they took and what they cost.
+    /// The report as several lines: the parameters, the number of calls, their latencies and their CPU time.
     var summary: String {
         var lines = [self.title]
         let seconds = String(format: "%.3f s", self.tally.window.seconds)

@@ -1,18 +1,17 @@
-/// What a connection has measured so far: decides which calls count.
+/// The measurement of a connection so far. Decides which calls count.
 struct EchoTally: Sendable {
     enum Pace: Sendable {
         /// Each call that completes makes room for the next. A latency counts if the call completed in the window.
         case closedLoop
-        /// Calls start by a schedule. A latency counts if the call was to start in the window, however late it
-        /// completed.
+        /// Calls start by a schedule. A latency counts if the call was due in the window, however late it completed.
         case schedule
     }
 
     let pace: Pace
     private(set) var window: MeasuredWindow
-    /// Calls that completed in the window.
+    /// The number of calls that completed in the window.
     private(set) var calls = 0
-    /// Calls that were to start in the window and did not, because as many as allowed were in flight.
+    /// The number of calls that were due in the window but did not start, because too many were in flight.
     private(set) var notStarted = 0
     private(set) var latencies = Latencies()
 
@@ -21,7 +20,9 @@ struct EchoTally: Sendable {
         self.window = window
     }
 
-    /// - Parameter start: When the call started, or was to start.
+    /// Records a completed call.
+    ///
+    /// - Parameter start: The time at which the call started, or was due.
     @inline(__always)
     mutating func completed(start: UInt64, now: UInt64) {
         let isInWindow = self.window.contains(now)
@@ -34,8 +35,8 @@ struct EchoTally: Sendable {
         if counts { self.latencies.record(nanoseconds: now > start ? now - start : 0) }
     }
 
-    /// Counts the calls that the schedule still holds when the window has ended. What is known of their latency is that
-    /// they waited until then; leaving them out would flatter a server that stood still.
+    /// Counts the calls that are still scheduled when the window has ended. Their latency is at least the wait until
+    /// then; omitting them would flatter a server that stalled.
     mutating func countNotStarted(_ schedule: StartSchedule) {
         var schedule = schedule
         while self.window.end > 0, let start = schedule.takeDue(at: self.window.end - 1) {
@@ -45,12 +46,12 @@ struct EchoTally: Sendable {
         }
     }
 
-    /// The measurement is over before its time.
+    /// Ends the measurement early.
     mutating func cut(at time: UInt64) {
         self.window.cut(at: time)
     }
 
-    /// Adds what another connection measured in the same window.
+    /// Adds the measurement of another connection in the same window.
     mutating func add(_ other: EchoTally) {
         self.calls += other.calls
         self.notStarted += other.notStarted

@@ -1,8 +1,8 @@
 import Histogram
 
-/// How long calls took, within a thousandth.
+/// The latencies of calls, precise to a thousandth.
 struct Latencies: Sendable {
-    /// An hour in nanoseconds; what is longer counts as that.
+    /// The longest latency, an hour in nanoseconds; longer ones are clamped to it.
     static let longest: UInt64 = 3_600_000_000_000
 
     private var histogram = Histogram<UInt64>(
@@ -30,7 +30,7 @@ struct Latencies: Sendable {
     /// Nil if nothing was recorded.
     var longest: Double? { self.count == 0 ? nil : Double(self.histogram.maxRecorded) }
 
-    /// Each value that was recorded, shortest first, and how often.
+    /// The recorded values, shortest first, with their counts.
     var values: [(nanoseconds: UInt64, count: UInt64)] {
         self.histogram.recordedValues().map { ($0.value, $0.count) }
     }

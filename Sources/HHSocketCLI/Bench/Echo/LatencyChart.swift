@@ -1,17 +1,17 @@
 import Foundation
 
-/// Latencies as bars of text: a row from each 1, 2 or 5 to the next.
+/// A chart of latencies in text, with one row from each 1, 2 or 5 to the next.
 struct LatencyChart {
     private static let width = 40
 
     let lines: [String]
 
-    /// - Parameter values: Latencies, shortest first, and how often each was met.
+    /// - Parameter values: Latencies, shortest first, with their counts.
     init(_ values: [(nanoseconds: UInt64, count: UInt64)]) {
         var rows: [(bounds: Range<UInt64>, count: UInt64)] = []
         for (value, count) in values {
             var bounds = rows.last?.bounds ?? Self.bounds(around: value)
-            // Empty rows between two that are not are drawn too: a gap is worth seeing.
+            // Empty rows between two others are drawn too: a gap is worth seeing.
             while value >= bounds.upperBound {
                 bounds = Self.bounds(around: bounds.upperBound)
                 rows.append((bounds, 0))
@@ -32,7 +32,7 @@ struct LatencyChart {
             String(repeating: " ", count: max(0, width - text.count)) + text
         }
         self.lines = zip(rows, labels).map { row, label in
-            // What was met at all is seen.
+            // A row that is not empty has a visible bar.
             let length = row.count == 0 ? 0 : max(1, Int(Double(row.count) / Double(most) * Double(Self.width)))
             let bar = String(repeating: "#", count: length) + String(repeating: " ", count: Self.width - length)
             let share = String(format: "%5.1f %%", Double(row.count) / Double(total) * 100)
@@ -40,7 +40,7 @@ struct LatencyChart {
         }
     }
 
-    /// The row that `value` belongs to. The first begins at 0.
+    /// Returns the bounds of the row of `value`. The first begins at 0.
     static func bounds(around value: UInt64) -> Range<UInt64> {
         var decade: UInt64 = 1_000
         guard value >= decade else { return 0..<decade }
@@ -52,10 +52,10 @@ struct LatencyChart {
         }
     }
 
-    /// A span in the unit that suits it, with three digits.
+    /// Formats a span in a suitable unit, with three digits.
     static func text(nanoseconds: Double) -> String {
         let units = [(1e9, "s"), (1e6, "ms"), (1e3, "µs")]
-        // Half a thousandth less, so that what would be rounded to 1000 is 1 of the next.
+        // Half a thousandth less, so that a number that would round to 1000 is 1 of the next unit.
         let (size, unit) = units.first { nanoseconds >= $0.0 * 0.9995 } ?? (1, "ns")
         let number = nanoseconds / size
         let digits = number < 9.995 ? 2 : number < 99.95 ? 1 : 0

@@ -1,6 +1,6 @@
 import Foundation
 
-/// What a terminal shows while it is measured.
+/// The line that a terminal shows during a measurement.
 struct LiveLine {
     private let window: MeasuredWindow
     private var lastTime: UInt64
@@ -11,9 +11,9 @@ struct LiveLine {
         self.lastTime = window.begin
     }
 
-    /// The line for now, without its end.
+    /// Returns the present line, without its end.
     ///
-    /// - Parameter calls: How many count so far.
+    /// - Parameter calls: The number of calls that count so far.
     mutating func text(at now: UInt64, calls: Int) -> String {
         guard now > self.window.begin else { return "warming up" }
         guard now < self.window.end else { return "waiting for what is in flight" }
@@ -26,9 +26,9 @@ struct LiveLine {
         return "\(times)   \(calls.grouped) calls   \(Int(rate.rounded()).grouped) calls/s"
     }
 
-    /// Draws on stderr until it is cancelled; then the line is gone.
+    /// Draws on stderr until it is cancelled, which clears the line.
     ///
-    /// - Parameter calls: How many count so far.
+    /// - Parameter calls: The number of calls that count so far.
     static func drawing(_ window: MeasuredWindow, calls: @escaping @Sendable () -> Int) -> Task<Void, Never> {
         Task {
             var line = LiveLine(window)

@@ -1,12 +1,12 @@
-/// The time that is measured, in nanoseconds of ``Uptime``: from its beginning to just before its end.
+/// The time in which calls count, in nanoseconds of ``Uptime``: from `begin` to just before `end`.
 struct MeasuredWindow: Sendable, Equatable {
     private(set) var begin: UInt64
     private(set) var end: UInt64
 
     /// - Parameters:
-    ///   - origin: When the first call starts.
-    ///   - warmup: How long from there nothing counts.
-    ///   - seconds: How long everything counts then.
+    ///   - origin: The time at which the first call starts.
+    ///   - warmup: The time from there in which nothing counts, in seconds.
+    ///   - seconds: The time after that in which everything counts.
     init(origin: UInt64, warmup: Double, seconds: Double) {
         self.begin = origin + UInt64(warmup * 1e9)
         self.end = self.begin + UInt64(seconds * 1e9)
@@ -15,7 +15,7 @@ struct MeasuredWindow: Sendable, Equatable {
     @inline(__always)
     func contains(_ time: UInt64) -> Bool { self.begin <= time && time < self.end }
 
-    /// Ends it earlier: not before it began, and not later than it was to.
+    /// Ends the window at `time` if that is earlier, but not before its beginning.
     mutating func cut(at time: UInt64) {
         self.end = min(self.end, max(self.begin, time))
     }

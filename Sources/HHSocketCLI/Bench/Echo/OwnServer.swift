@@ -1,14 +1,14 @@
 import Foundation
 import HHSocket
 
-/// `hhsocket serve` in a process of its own, for as long as this process runs at most.
+/// A process that runs `hhsocket serve`, and ends with this process at the latest.
 struct OwnServer: Sendable {
     let endpoint: Endpoint
     private let process: ChildProcess
 
-    /// Starts it; returns when it accepts connections.
+    /// Starts a server, and returns when it accepts connections.
     ///
-    /// - Parameter format: What `serve --format` is to be given.
+    /// - Parameter format: The argument of `serve --format`.
     static func start(format: String) async throws -> OwnServer {
         guard let program = Bundle.main.executablePath else {
             throw EchoFailure("cannot start a server: it is not known where this program is")

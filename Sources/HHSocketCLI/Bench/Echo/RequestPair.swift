@@ -2,9 +2,9 @@ import HHSocketRPC
 
 /// Two requests used in turn.
 ///
-/// While a completion handler runs, its task may still hold the request that it was made with. The next body, stamped
-/// in the other one, is nobody else's, so nothing is copied and nothing allocated. On the socket's thread, where a task
-/// that nobody holds is gone before its handler runs, one request is enough, and half the memory is passed through.
+/// While a completion handler runs, its task may still hold its request. The body of the other one is uniquely
+/// referenced, so it is stamped without a copy or an allocation. On the socket's thread, where an unreferenced task is
+/// released before its handler runs, one request suffices, which halves the memory that is touched.
 struct RequestPair: Sendable {
     private let takesTurns: Bool
     private var isOddNext = false
@@ -17,7 +17,7 @@ struct RequestPair: Sendable {
         self.odd = self.even
     }
 
-    /// The request of call `number`.
+    /// Returns the request of call `number`.
     @inline(__always)
     mutating func next(_ number: UInt32) -> SocketRequest {
         if self.isOddNext {

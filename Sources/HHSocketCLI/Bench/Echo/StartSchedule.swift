@@ -1,35 +1,35 @@
-/// When calls are to start at a fixed rate, whatever becomes of those before: an open loop.
+/// A schedule of calls that start at a fixed rate, regardless of earlier ones: an open loop.
 ///
-/// A start that comes late does not move the next one, so that the latency, which counts from here, holds the wait of
-/// the calls that a slow server keeps from starting.
+/// A late start does not delay the next one. The latency counts from the scheduled start, so it includes the wait of
+/// calls that a slow server keeps from starting.
 struct StartSchedule: Sendable {
     private let origin: UInt64
-    /// In nanoseconds, between two starts on this connection.
+    /// The time between two starts on this connection, in nanoseconds.
     private let interval: Double
-    /// Of the first one, in intervals.
+    /// The offset of the first start, in intervals.
     private let offset: Double
     private var index = 0
 
     /// - Parameters:
-    ///   - rate: Calls per second, on all connections together.
-    ///   - origin: When it begins, in nanoseconds.
-    ///   - connection: Which of the connections this is for, from 0: they take turns.
+    ///   - rate: The number of calls per second, on all connections together.
+    ///   - origin: The time at which the schedule begins, in nanoseconds.
+    ///   - connection: The index of the connection, from 0: connections take turns.
     init(rate: Double, origin: UInt64, connection: Int = 0, of connections: Int = 1) {
         self.origin = origin
         self.interval = 1e9 * Double(connections) / rate
         self.offset = Double(connection) / Double(connections)
     }
 
-    /// When the next call is to start. Each is computed from the origin, so that rounding adds nothing up.
+    /// The time of the next start. Each is computed from the origin, so that rounding errors do not accumulate.
     var next: UInt64 { self.origin + UInt64(((Double(self.index) + self.offset) * self.interval).rounded()) }
 
-    /// Takes the next start.
+    /// Removes and returns the next start.
     mutating func take() -> UInt64 {
         defer { self.index += 1 }
         return self.next
     }
 
-    /// Takes the next start if it is due.
+    /// Removes and returns the next start if it is due.
     mutating func takeDue(at now: UInt64) -> UInt64? {
         self.next <= now ? self.take() : nil
     }

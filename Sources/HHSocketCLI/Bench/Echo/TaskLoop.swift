@@ -3,21 +3,20 @@ import HHSocketRPC
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The calls of one connection, as tasks with completion handlers: performs what ``EchoCalls`` decides.
+/// The calls of one connection, as tasks with completion handlers. Performs the decisions of ``EchoCalls``.
 ///
-/// It has to be cheap, for what it costs is measured too. A place in flight has one handler for all its calls. A
-/// handler hands its answer over and makes the next call, where callbacks run, without a lock and allocating nothing of
-/// its own.
+/// It must be cheap, since its cost is measured too. A place in flight has one handler for all its calls. A handler
+/// checks its answer and makes the next call, on the callback queue, without a lock or an allocation of its own.
 final class TaskLoop: EchoLoop, @unchecked Sendable {
-    // Proof of Sendable: constants are Sendable themselves, or locked; variables are touched where callbacks run alone,
-    // which is one thread, or a serial queue. What other threads want is handed over by `perform`.
+    // Proof of Sendable: constants are Sendable or locked; variables are used only where callbacks run, which is one
+    // thread or a serial queue. Other threads get there through `perform`.
 
-    /// Not the function alone: taken out of an array, that would be wrapped anew each time.
+    /// A box for the function, which would otherwise be wrapped anew each time it is taken out of an array.
     private struct Handler {
         let run: @Sendable (Result<SocketResponse, SocketError>) -> Void
     }
 
-    /// How often the number of calls is published to other threads.
+    /// The interval at which the number of calls is published to other threads.
     private static let publishingInterval = TimeAmount.milliseconds(200)
 
     private let client: SocketClient
@@ -26,13 +25,13 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
     private let inFlight: Int
     private let published = NIOLockedValueBox(0)
 
-    // The three that follow are unchecked, because each call touches them, on the event loop alone, and what the bench
-    // itself costs a call is measured with the call.
+    // The next three are unchecked, because each call accesses them, only where callbacks run, and the cost of the
+    // bench itself is measured with each call.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
     private var calls: EchoCalls
-    /// One for each place; empty before the beginning and after the end, because each holds this object.
+    /// The handlers, one for each place; empty before the start and after the end, because each holds this object.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
@@ -49,9 +48,9 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
     private var whenOver: CheckedContinuation<EchoTally, any Error>?
 
     /// - Parameters:
-    ///   - client: Connected, on `eventLoop`, with `callbacks` as its queue.
-    ///   - inFlight: How many calls may be in flight at once.
-    ///   - schedule: When calls start; nil for a closed loop.
+    ///   - client: A connected client, on `eventLoop`, with `callbacks` as its queue.
+    ///   - inFlight: The number of calls that may be in flight at once.
+    ///   - schedule: The schedule of calls; nil for a closed loop.
     init(
         client: SocketClient,
         eventLoop: any EventLoop,
@@ -86,7 +85,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         } onCancel: {
             self.perform {
                 self.calls.stop(at: Uptime.now)
-                self.look(Uptime.now)
+                self.poll(Uptime.now)
             }
         }
     }
@@ -107,7 +106,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         ) { _ in
             self.callbacks.run { self.published.withLockedValue { $0 = self.calls.tally.calls } }
         }
-        self.look(Uptime.now)
+        self.poll(Uptime.now)
     }
 
     private func completed(_ place: Int, _ result: Result<SocketResponse, SocketError>) {
@@ -120,11 +119,11 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         case .failure(let error):
             self.calls.failed(place, EchoFailure(error))
         }
-        self.look(now)
+        self.poll(now)
     }
 
-    /// The time. Where handlers run on the socket's thread and many calls are in flight, one reading serves all answers
-    /// that come together: the end of their calls, and the start of those that take their place.
+    /// Returns the time. If handlers run on the socket's thread and many calls are in flight, one reading serves all
+    /// answers of a turn: for the end of their calls, and the start of those that replace them.
     @inline(__always)
     private func readClock() -> UInt64 {
         guard self.sharesReadings else { return Uptime.now }
@@ -139,9 +138,9 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         self.client.dataTask(with: request, completionHandler: self.handlers[place].run).resume()
     }
 
-    /// Does what is to be done when there is more to do than to answer a call by another.
-    private func look(_ now: UInt64) {
-        // Stopped before it began.
+    /// Starts due calls, cancels the others once given up, and ends the loop or schedules the next look.
+    private func poll(_ now: UInt64) {
+        // The loop was stopped before it began.
         guard self.whenOver != nil else { return }
         while let start = self.calls.nextStart(now) { self.perform(start.request, start.place) }
         if self.calls.isGivenUp, !self.hasCancelled {
@@ -161,7 +160,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         self.eventLoop.scheduleTask(deadline: .uptimeNanoseconds(time)) {
             self.callbacks.run {
                 self.isLookScheduled = false
-                self.look(Uptime.now)
+                self.poll(Uptime.now)
             }
         }
     }

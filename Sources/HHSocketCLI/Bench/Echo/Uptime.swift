@@ -5,7 +5,7 @@ enum Uptime {
     @inline(__always)
     static var now: UInt64 { NIODeadline.now().uptimeNanoseconds }
 
-    /// Returns at once if that has passed.
+    /// Sleeps until `time`; returns at once if it has passed.
     static func sleep(until time: UInt64) async throws {
         let now = self.now
         guard time > now else { return }

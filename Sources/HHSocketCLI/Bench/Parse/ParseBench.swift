@@ -1,10 +1,10 @@
 import HHSocket
 import NIOCore
 
-/// The frame parser alone, over a stream made once.
+/// A benchmark of the frame parser alone, over a stream made once.
 ///
-/// 64 MiB of request frames are fed in pieces of 64 KiB whose first is 5 bytes short, so that they do not align with
-/// the frames. Each pass counts the frames and adds up their serials and lengths; a wrong sum is an error.
+/// 64 MiB of request frames are fed in pieces of 64 KiB, the first of which is 5 bytes short, so that they do not align
+/// with the frames. Each pass counts the frames and adds up their serials and lengths; a wrong sum is an error.
 struct ParseBench {
     static let streamLength = 64 << 20
     static let pieceLength = 64 << 10
@@ -26,7 +26,7 @@ struct ParseBench {
         var gigabytesPerSecond: Double { Double(self.bytes) / self.seconds * 1e-9 }
     }
 
-    /// What one pass found.
+    /// The sums over the frames of one pass.
     private struct Sum: Equatable {
         var frames = 0
         var serials: UInt64 = 0
@@ -46,8 +46,8 @@ struct ParseBench {
     private let expected: Sum
 
     /// - Parameters:
-    ///   - body: The payload's length in bytes, at most what fits the stream with its header and trailer.
-    ///   - format: How frames are laid out.
+    ///   - body: The length of each payload in bytes. One frame must fit the stream.
+    ///   - format: The layout of frames.
     init(body: Int, format: WireFormat = .standard) {
         self.body = body
         self.format = format
@@ -79,7 +79,7 @@ struct ParseBench {
         return pieces
     }
 
-    /// Frames lent to a closure.
+    /// Measures frames that are lent to a closure.
     func borrowed(seconds: Double) throws -> Result {
         let pieces = self.pieces
         return try self.measure("ours-borrowed", seconds) { sum in
@@ -94,7 +94,7 @@ struct ParseBench {
         }
     }
 
-    /// Frames that outlive the read.
+    /// Measures frames that outlive the read.
     func owned(seconds: Double) throws -> Result {
         let pieces = self.pieces.compactMap { self.stream.getSlice(at: $0.lowerBound, length: $0.count) }
         return try self.measure("ours-owned", seconds) { sum in
@@ -118,7 +118,7 @@ struct ParseBench {
         )
     }
 
-    /// One pass to warm up, then as many as it takes.
+    /// Makes one pass to warm up, then as many as `seconds` requires.
     private func measure(_ peer: String, _ seconds: Double, _ pass: (inout Sum) throws -> Void) throws -> Result {
         let clock = ContinuousClock()
         func checkedPass() throws {

@@ -4,7 +4,7 @@ struct SchemaSelection {
     var messages: [ProtoMessage] = []
     var enums: [ProtoEnum] = []
 
-    /// - Parameter symbol: The full name of one declaration; nil for all of the files that were asked for.
+    /// - Parameter symbol: The full name of one declaration; nil for all declarations of the requested files.
     init(_ schema: ProtoSchema, symbol: String?) throws(ProtoError) {
         guard let symbol else {
             let files = Set(schema.files.filter(\.isAskedFor).map(\.name))

@@ -1,7 +1,7 @@
 import Foundation
 import HHSocketMessage
 
-/// A schema as text that looks like a `.proto`, but for its names, which are full ones.
+/// A schema as text in the form of a `.proto`, but with full names.
 struct SchemaText {
     private let schema: ProtoSchema
 
@@ -70,7 +70,7 @@ struct SchemaText {
 }
 
 extension ProtoField {
-    /// As a `.proto` writes it, such as `map<string, chat.Note>`.
+    /// The type as written in a `.proto`, such as `map<string, chat.Note>`.
     func typeText(in schema: ProtoSchema) -> String {
         guard let name = self.typeName else { return "\(self.kind)" }
         guard self.isMap, let entry = schema.messages[name], entry.fields.count == 2 else { return name }

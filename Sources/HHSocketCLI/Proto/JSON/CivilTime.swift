@@ -1,11 +1,11 @@
-/// Points in time and lengths of time as protobuf's JSON writes them.
+/// A timestamp or a duration, with its form in protobuf's JSON.
 struct CivilTime: Equatable {
     var seconds: Int64
     var nanos: Int32
 
-    /// From the year 1 to the year 9999.
+    /// The range of timestamps: the years 1 to 9999.
     private static let timestamps: ClosedRange<Int64> = -62_135_596_800...253_402_300_799
-    /// Some 10,000 years either way.
+    /// The range of durations: some 10,000 years either way.
     private static let durations: ClosedRange<Int64> = -315_576_000_000...315_576_000_000
     private static let secondsPerDay: Int64 = 86_400
 
@@ -14,8 +14,8 @@ struct CivilTime: Equatable {
         self.nanos = nanos
     }
 
-    /// Reads what RFC 3339 has, such as `2026-02-03T04:05:06.789Z` or `2026-02-03T04:05:06+01:00`.
-    /// Nil where it is none.
+    /// Creates a time from an RFC 3339 timestamp, such as `2026-02-03T04:05:06.789Z` or `2026-02-03T04:05:06+01:00`.
+    /// Nil for anything else.
     init?(timestamp text: String) {
         var scanner = DigitScanner(text)
         guard let year = scanner.digits(4), year >= 1, scanner.take("-"),
@@ -32,13 +32,13 @@ struct CivilTime: Equatable {
         guard Self.timestamps.contains(self.seconds) else { return nil }
     }
 
-    /// Nil where it is beyond what timestamps may be.
+    /// The RFC 3339 timestamp; nil outside the range of timestamps.
     var timestamp: String? {
         guard Self.timestamps.contains(self.seconds), (0..<1_000_000_000).contains(self.nanos) else { return nil }
         // Positive: counted from the year 1.
         let sinceYear1 = self.seconds - Self.timestamps.lowerBound
         let (days, time) = sinceYear1.quotientAndRemainder(dividingBy: Self.secondsPerDay)
-        // The year that the day is in, or one more.
+        // The year of the day, or the next one.
         var year = days / 365 + 1
         while Self.days(toYear: year, month: 1, day: 1) - Self.epoch > days { year -= 1 }
         var day = days - (Self.days(toYear: year, month: 1, day: 1) - Self.epoch) + 1
@@ -52,7 +52,7 @@ struct CivilTime: Equatable {
         return "\(date)T\(clock)\(Self.fraction(self.nanos))Z"
     }
 
-    /// Reads seconds, such as `-1.5s`. Nil where it is none.
+    /// Creates a duration from seconds, such as `-1.5s`. Nil for anything else.
     init?(duration text: String) {
         var scanner = DigitScanner(text)
         let isNegative = scanner.take("-")
@@ -63,7 +63,7 @@ struct CivilTime: Equatable {
         self.nanos = isNegative ? -nanos : nanos
     }
 
-    /// Nil where it is beyond what durations may be, or the seconds and the nanoseconds differ in sign.
+    /// The duration as text; nil outside the range of durations, or if the seconds and the nanoseconds differ in sign.
     var duration: String? {
         guard Self.durations.contains(self.seconds), self.nanos.magnitude < 1_000_000_000,
             self.seconds.signum() * Int64(self.nanos.signum()) >= 0,
@@ -73,15 +73,15 @@ struct CivilTime: Equatable {
         return "\(sign)\(self.seconds.magnitude)\(Self.fraction(abs(self.nanos)))s"
     }
 
-    /// The 1st of January of the year 1, in days from that of 1970.
+    /// January 1 of the year 1, in days from January 1, 1970.
     private static let epoch = Self.days(toYear: 1, month: 1, day: 1)
 
-    /// Days from the 1st of January 1970.
+    /// Returns a date in days from January 1, 1970.
     private static func days(toYear year: Int64, month: Int64, day: Int64) -> Int64 {
         let before = year - 1
         let ofYears = before * 365 + before / 4 - before / 100 + before / 400
         let ofMonths = (1..<month).reduce(0) { $0 + Self.days(in: $1, of: year) }
-        // What lies between the years 1 and 1970.
+        // 719,162 days lie between the years 1 and 1970.
         return ofYears + ofMonths + day - 1 - 719_162
     }
 
@@ -93,7 +93,7 @@ struct CivilTime: Equatable {
         }
     }
 
-    /// Three digits, six or nine: as many as it takes; nothing for zero.
+    /// Returns a point and three, six or nine digits, as few as suffice; an empty text for zero.
     private static func fraction(_ nanos: Int32) -> String {
         if nanos == 0 { return "" }
         var digits = Self.padded(Int64(nanos), 9)
@@ -107,7 +107,7 @@ struct CivilTime: Equatable {
     }
 }
 
-/// Takes the parts of a time off the front of a text.
+/// Scans the parts of a time from the front of a text.
 private struct DigitScanner {
     private var rest: ArraySlice<UInt8>
 
@@ -123,7 +123,7 @@ private struct DigitScanner {
         return true
     }
 
-    /// All digits that there are, or a fixed number of them.
+    /// Scans all digits, or a fixed number of them.
     mutating func digits(_ count: Int? = nil) -> Int64? {
         let digits = self.rest.prefix(count ?? .max).prefix { $0.isASCIIDigit }
         // More would not fit.
@@ -132,7 +132,7 @@ private struct DigitScanner {
         return digits.reduce(0) { $0 * 10 + Int64($1 - UInt8(ascii: "0")) }
     }
 
-    /// Nanoseconds behind a point; 0 where there is no point, nil where what follows it is no fraction.
+    /// Scans a point and a fraction, in nanoseconds; 0 without a point, nil if no fraction follows it.
     mutating func fraction() -> Int32? {
         guard self.take(".") else { return 0 }
         let before = self.rest.count
@@ -143,7 +143,7 @@ private struct DigitScanner {
         return Int32(value)
     }
 
-    /// Seconds by which a clock is ahead of UTC.
+    /// Scans an offset from UTC, in seconds; positive if the clock is ahead.
     mutating func offset() -> Int64? {
         if self.take("Z") { return 0 }
         let isAhead = self.take("+")

@@ -1,18 +1,18 @@
-/// A number as JSON writes it: `12`, `-0.5`, `1e3`. Exact, however large it is.
+/// A number in JSON's form: `12`, `-0.5`, `1e3`. Exact at any size.
 struct DecimalNumber {
     enum NotWhole: Error {
         case fraction, outOfRange
     }
 
-    /// As it was written.
+    /// The original text.
     let text: String
     let isNegative: Bool
-    /// Without zeros at the beginning and at the end.
+    /// The digits without leading and trailing zeros.
     private let digits: ArraySlice<UInt8>
-    /// Zeros that come after the digits; negative where a point stands before the last of them.
+    /// The power of ten by which the digits are multiplied.
     private let exponent: Int
 
-    /// Nil where it is none.
+    /// Creates a number from its text; nil for anything else.
     init?(_ text: String) {
         var rest = Array(text.utf8)[...]
         self.text = text
@@ -36,7 +36,7 @@ struct DecimalNumber {
             if sign == UInt8(ascii: "+") || sign == UInt8(ascii: "-") { rest.removeFirst() }
             let power = rest.takeDigits()
             guard !power.isEmpty else { return nil }
-            // What is larger is out of every range.
+            // Any larger power is out of every range.
             let value = power.reduce(0) { min($0 * 10 + Int($1 - UInt8(ascii: "0")), 1 << 40) }
             exponent += sign == UInt8(ascii: "-") ? -value : value
         }
@@ -47,7 +47,9 @@ struct DecimalNumber {
         self.exponent = exponent + trailing
     }
 
-    /// The number as an integer, which it must be and fit.
+    /// Returns the number as an integer.
+    ///
+    /// - Throws: ``NotWhole`` if it has a fraction or does not fit.
     func integer<Integer: FixedWidthInteger>(as type: Integer.Type = Integer.self) throws(NotWhole) -> Integer {
         if self.digits.isEmpty { return 0 }
         guard self.exponent >= 0 else { throw .fraction }

@@ -1,18 +1,19 @@
-/// Why a text is no JSON, and where.
+/// The reason for which a text is not JSON, with its place.
 struct JSONSyntaxError: Error, CustomStringConvertible {
     var line: Int
-    /// In bytes, from 1.
+    /// The column in bytes, from 1.
     var column: Int
     var reason: String
 
     var description: String { "line \(self.line), column \(self.column) of the JSON: \(self.reason)" }
 }
 
-/// Reads JSON as RFC 8259 has it, and nothing more.
+/// A strict parser of JSON (RFC 8259).
 struct JSONParser {
-    /// How deep values may lie within one another. Messages may be 100 deep, with an array between two of them at most.
+    /// The maximum nesting depth of values. Messages may be nested 100 deep, with at most one array between two of
+    /// them.
     static let depth = 256
-    /// How long a text may be, in bytes. It is several times what a frame has room for.
+    /// The longest text, in bytes: several times the size of a frame.
     static let length = 1 << 28
 
     private let bytes: [UInt8]
@@ -162,7 +163,7 @@ struct JSONParser {
         return Character(scalar)
     }
 
-    /// The character of one unit, or of two that are a pair.
+    /// Returns the character of one unit, or of a surrogate pair.
     private static func scalar(_ units: [UInt16]) -> Unicode.Scalar? {
         var decoder = UTF16()
         var iterator = units.makeIterator()
@@ -172,7 +173,7 @@ struct JSONParser {
         return scalar
     }
 
-    /// Four hexadecimal digits.
+    /// Reads four hexadecimal digits.
     private mutating func unit() throws(JSONSyntaxError) -> UInt16 {
         let digits = self.bytes[self.next...].prefix(4)
         guard digits.count == 4, digits.allSatisfy({ Character(Unicode.Scalar($0)).isHexDigit }),

@@ -1,4 +1,4 @@
-/// A JSON value. Numbers are kept as they are written, for a `Double` would lose digits of large ones.
+/// A JSON value. Numbers keep their text, since a `Double` would lose digits of large ones.
 indirect enum JSONValue: Sendable, Hashable {
     struct Member: Sendable, Hashable {
         var name: String
@@ -10,10 +10,10 @@ indirect enum JSONValue: Sendable, Hashable {
     case number(String)
     case string(String)
     case array([JSONValue])
-    /// In the order in which they are written.
+    /// The members in their written order.
     case object([Member])
 
-    /// For errors: what this is.
+    /// A description of the value's kind, for errors.
     var kind: String {
         switch self {
         case .null: "null"
@@ -25,14 +25,14 @@ indirect enum JSONValue: Sendable, Hashable {
         }
     }
 
-    /// - Parameter isIndented: Whether it takes a line for each member, or one for everything.
+    /// - Parameter isIndented: Whether each member is on its own line; otherwise the text is one line.
     func text(isIndented: Bool = false) -> String {
         var text = ""
         self.write(to: &text, isIndented ? 0 : nil)
         return text
     }
 
-    /// - Parameter level: How far the line it stands in is indented; nil where there is only one.
+    /// - Parameter level: The indentation of the present line; nil for text on one line.
     private func write(to text: inout String, _ level: Int?) {
         switch self {
         case .null: text += "null"
@@ -75,7 +75,7 @@ indirect enum JSONValue: Sendable, Hashable {
 }
 
 extension JSONValue {
-    /// An object of the members that have a value.
+    /// Creates an object of the members that have a value.
     static func object(_ members: KeyValuePairs<String, JSONValue?>) -> Self {
         .object(members.compactMap { name, value in value.map { Member(name: name, value: $0) } })
     }

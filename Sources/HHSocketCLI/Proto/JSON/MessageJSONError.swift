@@ -1,13 +1,13 @@
-/// Why JSON cannot be read as a message, or a message cannot be written in JSON; and where.
+/// The reason for which JSON cannot be read as a message, or a message cannot be written in JSON, with its place.
 struct MessageJSONError: Error, CustomStringConvertible {
     enum Step {
         case member(String)
-        /// Of a map.
+        /// A key of a map.
         case key(String)
         case element(Int)
     }
 
-    /// From the innermost to the outermost.
+    /// The steps from the innermost to the outermost.
     private var steps: [Step] = []
     private let complaint: String
 
@@ -15,20 +15,20 @@ struct MessageJSONError: Error, CustomStringConvertible {
         self.complaint = complaint
     }
 
-    /// - Parameter path: From the outermost to the innermost step.
+    /// - Parameter path: The steps from the outermost to the innermost.
     init(_ complaint: String, at path: [Step]) {
         self.complaint = complaint
         self.steps = path.reversed()
     }
 
-    /// This error, seen from one level further out.
+    /// Returns this error as seen from one level further out.
     func within(_ step: Step) -> Self {
         var error = self
         error.steps.append(step)
         return error
     }
 
-    /// Such as `$.note.tags[2]: expected a string, found a number`.
+    /// The place and the reason, such as `$.note.tags[2]: expected a string, found a number`.
     var description: String {
         let path = self.steps.reversed().map { step in
             switch step {

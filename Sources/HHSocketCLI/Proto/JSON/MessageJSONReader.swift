@@ -1,7 +1,7 @@
 import Foundation
 import HHSocketMessage
 
-/// Reads messages from protobuf's JSON.
+/// A reader of messages in protobuf's JSON.
 struct MessageJSONReader {
     private let schema: ProtoSchema
 
@@ -11,7 +11,7 @@ struct MessageJSONReader {
 
     /// - Parameter name: The message's full name.
     func message(_ json: JSONValue, named name: String) throws(MessageJSONError) -> DynamicMessage {
-        // The schema has all that it names.
+        // A schema contains every message that it refers to.
         guard let type = self.schema.messages[name] else { throw MessageJSONError("\(name) is not declared") }
         switch WellKnownType(type) {
         case .timestamp:
@@ -43,8 +43,8 @@ struct MessageJSONReader {
         }
     }
 
-    /// `{"@type": URL, …}`, with the members of the message, or with its form of its own as `value`. If the schema does
-    /// not have the type, `value` is its bytes in Base64.
+    /// Reads `{"@type": URL, …}`, with the members of the message, or with its special form as `value`. If the schema
+    /// does not have the type, `value` is the message's bytes in Base64.
     private func any(_ json: JSONValue, _ type: ProtoMessage) throws(MessageJSONError) -> DynamicMessage {
         guard case .object(let members) = json else { throw .expected("an object with @type", json) }
         var message = DynamicMessage(type.descriptor)
@@ -103,7 +103,7 @@ struct MessageJSONReader {
         return message
     }
 
-    /// Whether null is a value of the field, and does not say that it is absent.
+    /// Whether null is a value of the field, instead of meaning that the field is absent.
     private func hasNull(_ field: ProtoField) -> Bool {
         guard !field.isRepeated else { return false }
         switch field.kind {
@@ -198,7 +198,7 @@ struct MessageJSONReader {
         }
     }
 
-    /// One value.
+    /// Reads one value.
     private func value(_ json: JSONValue, _ field: ProtoField) throws(MessageJSONError) -> DynamicValue {
         switch field.kind {
         case .message: .message(try self.message(json, named: field.typeName ?? ""))
@@ -245,7 +245,7 @@ struct MessageJSONReader {
     }
 }
 
-/// Keys of maps as JSON has them: as strings.
+/// Keys of maps, which are strings in JSON.
 enum MapKey {
     static func text(_ key: DynamicValue) -> String {
         switch key {
@@ -255,7 +255,7 @@ enum MapKey {
         case .int64(let value): "\(value)"
         case .uint32(let value): "\(value)"
         case .uint64(let value): "\(value)"
-        // No keys are of these.
+        // Keys cannot have these types.
         case .float, .double, .bytes, .message: ""
         }
     }

@@ -1,32 +1,32 @@
 import Foundation
 import HHSocketMessage
 
-/// Writes messages in protobuf's JSON. Parts that JSON has no form for are written as their plain fields or in Base64,
-/// each with a complaint, so that the rest of the message is not lost.
+/// A writer of messages in protobuf's JSON. Parts without a JSON form are written as their plain fields or in Base64,
+/// each with an error, so that the rest of the message is not lost.
 struct MessageJSONWriter {
-    /// Further complaints are only counted.
-    private static let maximumComplaints = 10
-    /// The number of steps into a message beyond which an `Any` is not decoded any more. A decoder bounds the depth of
-    /// each message, but not that of messages in the bytes of messages.
+    /// The number of errors that are kept; further ones are only counted.
+    private static let maximumErrors = 10
+    /// The depth beyond which an `Any` is not decoded. The decoder bounds the depth of each message, but not that of
+    /// messages within the bytes of others.
     private static let maximumDepth = 100
 
     private let schema: ProtoSchema
-    /// Whether fields that are zero because nothing was sent are written too.
+    /// Whether absent fields are written too, as zero.
     private let emitsDefaults: Bool
-    /// Where the value that is being written stands.
+    /// The path of the value that is being written.
     private var path: [MessageJSONError.Step] = []
-    private var firstComplaints: [MessageJSONError] = []
-    private var furtherComplaints = 0
+    private var firstErrors: [MessageJSONError] = []
+    private var furtherErrors = 0
 
     init(_ schema: ProtoSchema, emitsDefaults: Bool = false) {
         self.schema = schema
         self.emitsDefaults = emitsDefaults
     }
 
-    /// The parts of the messages so far that JSON has no form for.
+    /// The parts of the messages so far that have no JSON form.
     var complaints: [String] {
-        self.firstComplaints.map(\.description)
-            + (self.furtherComplaints == 0 ? [] : ["and \(self.furtherComplaints) more parts"])
+        self.firstErrors.map(\.description)
+            + (self.furtherErrors == 0 ? [] : ["and \(self.furtherErrors) more parts"])
     }
 
     /// - Parameter type: The message's type, of this writer's schema.
@@ -44,9 +44,9 @@ struct MessageJSONWriter {
         }
     }
 
-    private mutating func complain(_ complaint: String) {
-        guard self.firstComplaints.count < Self.maximumComplaints else { return self.furtherComplaints += 1 }
-        self.firstComplaints.append(MessageJSONError(complaint, at: self.path))
+    private mutating func complain(_ error: String) {
+        guard self.firstErrors.count < Self.maximumErrors else { return self.furtherErrors += 1 }
+        self.firstErrors.append(MessageJSONError(error, at: self.path))
     }
 
     private mutating func at<Result>(_ step: MessageJSONError.Step, _ body: (inout Self) -> Result) -> Result {
@@ -64,7 +64,7 @@ struct MessageJSONWriter {
         return .object(members)
     }
 
-    /// Nil for what is not written.
+    /// Returns a field's value; nil if it is not written.
     private mutating func json(_ value: DynamicMessage.Field?, _ field: ProtoField) -> JSONValue? {
         switch value {
         case .value(let value): return self.json(value, field)
@@ -90,7 +90,7 @@ struct MessageJSONWriter {
     private mutating func entries(_ values: [DynamicValue], _ field: ProtoField) -> JSONValue {
         guard let type = field.typeName.flatMap({ self.schema.messages[$0] }) else { return .null }
         var members: [JSONValue.Member] = []
-        // Of several entries with the same key the last one counts.
+        // The last of several entries with the same key counts.
         var places: [String: Int] = [:]
         for case .message(let entry) in values {
             let key = MapKey.text(self.value(entry, 0, type))
@@ -106,11 +106,11 @@ struct MessageJSONWriter {
         return .object(members)
     }
 
-    /// One value.
+    /// Returns one value.
     private mutating func json(_ value: DynamicValue, _ field: ProtoField) -> JSONValue {
         switch (value, field.kind) {
         case (.message(let message), _):
-            // The schema has every message that it names.
+            // A schema contains every message that it refers to.
             return field.typeName.flatMap { self.schema.messages[$0] }.map { self.json(message, $0) } ?? .null
         case (.int32(let number), .enum):
             if field.typeName == "google.protobuf.NullValue" { return .null }
@@ -120,7 +120,7 @@ struct MessageJSONWriter {
         }
     }
 
-    /// What a field that is not repeated holds, or zero.
+    /// Returns the value of a field that is not repeated, or zero.
     private func value(_ message: DynamicMessage, _ index: Int, _ type: ProtoMessage) -> DynamicValue {
         if case .value(let value) = message[index] { return value }
         let field = type.fields[index]
@@ -143,8 +143,8 @@ struct MessageJSONWriter {
         return self.object(message, type)
     }
 
-    /// The message's members with `@type`, or its form of its own as `value`. If the schema does not have the type,
-    /// `value` is its bytes in Base64.
+    /// Returns the message's members with `@type`, or its special form as `value`. If the schema does not have the
+    /// type, `value` is the message's bytes in Base64.
     private mutating func any(_ message: DynamicMessage) -> JSONValue {
         var url = ""
         var bytes = Data()

@@ -1,7 +1,7 @@
 import Foundation
 import HHSocketMessage
 
-/// Values that are neither messages nor of enumerations, in JSON.
+/// Conversion of values other than messages and enumerations from and to JSON.
 enum ScalarJSON {
     static func value(_ json: JSONValue, of kind: FieldKind) throws(MessageJSONError) -> DynamicValue {
         switch kind {
@@ -18,12 +18,12 @@ enum ScalarJSON {
         }
     }
 
-    /// Nil for messages.
+    /// Returns the value in JSON; nil for messages.
     static func json(_ value: DynamicValue) -> JSONValue? {
         switch value {
         case .int32(let value): .number(value)
         case .uint32(let value): .number(value)
-        // JSON's numbers are read as doubles by many, which lose digits of these.
+        // Many parsers read numbers as doubles, which lose digits of these.
         case .int64(let value): .string("\(value)")
         case .uint64(let value): .string("\(value)")
         case .float(let value): Self.json(value.description, value.isNaN, value.isInfinite, value < 0)
@@ -38,7 +38,7 @@ enum ScalarJSON {
     private static func json(_ text: String, _ isNaN: Bool, _ isInfinite: Bool, _ isNegative: Bool) -> JSONValue {
         if isNaN { return .string("NaN") }
         if isInfinite { return .string(isNegative ? "-Infinity" : "Infinity") }
-        // Some take `-0` for an integer, which has no sign.
+        // Some parsers read `-0` as an integer, which loses the sign.
         return .number(text.hasSuffix(".0") && text != "-0.0" ? String(text.dropLast(2)) : text)
     }
 
@@ -109,7 +109,7 @@ enum ScalarJSON {
 
     private static func bytes(_ json: JSONValue) throws(MessageJSONError) -> Data {
         guard case .string(let text) = json else { throw .expected("a string of Base64", json) }
-        // Of both alphabets, padded or not.
+        // Both alphabets are accepted, with or without padding.
         var digits = String(text.map { $0 == "-" ? "+" : $0 == "_" ? "/" : $0 })
         let padding = (4 - digits.utf8.count % 4) % 4
         if padding != 0 {

@@ -1,18 +1,18 @@
 import HHSocketMessage
 
-/// The messages of `google/protobuf` that have a form of their own in JSON.
+/// The messages of `google/protobuf` that have a special form in JSON.
 enum WellKnownType {
     case timestamp, duration
-    /// A message of one value, which stands in JSON for the message.
+    /// A message of one value, by which JSON represents it.
     case wrapper
     /// A message of any type, with the name of that type.
     case any
     /// An object, any JSON value, and an array.
     case object, value, list
-    /// Paths of fields.
+    /// A list of paths of fields.
     case fieldMask
 
-    /// Nil for other messages, and for those that have only the name.
+    /// Creates the type of a message; nil for other messages, including those with only the name of such a type.
     init?(_ message: ProtoMessage) {
         guard message.name.hasPrefix("google.protobuf.") else { return nil }
         let fields = message.fields
@@ -43,10 +43,9 @@ enum WellKnownType {
     }
 }
 
-/// The paths of a `FieldMask`: in messages the names of fields, in JSON the same in lower camel case, with commas
-/// between them.
+/// The paths of a `FieldMask`: names of fields in messages; in JSON the same in lower camel case, separated by commas.
 enum FieldMaskJSON {
-    /// Nil if a path would not come back as it was.
+    /// Returns the paths as text; nil if a path would not survive the round trip.
     static func text(_ paths: [String]) -> String? {
         var texts: [String] = []
         for path in paths {
@@ -69,7 +68,7 @@ enum FieldMaskJSON {
         return texts.joined(separator: ",")
     }
 
-    /// Nil if the text is not in camel case.
+    /// Returns the paths in a text; nil if it is not in lower camel case.
     static func paths(_ text: String) -> [String]? {
         guard !text.isEmpty else { return [] }
         let paths = text.split(separator: ",", omittingEmptySubsequences: false).map { self.path(String($0)) }

@@ -1,13 +1,13 @@
 import HHSocketMessage
 import SwiftProtobuf
 
-/// Makes the fields of one message, and its descriptor.
+/// Builds the fields of one message, and its descriptor.
 struct MessageBuilder {
     private let message: Google_Protobuf_DescriptorProto
     private let name: String
     private let file: ProtoFile
     private let mapEntries: Set<String>
-    /// The index of each oneof among those that somebody wrote. proto3's `optional` declares others.
+    /// The index of each oneof among those in the source. proto3's `optional` declares synthetic ones.
     private let oneofs: [Int32: Int]
 
     init(
@@ -111,7 +111,7 @@ struct MessageBuilder {
         ProtoError("\(self.file.name): \(self.name).\(field.name) \(complaint)")
     }
 
-    /// protoc's own rule, for descriptor sets of others.
+    /// Returns the JSON name by protoc's rule, for descriptor sets of other tools.
     private static func jsonName(_ name: String) -> String {
         var result = ""
         var isAfterUnderscore = false

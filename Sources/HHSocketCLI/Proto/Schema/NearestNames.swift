@@ -1,8 +1,8 @@
-/// Which of the names that exist somebody may have meant.
+/// Suggestions for a mistyped name.
 enum NearestNames {
-    /// Such as ` (did you mean text or tags?)`; empty where nothing comes near.
+    /// Returns a hint such as ` (did you mean text or tags?)`; empty if no name is near.
     ///
-    /// - Parameter all: Whether to tell all names, where none is near and there are few.
+    /// - Parameter all: Whether to list all names if none is near and there are at most ten.
     static func hint(for name: String, among names: [String], all: Bool = false) -> String {
         let near = Self.nearest(to: name, among: names)
         if !near.isEmpty { return " (did you mean \(Self.list(near))?)" }
@@ -10,7 +10,7 @@ enum NearestNames {
         return " (there is \(Self.list(names, by: "and")))"
     }
 
-    /// The three nearest at most.
+    /// Returns at most the three nearest names.
     static func nearest(to name: String, among names: [String]) -> [String] {
         let limit = max(2, name.count / 3)
         let distances = names.map { ($0, Self.distance(Array(name.lowercased().utf8), Array($0.lowercased().utf8))) }
@@ -22,9 +22,9 @@ enum NearestNames {
         return "\(names.dropLast().joined(separator: ", ")) \(conjunction) \(last)"
     }
 
-    /// Levenshtein's: how many letters must be changed, added or taken away.
+    /// Returns the Levenshtein distance in bytes.
     private static func distance(_ left: [UInt8], _ right: [UInt8]) -> Int {
-        // Nobody mistypes so much; and it would take long.
+        // Longer names are not compared, which would take long.
         guard left.count <= 200, right.count <= 200 else { return .max }
         var row = Array(0...right.count)
         for (index, byte) in left.enumerated() {

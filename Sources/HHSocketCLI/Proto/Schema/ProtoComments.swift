@@ -1,6 +1,6 @@
 import SwiftProtobuf
 
-/// The comments of a file, by where the declarations below them stand.
+/// The comments of a file, by the paths of their declarations.
 struct ProtoComments {
     private var comments: [[Int32]: String] = [:]
 
@@ -11,6 +11,6 @@ struct ProtoComments {
         }
     }
 
-    /// Empty where there is none.
+    /// The comment of a declaration; empty if it has none.
     subscript(path: [Int32]) -> String { self.comments[path] ?? "" }
 }

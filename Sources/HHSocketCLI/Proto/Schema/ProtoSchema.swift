@@ -1,15 +1,15 @@
 import HHSocketMessage
 
-/// What `.proto` files declare, theirs and those that they import.
+/// The declarations of `.proto` files and of their imports.
 struct ProtoSchema: Sendable {
-    /// In the order in which they import one another.
+    /// The files, imports first.
     var files: [ProtoFile] = []
-    /// By their full names.
+    /// The messages, by their full names.
     var messages: [String: ProtoMessage] = [:]
     var enums: [String: ProtoEnum] = [:]
     var services: [ProtoService] = []
 
-    /// The method of a name such as `chat.Chat/Send`.
+    /// Returns the method with a name such as `chat.Chat/Send`.
     func method(_ name: String) throws(ProtoError) -> ProtoMethod {
         let methods = self.services.flatMap(\.methods)
         if let method = methods.first(where: { $0.name == name || $0.nameWithDots == name }) { return method }
@@ -18,19 +18,19 @@ struct ProtoSchema: Sendable {
         )
     }
 
-    /// The message of a type URL, such as `type.googleapis.com/chat.Note`, as an `Any` has it.
+    /// Returns the message of an `Any`'s type URL, such as `type.googleapis.com/chat.Note`.
     func type(ofURL url: String) -> ProtoMessage? {
         let name = url.split(separator: "/", omittingEmptySubsequences: false).last.map(String.init) ?? ""
         return self.messages[name].flatMap { $0.isMapEntry ? nil : $0 }
     }
 
-    /// The message that servers push in frames of this type.
+    /// Returns the message that servers push in frames of this type.
     func push(_ type: UInt32) -> ProtoMessage? {
         self.messages.values.filter { $0.pushType == type }.min { $0.name < $1.name }
     }
 }
 
-/// Why nothing can be made of `.proto` files, or of what was asked of them.
+/// The reason for which `.proto` files, or a request about them, cannot be used.
 struct ProtoError: Error, CustomStringConvertible {
     var description: String
 
@@ -42,7 +42,7 @@ struct ProtoError: Error, CustomStringConvertible {
 struct ProtoFile: Sendable {
     var name: String
     var package: String
-    /// Whether it was asked for, and not only imported.
+    /// Whether the file was requested, not only imported.
     var isAskedFor: Bool
     var isProto3: Bool
 }
@@ -52,14 +52,14 @@ struct ProtoMessage: Sendable {
     var name: String
     var file: String
     var comment: String
-    /// By their numbers, as the descriptor's.
+    /// The fields in the order of their numbers, like the descriptor's.
     var fields: [ProtoField]
     var isMapEntry: Bool
     /// The type of the frames in which it is pushed.
     var pushType: UInt32?
     var descriptor: MessageDescriptor
 
-    /// The index of the field that JSON calls so: by the name in the `.proto`, or the one in lower camel case.
+    /// Returns the index of the field with this name in JSON, which is in lower camel case or as in the `.proto`.
     func index(ofJSONName name: String) -> Int? {
         self.fields.firstIndex { $0.jsonName == name } ?? self.fields.firstIndex { $0.name == name }
     }
@@ -75,7 +75,7 @@ struct ProtoField: Sendable {
     /// The full name of the message or the enumeration.
     var typeName: String?
     var isMap = false
-    /// The oneof that it is in.
+    /// The oneof that contains the field.
     var oneof: String?
 
     var isRepeated: Bool { self.presence == .repeated || self.presence == .packed }
@@ -91,7 +91,7 @@ struct ProtoEnum: Sendable {
     var file: String
     var comment: String
     var values: [Value]
-    /// Whether it is one of proto2, which has no values but those that are named.
+    /// Whether it is an enumeration of proto2, which allows only named values.
     var isClosed: Bool
 }
 
@@ -103,10 +103,10 @@ struct ProtoService: Sendable {
 }
 
 struct ProtoMethod: Sendable {
-    /// Such as `chat.Chat/Send`.
+    /// The full name, such as `chat.Chat/Send`.
     var name: String
     var comment: String
-    /// The full names of what is sent and what comes back.
+    /// The full names of the request and response messages.
     var request: String
     var response: String
     var requestIsStream: Bool

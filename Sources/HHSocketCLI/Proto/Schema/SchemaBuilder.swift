@@ -3,14 +3,14 @@ import HHSocketMessage
 import NIOConcurrencyHelpers
 import SwiftProtobuf
 
-/// Makes a schema of a descriptor set, which may be any bytes: whatever would lead somebody astray later is refused.
+/// Builds a schema from a descriptor set, which may be any bytes: anything that would cause trouble later is refused.
 struct SchemaBuilder {
     private var schema = ProtoSchema()
     private let descriptors = DescriptorTable()
-    /// Names of the maps' entries, which are messages that nobody wrote.
+    /// The names of map entries, which are synthetic messages.
     private var mapEntries: Set<String> = []
 
-    /// - Parameter onlyLast: Whether the last file alone was asked for, and the others are what it imports.
+    /// - Parameter onlyLast: Whether only the last file was requested, and the others are its imports.
     static func schema(of descriptorSet: Data, onlyLast: Bool) throws(ProtoError) -> ProtoSchema {
         let set: Google_Protobuf_FileDescriptorSet
         var extensions = SimpleExtensionMap()
@@ -22,7 +22,7 @@ struct SchemaBuilder {
         }
         guard let last = set.file.last else { throw ProtoError("it holds no files") }
         var builder = Self()
-        // Maps first, for a field's kind depends on them.
+        // Maps first, since a field's kind depends on them.
         for file in set.file { builder.findMapEntries(file.messageType, in: file.package) }
         for file in set.file {
             let isOwn = !file.name.hasPrefix("google/protobuf/") && file.name != "hhsocket/options.proto"
@@ -139,7 +139,7 @@ struct SchemaBuilder {
         return ProtoService(name: name, file: file.name, comment: comments[path], methods: methods)
     }
 
-    /// Everything that is named must be there.
+    /// Checks that all referenced types are declared.
     private func checkReferences() throws(ProtoError) {
         for message in self.schema.messages.values {
             for field in message.fields where field.kind == .message || field.kind == .enum {
@@ -165,12 +165,12 @@ struct SchemaBuilder {
 
     private static func join(_ scope: String, _ name: String) -> String { scope.isEmpty ? name : "\(scope).\(name)" }
 
-    /// Descriptor sets put a dot before full names.
+    /// Returns a full name without the dot that descriptor sets put before it.
     static func fullName(_ name: String) -> String { name.hasPrefix(".") ? String(name.dropFirst()) : name }
 }
 
 extension ProtoMessage {
-    /// Whether it is a key and a value, the key of a kind that keys may have.
+    /// Whether it has a key and a value, with a valid kind of key.
     fileprivate var isEntryOfAMap: Bool {
         guard self.fields.map(\.number) == [1, 2], !self.fields.contains(where: \.isRepeated) else { return false }
         switch self.fields[0].kind {
@@ -180,7 +180,7 @@ extension ProtoMessage {
     }
 }
 
-/// The descriptors by name, which fields of messages look up when they are first used.
+/// The descriptors by name, which fields look up when they are first used.
 final class DescriptorTable: Sendable {
     private static let none = MessageDescriptor("", [])
     private let descriptors = NIOLockedValueBox<[String: MessageDescriptor]>([:])
@@ -189,6 +189,6 @@ final class DescriptorTable: Sendable {
         self.descriptors.withLockedValue { $0[descriptor.name] = descriptor }
     }
 
-    /// That it is there was found out before anybody can ask.
+    /// The descriptor with this name, which ``SchemaBuilder`` has checked to exist.
     subscript(name: String) -> MessageDescriptor { self.descriptors.withLockedValue { $0[name] } ?? Self.none }
 }

@@ -2,22 +2,22 @@ import Foundation
 import SwiftProtobuf
 import SwiftProtobufPluginLibrary
 
-/// Where something stands in a `.proto`.
+/// A position in a `.proto`.
 struct SourcePlace: Hashable, Comparable {
     let file: String
-    /// From 1; 0 where protoc does not tell.
+    /// The line, from 1; 0 if protoc does not provide it.
     var line: Int32 = 0
     var column: Int32 = 0
 
-    /// - Parameter within: A path from the element to the part of it that is meant; where nothing is known about that
-    ///   part, it is the element's own place.
+    /// - Parameter within: The path from the element to the relevant part of it. If the position of that part is not
+    ///   known, the element's own position is used.
     init(_ element: some ProvidesLocationPath, within: [Int] = []) {
         var path = IndexPath()
         element.getLocationPath(path: &path)
         self.init(in: element.file, [path.appending(IndexPath(indexes: within)), path])
     }
 
-    /// The first of the paths about which anything is known.
+    /// Creates the position of the first of the paths whose position is known.
     init(in file: FileDescriptor, _ paths: [IndexPath]) {
         self.file = file.name
         for path in paths {
@@ -35,12 +35,12 @@ struct SourcePlace: Hashable, Comparable {
 }
 
 extension SourcePlace: CustomStringConvertible {
-    /// `zoo.proto:12:3`, as compilers write it.
+    /// The position in the style of compilers, such as `zoo.proto:12:3`.
     var description: String { self.line > 0 ? "\(self.file):\(self.line):\(self.column)" : self.file }
 }
 
-/// What is wrong in a `.proto`, and where.
-struct Complaint: Hashable {
+/// An error in a `.proto`, and its position.
+struct Diagnostic: Hashable {
     var place: SourcePlace
     var text: String
 
@@ -55,16 +55,16 @@ struct Complaint: Hashable {
     }
 }
 
-extension Complaint: CustomStringConvertible {
+extension Diagnostic: CustomStringConvertible {
     var description: String { "\(self.place): \(self.text)" }
 }
 
-/// All that is wrong, so that it need not be found out one by one.
-struct Complaints: Error, CustomStringConvertible {
-    let list: [Complaint]
+/// All errors that were found, reported together.
+struct Diagnostics: Error, CustomStringConvertible {
+    let list: [Diagnostic]
 
-    init(_ complaints: [Complaint]) {
-        self.list = complaints.sorted { $0.place < $1.place }
+    init(_ diagnostics: [Diagnostic]) {
+        self.list = diagnostics.sorted { $0.place < $1.place }
     }
 
     var description: String { self.list.map(\.description).joined(separator: "\n") }

@@ -10,45 +10,45 @@
 #include <arm_neon.h>
 #endif
 
-// The number of bytes that vectors take at once.
+// The number of bytes that vectors process at once.
 enum { BLOCK = 64 };
 
-// From this many bytes on, blocks that do not straddle cache lines save more than it costs to get there, measured.
+// The number of bytes at which aligning blocks to cache lines pays off, as measured.
 enum { WORTH_ALIGNING = 16 * 1024 };
 
 static uint32_t adler32_zlib(uint32_t value, const uint8_t *bytes, size_t count) {
-    // For the null pointer zlib returns 1, whatever the value before.
+    // For the null pointer zlib returns 1, whatever `value`.
     return count == 0 ? value : (uint32_t)adler32_z(value, bytes, count);
 }
 
 #if defined(__x86_64__) || defined(__aarch64__)
 
-// Vectors take blocks of 64 bytes. In the sum of distances a byte of a block counts as often as it is far from the
-// block's end, and once more for each byte behind the block. So a block needs its bytes' sum and their sum with weights
-// 64 to 1, and the former counts 64 times for each block behind it: that is the sum, over all blocks, of the bytes
-// before the block.
+// Vectors process blocks of 64 bytes. In the sum of distances a byte counts by its distance from its block's end, plus
+// the number of bytes behind the block. So a block requires the sum of its bytes, and their sum with weights 64 to 1;
+// the former counts 64 times for each block behind it, which is the sum, over all blocks, of the bytes before the
+// block.
 //
-// What is left behind the blocks is the end of the buffer's last 64 bytes, all of which can be read because there are
-// at least 64. Those of them that have been counted are masked out: what remains are the bytes whose weight is at most
-// their number.
+// The rest behind the blocks is the end of the buffer's last 64 bytes, all of which can be read because there are at
+// least 64. Those that have been counted are masked out, which leaves the bytes whose weight is at most the length of
+// the rest.
 
-// The number of bytes after which the sums are reduced. At most 2^12 blocks, of which each adds less than 2^31 / 2^12
-// to a sum of 32 bits, see below; all other sums have 64 bits.
+// The number of bytes after which the sums are reduced. That is at most 2^12 blocks, each of which adds less than 2^31
+// / 2^12 to a sum of 32 bits, see below; all other sums have 64 bits.
 enum { STRIDE = 1 << 18 };
 
 struct sums {
-    /// All bytes of whole blocks.
+    /// The sum of all bytes of whole blocks.
     uint64_t bytes;
-    /// For each block, all bytes of the blocks before it.
+    /// The sum, over all blocks, of the bytes of the blocks before.
     uint64_t before;
-    /// All bytes behind the blocks.
+    /// The sum of all bytes behind the blocks.
     uint64_t rest;
-    /// All bytes times their weights in their block, which are 64 - `centre` to 1 - `centre`. May be below 0.
+    /// The sum of all bytes times their weights in their block, 64 - `centre` to 1 - `centre`. May be negative.
     int64_t weighted;
     uint32_t centre;
 };
 
-/// The checksum after `count` more bytes with these sums.
+/// Returns the checksum after `count` more bytes with these sums.
 static inline uint32_t advance(uint32_t value, size_t count, struct sums sums) {
     uint64_t low = value & 0xFFFF;
     uint64_t high = value >> 16;
@@ -65,10 +65,9 @@ static inline uint32_t advance(uint32_t value, size_t count, struct sums sums) {
 #if defined(__x86_64__)
 
 // PMADDUBSW multiplies bytes by signed weights and adds two products to a signed sum of 16 bits. Around their centre
-// the weights are 31 to -32, so that two products are between 61 * 255 and -63 * 255. Those of a block's vectors do not
-// overflow either when they are added, for the first half is not below 0 and the second not above it: with SSSE3 they
-// are between (61 + 29) * 255 and -(63 + 31) * 255. A block's weighted sum is -528 * 255 at least, which times 2^12 is
-// more than -2^31.
+// the weights are 31 to -32, so that two products are between 61 * 255 and -63 * 255. The sums of a block's vectors do
+// not overflow either, since the first half is not below 0 and the second not above it: with SSSE3 they are between (61
+// + 29) * 255 and -(63 + 31) * 255. A block's weighted sum is -528 * 255 at least, which times 2^12 is more than -2^31.
 enum { CENTRE = 33 };
 
 static const int8_t weights[BLOCK] __attribute__((aligned(64))) = {
@@ -77,7 +76,7 @@ static const int8_t weights[BLOCK] __attribute__((aligned(64))) = {
     -15, -16, -17, -18, -19, -20, -21, -22, -23, -24, -25, -26, -27, -28, -29, -30, -31, -32,
 };
 
-/// The sums of two lanes of 64 bits each, and of four lanes of 32 signed bits.
+/// Returns the sums of two lanes of 64 bits each, and of four lanes of 32 signed bits.
 __attribute__((target("ssse3"))) static inline struct sums horizontally(
     __m128i bytes, __m128i before, __m128i rest, __m128i weighted
 ) {
@@ -98,7 +97,7 @@ __attribute__((target("ssse3"))) static inline __m128i load_ssse3(const uint8_t 
     return _mm_loadu_si128((const __m128i *)(const void *)bytes);
 }
 
-/// All bytes of a block, in two lanes.
+/// Returns the sum of all bytes of a block, in two lanes.
 __attribute__((target("ssse3"))) static inline __m128i sum_ssse3(const __m128i block[4]) {
     const __m128i zero = _mm_setzero_si128();
     return _mm_add_epi64(
@@ -107,7 +106,7 @@ __attribute__((target("ssse3"))) static inline __m128i sum_ssse3(const __m128i b
     );
 }
 
-/// All bytes of a block times their weights, in four lanes.
+/// Returns the sum of all bytes of a block times their weights, in four lanes.
 __attribute__((target("ssse3"))) static inline __m128i weigh_ssse3(const __m128i block[4]) {
     const __m128i *weight = (const __m128i *)(const void *)weights;
     __m128i pairs = _mm_add_epi16(
@@ -163,7 +162,7 @@ __attribute__((target("avx2"))) static inline __m256i weigh_avx2(const __m256i b
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-/// Half of the vector plus the other half, in lanes of 64 bits.
+/// Returns one half of the vector plus the other, in lanes of 64 bits.
 __attribute__((target("avx2"))) static inline __m128i halve_avx2(__m256i vector) {
     return _mm_add_epi64(_mm256_castsi256_si128(vector), _mm256_extracti128_si256(vector, 1));
 }
@@ -207,7 +206,7 @@ static const uint8_t weights[BLOCK] __attribute__((aligned(64))) = {
     8, 7, 6, 5, 4, 3, 2, 1,
 };
 
-/// `sum` plus all bytes of a block, in four lanes: 2^12 blocks add less than 2^26.
+/// Returns `sum` plus all bytes of a block, in four lanes: 2^12 blocks add less than 2^26.
 static inline uint32x4_t sum_neon(uint32x4_t sum, const uint8x16_t block[4]) {
 #if defined(__ARM_FEATURE_DOTPROD)
     for (int i = 0; i < 4; i++) sum = vdotq_u32(sum, block[i], vdupq_n_u8(1));
@@ -219,8 +218,8 @@ static inline uint32x4_t sum_neon(uint32x4_t sum, const uint8x16_t block[4]) {
 #endif
 }
 
-/// `sum` plus all bytes of a block times their weights, in four lanes: together 2^12 blocks add 2080 * 255 * 2^12 at
-/// most, which is less than 2^32.
+/// Returns `sum` plus all bytes of a block times their weights, in four lanes: together 2^12 blocks add at most 2080 *
+/// 255 * 2^12, which is less than 2^32.
 static inline uint32x4_t weigh_neon(uint32x4_t sum, const uint8x16_t block[4]) {
 #if defined(__ARM_FEATURE_DOTPROD)
     for (int i = 0; i < 4; i++) sum = vdotq_u32(sum, block[i], vld1q_u8(weights + 16 * i));
@@ -289,7 +288,7 @@ static inline chhsocket_adler32_implementation chosen(void) {
 #endif
 }
 
-/// `count` is at least `BLOCK`, except for zlib.
+/// Runs an implementation. `count` is at least `BLOCK`, except for zlib.
 static inline uint32_t run(
     chhsocket_adler32_implementation implementation, uint32_t value, const uint8_t *bytes, size_t count
 ) {

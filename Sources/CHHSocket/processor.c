@@ -9,7 +9,7 @@
 _Atomic(uint32_t) chhsocket_processor_features = 0;
 
 #if defined(__x86_64__)
-// Not __builtin_cpu_supports: it needs a symbol of the compiler's library, and older compilers do not know "sha".
+// Not by __builtin_cpu_supports: it requires a symbol of the compiler's library, and older compilers do not know "sha".
 // The bits are those of CPUID in Intel's manual, volume 2A.
 static uint32_t detect(void) {
     unsigned a, b, c, d;
@@ -18,7 +18,7 @@ static uint32_t detect(void) {
     unsigned has_sse41 = c >> 19 & 1;
     unsigned has_avx = c >> 28 & 1;
     if (c >> 9 & 1) features |= PROCESSOR_HAS_SSSE3;
-    // The wide registers can be used only if the system saves them too, which XGETBV tells if OSXSAVE is set.
+    // The wide registers can be used only if the system saves them too, which XGETBV reports if OSXSAVE is set.
     if (has_avx && (c >> 27 & 1)) {
         uint32_t low, high;
         __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));

@@ -44,7 +44,7 @@ static void compress_sha256(const chhsocket_sha_input *input, uint32_t *state, c
 
 typedef void compression(const chhsocket_sha_input *input, uint32_t *state, const uint8_t *blocks, size_t count);
 
-/// Takes whole blocks into `state` where they are, and copies only what does not fill one.
+/// Compresses whole blocks into `state` in place, and copies only a partial one.
 static void update(
     chhsocket_sha_input *input, uint32_t *state, compression *compress, const uint8_t *bytes, size_t count
 ) {
@@ -71,7 +71,8 @@ static void write_big_endian(uint32_t word, uint8_t *bytes) {
     bytes[3] = (uint8_t)word;
 }
 
-/// Section 5.1.1: a bit that is set, as many that are not as it takes, and the number of bits in the last eight bytes.
+/// Pads the input as in section 5.1.1, with a bit that is set, zeros, and the number of bits in the last eight bytes,
+/// and writes the digest.
 static void finish(chhsocket_sha_input *input, uint32_t *state, size_t words, compression *compress, uint8_t *digest) {
     uint64_t bits = input->count * 8;
     size_t used = input->count % BLOCK;
@@ -111,7 +112,7 @@ void chhsocket_sha1(const void *bytes, size_t count, uint8_t *digest) {
     chhsocket_sha1_finish(&context, digest);
 }
 
-// The first 32 bits behind the point of the square roots of the first eight primes.
+// The state is the first 32 fractional bits of the square roots of the first eight primes.
 chhsocket_sha256_context chhsocket_sha256_begin_with(chhsocket_sha_implementation implementation) {
     return (chhsocket_sha256_context){
         .state = {

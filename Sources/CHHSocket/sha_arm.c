@@ -12,9 +12,9 @@
 #define WITH_SHA __attribute__((target("+crypto")))
 #endif
 
-// The instructions do four rounds at a time. All vectors have their first word in the lowest lane.
+// The instructions compute four rounds at a time. All vectors have their first word in the lowest lane.
 
-/// 16 bytes as four big-endian words.
+/// Loads 16 bytes as four big-endian words.
 WITH_SHA static inline uint32x4_t load(const uint8_t *bytes) {
     uint8x16_t vector = vld1q_u8(bytes);
 #if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -38,7 +38,7 @@ WITH_SHA void chhsocket_sha1_instructions(uint32_t *state, const uint8_t *blocks
         w[(t) & 3] = vsha1su1q_u32(words, w[(t + 3) & 3]); \
     } \
     { \
-        /* Four rounds turn a into what e is, rotated. */ \
+        /* After four rounds, a rotated is e. */ \
         uint32_t next_e = vsha1h_u32(vgetq_lane_u32(abcd, 0)); \
         abcd = f(abcd, e, vaddq_u32(w[(t) & 3], vdupq_n_u32(constants[(t) / 5]))); \
         e = next_e; \

@@ -21,16 +21,15 @@ static inline uint32_t big_endian(const uint8_t *bytes) {
     return (uint32_t)bytes[0] << 24 | (uint32_t)bytes[1] << 16 | (uint32_t)bytes[2] << 8 | (uint32_t)bytes[3];
 }
 
-// Ch and Maj in the forms that take fewest operations: the latter's two halves never have a bit in common.
+// Ch and Maj in the forms with the fewest operations: the two halves of Maj never have a bit in common.
 static inline uint32_t choice(uint32_t x, uint32_t y, uint32_t z) { return z ^ (x & (y ^ z)); }
 
 static inline uint32_t majority(uint32_t x, uint32_t y, uint32_t z) { return (x & y) + (z & (x ^ y)); }
 
 static inline uint32_t parity(uint32_t x, uint32_t y, uint32_t z) { return x ^ y ^ z; }
 
-// The message schedule is a ring of the last 16 words. Instead of moving five or eight working variables on after each
-// round, rounds are written out until every variable is back in its place, each with the variables' names moved on by
-// one.
+// The message schedule is a ring of the last 16 words. Instead of shifting five or eight working variables after each
+// round, rounds are unrolled until every variable is back in its place, each with the variables' names shifted by one.
 
 static inline uint32_t scheduled_sha1(uint32_t w[16], unsigned t) {
     if (t < 16) return w[t];
@@ -84,7 +83,7 @@ static inline uint32_t lower_sigma0(uint32_t x) { return rotated_right(x, 7) ^ r
 
 static inline uint32_t lower_sigma1(uint32_t x) { return rotated_right(x, 17) ^ rotated_right(x, 19) ^ x >> 10; }
 
-/// Replaces word t - 16 of the ring by word t.
+/// Replaces word t - 16 of the ring with word t.
 static inline void schedule_sha256(uint32_t w[16], unsigned t) {
     w[t & 15] += lower_sigma1(w[(t + 14) & 15]) + w[(t + 9) & 15] + lower_sigma0(w[(t + 1) & 15]);
 }

@@ -4,14 +4,15 @@
 
 #include <immintrin.h>
 
-// The instructions do four rounds at a time (SHA-1) or two (SHA-256). How their operands' lanes are ordered is in
-// Intel's manual, volume 2B.
+// The instructions compute four rounds at a time (SHA-1) or two (SHA-256). Intel's manual, volume 2B, has the order of
+// their operands' lanes.
 
 #define WITH_SHA __attribute__((target("sha,sse4.1,ssse3")))
 
 WITH_SHA static inline __m128i load(const void *bytes) { return _mm_loadu_si128((const __m128i *)bytes); }
 
-/// Words `t` to `t + 3` of the schedule, the first in the highest lane; `w` has the 16 before them, in a ring.
+/// Returns the next four words of the schedule, the first in the highest lane; `w` has the 16 words before them, in a
+/// ring.
 WITH_SHA static inline __m128i schedule_sha1(const __m128i w[4], int t) {
     __m128i words = _mm_sha1msg1_epu32(w[t & 3], w[(t + 1) & 3]);
     return _mm_sha1msg2_epu32(_mm_xor_si128(words, w[(t + 2) & 3]), w[(t + 3) & 3]);
@@ -26,7 +27,7 @@ WITH_SHA void chhsocket_sha1_instructions(uint32_t *state, const uint8_t *blocks
         const __m128i abcd_before = abcd, e_before = e;
         __m128i w[4];
         for (int i = 0; i < 4; i++) w[i] = _mm_shuffle_epi8(load(blocks + 16 * i), order);
-        // Four rounds turn a into what e is, rotated, so that SHA1NEXTE makes the next e of the abcd before them.
+        // After four rounds, a rotated is e, so SHA1NEXTE makes the next e from the abcd before them.
         __m128i earlier = abcd, e_and_words = _mm_add_epi32(e, w[0]);
 #define FOUR(t, f) \
     if ((t) > 3) w[(t) & 3] = schedule_sha1(w, t); \
@@ -66,7 +67,7 @@ WITH_SHA void chhsocket_sha256_instructions(uint32_t *state, const uint8_t *bloc
         w[(t) & 3] = _mm_sha256msg2_epu32(words, w[(t + 3) & 3]); \
     } \
     { \
-        /* Two rounds take the words of the lower lanes, and make of a, b, e and f the next c, d, g and h. */ \
+        /* Two rounds use the words of the lower lanes, and turn a, b, e and f into the next c, d, g and h. */ \
         __m128i words = _mm_add_epi32(w[(t) & 3], load(chhsocket_sha256_constants + 4 * (t))); \
         cdgh = _mm_sha256rnds2_epu32(cdgh, abef, words); \
         abef = _mm_sha256rnds2_epu32(abef, cdgh, _mm_unpackhi_epi64(words, words)); \

@@ -14,11 +14,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// So many reads at once at most, so that a storm of changes does not keep the caller for ever. What is left makes the
-// descriptor readable again.
+// The largest number of reads at once, so that a storm of changes does not block the caller. The descriptor stays
+// readable if messages are left.
 enum { READS_AT_ONCE = 64 };
 
-// Messages are as large as a page at most, or 8 KiB where pages are larger.
+// Messages are at most as large as a page, or 8 KiB if pages are larger.
 enum { BUFFER_LENGTH = 16 * 1024 };
 
 static int open_socket(uint32_t groups) {
@@ -37,8 +37,8 @@ int cnetlink_open(void) {
     return open_socket(RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | RTMGRP_IPV4_ROUTE | RTMGRP_IPV6_ROUTE);
 }
 
-// One datagram, from the kernel alone: others may send to this socket too. Returns its length, 0 for one of somebody
-// else's, or a negative errno; EMSGSIZE if it was longer than the buffer.
+// Reads one datagram of the kernel. Returns its length, 0 for a datagram of another sender, or a negative errno;
+// -EMSGSIZE if it was longer than the buffer.
 static ssize_t receive(int descriptor, void *buffer, size_t length) {
     struct sockaddr_nl sender = {0};
     struct iovec vector = {.iov_base = buffer, .iov_len = length};
@@ -62,7 +62,7 @@ static int change(const struct nlmsghdr *header) {
         return CNETLINK_ADDRESSES;
     case RTM_NEWROUTE:
     case RTM_DELROUTE: {
-        // Of the many routes a router has, the most specific ones change most, and are of no concern here.
+        // The specific routes of a router change most often, and do not matter here.
         if (header->nlmsg_len < NLMSG_LENGTH(sizeof(struct rtmsg))) return 0;
         const struct rtmsg *route = NLMSG_DATA(header);
         return route->rtm_dst_len <= 1 ? CNETLINK_ROUTES : 0;
@@ -92,10 +92,10 @@ int cnetlink_drain(int descriptor) {
     return changes;
 }
 
-// A name server of the root: an address that is out there for everybody, and that nobody has a route of its own for.
+// Returns the address of a root name server, which is on the internet, and for which no network has a specific route.
 static const char *root(int family) { return family == AF_INET6 ? "2001:503:ba3e::2:30" : "198.41.0.4"; }
 
-// Reads the answer about a route.
+// Reads the answer to a route request.
 static int read_route(
     const struct nlmsghdr *header,
     char interface[CNETLINK_NAME_LENGTH],
@@ -105,7 +105,7 @@ static int read_route(
     const struct rtmsg *route = NLMSG_DATA(header);
     if (route->rtm_type != RTN_UNICAST) return 0;
     int is_found = 0;
-    // Not unsigned: beyond the last attribute the kernel's macros may count below 0.
+    // Signed: after the last attribute the kernel's macros may count below 0.
     int left = (int)(header->nlmsg_len - NLMSG_LENGTH(sizeof(struct rtmsg)));
     for (const struct rtattr *attribute = RTM_RTA(route); RTA_OK(attribute, left);
          attribute = RTA_NEXT(attribute, left)) {
@@ -124,7 +124,7 @@ static int read_route(
             inet_ntop(route->rtm_family, data, router, CNETLINK_NAME_LENGTH);
             break;
         case RTA_VIA: {
-            // A router of the other family.
+            // The router has an address of the other family.
             const struct rtvia *via = data;
             if (length < sizeof *via) break;
             size_t needed = via->rtvia_family == AF_INET6 ? sizeof(struct in6_addr) : sizeof(struct in_addr);
@@ -166,7 +166,7 @@ int cnetlink_route_out(int family, char interface[CNETLINK_NAME_LENGTH], char ro
     struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
     if (inet_pton(family, root(family), request.address) == 1 &&
         sendto(descriptor, &request, request.header.nlmsg_len, 0, (struct sockaddr *)&kernel, sizeof kernel) > 0) {
-        // The kernel has answered by the time the question is sent.
+        // The kernel answers before `sendto` returns.
         _Alignas(struct nlmsghdr) char buffer[BUFFER_LENGTH];
         ssize_t count = receive(descriptor, buffer, sizeof buffer);
         struct nlmsghdr *header = (struct nlmsghdr *)buffer;

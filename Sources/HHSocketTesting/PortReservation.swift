@@ -15,7 +15,7 @@ import Android
 final class PortReservation: Sendable {
     private let descriptor: NIOLockedValueBox<CInt>
 
-    /// Creates a reservation; nil if another process uses the port by now, which then needs no reservation.
+    /// Creates a reservation; nil if another process has taken the port meanwhile, which then needs no reservation.
     init?(port: Int) {
         #if canImport(Glibc)
         let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)

@@ -2,10 +2,10 @@
 import HHSocketRPC
 
 extension Backoff {
-    /// A wait after `failures` earlier ones, as reconnecting has it.
+    /// Returns a wait after `failures` earlier ones, like those between attempts to connect.
     func wait(afterFailures failures: Int, using generator: inout some RandomNumberGenerator) -> Duration {
         var bound = Self.seconds(self.base)
-        // A day is as good as for ever, and can be added to any time.
+        // At most a day, which can be added to any time.
         let cap = min(Self.seconds(self.cap), 86_400)
         var remaining = failures
         while remaining > 0, bound < cap, self.factor > 1 {

@@ -12,13 +12,13 @@ import Android
 import Darwin
 #endif
 
-/// Keeps a second outbox, of this process or another, from a file. The system gives it up when the process dies,
-/// however.
+/// A lock that keeps a second outbox, of this process or another, from a file. The system releases it when the process
+/// dies, for whatever reason.
 ///
-/// A file of its own, and not the database: SQLite's locks on that are the process's, and closing any descriptor of the
-/// file would give them up. It is never deleted, or two could hold one of the same name.
+/// It is on a separate file: SQLite's locks on the database belong to the process, and closing any descriptor of that
+/// file would release them. The lock's file is never deleted, or two outboxes could hold locks of the same name.
 final class FileLock: Sendable {
-    /// Nil once it has been given up.
+    /// The descriptor of the file; nil once the lock has been released.
     private let descriptor: NIOLockedValueBox<CInt?>
 
     init(_ path: String) throws(OutboxError) {
@@ -49,7 +49,7 @@ final class FileLock: Sendable {
 
     static let suffix = ".lock"
 
-    /// Gives it up.
+    /// Releases the lock.
     func unlock() {
         let descriptor = self.descriptor.withLockedValue { descriptor in
             defer { descriptor = nil }

@@ -3,8 +3,8 @@ import Dispatch
 import Foundation
 public import HHSocketRPC
 
-/// Messages that must leave, even if the app dies: they are on disk before ``enqueue(_:)`` returns, and stay there
-/// until the server has answered 200.
+/// A queue of messages that must be delivered, even if the app dies: they are on disk before ``enqueue(_:)`` returns,
+/// and stay there until the server has answered 200.
 ///
 /// ```swift
 /// configuration.hello = HelloPolicy()
@@ -13,36 +13,37 @@ public import HHSocketRPC
 /// let outbox = try await Outbox(at: folder + "/outbox.sqlite", client: client)
 /// try await outbox.enqueue(OutboxMessage(type: 130, body: "hello", topic: "conversation 7"))
 /// ```
-/// Whenever a connection is ready, hello and gate behind it, messages leave: within a topic in the order in which they
-/// were enqueued, each after the one before it was answered, and of several topics at once. What was not answered is
-/// sent again after a back-off, as often as it takes, by the next process too, and with the same idempotency key: so
-/// the server runs it once. That takes a client with ``HHSocketRPC/SocketClient/Configuration/hello``, and a server
-/// that agrees on idempotency keys and keeps its answers at least as long as messages live (`ServerHello.idempotency`).
-/// A message is never sent without its key.
+/// Whenever a connection is ready, after hello and the gate, messages are sent: within a topic in the order in which
+/// they were enqueued, each after the one before it was answered, and several topics at once. A message without an
+/// answer is sent again after a back-off, by the next process too, always with the same idempotency key, so that the
+/// server runs it once. That requires a client with ``HHSocketRPC/SocketClient/Configuration/hello``, and a server that
+/// agrees on idempotency keys and keeps its answers at least as long as messages live (`ServerHello.idempotency`). A
+/// message is never sent without its key.
 ///
 /// A message that the server refuses for good, or of which too many attempts fail, is moved to the dead letters
-/// (``deadLetters()``), where it stays until the app resends or removes it. So a message is deleted only when it was
-/// delivered, when it has expired, or because the app says so. ``OutboxConfiguration/verdict`` decides otherwise.
+/// (``deadLetters()``), where it stays until the app resends or removes it. So a message is deleted only once it was
+/// delivered, once it has expired, or at the app's request. ``OutboxConfiguration/verdict`` can decide otherwise.
 /// Everything is bounded.
 ///
 /// Delivery is at least once: if the process ends after the answer, but before the message is removed from disk, the
 /// next process sends it again, with the same key.
 ///
-/// One outbox at a time has a file. It keeps its client. Without ``close()`` it ends with its last reference, but not
-/// at once.
+/// Only one outbox at a time can open a file. It holds a strong reference to its client. Without ``close()`` it ends
+/// after its last reference is released, but not at once.
 public final class Outbox: Sendable {
     private let core: OutboxCore
-    /// Where a damaged file is that was found in its place, as ``OutboxConfiguration/CorruptionPolicy/setAside`` says.
+    /// The path to which a damaged file was renamed, by ``OutboxConfiguration/CorruptionPolicy/setAside``; nil if there
+    /// was none.
     public let setAside: String?
 
-    /// Opens the file, or makes it, and begins to send.
+    /// Opens or creates the file, and starts to send.
     ///
     /// - Parameters:
-    ///   - path: The file, in a folder that exists. Beside it there will be others whose names begin with its own. On
-    ///     Apple's platforms not in a container that several processes share: a process that is suspended while it has
-    ///     a file there locked is ended.
-    ///   - client: By what messages leave. Connecting it is the app's affair.
-    ///   - configuration: How it keeps and sends; as by default if left out.
+    ///   - path: The file, in a folder that exists. Other files whose names begin with its name are created beside it.
+    ///     On Apple platforms it must not be in a container that several processes share: the system ends a process
+    ///     that is suspended while it has a file there locked.
+    ///   - client: The client that sends messages. Connecting it is up to the app.
+    ///   - configuration: The configuration; `OutboxConfiguration()` by default.
     /// - Throws: ``OutboxError``: `inUse`, `readOnly`, `diskFull`, `corrupted`, `notAnOutbox`, `newerVersion`,
     ///   `storageFailed`.
     public convenience init(
@@ -53,7 +54,7 @@ public final class Outbox: Sendable {
         try await self.init(at: path, transport: ClientTransport(client: client), configuration: configuration)
     }
 
-    /// An outbox with another way to send.
+    /// Creates an outbox with another transport.
     public convenience init(
         at path: String,
         transport: some OutboxTransport,
@@ -98,51 +99,50 @@ public final class Outbox: Sendable {
 
     // MARK: Messages
 
-    /// Keeps a message and sends it when its turn has come. Returns when it is on disk, and would survive a loss of
-    /// power; until then it is not promised. Messages that one task enqueues one after the other leave in that order.
+    /// Stores a message, to be sent in its turn. Returns when it is on disk, and would survive a loss of power;
+    /// delivery is not guaranteed before. Messages that one task enqueues one after the other are sent in that order.
     ///
-    /// Where a message with the same key, topic, type, body and metadata is waiting already, nothing is added: so an
-    /// app that does not know whether it has enqueued something before it died may do so again.
+    /// If an equal message, with the same key, topic, type, body and metadata, is already waiting, nothing is added: an
+    /// app that does not know whether it enqueued a message before it died may do so again.
     ///
-    /// - Returns: What names it here.
-    /// - Throws: ``OutboxError``: `full` where as much waits as may, `deadLettersFull` where there are as many dead
-    ///   letters as may be, `keyInUse` where another message with its key is waiting, `invalidMessage`, `diskFull`,
-    ///   `storageFailed`, `closed`. Nothing was kept then.
+    /// - Returns: The message's identifier in this outbox.
+    /// - Throws: ``OutboxError``: `full` if as many messages or bytes as allowed are waiting, `deadLettersFull` if
+    ///   there are as many dead letters as allowed, `keyInUse` if another message with its key is waiting,
+    ///   `invalidMessage`, `diskFull`, `storageFailed`, `closed`. The message was not stored.
     @discardableResult
     public func enqueue(_ message: OutboxMessage) async throws(OutboxError) -> OutboxEntry.ID {
         try await self.core.enqueue(message)
     }
 
-    /// Takes a message back.
+    /// Withdraws a message.
     ///
-    /// - Returns: False if it is in flight, or not there any more. After true it is not sent by this process; it is
-    ///   removed from disk when ``OutboxEvent/withdrawn(_:)`` is reported. ``OutboxEntry/mayHaveBeenSent`` there says
-    ///   whether the server may have got it all the same.
+    /// - Returns: False if it is in flight, or no longer waiting. If true, this process does not send it; it has been
+    ///   removed from disk when ``OutboxEvent/withdrawn(_:)`` is reported. ``OutboxEntry/mayHaveBeenSent`` in the event
+    ///   tells whether the server may have received it all the same.
     @discardableResult
     public func withdraw(_ id: OutboxEntry.ID) -> Bool { self.core.withdraw(id) }
 
-    /// Ends the suspension of a topic, or its back-off. A message whose attempts were exhausted may be sent as often
-    /// again.
+    /// Ends the suspension of a topic, or its back-off. A message whose attempts were exhausted gets all of them again.
     public func resume(topic: String) { self.core.resume(topic: topic) }
 
     // MARK: What waits
 
-    /// What waits now.
+    /// The present state of the outbox.
     public var snapshot: OutboxSnapshot { self.core.snapshot }
 
-    /// Each message that waits, those in flight included, in the order in which they were enqueued.
+    /// The messages that wait, including those in flight, in the order in which they were enqueued.
     public var pending: [OutboxEntry] { self.core.pending }
 
     // MARK: Dead letters
 
-    /// The messages of this account that were given up, in the order in which they were enqueued.
+    /// Returns the messages of this account that were given up, in the order in which they were enqueued.
     ///
-    /// - Returns: ``OutboxConfiguration/maximumCount`` and ``OutboxConfiguration/maximumDeadLetters`` together at most,
+    /// - Returns: At most ``OutboxConfiguration/maximumCount`` and ``OutboxConfiguration/maximumDeadLetters`` together,
     ///   without their bodies.
     /// - Throws: ``OutboxError``: `storageFailed`, `corrupted`, `closed`.
     public func deadLetters() async throws(OutboxError) -> [OutboxDeadLetter] { try await self.core.deadLetters() }
 
-    /// A dead letter with its body, metadata and key.
+    /// Returns a dead letter with its body, metadata and key.
     ///
     /// - Returns: Nil if there is no such dead letter.
     /// - Throws: ``OutboxError``: `corrupted` if it is damaged on disk, `storageFailed`, `closed`.
@@ -150,22 +150,21 @@ public final class Outbox: Sendable {
         try await self.core.message(ofDeadLetter: id)
     }
 
-    /// Makes a dead letter a message again, the last of its topic. It has all its attempts again.
+    /// Turns a dead letter into a message again, the last of its topic, with all its attempts.
     ///
-    /// With its old key the server runs it once at most; but if its answer was final, the server keeps that for the
-    /// key, and gives it again until it forgets it. With a new key the server runs the message, perhaps for the second
-    /// time.
+    /// With its old key the server runs it at most once; but if its answer was final, the server keeps that for the
+    /// key, and repeats it until it expires. With a new key the server runs the message, perhaps for the second time.
     ///
     /// - Parameters:
     ///   - id: The dead letter's ``OutboxDeadLetter/id``.
-    ///   - withNewKey: Whether it gets a new UUID for key; false by default.
-    ///   - timeToLive: For how long it is worth sending from now on; nil, the default, for
+    ///   - withNewKey: Whether it gets a new UUID as key; false by default.
+    ///   - timeToLive: The time from now for which it is worth sending; nil, the default, for
     ///     ``OutboxConfiguration/defaultTimeToLive``.
-    /// - Returns: The number of the message, which is another than before; if the same message with the same key is
-    ///   waiting already, that one's. Nil if there is no such dead letter.
-    /// - Throws: ``OutboxError``: `full` where as many messages wait as may, `keyInUse` where another message with its
-    ///   key is waiting, `corrupted` if it is damaged on disk, `invalidMessage`, `diskFull`, `storageFailed`, `closed`.
-    ///   It is a dead letter still then.
+    /// - Returns: The new identifier of the message, or that of an equal message with the same key that is already
+    ///   waiting. Nil if there is no such dead letter.
+    /// - Throws: ``OutboxError``: `full` if as many messages as allowed are waiting, `keyInUse` if another message with
+    ///   its key is waiting, `corrupted` if it is damaged on disk, `invalidMessage`, `diskFull`, `storageFailed`,
+    ///   `closed`. The dead letter then stays.
     @discardableResult
     public func resend(
         deadLetter id: OutboxEntry.ID,
@@ -190,7 +189,7 @@ public final class Outbox: Sendable {
 
     // MARK: Accounts
 
-    /// Deletes the messages and dead letters of all accounts but ``OutboxConfiguration/account``, sent or not.
+    /// Deletes the messages and dead letters of all accounts other than ``OutboxConfiguration/account``, sent or not.
     ///
     /// - Returns: The number of messages and dead letters.
     /// - Throws: ``OutboxError``: `diskFull`, `storageFailed`, `closed`.
@@ -199,7 +198,7 @@ public final class Outbox: Sendable {
 
     // MARK: What happens
 
-    /// What waits, now and whenever that changes. A reader that is slow gets the latest. Ends with the outbox.
+    /// The state of the outbox, now and after each change. A slow reader gets the latest. Ends with the outbox.
     ///
     /// ```swift
     /// for await snapshot in outbox.snapshots where snapshot.count == 0 { break }
@@ -208,17 +207,17 @@ public final class Outbox: Sendable {
         OutboxSnapshots(changes: self.core.observers.makeChanges(), core: self.core)
     }
 
-    /// What happens from now on. Each call makes a stream of its own, which keeps the latest 256 events for its reader
-    /// and ends with the outbox.
+    /// A new stream of events, from now on, which keeps the latest 256 for its reader and ends with the outbox.
     public var events: AsyncStream<OutboxEvent> { self.core.observers.makeEvents() }
 
     // MARK: The end
 
-    /// Gives up what is in flight, which stays on disk, and closes the file. The next outbox may open it then.
+    /// Cancels the attempts in flight, whose messages stay on disk, and closes the file, which another outbox may then
+    /// open.
     public func close() async { await self.core.close() }
 }
 
-/// What waits in an outbox, whenever that changes.
+/// The sequence of an outbox's states.
 public struct OutboxSnapshots: AsyncSequence, Sendable {
     public typealias Element = OutboxSnapshot
     public typealias Failure = Never
@@ -235,7 +234,7 @@ public struct OutboxSnapshots: AsyncSequence, Sendable {
         let core: OutboxCore
 
         public mutating func next() async -> OutboxSnapshot? {
-            // Made when it is asked for: nobody pays for what nobody looks at.
+            // Made on demand, so that changes without a reader cost nothing.
             await self.changes.next() == nil ? nil : self.core.snapshot
         }
     }

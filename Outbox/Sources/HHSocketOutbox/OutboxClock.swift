@@ -2,7 +2,7 @@
 import Foundation
 import NIOCore
 
-/// Where an outbox takes its time from.
+/// The source of time for an outbox.
 struct OutboxClock: Sendable {
     var now: @Sendable () -> OutboxMachine.Moment
     var sleep: @Sendable (Duration) async throws -> Void

@@ -4,22 +4,22 @@ import HHSocketRPC
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Performs what an ``OutboxMachine`` decides.
+/// Performs the decisions of an ``OutboxMachine``.
 final class OutboxCore: Sendable {
     private struct State {
         var machine: OutboxMachine
         var generator = SystemRandomNumberGenerator()
-        /// Attempts, by number: a message may have its next one before the former has ended.
+        /// The attempts, by number: a message may have its next attempt before the former has ended.
         var attempts: [Int: Task<Void, Never>] = [:]
         var lastAttempt = 0
         var connectivity: Task<Void, Never>?
-        /// When ``wake`` wakes up, and what ends it.
+        /// The time at which ``wake`` ends.
         var wakeTime: NIODeadline?
         var wake: Task<Void, Never>?
         var isStopped = false
     }
 
-    /// Nothing is slept longer than that: somebody may set the clock by which messages expire.
+    /// The longest sleep: the clock by which messages expire may be set.
     static let longestSleep = Duration.seconds(3_600)
 
     private let configuration: OutboxConfiguration
@@ -49,7 +49,7 @@ final class OutboxCore: Sendable {
         self.state = NIOLockedValueBox(State(machine: machine))
     }
 
-    /// Where the clock was set back since they were enqueued, messages would live longer than they were to.
+    /// Limits the lives of messages to their original spans, which would be longer if the clock was set back since.
     private static func limitingLives(of entries: [OutboxEntry], now: Date) -> [OutboxEntry] {
         entries.map { entry in
             guard let expires = entry.expires, entry.enqueued > now else { return entry }
@@ -61,10 +61,10 @@ final class OutboxCore: Sendable {
 
     // MARK: Turns
 
-    /// Tells the machine something, and does what it says then. Never under the lock.
+    /// Passes an event to the machine, and performs the resulting actions, never under the lock.
     ///
-    /// Only what belongs on disk is handed to the writer under it: whoever sees a state of the machine, such as in a
-    /// snapshot, and then asks the writer, finds on disk what led to that state.
+    /// Only actions for the disk are submitted to the writer under the lock: a caller that sees a state of the machine,
+    /// such as in a snapshot, and then uses the writer, finds on disk what led to that state.
     private func turn(
         _ news: (inout OutboxMachine, OutboxMachine.Moment, inout SystemRandomNumberGenerator) -> [OutboxMachine.Action]
     ) {
@@ -88,7 +88,7 @@ final class OutboxCore: Sendable {
         }
     }
 
-    /// Hands an action to the writer, if it is one for the disk. The writer calls nothing before this returns.
+    /// Submits an action to the writer, if it is one for the disk. The writer calls nothing before this returns.
     private func save(_ action: OutboxMachine.Action) {
         switch action {
         case .remove(let entry, let event):
@@ -97,14 +97,14 @@ final class OutboxCore: Sendable {
             self.write(action, thenReports: .deadLettered(letter)) { try $0.bury(letter) }
         case .count(let id, let attempts):
             self.writer.submit({ try $0.setAttempts(attempts, of: id) }) { result in
-                // It is in memory at least, and on disk after the next failure.
+                // The count is still in memory, and is on disk after the next failure.
                 if case .failure(let error) = result { self.observers.tell(.storageFailed(error)) }
             }
         case .send, .tell: break
         }
     }
 
-    /// Takes a message that is over from its table. What became of it is reported when that is on disk, and not before.
+    /// Removes a finished message from its table. The event is reported only once that is on disk.
     private func write(
         _ action: OutboxMachine.Action,
         thenReports event: OutboxEvent,
@@ -139,7 +139,7 @@ final class OutboxCore: Sendable {
 
     private func wokeUp(_ time: NIODeadline) {
         self.state.withLockedValue { state in
-            // Else another has taken its place.
+            // Otherwise another wake-up has replaced this one.
             guard state.wakeTime == time else { return }
             state.wakeTime = nil
             state.wake = nil
@@ -164,7 +164,7 @@ final class OutboxCore: Sendable {
             }
         }
         self.state.withLockedValue { $0.connectivity = task }
-        // What has expired meanwhile need not wait for a connection.
+        // Messages that have expired need not wait for a connection.
         self.turn { _, _, _ in [] }
     }
 
@@ -173,11 +173,12 @@ final class OutboxCore: Sendable {
             guard !state.isStopped else { return }
             state.lastAttempt += 1
             let number = state.lastAttempt
-            // Begins under the lock, but nothing of it runs there: so it is there before it can end.
+            // Created under the lock, so that it is registered before it can end; nothing of it runs there.
             state.attempts[number] = Task {
                 let outcome = await self.attempt(entry)
                 self.turn { $0.finished(entry.id, outcome, now: $1, using: &$2) }
-                // Not before: who closes the outbox waits until the outcome is on its way to the disk.
+                // Removed last: `close()` waits for attempts, and so until the outcome has been submitted to the
+                // writer.
                 self.state.withLockedValue { _ = $0.attempts.removeValue(forKey: number) }
             }
         }
@@ -195,7 +196,7 @@ final class OutboxCore: Sendable {
         request.metadata = content.metadata
         request.idempotencyKey = entry.key
         request.priority = self.configuration.priority
-        // A connection that has just gone may be back before the attempt is over. Who tries again is the outbox alone.
+        // A connection that was just lost may be back before the attempt is over. Only the outbox retries.
         request.waitsForConnectivity = true
         request.retryPolicy = RetryPolicy.none
         do throws(SocketError) {
@@ -288,7 +289,7 @@ final class OutboxCore: Sendable {
         self.state.withLockedValue { $0.machine.unreserve(bytes: bytes) }
     }
 
-    /// - Returns: Nil where it cannot be said: that is for ever.
+    /// - Returns: Nil if it cannot be represented, which means never.
     private static func date(_ now: Date, _ span: Duration) -> Date? {
         let (seconds, attoseconds) = span.components
         // Some thousand years.
@@ -391,9 +392,9 @@ final class OutboxCore: Sendable {
 
     // MARK: The end
 
-    /// Nothing is sent any more, and what is in flight is given up.
+    /// Stops sending, and cancels the attempts in flight.
     ///
-    /// - Returns: What has not ended yet.
+    /// - Returns: The attempts that have not ended yet.
     @discardableResult
     func stop() -> [Task<Void, Never>] {
         let (attempts, others) = self.state.withLockedValue { state in

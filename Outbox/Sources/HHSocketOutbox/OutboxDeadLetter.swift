@@ -4,9 +4,9 @@ public import HHSocketRPC
 
 /// A message that the outbox has given up, and keeps on disk until the app resends or removes it.
 ///
-/// ``Outbox/deadLetters()`` lists them. They do not expire, and nobody but the app removes them.
+/// ``Outbox/deadLetters()`` lists them. They do not expire, and only the app removes them.
 public struct OutboxDeadLetter: Sendable, Hashable, Identifiable {
-    /// Why a message was given up. New reasons may be added; always have a default case.
+    /// The reason for which a message was given up. New reasons may be added; always have a default case.
     public struct Reason: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
         public let rawValue: String
 
@@ -25,10 +25,10 @@ public struct OutboxDeadLetter: Sendable, Hashable, Identifiable {
         public var description: String { self.rawValue }
     }
 
-    /// The number that the message had when it waited.
+    /// The identifier that the message had when it waited.
     public let id: OutboxEntry.ID
     /// The message without its body. It does not expire: ``OutboxEntry/expires`` is nil. The entry is nil if the row on
-    /// disk is so damaged that the message can only be removed.
+    /// disk is too damaged for anything but removal.
     public let entry: OutboxEntry?
     public let reason: Reason
     /// The status of the last answer; nil if there was none.
@@ -40,7 +40,7 @@ public struct OutboxDeadLetter: Sendable, Hashable, Identifiable {
     /// The lengths of body, metadata, topic and key in bytes.
     public let byteCount: Int
 
-    /// Longer explanations are cut off, so that what is on disk is bounded.
+    /// The longest explanation, in characters. Longer ones are cut, to bound the file.
     private static let maximumExplanationLength = 1_000
 
     init(
@@ -61,7 +61,7 @@ public struct OutboxDeadLetter: Sendable, Hashable, Identifiable {
         self.byteCount = byteCount
     }
 
-    /// A message that was given up while it waited.
+    /// Creates a dead letter of a message that waited.
     init(_ entry: OutboxEntry, _ reason: Reason, status: Status? = nil, explanation: String, date: Date) {
         var entry = entry
         entry.expires = nil

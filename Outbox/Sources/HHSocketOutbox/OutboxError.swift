@@ -2,11 +2,11 @@
 import Foundation
 public import FoundationEssentials
 
-/// Why an outbox cannot be opened, or does not take a message.
+/// The failure of an operation on an outbox.
 ///
 /// Compare ``code``; read ``message``, which says what failed and what can be done.
 public struct OutboxError: Error, Sendable {
-    /// What kind of failure it is. New codes may be added; always have a default case.
+    /// The kind of failure. New codes may be added; always have a default case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Name: String, Hashable, Sendable {
             case full, deadLettersFull, invalidMessage, keyInUse, closed
@@ -18,11 +18,11 @@ public struct OutboxError: Error, Sendable {
 
         private init(_ name: Name) { self.name = name }
 
-        /// As many messages, or bytes, as allowed are waiting.
+        /// The limit of waiting messages, or of their bytes, is reached.
         public static let full = Self(.full)
         /// There are as many dead letters as ``OutboxConfiguration/maximumDeadLetters`` allows: resend or remove some.
         public static let deadLettersFull = Self(.deadLettersFull)
-        /// The message cannot be kept, or sent, as it is.
+        /// The message cannot be stored or sent.
         public static let invalidMessage = Self(.invalidMessage)
         /// Another message with this key is waiting.
         public static let keyInUse = Self(.keyInUse)
@@ -32,13 +32,13 @@ public struct OutboxError: Error, Sendable {
         public static let inUse = Self(.inUse)
         /// The file is damaged. See ``OutboxConfiguration/whenCorrupted``.
         public static let corrupted = Self(.corrupted)
-        /// The file is a database of something else.
+        /// The file is another kind of database.
         public static let notAnOutbox = Self(.notAnOutbox)
         /// The file was written by a later version of this library.
         public static let newerVersion = Self(.newerVersion)
-        /// The file may not be written.
+        /// The file is not writable.
         public static let readOnly = Self(.readOnly)
-        /// There is no room on the disk.
+        /// The disk is full.
         public static let diskFull = Self(.diskFull)
         /// Reading or writing failed in another way; see ``OutboxError/underlying``.
         public static let storageFailed = Self(.storageFailed)
@@ -47,7 +47,7 @@ public struct OutboxError: Error, Sendable {
     }
 
     public var code: Code
-    /// What failed, and what can be done, in one line.
+    /// A description of what failed, and what can be done, in one line.
     public var message: String
     /// The error that caused this one, such as SQLite's.
     public var underlying: (any Error)?

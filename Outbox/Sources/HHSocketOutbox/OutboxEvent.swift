@@ -1,33 +1,33 @@
 #if Outbox
 public import HHSocketRPC
 
-/// What happened to a message. Cases may be added; have a default when you switch over it.
+/// An event of a message. Cases may be added; have a default when you switch over it.
 ///
-/// Events are of this process's life: one that dies right after an answer tells nobody of it, and the next one finds
-/// the message delivered or sends it again, with the same key. What waits is on disk, and ``Outbox/snapshot`` tells it.
+/// Events do not survive the process: one that dies right after an answer reports nothing, and the next one finds the
+/// message delivered or sends it again, with the same key. ``Outbox/snapshot`` covers all messages that wait on disk.
 public enum OutboxEvent: Sendable {
-    /// It is on disk.
+    /// The message is on disk.
     case enqueued(OutboxEntry)
-    /// The server answered 200, and the message has been removed from disk. If the removal fails, it is tried again
-    /// every 5 seconds, and the event comes when it has succeeded. If the process ends before that, the next one sends
-    /// the message again, with the same key.
+    /// The server answered 200, and the message has been removed from disk. If the removal fails, it is retried every 5
+    /// seconds, and the event follows once it has succeeded. If the process ends before that, the next one sends the
+    /// message again, with the same key.
     case delivered(OutboxEntry, SocketResponse)
-    /// The message was given up, and is among the dead letters now: ``Outbox/deadLetters()``.
+    /// The message was given up, and is now a dead letter: ``Outbox/deadLetters()``.
     case deadLettered(OutboxDeadLetter)
     /// The message was given up for this answer or error, and has been deleted: ``OutboxVerdict/discard``.
     case failed(OutboxEntry, SocketError)
-    /// Its time was over, and it has been removed. ``OutboxEntry/mayHaveBeenSent`` says whether the server may have got
-    /// it.
+    /// The message has expired, and has been removed. ``OutboxEntry/mayHaveBeenSent`` tells whether the server may have
+    /// received it.
     case expired(OutboxEntry)
-    /// An attempt failed; the next is due after this delay, or earlier with a new connection where the attempt never
-    /// left. A server that has not agreed on idempotency keys is `featureNotAgreed`: nothing is ever sent without a
-    /// key.
+    /// An attempt failed; the next is due after this delay, or with a new connection if the request was not sent at
+    /// all. The error is `featureNotAgreed` if the server has not agreed on idempotency keys: nothing is ever sent
+    /// without a key.
     case retrying(OutboxEntry, SocketError, after: Duration)
-    /// Its topic stands still: ``OutboxVerdict/suspendTopic``, or ``OutboxConfiguration/whenExhausted``.
+    /// The message's topic was suspended, by ``OutboxVerdict/suspendTopic`` or ``OutboxConfiguration/whenExhausted``.
     case suspended(OutboxEntry, SocketError)
-    /// The app withdrew it, and it has been removed.
+    /// The app withdrew the message, and it has been removed.
     case withdrawn(OutboxEntry)
-    /// The disk could not be read or written. What was to be removed is tried again; what was to be sent too.
+    /// The disk could not be read or written. The removal or the attempt is retried.
     case storageFailed(OutboxError)
 }
 
@@ -47,31 +47,31 @@ extension OutboxEvent: CustomStringConvertible {
     }
 }
 
-/// What waits in an outbox.
+/// The state of an outbox: what waits in it.
 public struct OutboxSnapshot: Sendable, Hashable {
-    /// What waits of one topic.
+    /// The messages of one topic that wait.
     public struct Topic: Sendable, Hashable {
-        /// How many messages, those in flight included.
+        /// The number of messages, including one in flight.
         public var count: Int
-        /// Their ``OutboxEntry/byteCount``.
+        /// The sum of their ``OutboxEntry/byteCount``.
         public var bytes: Int
         /// Whether one of them is in flight.
         public var isInFlight: Bool
-        /// Whether it stands still until the app says otherwise.
+        /// Whether it is suspended; see ``OutboxVerdict/suspendTopic``.
         public var isSuspended: Bool
     }
 
     /// Whether there is a connection.
     public var isConnected: Bool
-    /// By name; only those of which something waits.
+    /// The topics of which messages wait, by name.
     public var topics: [String: Topic]
-    /// The number of messages that wait, those in flight included.
+    /// The number of messages that wait, including those in flight.
     public var count: Int
-    /// Their ``OutboxEntry/byteCount``.
+    /// The sum of their ``OutboxEntry/byteCount``.
     public var bytes: Int
-    /// The number of dead letters. They are not among ``count``.
+    /// The number of dead letters, which ``count`` does not include.
     public var deadLetterCount: Int
-    /// Their ``OutboxDeadLetter/byteCount``.
+    /// The sum of their ``OutboxDeadLetter/byteCount``.
     public var deadLetterBytes: Int
 }
 #endif

@@ -5,10 +5,10 @@ import HHSocketRPC
 import HeapModule
 import NIOCore
 
-/// What an outbox decides: which message leaves when, and what becomes of it. Keeps what is known of messages, not
-/// their bodies; the time and randomness are passed in.
+/// The decisions of an outbox: which message is sent when, and its outcome. Holds messages without their bodies; time
+/// and randomness are passed in.
 struct OutboxMachine: Sendable {
-    /// Two clocks: expiry must outlive the process, and back-off must not jump when somebody sets the clock.
+    /// A moment by two clocks: expiry must outlive the process, and back-off must not jump when the clock is set.
     struct Moment: Sendable {
         var date: Date
         var uptime: NIODeadline
@@ -19,7 +19,7 @@ struct OutboxMachine: Sendable {
         case failed(SocketError, OutboxVerdict)
         /// The disk could not be read, or the message's row on it is damaged: then the code is `corrupted`.
         case unreadable(OutboxError)
-        /// The message is not on disk any more.
+        /// The message is no longer on disk.
         case missing
     }
 
@@ -27,7 +27,8 @@ struct OutboxMachine: Sendable {
         case send(OutboxEntry)
         /// Remove the message from disk, then report the event. If that fails: ``OutboxMachine/failed(_:_:now:)``.
         case remove(OutboxEntry, OutboxEvent)
-        /// Move the message to the dead letters on disk, then report that. If that fails, as with `remove`.
+        /// Move the message to the dead letters on disk, then report that. If that fails:
+        /// ``OutboxMachine/failed(_:_:now:)``.
         case bury(OutboxDeadLetter)
         /// Write the number of failed attempts to disk.
         case count(OutboxEntry.ID, attempts: Int)
@@ -40,21 +41,21 @@ struct OutboxMachine: Sendable {
     }
 
     private struct Topic: Sendable {
-        /// In order. Those that are no longer in ``OutboxMachine/entries`` count for nothing; they are removed when
-        /// they are the first, or when there are many of them.
+        /// The messages in order. Those that are no longer in ``OutboxMachine/entries`` are ignored; they are removed
+        /// lazily, when they are first or when there are many of them.
         var ids: Deque<OutboxEntry.ID> = []
         var count = 0
         var bytes = 0
         var inFlight: OutboxEntry.ID?
-        /// How often in a row its first message failed.
+        /// The number of consecutive failures of its first message.
         var failures = 0
-        /// Until when it waits.
+        /// The end of its back-off.
         var wait: NIODeadline?
         /// Whether a new connection ends that wait.
         var waitsForConnection = false
-        /// By whom it stands still.
+        /// The message by which it is suspended.
         var suspendedBy: OutboxEntry.ID?
-        /// Whether it stands in ``OutboxMachine/ready``.
+        /// Whether it is in ``OutboxMachine/ready``.
         var isQueued = false
     }
 
@@ -66,7 +67,7 @@ struct OutboxMachine: Sendable {
         static func < (one: Self, other: Self) -> Bool { one.time < other.time }
     }
 
-    /// The wait before what failed on disk is tried again. It does not grow: the disk is our own.
+    /// The wait before a failed action on the disk is retried. It does not grow: the disk is local.
     static let diskRetry = TimeAmount.seconds(5)
 
     private let maximumCount: Int
@@ -79,20 +80,21 @@ struct OutboxMachine: Sendable {
 
     private var entries: [OutboxEntry.ID: OutboxEntry] = [:]
     private var topics: [String: Topic] = [:]
-    /// Topics that may send, each once, the one that has waited longest first: so none starves.
+    /// The topics that may send, each once, the one that has waited longest first, so that none starves.
     private var ready: Deque<String> = []
     private var inFlightCount = 0
     private(set) var isConnected = false
     private var isStopped = false
-    /// What waits, and what is being written, in bytes.
+    /// The bytes of messages that wait or are being written.
     private var bytes = 0
     private var reservedCount = 0
     private var deadLetterCount = 0
     private var deadLetterBytes = 0
-    /// Topics that wait, and entries that expire. An item whose topic or entry says otherwise by now means nothing.
+    /// The topics that wait, and the entries that expire. Stale items, which disagree with their topic or entry, are
+    /// ignored.
     private var waits = Heap<Due<NIODeadline, String>>()
     private var expiries = Heap<Due<Date, OutboxEntry.ID>>()
-    /// What failed on disk, and when it is tried again. The messages are on disk still.
+    /// The failed actions on the disk, which are retried at ``undoneDue``. Their messages are still on disk.
     private var undone: [Action] = []
     private var undoneDue: NIODeadline?
 
@@ -108,7 +110,7 @@ struct OutboxMachine: Sendable {
 
     // MARK: Messages
 
-    /// Makes room for a message that is about to be written.
+    /// Reserves room for a message that is about to be written.
     ///
     /// - Returns: Nil, or the bound that is reached.
     mutating func reserve(bytes: Int) -> Full? {
@@ -126,20 +128,20 @@ struct OutboxMachine: Sendable {
         self.entries.count + self.reservedCount + self.undone.count < self.maximumCount
     }
 
-    /// It has not been written.
+    /// Releases the room of a message that was not written.
     mutating func unreserve(bytes: Int) {
         self.reservedCount -= 1
         self.bytes -= bytes
     }
 
-    /// A message for which room was made is on disk.
+    /// Adds a message that is now on disk, and for which room was reserved.
     mutating func added(_ entry: OutboxEntry) -> [Action] {
         self.reservedCount -= 1
         self.insert(entry)
         return [.tell(.enqueued(entry))]
     }
 
-    /// What was on disk at the start, in order; also what is more than may be added.
+    /// Adds the messages on disk at the start, in order, even beyond the limits.
     mutating func load(_ entries: [OutboxEntry], deadLetterCount: Int = 0, deadLetterBytes: Int = 0) {
         for entry in entries {
             self.bytes += entry.byteCount
@@ -158,7 +160,7 @@ struct OutboxMachine: Sendable {
         self.offer(entry.topic)
     }
 
-    /// Forgets a message that is not in flight, or whose flight is over.
+    /// Forgets a message that is not in flight, or no longer.
     @discardableResult
     private mutating func forget(_ id: OutboxEntry.ID) -> OutboxEntry? {
         guard let entry = self.entries.removeValue(forKey: id) else { return nil }
@@ -169,15 +171,17 @@ struct OutboxMachine: Sendable {
         if topic.suspendedBy == id { topic.suspendedBy = nil }
         if topic.ids.first == id { topic.failures = 0 }
         while let first = topic.ids.first, self.entries[first] == nil { topic.ids.removeFirst() }
-        // Those that expired or were withdrawn behind a first one that stays.
+        // Messages that expired or were withdrawn behind a first one that stays.
         if topic.ids.count > 2 * topic.count + 64 { topic.ids.removeAll { self.entries[$0] == nil } }
-        // A topic without messages is forgotten with its wait: the next message is another.
+        // A topic without messages is forgotten, with its wait, which does not apply to a new message.
         guard topic.count > 0 else { return entry }
         self.topics[entry.topic] = topic
         self.offer(entry.topic)
         return entry
     }
 
+    /// Withdraws a message.
+    ///
     /// - Returns: Nil if it is not there, or in flight.
     mutating func withdraw(_ id: OutboxEntry.ID) -> [Action]? {
         guard let entry = self.entries[id], self.topics[entry.topic]?.inFlight != id else { return nil }
@@ -185,7 +189,7 @@ struct OutboxMachine: Sendable {
         return [.remove(entry, .withdrawn(entry))]
     }
 
-    /// Ends the suspension or the back-off of a topic. A message whose attempts were exhausted has all of them again.
+    /// Ends the suspension or the back-off of a topic. A message whose attempts were exhausted gets all of them again.
     mutating func resume(topic name: String) -> [Action] {
         let suspendedBy = self.topics[name]?.suspendedBy
         self.topics[name]?.suspendedBy = nil
@@ -206,7 +210,7 @@ struct OutboxMachine: Sendable {
         return .bury(letter)
     }
 
-    /// Makes room for a dead letter that is about to become a message again. Its bytes are counted already.
+    /// Reserves room for a dead letter that is about to become a message again. Its bytes already count.
     ///
     /// - Returns: False if as many messages as allowed are waiting.
     mutating func reserveForDeadLetter() -> Bool {
@@ -215,19 +219,19 @@ struct OutboxMachine: Sendable {
         return true
     }
 
-    /// It has not become one.
+    /// Releases the room of a dead letter that did not become a message.
     mutating func unreserveForDeadLetter() {
         self.reservedCount -= 1
     }
 
-    /// A dead letter for which room was made is a message again.
+    /// Records that a dead letter for which room was reserved has become a message.
     mutating func resent(_ entry: OutboxEntry, deadLetterBytes: Int) -> [Action] {
         self.deadLetterRemoved(bytes: deadLetterBytes)
         self.bytes += entry.byteCount
         return self.added(entry)
     }
 
-    /// A dead letter is no longer on disk.
+    /// Records that a dead letter is no longer on disk.
     mutating func deadLetterRemoved(bytes: Int) {
         self.deadLetterCount -= 1
         self.deadLetterBytes -= bytes
@@ -235,7 +239,7 @@ struct OutboxMachine: Sendable {
 
     // MARK: Sending
 
-    /// Lets a topic stand in line, if it may send.
+    /// Enqueues a topic in ``ready``, if it may send.
     private mutating func offer(_ name: String) {
         guard let topic = self.topics[name], !topic.isQueued, topic.count > 0, topic.inFlight == nil,
             topic.wait == nil, topic.suspendedBy == nil
@@ -244,7 +248,7 @@ struct OutboxMachine: Sendable {
         self.ready.append(name)
     }
 
-    /// A connection is ready, perhaps another than before, or there is none any more.
+    /// Records that a connection, perhaps a new one, is ready, or that there is none.
     mutating func connectivityChanged(_ isConnected: Bool) {
         self.isConnected = isConnected
         guard isConnected else { return }
@@ -254,7 +258,7 @@ struct OutboxMachine: Sendable {
         }
     }
 
-    /// An attempt has ended.
+    /// Records that an attempt has ended.
     mutating func finished(
         _ id: OutboxEntry.ID,
         _ outcome: Outcome,
@@ -280,7 +284,7 @@ struct OutboxMachine: Sendable {
         case .failed(let error, let verdict):
             if error.delivery != .notSent { entry.mayHaveBeenSent = true }
             self.entries[id] = entry
-            // What ends it by our own stop is no failure.
+            // An attempt that ends because of our own stop has not failed.
             guard !self.isStopped else { return [] }
             guard error.delivery != .notSent else { return self.apply(verdict, to: entry, error, now, &generator) }
             entry.attempts += 1
@@ -342,7 +346,7 @@ struct OutboxMachine: Sendable {
         return delay
     }
 
-    /// What is due now. Call after all other events.
+    /// Returns the actions that are due now. Call it after all other events.
     mutating func step(now: Moment) -> [Action] {
         guard !self.isStopped else { return [] }
         var actions: [Action] = []
@@ -376,7 +380,7 @@ struct OutboxMachine: Sendable {
             self.expiries.removeMin()
             guard let entry = self.entries[due.value], entry.expires == due.time else { continue }
             guard self.topics[entry.topic]?.inFlight != entry.id else {
-                // Its answer decides; if there is none it expires then.
+                // The answer decides; without one it expires then.
                 inFlight.append(due)
                 continue
             }
@@ -384,7 +388,7 @@ struct OutboxMachine: Sendable {
             actions.append(.remove(entry, .expired(entry)))
         }
         for due in inFlight { self.expiries.insert(due) }
-        // Those that were delivered long before their time must not pile up.
+        // Entries of messages delivered long before their expiry must not pile up.
         if self.expiries.count > 2 * self.entries.count + 64 {
             self.expiries = Heap(
                 self.entries.values.compactMap { entry in
@@ -394,7 +398,7 @@ struct OutboxMachine: Sendable {
         }
     }
 
-    /// How long nothing is due; nil: until the next event.
+    /// Returns the time until something is due; nil if nothing is due before the next event.
     func nextStep(now: Moment) -> Duration? {
         guard !self.isStopped else { return nil }
         var next: Duration?
@@ -406,7 +410,8 @@ struct OutboxMachine: Sendable {
         if self.isConnected, let due = self.waits.min { consider(Duration(due.time - now.uptime)) }
         if let due = self.expiries.min {
             let isInFlight = self.entries[due.value].map { self.topics[$0.topic]?.inFlight == $0.id } ?? false
-            // The end of its flight is an event; others that expire meanwhile are found then, or by the longest sleep.
+            // The end of its attempt is an event; others that expire meanwhile are found then, or after the longest
+            // sleep.
             if !isInFlight || due.time > now.date { consider(.seconds(due.time.timeIntervalSince(now.date))) }
         }
         if let due = self.undoneDue { consider(Duration(due - now.uptime)) }
@@ -415,10 +420,10 @@ struct OutboxMachine: Sendable {
 
     // MARK: The disk
 
-    /// A message that is over could not be removed, or moved. It is not sent again by this process.
+    /// Records that a finished message could not be removed or moved. This process does not send it again.
     mutating func failed(_ action: Action, _ error: OutboxError, now: Moment) -> [Action] {
         self.undone.append(action)
-        // Of several that fail together the first reports it.
+        // The first of several failures reports the error.
         guard self.undoneDue == nil else { return [] }
         self.undoneDue = now.uptime + Self.diskRetry
         return [.tell(.storageFailed(error))]
@@ -426,15 +431,15 @@ struct OutboxMachine: Sendable {
 
     // MARK: Looking at it
 
-    /// Nothing is sent any more.
+    /// Stops sending.
     mutating func stop() {
         self.isStopped = true
     }
 
-    /// For tests: how many ends of lives are remembered.
+    /// For tests: the number of expiries that are held.
     var expiryCount: Int { self.expiries.count }
 
-    /// For tests: how many numbers a topic holds, those that count for nothing included.
+    /// For tests: the number of identifiers that a topic holds, including ignored ones.
     func queueLength(ofTopic name: String) -> Int { self.topics[name]?.ids.count ?? 0 }
 
     var snapshot: OutboxSnapshot {
@@ -455,7 +460,7 @@ struct OutboxMachine: Sendable {
         )
     }
 
-    /// What waits, in the order of their numbers.
+    /// The messages that wait, in the order in which they were enqueued.
     var pending: [OutboxEntry] { self.entries.values.sorted { $0.id < $1.id } }
 }
 #endif

@@ -3,29 +3,29 @@ public import Foundation
 public import HHSocketRPC
 public import NIOCore
 
-/// A message that must leave.
+/// A message that must be delivered.
 public struct OutboxMessage: Sendable, Hashable {
-    /// The RPC's name, as in ``HHSocketRPC/SocketRequest``.
+    /// The type of the RPC, as in ``HHSocketRPC/SocketRequest``.
     public var type: UInt32
     /// The payload.
     public var body: ByteBuffer
-    /// Messages of one topic leave in the order in which they were enqueued, each after the one before it was answered.
-    /// 1 to 256 bytes of UTF-8, such as the name of a conversation.
+    /// The topic, such as the name of a conversation, in 1 to 256 bytes of UTF-8. Messages of one topic are sent in the
+    /// order in which they were enqueued, each after the one before it was answered.
     public var topic: String
-    /// What the server receives beside the body, as in ``HHSocketRPC/SocketRequest``; nothing by default.
+    /// The metadata, as in ``HHSocketRPC/SocketRequest``; none by default.
     public var metadata: [String: String] = [:]
-    /// For how long it is worth sending; nil, the default, for ``OutboxConfiguration/defaultTimeToLive``. More than
-    /// zero.
+    /// The time for which it is worth sending, more than zero; nil, the default, for
+    /// ``OutboxConfiguration/defaultTimeToLive``.
     public var timeToLive: Duration?
-    /// What the server knows it by, however often it comes; 1 to 128 bytes of UTF-8. A UUID by default. A key that is
-    /// on disk already names the same message: see ``Outbox/enqueue(_:)``.
+    /// The idempotency key, by which the server recognizes a repeated message; 1 to 128 bytes of UTF-8. A UUID by
+    /// default. A key that is already on disk names the same message: see ``Outbox/enqueue(_:)``.
     public var key = UUID().uuidString
 
     /// - Parameters:
-    ///   - type: The RPC's name.
+    ///   - type: The type of the RPC.
     ///   - body: The payload; empty by default.
-    ///   - topic: Whose order it keeps.
-    ///   - timeToLive: For how long it is worth sending; nil, the default, for the outbox's.
+    ///   - topic: The topic, within which messages keep their order.
+    ///   - timeToLive: The time for which it is worth sending; nil, the default, for the outbox's.
     public init(type: UInt32, body: ByteBuffer = ByteBuffer(), topic: String, timeToLive: Duration? = nil) {
         self.type = type
         self.body = body
@@ -33,14 +33,14 @@ public struct OutboxMessage: Sendable, Hashable {
         self.timeToLive = timeToLive
     }
 
-    /// A message whose payload is a text's UTF-8.
+    /// Creates a message whose payload is a text's UTF-8.
     public init(type: UInt32, body: String, topic: String, timeToLive: Duration? = nil) {
         self.init(type: type, body: ByteBuffer(string: body), topic: topic, timeToLive: timeToLive)
     }
 
-    /// A call of a method, as a `.proto` declares it. What the server answers is not read, beyond its status.
+    /// Creates a message that calls a method declared in a `.proto`. Only the status of the answer is read.
     ///
-    /// - Throws: What the message's writer throws.
+    /// - Throws: The error of encoding the message.
     public init<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
         _ message: Request,
@@ -50,7 +50,7 @@ public struct OutboxMessage: Sendable, Hashable {
         self.init(type: method.type, body: try ByteBuffer(message: message), topic: topic, timeToLive: timeToLive)
     }
 
-    /// What it takes of ``OutboxConfiguration/maximumBytes``.
+    /// The number of bytes that count towards ``OutboxConfiguration/maximumBytes``.
     var byteCount: Int {
         self.metadata.reduce(self.body.readableBytes + self.topic.utf8.count + self.key.utf8.count) {
             $0 + $1.key.utf8.count + $1.value.utf8.count
@@ -58,10 +58,10 @@ public struct OutboxMessage: Sendable, Hashable {
     }
 
     static let maximumTopicLength = 256
-    /// As the protocol has it.
+    /// The protocol's limit.
     static let maximumKeyLength = 128
 
-    /// Why it cannot be kept.
+    /// The error with which it cannot be stored; nil if it can.
     var refusal: OutboxError? {
         if self.topic.isEmpty || self.topic.utf8.count > Self.maximumTopicLength {
             return OutboxError(
@@ -84,9 +84,9 @@ public struct OutboxMessage: Sendable, Hashable {
     }
 }
 
-/// What an outbox knows of a message that it keeps.
+/// A message in an outbox, without its body.
 public struct OutboxEntry: Sendable, Hashable, Identifiable {
-    /// Names a message in its outbox. Later ones are greater, and none is ever given again, also after a restart.
+    /// An identifier of a message in its outbox. Later ones are greater, and none is ever reused, even after a restart.
     public struct ID: Hashable, Comparable, Sendable, CustomStringConvertible {
         public let rawValue: Int64
 
@@ -104,14 +104,14 @@ public struct OutboxEntry: Sendable, Hashable, Identifiable {
     public let type: UInt32
     /// The lengths of body, metadata, topic and key in bytes.
     public let byteCount: Int
-    /// By the clock of this device.
+    /// The time at which it was enqueued, by the clock of this device.
     public let enqueued: Date
-    /// From when on it is not sent any more; nil: it waits for ever.
+    /// The time after which it is not sent any more; nil for never.
     public internal(set) var expires: Date?
-    /// The number of attempts that failed after the request had left, at least in part; those of earlier processes
-    /// included.
+    /// The number of attempts that failed after the request was sent, at least in part, including those of earlier
+    /// processes.
     public internal(set) var attempts = 0
-    /// Whether the server may have got it: an attempt may have reached it, in this process or in one before.
+    /// Whether the server may have received it: an attempt may have reached it, in this process or an earlier one.
     public internal(set) var mayHaveBeenSent: Bool
 }
 

@@ -10,7 +10,7 @@ final class OutboxObservers: Sendable {
         var isFinished = false
     }
 
-    /// How many events a stream keeps for its reader; older ones are dropped.
+    /// The number of events that a stream keeps for its reader; older ones are dropped.
     static let bufferLimit = 256
 
     private let state = NIOLockedValueBox(State())
@@ -19,7 +19,8 @@ final class OutboxObservers: Sendable {
         self.make(\.events, .bufferingNewest(Self.bufferLimit)) { _ in }
     }
 
-    /// Something may look different now; at once for the first time. One is kept: it stands for all.
+    /// Makes a stream that yields at once, and whenever the state may have changed. It keeps one element, which stands
+    /// for all changes.
     func makeChanges() -> AsyncStream<Void> {
         self.make(\.changes, .bufferingNewest(1)) { $0.yield() }
     }

@@ -1,14 +1,14 @@
 #if Outbox
 import GRDB
 
-/// The tables of an outbox, and how those of earlier versions become them.
+/// The tables of an outbox, and the migrations from earlier versions.
 ///
 /// Times are in milliseconds since 1970. Migrations that have been released never change.
 enum OutboxSchema {
     static var migrator: DatabaseMigrator {
         var migrator = DatabaseMigrator()
         migrator.registerMigration("1") { db in
-            // Numbers are never used again, so that an ID names one message for ever.
+            // AUTOINCREMENT never reuses a number, so that an ID identifies one message forever.
             try db.execute(
                 sql: """
                     CREATE TABLE message (
@@ -29,7 +29,7 @@ enum OutboxSchema {
         return migrator
     }
 
-    /// A key names one message of its account now. SQLite cannot change a constraint, so the table is copied.
+    /// Makes keys unique within their account. SQLite cannot change a constraint, so the table is copied.
     @Sendable private static func addAccountsAttemptsAndDeadLetters(_ db: Database) throws {
         let lastID = try Int64.fetchOne(db, sql: "SELECT seq FROM sqlite_sequence WHERE name = 'message'")
         try db.execute(
@@ -54,12 +54,12 @@ enum OutboxSchema {
                 ALTER TABLE newMessage RENAME TO message
                 """
         )
-        // Where the last messages have left, their numbers must not be given to others.
+        // The numbers of messages that were removed must not be reused.
         if let lastID {
             try db.execute(sql: "DELETE FROM sqlite_sequence WHERE name = 'message'")
             try db.execute(sql: "INSERT INTO sqlite_sequence (name, seq) VALUES ('message', ?)", arguments: [lastID])
         }
-        // What is copied from a message may be damaged, so the columns refuse nothing. Keys may occur several times.
+        // The copy of a message may be damaged, so the columns have no constraints. Keys may occur several times.
         try db.execute(
             sql: """
                 CREATE TABLE deadLetter (

@@ -7,12 +7,12 @@ import NIOCore
 extension OutboxStore {
     enum Insertion: Sendable {
         case added(OutboxEntry)
-        /// It was there before.
+        /// An equal message with the same key was there before.
         case existing(OutboxEntry.ID)
         case refused(OutboxError)
     }
 
-    /// What became of a dead letter that was to become a message again.
+    /// The result of resending a dead letter.
     struct Resending: Sendable {
         var insertion: Insertion
         /// The ``OutboxDeadLetter/byteCount`` that it had.
@@ -21,7 +21,7 @@ extension OutboxStore {
 
     typealias Content = (body: ByteBuffer, metadata: [String: String])
 
-    /// What can be done in one go. Reads and writes what belongs to one account.
+    /// A database transaction for one account.
     struct Transaction {
         let db: Database
         let path: String
@@ -29,8 +29,8 @@ extension OutboxStore {
 
         // MARK: Opening
 
-        /// Messages and dead letters of nobody become those of the account. A message whose key the account has stays
-        /// nobody's.
+        /// Assigns messages and dead letters without an account to this one. A message whose key the account already
+        /// has stays without one.
         func adoptMessagesWithoutAccount() throws {
             try self.db.execute(
                 sql: "UPDATE OR IGNORE message SET account = ? WHERE account = ''",
@@ -39,8 +39,7 @@ extension OutboxStore {
             try self.db.execute(sql: "UPDATE deadLetter SET account = ? WHERE account = ''", arguments: [self.account])
         }
 
-        /// Reads what there is. Rows that make no sense become dead letters: one of them must not keep the others from
-        /// leaving.
+        /// Reads all messages. Invalid rows become dead letters, so that they do not block the others.
         func load(_ now: Date) throws -> Contents {
             var contents = Contents()
             let rows = try Row.fetchAll(
@@ -80,7 +79,9 @@ extension OutboxStore {
             return contents
         }
 
-        /// - Returns: Nil if it makes no sense.
+        /// Decodes a row.
+        ///
+        /// - Returns: Nil if it is invalid.
         private static func entry(_ row: Row, _ id: OutboxEntry.ID) -> OutboxEntry? {
             guard let key = String.fromDatabaseValue(row["key"]),
                 let topic = String.fromDatabaseValue(row["topic"]),
@@ -96,10 +97,10 @@ extension OutboxStore {
                 type: type,
                 byteCount: byteCount,
                 enqueued: Self.date(enqueued),
-                // One that makes no sense is none: the message itself is sound.
+                // An invalid time counts as none: the message itself is sound.
                 expires: Int64.fromDatabaseValue(row["expires"]).map(Self.date),
                 attempts: attempts,
-                // By an earlier process, for all that is known. Only dead letters have it on disk.
+                // An earlier process may have sent it. Only dead letters have the flag on disk.
                 mayHaveBeenSent: Bool.fromDatabaseValue(row["mayHaveBeenSent"]) ?? true
             )
         }
@@ -165,7 +166,7 @@ extension OutboxStore {
         }
 
         /// - Returns: Nil if it is not there.
-        /// - Throws: ``OutboxError`` `corrupted` if it makes no sense.
+        /// - Throws: ``OutboxError`` `corrupted` if it is invalid.
         func content(_ id: OutboxEntry.ID) throws -> Content? {
             let sql = "SELECT body, metadata FROM message WHERE id = ?"
             guard let row = try Row.fetchOne(self.db, sql: sql, arguments: [id.rawValue]) else { return nil }
@@ -184,7 +185,7 @@ extension OutboxStore {
             return (ByteBuffer(bytes: body), metadata)
         }
 
-        /// Removes what belongs to other accounts.
+        /// Deletes the messages and dead letters of other accounts.
         ///
         /// - Returns: The number of messages and dead letters.
         func removeOtherAccounts() throws -> Int {
@@ -199,7 +200,7 @@ extension OutboxStore {
 
         // MARK: Dead letters
 
-        /// Moves a message to the dead letters. Nothing is done if it is not there.
+        /// Moves a message to the dead letters, if it is there.
         func bury(_ letter: OutboxDeadLetter) throws {
             let statement = try self.db.cachedStatement(
                 sql: """
@@ -217,7 +218,7 @@ extension OutboxStore {
             try self.remove(letter.id)
         }
 
-        /// In the order in which they were enqueued.
+        /// Returns the dead letters in the order in which their messages were enqueued.
         func deadLetters() throws -> [OutboxDeadLetter] {
             let rows = try Row.fetchAll(
                 self.db,
@@ -242,8 +243,8 @@ extension OutboxStore {
             }
         }
 
-        /// - Returns: Nil if it is not there, or another account's.
-        /// - Throws: ``OutboxError`` `corrupted` if it makes no sense.
+        /// - Returns: Nil if it is not there, or belongs to another account.
+        /// - Throws: ``OutboxError`` `corrupted` if it is invalid.
         func message(ofDeadLetter id: OutboxEntry.ID) throws -> (message: OutboxMessage, deadLetterBytes: Int)? {
             guard let row = try self.deadLetter(id) else { return nil }
             guard let entry = Self.entry(row, id) else {
@@ -259,10 +260,10 @@ extension OutboxStore {
             return (message, Self.bytes(row))
         }
 
-        /// Makes a dead letter a message again, the last of its topic.
+        /// Turns a dead letter into a message again, the last of its topic.
         ///
-        /// - Parameter key: The message's new key; nil for the one that it had.
-        /// - Returns: Nil if it is not there, or another account's.
+        /// - Parameter key: The message's new key; nil to keep the old one.
+        /// - Returns: Nil if it is not there, or belongs to another account.
         func resend(
             deadLetter id: OutboxEntry.ID,
             key: String?,
@@ -277,7 +278,7 @@ extension OutboxStore {
             return Resending(insertion: insertion, deadLetterBytes: bytes)
         }
 
-        /// - Returns: Its bytes; nil if it is not there, or another account's.
+        /// - Returns: Its ``OutboxDeadLetter/byteCount``; nil if it is not there, or belongs to another account.
         func remove(deadLetter id: OutboxEntry.ID) throws -> Int? {
             guard let row = try self.deadLetter(id) else { return nil }
             try self.deleteDeadLetter(id)
@@ -298,7 +299,7 @@ extension OutboxStore {
 
         // MARK: Values
 
-        /// More than any message has: a number beyond it makes no sense.
+        /// The largest valid number of bytes, more than any message has.
         private static let maximumBytes = 1 << 40
         private static let maximumAttempts = Int(Int32.max)
 
@@ -313,7 +314,7 @@ extension OutboxStore {
         private static func encode(_ metadata: [String: String]) throws -> Data {
             guard !metadata.isEmpty else { return Data() }
             let encoder = JSONEncoder()
-            // Always the same, so that it can be compared.
+            // Sorted, so that equal metadata have equal bytes.
             encoder.outputFormatting = .sortedKeys
             return try encoder.encode(metadata)
         }
@@ -323,7 +324,7 @@ extension OutboxStore {
         }
 
         private static func milliseconds(_ date: Date) -> Int64 {
-            // Beyond the year 280,000 it cannot be said; no such date is made.
+            // Dates beyond the year 280,000 are clamped; none are made.
             Int64(exactly: (date.timeIntervalSince1970 * 1_000).rounded()) ?? .max
         }
 

@@ -4,12 +4,12 @@ import GRDB
 import HHSocketRPC
 import NIOCore
 
-/// The messages on disk. Blocks; to be used by one thread at a time.
+/// The messages on disk. Blocks; used by one thread at a time.
 ///
 /// SQLite with a write-ahead log, and `synchronous` FULL: a commit has reached the disk when it returns. With NORMAL it
-/// would survive the death of the process too, but not a loss of power, and "must leave" is meant then as well.
+/// would survive the death of the process, but not a loss of power, which must not lose messages either.
 final class OutboxStore: Sendable {
-    /// What the account had on disk.
+    /// The account's contents of the disk.
     struct Contents: Sendable {
         /// The messages that wait, in order.
         var entries: [OutboxEntry] = []
@@ -20,17 +20,17 @@ final class OutboxStore: Sendable {
     private let lock: FileLock
     private let database: DatabaseQueue
     private let path: String
-    /// Whose messages it reads and writes; empty for nobody's.
+    /// The account whose messages it reads and writes; empty for none.
     private let account: String
-    /// Where the damaged file is that was in its place.
+    /// The path to which a damaged file was renamed; nil if there was none.
     let setAside: String?
 
-    /// "HHOB": says that a database is an outbox.
+    /// "HHOB", which marks a database as an outbox.
     private static let applicationID = 0x4848_4F42
-    /// What the log may keep of the disk once it has been written back: 1 MiB.
+    /// The largest size of the log after a checkpoint: 1 MiB.
     private static let journalSizeLimit = 1 << 20
-    /// The number of free bytes from which on they are given back, if they are also half of the file: 256 KiB. Giving
-    /// back is a transaction with an fsync of its own, so it must not follow each message.
+    /// The number of free bytes at which they are returned to the system, if they are also half of the file: 256 KiB.
+    /// Returning them is a transaction with its own fsync, so it must not follow each message.
     private static let vacuumThreshold = 256 << 10
     /// The files that SQLite keeps beside the database, by their suffixes.
     private static let companions = ["-wal", "-shm"]
@@ -43,11 +43,11 @@ final class OutboxStore: Sendable {
         self.setAside = setAside
     }
 
-    /// Opens the file, or makes it.
+    /// Opens or creates the file.
     ///
-    /// - Parameter now: The time at which messages are given up that are found to be damaged.
-    /// - Returns: The store, and what was in it.
-    /// - Throws: ``OutboxError``, with everything closed.
+    /// - Parameter now: The present time, which is the date of dead letters for damaged messages.
+    /// - Returns: The store, and its contents.
+    /// - Throws: ``OutboxError``; everything is then closed.
     static func open(
         _ path: String,
         _ configuration: OutboxConfiguration = OutboxConfiguration(),
@@ -68,7 +68,7 @@ final class OutboxStore: Sendable {
     }
 
     deinit {
-        // Before the lock is given up.
+        // Before the lock is released.
         try? self.database.close()
     }
 
@@ -80,7 +80,7 @@ final class OutboxStore: Sendable {
         adopts: Bool,
         _ now: Date
     ) throws(OutboxError) -> (DatabaseQueue, Contents) {
-        // SQLite gives its own files the mode of the database.
+        // SQLite creates its other files with the mode of the database.
         try PrivateFile.create(path, named: "the outbox")
         return try Self.mapping("the outbox \(path) cannot be opened", path) {
             var configuration = Configuration()
@@ -88,7 +88,7 @@ final class OutboxStore: Sendable {
             let database = try DatabaseQueue(path: path, configuration: configuration)
             do {
                 try database.writeWithoutTransaction { try Self.prepare($0, path) }
-                // It is an outbox, perhaps of a version that left the mode to the umask.
+                // It may be an outbox of a version that left the mode to the umask.
                 for suffix in [""] + Self.companions { PrivateFile.protect(path + suffix) }
                 let migrator = OutboxSchema.migrator
                 if try database.read({ try migrator.hasBeenSuperseded($0) }) {
@@ -115,7 +115,7 @@ final class OutboxStore: Sendable {
     private static func prepare(_ db: Database, _ path: String) throws {
         let tables = try Int.fetchOne(db, sql: "SELECT count(*) FROM sqlite_master") ?? 0
         if tables == 0 {
-            // So that space can be given back. It must be said before there is anything in the file.
+            // So that space can be returned. It must be set while the file is empty.
             try db.execute(sql: "PRAGMA auto_vacuum = INCREMENTAL")
             try db.execute(sql: "PRAGMA application_id = \(Self.applicationID)")
         } else if try Int.fetchOne(db, sql: "PRAGMA application_id") != Self.applicationID {
@@ -132,7 +132,7 @@ final class OutboxStore: Sendable {
             )
         }
         try db.execute(sql: "PRAGMA synchronous = FULL")
-        // Apple's disks keep writes in a cache of their own unless asked to flush it; elsewhere it does nothing.
+        // Apple's disks keep writes in their own cache unless asked to flush it; elsewhere this has no effect.
         try db.execute(sql: "PRAGMA fullfsync = 1")
         try db.execute(sql: "PRAGMA checkpoint_fullfsync = 1")
         _ = try Int.fetchOne(db, sql: "PRAGMA journal_size_limit = \(Self.journalSizeLimit)")
@@ -140,7 +140,7 @@ final class OutboxStore: Sendable {
         guard verdict == "ok" else { throw Self.corrupted(path, verdict, nil) }
     }
 
-    /// Gives a damaged file and its log another name, which nothing has.
+    /// Renames a damaged file and its log to an unused name.
     private static func rename(_ path: String) throws(OutboxError) -> String {
         var number = 1
         while ["", "-wal"].contains(where: { FileManager.default.fileExists(atPath: "\(path).corrupt-\(number)\($0)") })
@@ -150,7 +150,7 @@ final class OutboxStore: Sendable {
         let other = "\(path).corrupt-\(number)"
         do {
             try FileManager.default.moveItem(atPath: path, toPath: other)
-            // The log belongs to it, and would spoil the new one. What processes share is made anew from it.
+            // The log belongs to the old file, and would corrupt the new one. The shared memory is rebuilt from it.
             for suffix in Self.companions where FileManager.default.fileExists(atPath: path + suffix) {
                 try FileManager.default.moveItem(atPath: path + suffix, toPath: other + suffix)
             }
@@ -164,7 +164,7 @@ final class OutboxStore: Sendable {
         return other
     }
 
-    /// Closes the database, and gives the lock up.
+    /// Closes the database, and releases the lock.
     func close() throws(OutboxError) {
         try Self.mapping("the outbox \(self.path) cannot be closed", self.path) { try self.database.close() }
         self.lock.unlock()
@@ -172,15 +172,15 @@ final class OutboxStore: Sendable {
 
     // MARK: Messages
 
-    /// All or nothing of what is done by `body` is on disk when this returns.
+    /// Runs `body` in a transaction: all or none of its changes are on disk when this returns.
     func transaction<T>(_ body: (Transaction) throws -> T) throws(OutboxError) -> T {
         try Self.mapping("the outbox \(self.path) cannot be written", self.path) {
             try self.database.write { try body(Transaction(db: $0, path: self.path, account: self.account)) }
         }
     }
 
-    /// Gives space back to the system, if there is enough of it: half of the file, so that this costs less than the
-    /// writing did, and ``vacuumThreshold``.
+    /// Returns free space to the system if it is at least half of the file, so that this costs less than the writing
+    /// did, and at least ``vacuumThreshold``.
     func vacuum() throws(OutboxError) {
         try Self.mapping("the outbox \(self.path) cannot be made smaller", self.path) {
             try self.database.writeWithoutTransaction { db in
@@ -195,7 +195,7 @@ final class OutboxStore: Sendable {
         }
     }
 
-    /// For tests: what SQLite says.
+    /// For tests: the value of a pragma.
     func pragma(_ name: String) throws -> Int? {
         try self.database.writeWithoutTransaction { try Int.fetchOne($0, sql: "PRAGMA \(name)") }
     }

@@ -1,17 +1,17 @@
 #if Outbox
 public import HHSocketRPC
 
-/// How messages leave. A ``HHSocketRPC/SocketClient`` is one by ``Outbox/init(at:client:configuration:)``; another may
-/// be made for tests, or to route topics to different servers.
+/// A transport for messages. ``Outbox/init(at:client:configuration:)`` makes one of a ``HHSocketRPC/SocketClient``;
+/// others are for tests, or to route topics to different servers.
 public protocol OutboxTransport: Sendable {
-    /// Sends a request and waits for its answer. Cancelling the Swift task gives it up.
+    /// Sends a request and waits for its answer. Cancelling the Swift task cancels the request.
     ///
-    /// - Parameter request: It has an idempotency key, without which it must not be sent, and a timeout.
-    /// - Throws: `SocketError`, whose `delivery` says how far it got.
+    /// - Parameter request: The request, with an idempotency key, without which it must not be sent, and a timeout.
+    /// - Throws: `SocketError`, whose `delivery` tells how far the request got.
     func send(_ request: SocketRequest) async throws(SocketError) -> SocketResponse
 
-    /// Whether messages can leave: at once, and each time a connection is ready (true) or lost (false). True after true
-    /// is another connection. When it ends nothing is sent any more.
+    /// A new stream of whether messages can be sent: at once, and each time a connection is ready (true) or lost
+    /// (false). True after true is another connection. After its end nothing is sent any more.
     var connectivity: AsyncStream<Bool> { get }
 }
 
@@ -23,17 +23,18 @@ struct ClientTransport: OutboxTransport {
     }
 
     var connectivity: AsyncStream<Bool> {
-        // Before the state is looked at: what happens later is among them.
+        // Before the state is read, so that no later event is missed.
         let events = self.client.events
         let client = WeakClient(self.client)
-        // The newest alone matters in the end.
+        // Only the newest value matters in the end.
         let (stream, continuation) = AsyncStream.makeStream(of: Bool.self, bufferingPolicy: .bufferingNewest(16))
         let task = Task {
             continuation.yield(client.isReady)
             for await event in events {
                 switch event {
                 case .connected, .switched: continuation.yield(true)
-                // Else by the state, which has changed before its event comes; such as while a connection drains.
+                // The state decides, which has already changed; it may still be ready, such as while a connection
+                // drains.
                 case .disconnected, .closed, .gaveUp, .waiting: continuation.yield(client.isReady)
                 default: break
                 }
@@ -45,10 +46,10 @@ struct ClientTransport: OutboxTransport {
     }
 }
 
-/// The stream above must not keep the client.
+/// A weak reference to the client, so that the stream above does not keep it.
 private final class WeakClient: Sendable {
-    /// Proof of `nonisolated(unsafe)`: never changed after `init`, but by the runtime when the client goes, which is
-    /// safe from any thread.
+    /// Proof of `nonisolated(unsafe)`: never changed after `init` except by the runtime when the client is released,
+    /// which is safe from any thread.
     nonisolated(unsafe) private weak var client: SocketClient?
 
     init(_ client: SocketClient) {

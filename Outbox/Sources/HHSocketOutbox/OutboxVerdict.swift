@@ -20,15 +20,15 @@ public struct OutboxVerdict: Hashable, Sendable, CustomStringConvertible {
     /// The message is deleted, and observers get ``OutboxEvent/failed(_:_:)``. Its topic continues. It is never the
     /// default.
     public static let discard = Self(.discard)
-    /// The message stays, and its topic stands still until ``Outbox/resume(topic:)``, the next start, or until the
+    /// The message stays, and its topic is suspended until ``Outbox/resume(topic:)``, the next start, or until the
     /// message expires or is withdrawn. Observers get ``OutboxEvent/suspended(_:_:)``.
     public static let suspendTopic = Self(.suspendTopic)
 
     public var description: String { self.name.rawValue }
 
-    /// The default. It never deletes a message.
+    /// Returns the default verdict, which never deletes a message.
     ///
-    /// - No answer came, or one that cannot be read: retry. The key makes it harmless.
+    /// - No answer came, or one that cannot be read: retry. The key makes that harmless.
     /// - The answer's status is transient (``HHSocket/Status/isTransient``), such as 401, 404, 405 or 503: retry. The
     ///   server does not keep such answers for the key.
     /// - Any other answer but 200: dead letter. The server keeps it for the key (``HHSocket/Status/isKept``), and a

@@ -3,13 +3,13 @@ import Dispatch
 import Foundation
 import NIOConcurrencyHelpers
 
-/// Performs the work on a store, in order and on a thread that may block. What was submitted while the disk was busy is
-/// done in one transaction, so a hundred messages that are enqueued together wait for the disk once or twice.
+/// Performs the work on a store, in order and on a thread that may block. Work submitted while the disk is busy is done
+/// in one transaction, so a hundred messages that are enqueued together wait for the disk once or twice.
 final class OutboxWriter: Sendable {
     private struct Work: Sendable {
-        /// Does its part of a transaction. Returns what is to be called once all of it is on disk.
+        /// Performs its part of a transaction. Returns a closure to call once the whole transaction is on disk.
         ///
-        /// Where the transaction fails it is called again, alone.
+        /// If the transaction fails it is called again, alone.
         var perform: @Sendable (OutboxStore.Transaction) throws -> @Sendable () -> Void
         var fail: @Sendable (OutboxError) -> Void
         var freesSpace: Bool
@@ -36,12 +36,12 @@ final class OutboxWriter: Sendable {
         self.queue = queue
     }
 
-    /// Has a part of a transaction performed.
+    /// Submits a part of a transaction.
     ///
     /// - Parameters:
-    ///   - freesSpace: Whether it removes something, so that space may be given back to the system.
-    ///   - work: The part. It may be called twice, the first time without effect.
-    ///   - done: Called with its result when that is on disk, in the order of the calls, on the writer's thread.
+    ///   - freesSpace: Whether it removes something, so that space may be returned to the system.
+    ///   - work: The part. It may be called twice, in which case the first call is rolled back.
+    ///   - done: Called with the result once it is on disk, in the order of the calls, on the writer's thread.
     func submit<Value: Sendable>(
         freesSpace: Bool = false,
         _ work: @escaping @Sendable (OutboxStore.Transaction) throws -> Value,
@@ -61,7 +61,7 @@ final class OutboxWriter: Sendable {
         )
     }
 
-    /// Has a part of a transaction performed, and returns its result when that is on disk.
+    /// Performs a part of a transaction, and returns its result once it is on disk.
     func perform<Value: Sendable>(
         freesSpace: Bool = false,
         _ work: @escaping @Sendable (OutboxStore.Transaction) throws -> Value
@@ -102,7 +102,7 @@ final class OutboxWriter: Sendable {
     }
 
     private func perform(_ batch: [Job]) {
-        // Closing is no part of a transaction, and ends the one before it.
+        // Closing is not part of a transaction, and ends the one before it.
         var together: [Work] = []
         for job in batch {
             switch job {
@@ -115,7 +115,7 @@ final class OutboxWriter: Sendable {
                     defer { state.store = nil }
                     return state.store
                 }
-                // What cannot be closed is closed by the end of its last reference.
+                // If this fails, the store is closed when its last reference is released.
                 try? store?.close()
                 done()
             }
@@ -138,11 +138,11 @@ final class OutboxWriter: Sendable {
                 works[0].fail(error)
                 return
             }
-            // Perhaps it was one alone, such as one that is too large for the disk.
+            // Perhaps only one failed, such as one that is too large for the disk.
             for work in works { self.commit([work]) }
             return
         }
-        // If it fails the file is larger than it need be.
+        // If this fails the file is merely larger than necessary.
         if works.contains(where: \.freesSpace) { try? store.vacuum() }
     }
 }

@@ -11,16 +11,16 @@ import Android
 import Darwin
 #endif
 
-/// Files that only their owner may read and write, whatever the umask: messages are nobody else's business.
+/// Files that only their owner may read and write, whatever the umask, since messages are private.
 enum PrivateFile {
     private static let mode: mode_t = 0o600
 
     /// Opens a file for reading and writing; creates it if there is none.
     ///
     /// - Parameters:
-    ///   - name: How an error names the file.
+    ///   - name: The name of the file in errors.
     ///   - flags: Further flags of `open(2)`.
-    /// - Returns: Its descriptor, which is the caller's to close; nil with `O_EXCL` if there is a file.
+    /// - Returns: Its descriptor, which the caller closes; nil with `O_EXCL` if there is a file.
     static func open(_ path: String, named name: String, _ flags: CInt = 0) throws(OutboxError) -> CInt? {
         let flags = O_RDWR | O_CREAT | O_CLOEXEC | flags
         #if canImport(Glibc)
@@ -44,13 +44,13 @@ enum PrivateFile {
 
     /// Creates an empty file if there is none.
     static func create(_ path: String, named name: String) throws(OutboxError) {
-        // One that is there is not opened: to close it would give up the locks that this process may have on it.
+        // An existing file is not opened, since closing it would release the locks that this process may have on it.
         if let descriptor = try self.open(path, named: name, O_EXCL) { close(descriptor) }
     }
 
-    /// Withdraws the access of all but the owner to a file that was created without this type.
+    /// Restricts a file that was created otherwise to its owner.
     static func protect(_ path: String) {
-        // A file system without modes refuses, and a file may not be there; then there is nothing to protect.
+        // This fails on a file system without modes, or if there is no file; then there is nothing to protect.
         _ = chmod(path, self.mode)
     }
 }

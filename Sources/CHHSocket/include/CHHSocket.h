@@ -1,5 +1,5 @@
-// What HHSocket computes in C: sums over every byte that is sent or received, for which processors have instructions
-// that Swift cannot choose at run time.
+// The parts of HHSocket in C: checksums and digests over every byte that is sent or received, for which processors have
+// instructions that Swift cannot select at run time.
 
 #ifndef CHHSOCKET_H
 #define CHHSOCKET_H

@@ -1,5 +1,5 @@
-// SHA-1 and SHA-256 of FIPS 180-4: of any number of bytes, in constant memory. A context is a plain value: a copy of it
-// goes on by itself.
+// SHA-1 and SHA-256 (FIPS 180-4) of any number of bytes, in constant memory. A context is a plain value, of which
+// copies are independent.
 
 #ifndef CHHSOCKET_SHA_H
 #define CHHSOCKET_SHA_H
@@ -18,25 +18,25 @@ enum {
     CHHSOCKET_SHA256_LENGTH = 32
 };
 
-/// The ways to compute both.
+/// The implementations of both.
 typedef enum chhsocket_sha_implementation {
-    /// In C that needs no particular processor.
+    /// In C, for any processor.
     CHHSOCKET_SHA_PORTABLE,
     /// With the SHA instructions of x86-64 or ARMv8.
     CHHSOCKET_SHA_INSTRUCTIONS
 } chhsocket_sha_implementation;
 
-/// Whether this processor has `implementation`.
+/// Whether this processor supports `implementation`.
 bool chhsocket_sha_supports(chhsocket_sha_implementation implementation);
 
-/// The implementation that a context uses unless told otherwise: the processor's instructions if it has them.
+/// Returns the implementation that contexts use by default: the processor's instructions if it has them.
 chhsocket_sha_implementation chhsocket_sha_chosen(void);
 
-/// What both contexts have beside their state.
+/// The input of both kinds of context.
 typedef struct chhsocket_sha_input {
-    /// The number of bytes that have come, 2^61 - 1 at most.
+    /// The number of bytes added so far, 2^61 - 1 at most.
     uint64_t count;
-    /// Those of them, `count` modulo 64, that do not fill a block yet.
+    /// The last `count` modulo 64 of them, which do not fill a block yet.
     uint8_t block[CHHSOCKET_SHA_BLOCK_LENGTH];
     chhsocket_sha_implementation implementation;
 } chhsocket_sha_input;
@@ -51,10 +51,10 @@ typedef struct chhsocket_sha256_context {
     chhsocket_sha_input input;
 } chhsocket_sha256_context;
 
-/// A context that no byte has come to.
+/// Returns a context without input.
 chhsocket_sha1_context chhsocket_sha1_begin(void);
 
-/// The same with an implementation, which this processor must support. For tests and benchmarks.
+/// Returns a context that uses `implementation`, which this processor must support. For tests and benchmarks.
 chhsocket_sha1_context chhsocket_sha1_begin_with(chhsocket_sha_implementation implementation);
 
 /// Adds `count` bytes. `bytes` may be null if `count` is 0.
@@ -66,10 +66,10 @@ void chhsocket_sha1_finish(chhsocket_sha1_context *context, uint8_t *digest);
 /// Writes the digest, 20 bytes, of `count` bytes. `bytes` may be null if `count` is 0.
 void chhsocket_sha1(const void *bytes, size_t count, uint8_t *digest);
 
-/// A context that no byte has come to.
+/// Returns a context without input.
 chhsocket_sha256_context chhsocket_sha256_begin(void);
 
-/// The same with an implementation, which this processor must support. For tests and benchmarks.
+/// Returns a context that uses `implementation`, which this processor must support. For tests and benchmarks.
 chhsocket_sha256_context chhsocket_sha256_begin_with(chhsocket_sha_implementation implementation);
 
 /// Adds `count` bytes. `bytes` may be null if `count` is 0.

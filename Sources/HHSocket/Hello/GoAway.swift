@@ -12,7 +12,7 @@ package struct GoAway: Hashable, Sendable {
 
     /// The reason, for people to read.
     package var reason: String
-    /// The time that clients should stay away from the server; nil if the server did not say.
+    /// The time that clients should stay away from the server; nil if the server gave none.
     package var retryAfter: Duration?
     /// Servers that may be used instead, best first.
     package var endpoints: [Endpoint]
@@ -43,7 +43,7 @@ package struct GoAway: Hashable, Sendable {
         )
     }
 
-    /// The frame that announces it; the time is rounded down to whole milliseconds.
+    /// The frame of the go-away; the time is rounded down to whole milliseconds.
     package var frame: Frame {
         var message = WireGoAway()
         message.reason = self.reason

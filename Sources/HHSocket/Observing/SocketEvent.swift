@@ -23,7 +23,7 @@ public enum SocketEvent: Sendable {
     /// The next round of attempts begins in `delay`.
     case waiting(delay: Duration, reason: SocketError)
     /// Attempts have stopped: no server could be reached within the allowed rounds (`noServerReachable`, with the last
-    /// error of each), the gate said so (`handshakeRefused`), or there is no server (`invalidArgument`).
+    /// error of each), the gate refused (`handshakeRefused`), or there is no server (`invalidArgument`).
     case gaveUp(SocketError)
     /// The network was lost (false), or came or changed (true).
     case networkChanged(isReachable: Bool)

@@ -149,7 +149,7 @@ public final class MockServer: Sendable {
 
     /// Listens again, on the same port.
     ///
-    /// - Throws: NIO's error if another process uses the port by now.
+    /// - Throws: NIO's error if another process has taken the port meanwhile.
     public func acceptConnections() async throws {
         try await self.core.listen().get()
     }

@@ -58,8 +58,8 @@ struct FieldGenerator {
         let presence: String
         switch self.shape {
         case .map(let key, let value):
-            // A closed enum of a map's values is not passed: RecordReader.closedMap(_:_:) finds undeclared numbers, since
-            // the whole entry, with its key, becomes the unknown field.
+            // A closed enum of a map's values is not passed: RecordReader.closedMap(_:_:) finds undeclared numbers,
+            // since the whole entry, with its key, becomes the unknown field.
             let inner = value.isMessage ? Self.inner(value) : ""
             return ".map(\(head), key: \(key.kind), value: \(value.kind)\(inner)),"
         case .implicit: presence = ""

@@ -1,4 +1,4 @@
-/// What a client has met that no single call tells of. Counted from its beginning.
+/// Counts of events that no single call reports, from the client's beginning.
 public struct ClientStatistics: Sendable, Hashable {
     /// Answers to calls that had timed out or been cancelled; dropped.
     public var lateResponses = 0
@@ -21,7 +21,7 @@ public struct ClientStatistics: Sendable, Hashable {
     public var droppedPushes = 0
     /// How often a handler of pushes threw an error.
     public var failedPushHandlers = 0
-    /// How many pushes were left out of a sequence of messages, because they were no such messages; and how many nobody
-    /// got, because what hello had agreed on did not let them be read.
+    /// The number of pushes that were left out of a sequence of messages because they could not be decoded, or that
+    /// were dropped because their envelope could not be opened.
     public var malformedPushes = 0
 }

@@ -1,8 +1,8 @@
 import HHSocket
 import NIOCore
 
-/// What a client says on each new connection before anything else leaves: which version of the protocol it speaks, and
-/// what it can do beyond frames. What the server accepts of that holds for the connection.
+/// The hello that a client sends first on each new connection: its version of the protocol, and the features that it
+/// offers. The features that the server accepts hold for the connection.
 ///
 /// ```swift
 /// configuration.hello = HelloPolicy()
@@ -10,8 +10,8 @@ import NIOCore
 /// Only for servers that know hello: one that does not may leave it unanswered, and then every attempt ends with
 /// `handshakeTimeout`. `Docs/Protocol.md` says how it looks.
 public struct HelloPolicy: Sendable {
-    /// What is offered to the server; all that there is by default. ``ProtocolFeature/idempotency`` takes
-    /// ``ProtocolFeature/metadata``. 64 at most.
+    /// The features offered to the server; all that there are by default, 64 at most. ``ProtocolFeature/idempotency``
+    /// requires ``ProtocolFeature/metadata``.
     public var features: Set<ProtocolFeature>
     /// The oldest version of the protocol that is spoken, 1 by default. A server that speaks only older ones is not
     /// used. Higher than what this client speaks, 1, every attempt to connect and every call fails with
@@ -24,8 +24,8 @@ public struct HelloPolicy: Sendable {
     /// each new connection. What it throws, the attempt fails with; a ``HHSocket/HandshakeRefusal`` says what happens
     /// then. Nil by default.
     public var sessionToken: (@Sendable () async throws -> [UInt8])?
-    /// How long it may take, the session token included; 10 s by default. Together with
-    /// ``HHSocket/HandshakeGate/timeout`` where there is a gate, which follows.
+    /// The time that hello may take, the session token included; 10 s by default. The time of a gate,
+    /// ``HHSocket/HandshakeGate/timeout``, which follows, is added to it.
     public var timeout: Duration
 
     /// - Parameters:
@@ -113,7 +113,7 @@ public struct HelloPolicy: Sendable {
 }
 
 extension SocketError {
-    /// What is said of a frame that came, and whose envelope cannot be opened.
+    /// Creates the error for a received frame whose envelope cannot be opened.
     init(_ error: EnvelopeError, _ frame: String, endpoint: Endpoint, serial: UInt32?) {
         self.init(
             error.isTooLarge ? .frameTooLarge : .protocolViolation,

@@ -194,8 +194,8 @@ public final class SocketClient: ConnectionControl {
         self.driver.submit(.closure { [core, driver] _ in core.finishTasks { driver.invalidate() } })
     }
 
-    /// What happens to the connection from now on. Each call makes a stream of its own, which keeps the latest 256
-    /// events for its reader and ends with the client.
+    /// The events of the connection from now on. Each call makes a stream of its own, which keeps the latest 256 events
+    /// for its reader and ends with the client.
     public var events: AsyncStream<SocketEvent> { self.core.streams.makeStream() }
 
     /// Told what no call tells; held weakly.
@@ -204,6 +204,6 @@ public final class SocketClient: ConnectionControl {
         set { self.core.delegate = newValue }
     }
 
-    /// What has been met so far.
+    /// The counts so far.
     public var statistics: ClientStatistics { self.core.statistics }
 }

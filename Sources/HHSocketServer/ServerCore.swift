@@ -3,10 +3,10 @@ import Logging
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// What all connections of a running server share.
+/// State that all connections of a running server share.
 final class ServerCore: Sendable {
     let routes: [UInt32: Router.Route]
-    /// What answers requests of other types; nil: they are refused at once.
+    /// The route for requests of other types; nil: they are refused at once.
     let unknownTypeRoute: Router.Route?
     let limits: ServerLimits
     let heartbeat: HeartbeatPolicy?
@@ -78,11 +78,11 @@ final class ServerCore: Sendable {
     }
 }
 
-/// What the connections of one listener share.
+/// Settings that the connections of one listener share.
 final class ListenerSettings: Sendable {
     /// Its place among the listeners.
     let index: Int
-    /// Where it is asked to listen.
+    /// The address that it is asked to listen on.
     let endpoint: Endpoint
     let format: WireFormat
     /// The custom header fields of frames that answer no request, and of those fields that a request does not have.

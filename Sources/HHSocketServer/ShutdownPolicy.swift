@@ -1,10 +1,10 @@
 public import HHSocket
 import NIOCore
 
-/// What becomes of clients when a server shuts down.
+/// The treatment of clients when a server shuts down.
 public struct ShutdownPolicy: Sendable {
-    /// How long requests in flight may take, and clients may stay that have been told to go away. 10 s by default. Then
-    /// whatever is left is cancelled and closed.
+    /// The time that requests in flight may take, and that clients may stay after their go-away. 10 s by default. The
+    /// rest is then cancelled and closed.
     public var gracePeriod = Duration.seconds(10)
     /// Each client is asked to avoid this server for a random time in this range, so that not all come back at once.
     /// From 0 to 2 s by default, and no more than ``gracePeriod``. Other servers they may use at once.

@@ -4,33 +4,32 @@ public import Metrics
 public import NIOCore
 
 extension SocketServer {
-    /// What a server is made with.
+    /// The configuration of a server.
     public struct Configuration: Sendable {
-        /// Where to accept connections; one at least.
+        /// The listeners on which connections are accepted; one at least.
         public var listeners: [ServerListener]
-        /// What bounds it.
+        /// The bounds of its resources.
         public var limits: ServerLimits
         /// When to ping clients and when to take them for dead. Nil, the default: never. It must be nil where a
         /// listener's format is one in which servers do not ping. The strategy is asked once for each connection, with
         /// an empty history: an adaptive one stays at its minimum.
         public var heartbeat: HeartbeatPolicy?
-        /// What is answered to a client's hello. By default everything that is known here is agreed on, and nobody need
-        /// say hello.
+        /// The answer to a client's hello. By default every known feature is agreed on, and hello is not required.
         public var hello = ServerHello()
-        /// What becomes of clients at ``SocketServer/run()``'s graceful shutdown, and at
+        /// The treatment of clients at ``SocketServer/run()``'s graceful shutdown, and at
         /// ``SocketServer/shutdown(gracePeriod:)``.
         public var shutdown = ShutdownPolicy()
         /// Whether the answers of each connection leave in the order of its requests. False by default: each leaves
         /// when it is there.
         public var answersInOrder = false
-        /// How many threads run the handlers of ``Router/handleBlocking(_:_:)``; 16 by default. They begin with the
-        /// first such request.
+        /// The number of threads that run the handlers of ``Router/handleBlocking(_:_:)``; 16 by default. They begin
+        /// with the first such request.
         public var blockingThreads = 16
         /// Told what happens, with the metadata `connection`, `remote` and `identity`, never with payloads: errors that
         /// handlers throw at `error`, clients that are closed for a limit at `info`, connections at `debug`. One with
         /// the label `hhsocket.server` by default.
         public var logger = Logger(label: "hhsocket.server")
-        /// Where metrics go; their names begin with `hhsocket.server.`. Nil, the default: to what
+        /// The factory of metrics, whose names begin with `hhsocket.server.`. Nil, the default, for the one that
         /// `MetricsSystem.bootstrap` was given.
         public var metricsFactory: (any MetricsFactory)?
         /// The event loops to run on, NIO's POSIX ones. Nil, the default: the server makes its own, one for each core,

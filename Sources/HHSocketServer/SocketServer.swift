@@ -53,13 +53,13 @@ public final class SocketServer: Service {
         case stopped(ServerStatistics)
     }
 
-    /// What the server was made with.
+    /// The configuration that the server was made with.
     public let configuration: Configuration
     private let router: Router
     private let state = NIOLockedValueBox(State.idle)
     /// Of listeners that the system has closed, the first.
     private let lostListeners = AsyncStream<SocketError>.makeStream(bufferingPolicy: .bufferingOldest(1))
-    /// What connections are accepted with from now on, for each listener; nil without TLS.
+    /// The TLS context of new connections, for each listener; nil without TLS.
     private let tlsContexts: [NIOLockedValueBox<NIOSSLContext?>]
 
     /// - Parameters:
@@ -330,7 +330,8 @@ public final class SocketServer: Service {
 
     // MARK: What it is doing
 
-    /// Where it listens, with the ports it was given, in the order of the listeners; empty unless it runs.
+    /// The addresses that it listens on, with the ports that the system chose, in the order of the listeners; empty
+    /// unless it runs.
     public var addresses: [Endpoint] {
         if case .running(let running) = self.state.withLockedValue({ $0 }) {
             running.listeners.map(\.address)
@@ -354,7 +355,7 @@ public final class SocketServer: Service {
     /// taken. What ``ServerLimits/maximumBufferedBytes`` bounds.
     public var bufferedBytes: Int { self.core?.load.bytes ?? 0 }
 
-    /// What it has done since it started.
+    /// The counts since it started.
     public var statistics: ServerStatistics {
         switch self.state.withLockedValue({ $0 }) {
         case .idle, .starting: ServerStatistics()

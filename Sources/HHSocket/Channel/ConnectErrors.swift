@@ -12,7 +12,7 @@ import Android
 #endif
 
 extension SocketError {
-    /// What NIO says of a failed attempt, told apart.
+    /// Returns the error for a failed attempt, by the error of NIO's.
     static func connecting(
         to endpoint: Endpoint,
         through proxy: Proxy?,
@@ -76,11 +76,11 @@ extension SocketError {
 }
 
 extension Proxy? {
-    /// What an error's message says behind the server.
+    /// The words that name the proxy behind the server in an error's message.
     var through: String { self.map { " through \($0)" } ?? "" }
 }
 
 extension IOError {
-    /// What the system calls it, such as "Connection reset by peer"; not which of NIO's functions met it.
+    /// The system's words for the error, such as "Connection reset by peer", without the function of NIO's that met it.
     var systemReason: String { String(cString: strerror(self.errnoCode)) }
 }

@@ -110,11 +110,11 @@ final class Dialer: @unchecked Sendable {
 
     // MARK: Before anything is sent
 
-    /// What an attempt needs, found out before it is made.
+    /// The details of an attempt, found out before it is made.
     private struct Plan: Sendable {
         var endpoint: Endpoint
         var proxy: Proxy?
-        /// What is to be said to the proxy.
+        /// The exchange with the proxy, if there is one.
         var negotiation: (any ProxyNegotiation)?
         /// For the certificate; nil: the address that is connected to.
         var serverName: String?
@@ -150,7 +150,7 @@ final class Dialer: @unchecked Sendable {
         endpoint.unixPath == nil ? self.configuration.proxy : nil
     }
 
-    /// What is needed before a connection with TLS is opened; nil where there is no TLS.
+    /// Prepares the TLS context, before a connection is opened; nil where there is no TLS.
     private func prepareTLS(_ id: ConnectionID) -> EventLoopFuture<NIOSSLContext?> {
         guard let tls = self.tls else { return self.eventLoop.makeSucceededFuture(nil) }
         return tls.get(on: self.eventLoop).flatMapThrowing { context in

@@ -1,12 +1,12 @@
-/// What becomes of a connection when the app goes into the background. Systems that suspend apps cut connections off
-/// without a word; a connection that is not kept is not missed either.
+/// The treatment of a connection when the app goes into the background. Systems that suspend apps cut connections off
+/// without notice; a connection that is not kept is not missed either.
 public struct BackgroundPolicy: Hashable, Sendable {
     enum Kind: Hashable, Sendable { case finishTasks, failTasks, keepConnected }
     let kind: Kind
 
-    /// What is in flight may finish; no pings, and no reconnect before the app returns. The default.
+    /// Lets calls in flight finish, without pings, and does not reconnect before the app returns. The default.
     public static let finishTasks = BackgroundPolicy(kind: .finishTasks)
-    /// What is in flight fails at once, and the connection is closed until the app returns.
+    /// Fails calls in flight at once, and closes the connection until the app returns.
     public static let failTasks = BackgroundPolicy(kind: .failTasks)
     /// Nothing changes, but the heartbeat's strategy is notified. For apps that may run in the background, and
     /// for everything that is not an app.

@@ -1,8 +1,8 @@
 import NIOCore
 
-/// What events ask for. Each type has the cases that its events may lead to.
+/// The actions that follow from events. Each type has the cases that its events may lead to.
 extension ConnectionMachine {
-    /// What comes of an event that has connections made, or not made any more: nearly every one.
+    /// An action of an event after which connections may be made, or no longer be made: of nearly every one.
     enum ConnectAction: Sendable {
         /// Ask the resolver; report ``resolved(_:_:now:)``.
         case resolve(ConnectionID)
@@ -26,7 +26,7 @@ extension ConnectionMachine {
         case report(SocketEvent)
     }
 
-    /// What comes of ``disconnect(now:)``.
+    /// An action of ``disconnect(now:)``.
     enum DisconnectAction: Sendable {
         /// Close the connection, or abandon the attempt or the handshake. What is queued may be sent first.
         case close(ConnectionID)
@@ -36,7 +36,7 @@ extension ConnectionMachine {
         case report(SocketEvent)
     }
 
-    /// What comes of ``connected(_:now:)``.
+    /// An action of ``connected(_:now:)``.
     enum ConnectedAction: Sendable {
         /// Close it: it is not wanted any more.
         case close(ConnectionID)
@@ -55,23 +55,23 @@ extension ConnectionMachine {
         var predecessor: Connection?
     }
 
-    /// What comes of ``connectionLost(_:_:_:now:)``.
+    /// An action of ``connectionLost(_:_:_:now:)``.
     enum LossAction: Sendable {
         /// The connection that was ready, or draining, is no more.
         case lost(ConnectionID, SocketError)
         case connect(ConnectAction)
     }
 
-    /// What comes of ``networkChanged(isReachable:now:)``.
+    /// An action of ``networkChanged(isReachable:now:)``.
     enum NetworkAction: Sendable {
         /// Find out at once whether the connection still lives; report ``connectionLost(_:_:_:now:)`` if it does not.
         case probe(ConnectionID)
         case connect(ConnectAction)
     }
 
-    /// What comes of ``didEnterBackground(now:)``.
+    /// An action of ``didEnterBackground(now:)``.
     enum BackgroundAction: Sendable {
-        /// What the heartbeat's strategy wants to know.
+        /// Notify the heartbeat's strategy.
         case applicationIsInactive
         case pauseHeartbeat(ConnectionID)
         /// The ready connection is given up: its calls fail.
@@ -79,11 +79,11 @@ extension ConnectionMachine {
         case connect(ConnectAction)
     }
 
-    /// What comes of ``willEnterForeground(now:)``.
+    /// An action of ``willEnterForeground(now:)``.
     enum ForegroundAction: Sendable {
         case applicationIsActive
         case resumeHeartbeat(ConnectionID)
-        /// As for a network that changes.
+        /// Probe, as after a change of the network.
         case probe(ConnectionID)
         case connect(ConnectAction)
     }

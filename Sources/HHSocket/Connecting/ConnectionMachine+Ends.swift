@@ -72,7 +72,7 @@ extension ConnectionMachine {
         return self.startMaking(now: now)
     }
 
-    /// What was to be the successor is the next connection.
+    /// Makes the connection that was to be the successor the next one.
     private mutating func replaceLost(with successor: Making) -> [ConnectAction] {
         self.phase = .making(successor)
         return [.beingMade]

@@ -4,7 +4,7 @@ import NIOCore
 extension ConnectionMachine {
     // MARK: The network
 
-    /// What the network is like when that becomes known: nothing has changed, so nothing of before is doubted.
+    /// Notes the state of the network once it is known. It has not changed, so that no connection is doubted.
     mutating func networkIsKnown(isReachable: Bool, now: NIODeadline) -> [ConnectAction] {
         guard !isReachable, self.isReachable else { return [] }
         self.isReachable = false

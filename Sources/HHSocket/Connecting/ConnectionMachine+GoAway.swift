@@ -21,7 +21,7 @@ extension ConnectionMachine {
         let isKnown = ready.departure != nil
         if let known = ready.departure, known.isAnnounced || !isAnnounced { return [] }
         if !isKnown { self.judge(connection, now: now) }
-        let span = self.servers.wentAway(
+        let span = self.servers.recordGoAway(
             connection.endpoint,
             for: news.retryAfter,
             again: isKnown,
@@ -67,7 +67,7 @@ extension ConnectionMachine {
         _ news: GoAway,
         now: NIODeadline
     ) -> [ConnectAction] {
-        let span = self.servers.wentAway(
+        let span = self.servers.recordGoAway(
             attempt.endpoint,
             for: news.retryAfter,
             now: now,
@@ -141,7 +141,7 @@ extension ConnectionMachine {
         return self.departAt(now.advanced(clamping: TimeAmount(.seconds(span.inSeconds * share))))
     }
 
-    /// What keeps a departure waiting has changed: the successor is made at once, if there is a server for it.
+    /// Makes the successor at once, if there is a server for it: the reason for a departure to wait has changed.
     mutating func departNow(now: NIODeadline) -> [ConnectAction] {
         guard self.ready?.departure != nil, self.reasonToHold == nil else { return [] }
         guard !self.servers.hasPresent(now: now) else { return self.startMaking(now: now) }

@@ -62,7 +62,7 @@ extension ConnectionMachine {
             }
         }
 
-        /// What is open.
+        /// The attempts that are open.
         var attempts: [Attempt] {
             switch self.stage {
             case .resolving: []
@@ -89,13 +89,13 @@ extension ConnectionMachine {
 
     struct Ready: Sendable {
         var connection: Connection
-        /// What is made to take its place.
+        /// The connection that is made to replace it.
         var successor: Making?
         /// Set from when its server is about to end.
         var departure: PendingDeparture?
     }
 
-    /// That the server of the ready connection is about to end, and when its successor is made.
+    /// The state of a ready connection whose server is about to end: when its successor is made.
     struct PendingDeparture: Sendable {
         /// Whether it said so by go-away, which has all that is known of it.
         var isAnnounced: Bool

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What the application asks for, and its calls.
+/// Requests of the application, and of its calls.
 extension ConnectionMachine {
     /// - Parameter attempts: The number of rounds without a ready connection after which it stops; nil: what the
     ///   back-off says.

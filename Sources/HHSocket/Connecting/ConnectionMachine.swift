@@ -16,12 +16,12 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     struct Settings: Sendable {
         var backoff = Backoff()
         var racing: RacingPolicy?
-        /// How long the handshake gate may take; nil where there is none.
+        /// The time that the handshake gate may take; nil where there is none.
         var gateTimeout: Duration?
-        /// How long the resolver may take; nil where there is none.
+        /// The time that the resolver may take; nil where there is none.
         var resolverTimeout: Duration?
         var background = BackgroundPolicy.finishTasks
-        /// Where the proxy is that all servers but Unix domain sockets are reached through; nil where there is none.
+        /// The proxy through which all servers but Unix domain sockets are reached; nil where there is none.
         var proxy: Endpoint?
         /// Whether a successor is made while the connection that is left is still there; else that is closed first, for
         /// there are never two.
@@ -42,9 +42,9 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     var isInBackground = false
     /// Waits in a row without a stable connection: the back-off's exponent.
     var failures = 0
-    /// Whole rounds since the last ready connection: what the limit counts.
+    /// The number of whole rounds since the last ready connection, which the limit counts.
     var failedRounds = 0
-    /// How many may fail, where ``connect(attempts:now:)`` said so.
+    /// The number of rounds that may fail, if ``connect(attempts:now:)`` has set it.
     var allowedRounds: Int?
     /// Attempts since the last ready connection.
     var attempts = 0

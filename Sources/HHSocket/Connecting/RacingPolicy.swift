@@ -1,8 +1,8 @@
 /// Attempts at several servers at once: the first connection that is made wins, the others are closed.
 public struct RacingPolicy: Hashable, Sendable {
-    /// How long the attempts so far have before one more begins. 2.5 s by default, as Tencent Mars races.
+    /// The time that the attempts so far have before one more begins. 2.5 s by default, as Tencent Mars races.
     public var stagger: Duration
-    /// How many attempts may be in progress at once. 3 by default; 1 at least.
+    /// The number of attempts that may be in progress at once. 3 by default; 1 at least.
     public var maximumAttempts: Int
 
     public init(stagger: Duration = .milliseconds(2_500), maximumAttempts: Int = 3) {

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What a ``Socket`` is doing. Cases may be added; have a default when you switch over it.
+/// The state of a ``Socket``. Cases may be added; have a default when you switch over it.
 public enum SocketState: Sendable {
     /// Never asked to connect.
     case idle

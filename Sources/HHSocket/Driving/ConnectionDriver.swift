@@ -1,7 +1,7 @@
 import NIOCore
 
-/// What the floor above may ask of the driver, on the socket's thread. ``Driver`` is the one; what decides about calls
-/// is tested on another, in virtual time.
+/// A driver as the floor above sees it, on the socket's thread. ``Driver`` is the real one; the decisions about calls
+/// are tested on another, in virtual time.
 package protocol ConnectionDriver: AnyObject, Sendable {
     /// The server connected to, or being connected to.
     var currentEndpoint: Endpoint? { get }
@@ -18,7 +18,7 @@ package protocol ConnectionDriver: AnyObject, Sendable {
     func measure()
 }
 
-/// What the floor above asks for.
+/// A request of the floor above.
 package enum DriverRequest: Sendable {
     /// Somebody found no connection and would like one soon.
     case reconnectSooner
@@ -50,7 +50,7 @@ package protocol DriverHost: AnyObject {
     func connectionChanged(_ change: ConnectionChange, in turn: inout Turn)
 }
 
-/// What becomes of connections.
+/// A change of a connection.
 package enum ConnectionChange {
     /// Nothing is ready, and a connection is being made.
     case beingMade

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What links tell.
+/// Notifications of links.
 extension Driver: LinkHost {
     package func linkChanged(_ change: LinkChange, _ id: ConnectionID, in turn: inout Turn) {
         switch change {
@@ -73,7 +73,7 @@ extension Driver: LinkHost {
         }
     }
 
-    /// What may help to understand why the server closed the connection.
+    /// Returns circumstances that may explain why the server closed the connection.
     private func circumstance(_ unfinishedBytes: Int, _ hasReceived: Bool) -> String {
         if unfinishedBytes > 0 { return " in the middle of a frame, after \(unfinishedBytes) bytes of it" }
         if self.configuration.tls != nil, !hasReceived {

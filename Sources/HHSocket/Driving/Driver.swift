@@ -36,13 +36,13 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     /// Whether the floor above takes nothing for now.
     private(set) var isReadingSuspended = false
 
-    /// What other threads see.
+    /// State that other threads read.
     private struct Shared {
         var state = SocketState.idle
         var recorder = HistoryRecorder()
     }
 
-    /// What is asked of the system and of resolvers.
+    /// Observations of the network, and searches of resolvers.
     struct NetworkObservation {
         /// The resolver's present search.
         var search: Task<Void, Never>?
@@ -99,10 +99,10 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     @discardableResult
     package func submit(_ submission: Submission) -> Bool { self.loop.submit(submission) }
 
-    /// What the socket is doing.
+    /// The state of the socket.
     package var state: SocketState { self.shared.withLockedValue { $0.state } }
 
-    /// What happened lately, and why.
+    /// The latest events of the connection, and their causes.
     package var history: ConnectionHistory { self.shared.withLockedValue { $0.recorder.history } }
 
     /// Reads the certificates and keys of TLS anew, on the calling thread.
@@ -141,6 +141,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
 
     package func networkChanged(isReachable: Bool, label: String?, in turn: inout Turn) {
         self.nameNetwork(label, in: &turn)
+        self.shared.withLockedValue { $0.recorder.networkName = label }
         self.apply(in: &turn) { $0.networkChanged(isReachable: isReachable, now: $1) }
     }
 
@@ -203,8 +204,8 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         }
     }
 
-    /// What has been read is still delivered, and so is what the kernel holds when the peer ends the connection. A
-    /// connection that is being made is not held up before it is ready.
+    /// Suspends or resumes reading. Bytes that were read are still delivered, and so are those that the kernel holds
+    /// when the peer ends the connection. A connection that is being made is not held up before it is ready.
     private func setReading(isSuspended: Bool, in turn: inout Turn) {
         guard isSuspended != self.isReadingSuspended else { return }
         self.isReadingSuspended = isSuspended

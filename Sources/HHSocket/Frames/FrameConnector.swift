@@ -5,9 +5,10 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
     // Proof of Sendable: the rules are constant; the rest is touched on the socket thread alone, or set before that is
     // shared.
     package let rules: FrameRules
-    /// What asks for connections; it holds this object. Weak: a gate may return when the driver has just gone.
+    /// The driver, which asks for connections and holds this object. Weak: a gate may return when the driver has just
+    /// gone.
     private weak var driver: (any ConnectionDriver)?
-    /// What a go-away says that comes on a connection which is being made; nil: it is to be ignored.
+    /// Reads a go-away that arrives on a connection which is being made; nil: it is ignored.
     private var readGoAway: (Frame, ConnectionID, inout Turn) -> GoAway? = { _, _, _ in nil }
     private var pending: PendingConnection?
 

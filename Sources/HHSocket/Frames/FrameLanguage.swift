@@ -78,8 +78,8 @@ extension Batch where Language == FrameLanguage {
     }
 
     /// The header of the next frame as ``soundApplicationHeader()`` gives it, if the frame has this type and one of
-    /// these serials, and if its answer leaves with this turn's flush: as ``Link/canSendOnFastPath(length:)`` tells, apart
-    /// from the answer's length and the format.
+    /// these serials, and if its answer is sent with this turn's flush: as ``Link/canSendOnFastPath(length:)`` says,
+    /// apart from the answer's length and the format.
     package mutating func soundHeader(ofType type: UInt32, in serials: ClosedRange<UInt32>) -> FrameHeader? {
         guard self.goesOn, self.link.hot.canSend, self.link.hot.language.decoder.hasInput else { return nil }
         return self.link.hot.language.decoder.soundHeader { $0.type == type && serials.contains($0.serial) }
@@ -158,7 +158,7 @@ extension Link where Language == FrameLanguage {
         self.sendOnFastPath(type: type, serial: serial, status: .ok, payload, in: &turn)
     }
 
-    /// What a receiver looks at when a read has ended.
+    /// The state that a receiver considers when a read has ended.
     package var readState: ReadState {
         ReadState(
             bytesReceived: self.hot.traffic.bytesReceived,
@@ -168,7 +168,7 @@ extension Link where Language == FrameLanguage {
     }
 }
 
-/// What a link holds when a read has ended.
+/// The bytes that a link holds when a read has ended.
 package struct ReadState {
     /// The number of bytes received on this link so far.
     package let bytesReceived: Int

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What a configuration says of the frames that are sent.
+/// The rules of a configuration for frames that are sent.
 package struct FrameRules: Sendable {
     package let configuration: SocketConfiguration
     package let format: WireFormat

@@ -2,7 +2,7 @@ import DequeModule
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// What a ``HandshakeGate`` has in hand: a connection that is made and not ready yet, to exchange frames on.
+/// A connection that is made and not ready yet, on which a ``HandshakeGate`` exchanges frames.
 ///
 /// Frames that come and are not taken by the gate are delivered as usual once it has returned. Everything here throws
 /// when the handshake is over: when it took too long, the connection was lost, or the user disconnected.
@@ -22,7 +22,7 @@ public final class Handshake: Sendable {
         var end: SocketError?
     }
 
-    /// What makes of a frame that came the one that was meant, where an agreement lets them differ.
+    /// A function that opens the envelope of a received frame, where an agreement lets frames have one.
     package typealias Opener = @Sendable (Frame) throws(SocketError) -> Frame
 
     /// The number of frames that may wait for the gate; one more ends the handshake.
@@ -176,7 +176,7 @@ public final class Handshake: Sendable {
     /// Whether an answer to hello is waited for.
     var awaitsHello: Bool { self.state.withLockedValue { $0.hello != nil } }
 
-    /// What became of the answer to hello. Nothing happens if nobody waits for one.
+    /// Completes the wait for the answer to hello, if there is one.
     func endHello(_ result: Result<Frame, SocketError>) {
         let waiter = self.state.withLockedValue { state in
             defer { state.hello = nil }

@@ -1,4 +1,4 @@
-/// What must happen on each new connection before anything else leaves: a login, a token refresh, an exchange of
+/// An exchange that each new connection requires before anything else is sent: a login, a token refresh, an exchange of
 /// versions.
 ///
 /// ```swift
@@ -10,7 +10,7 @@
 /// It runs on every connection, so at every reconnect too. Calls and frames wait until it returns. When it throws, the
 /// connection is closed.
 public struct HandshakeGate: Sendable {
-    /// How long it may take. 10 s by default, as a connection attempt.
+    /// The time that it may take. 10 s by default, as a connection attempt.
     public var timeout: Duration
     package let run: @Sendable (Handshake) async throws -> Void
 
@@ -23,7 +23,7 @@ public struct HandshakeGate: Sendable {
 /// Thrown by a ``HandshakeGate``: why a connection must not be used, and what to do instead. Other errors are taken for
 /// ``Remedy/tryAnotherServer``.
 public struct HandshakeRefusal: Error, Sendable, CustomStringConvertible {
-    /// What to do after a refusal.
+    /// The step that follows a refusal.
     public struct Remedy: Hashable, Sendable {
         enum Kind: Hashable, Sendable { case trySameServer, tryAnotherServer, stop }
         let kind: Kind

@@ -81,7 +81,7 @@ package final class PendingConnection: LinkReceiver {
 
     /// Whether the gate waits for the answer to hello.
     var awaitsHello: Bool { self.handshake?.awaitsHello ?? false }
-    /// What hello has led to so far.
+    /// The agreement that hello has led to so far.
     package var agreement: Agreement? { self.handshake?.agreement }
 
     /// Ends the handshake for whoever still waits in it.

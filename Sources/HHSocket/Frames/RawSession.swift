@@ -1,7 +1,7 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// What a ``Socket`` does on its thread: has frames leave that were sent, and tells the delegate of what comes.
+/// The part of a ``Socket`` on its thread: sends frames, and notifies the delegate of received ones.
 final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable or locked; the rest is touched on the socket thread alone.
     private struct State {
@@ -184,7 +184,8 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
         self.driver.perform(.goAway(id, GoAway(), isAnnounced: true), in: &turn)
     }
 
-    /// As ``tell(in:_:)``, for what the server sends, which is not read while the delegate's queue is behind.
+    /// Notifies the delegate of a received frame, as ``notifyDelegate(in:_:)``; reading stops while the delegate's
+    /// queue is behind.
     private func deliver(
         _ frame: Frame,
         in turn: inout Turn,

@@ -18,11 +18,11 @@ public struct WritePolicy: Hashable, Sendable {
     public var highWaterMark: Int
     /// The number of unsent bytes at which waiting writers are admitted. A quarter of ``highWaterMark`` by default.
     public var lowWaterMark: Int
-    /// What happens to a frame that finds no room: by default its writer waits; else it fails with
+    /// The treatment of a frame that finds no room: by default its writer waits; else it fails with
     /// ``SocketError/Code/queueFull``.
     public var whenFull: Behavior
-    /// What happens to a frame while the connection is not ready: by default it fails with
-    /// ``SocketError/Code/notConnected``. Where it waits, it leaves once the handshake gate has let it through, in the
+    /// The treatment of a frame while the connection is not ready: by default it fails with
+    /// ``SocketError/Code/notConnected``. Where it waits, it is sent once the handshake gate has let it through, in the
     /// order of priority and then of arrival. After ``Socket/disconnect()`` it fails in any case.
     public var whenNotReady: Behavior
 

@@ -3,7 +3,7 @@ final class PendingWrite: @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable; the variables are touched on the socket thread alone.
     let frame: Frame
     let priority: FramePriority
-    /// What the frame takes on the wire; 0 until it stands in line.
+    /// The length of the frame on the wire, in bytes; 0 until it stands in line.
     fileprivate(set) var length = 0
     private var completion: (@Sendable (Result<Void, SocketError>) -> Void)?
     private(set) var isDone = false
@@ -39,7 +39,7 @@ final class PendingWrite: @unchecked Sendable {
 struct WriterQueue {
     private var line = WaitingLine<PendingWrite>()
 
-    /// What the frames take on the wire that wait.
+    /// The length of the waiting frames on the wire, in bytes.
     var bytes: Int { self.line.bytes }
     var isEmpty: Bool { self.line.isEmpty }
 

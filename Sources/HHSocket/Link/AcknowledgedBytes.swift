@@ -8,7 +8,7 @@ import Musl
 import Android
 #endif
 
-/// How many bytes of a connection the peer's TCP has acknowledged.
+/// The number of bytes of a connection that the peer's TCP has acknowledged.
 package enum AcknowledgedBytes {
     /// Since the connection was made; nil where the system does not tell, as of Unix sockets. On the channel's event
     /// loop.

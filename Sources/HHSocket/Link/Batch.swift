@@ -1,7 +1,7 @@
 /// The units of a read, which the receiver pulls.
 package struct Batch<Language: LinkLanguage>: ~Copyable {
     let link: Link<Language>
-    /// How many units were pulled.
+    /// The number of units that were pulled.
     var count = 0
 
     init(_ link: Link<Language>) {

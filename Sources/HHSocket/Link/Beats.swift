@@ -17,7 +17,7 @@ package struct Beats: Sendable {
     private var monitor: HeartbeatMonitor?
     /// The silence of ours after which a beat is sent that expects no answer.
     private var ourSilence: TimeAmount?
-    /// How long the peer may be silent.
+    /// The time that the peer may be silent.
     private var theirSilence: TimeAmount?
     private var lastSent: NIODeadline
     private var lastReceived: NIODeadline

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What time brings: beats, and bytes that get nowhere.
+/// Timers: beats, and bytes that make no progress.
 extension Link {
     struct Beating {
         var beats: Beats?

@@ -8,7 +8,7 @@ extension Link {
         /// Succeeds when the channel is gone.
         var promise: EventLoopPromise<Void>?
         var reason = CloseReason.done
-        /// What the language has said to be done, once it has.
+        /// The language's way to close, once it has decided.
         var closing: Closing?
         /// Whether nothing is waited for any more that the language may have asked for.
         var peerHasAnswered = false

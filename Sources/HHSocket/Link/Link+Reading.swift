@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What comes.
+/// Received bytes.
 extension Link {
     /// Why nothing is taken from the network.
     struct Reading {
@@ -137,7 +137,7 @@ extension Link {
         context.read()
     }
 
-    /// What was sent has left: goes on with what had come before.
+    /// Goes on with bytes that were received before, since output has been sent.
     func goOnReading(in turn: inout Turn) {
         if self.hot.reading.isPaused, self.hot.isWritable, self.hot.phase != .ended {
             self.hot.reading.isPaused = false

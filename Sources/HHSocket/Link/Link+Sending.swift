@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What leaves.
+/// Sent units.
 extension Link: TurnLink {
     /// Sends a unit with this turn's flush, or queues it while the peer does not read.
     @_specialize(where Language == FrameLanguage)
@@ -175,7 +175,7 @@ extension Link: TurnLink {
     /// The number of bytes that were given to the channel and that the kernel has not taken.
     package var channelBytes: Int { (try? self.context?.channel.syncOptions?.getOption(.bufferedWritableBytes)) ?? 0 }
 
-    /// What is ready to be written and what waits, without the channel's own buffer.
+    /// The number of bytes that are ready to be written or wait, without the channel's own buffer.
     package var unwrittenBytes: Int {
         @_specialize(where Language == FrameLanguage)
         get { self.hot.unwrittenBytes }

@@ -13,12 +13,12 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
 
     package enum Phase: Sendable {
         case open
-        /// What is queued leaves, and what comes is still received.
+        /// Queued units are sent, and incoming ones still received.
         case closing
         case ended
     }
 
-    /// What a unit touches on its way.
+    /// State that every unit touches.
     struct Hot {
         var language: Language
         var out: SendBuffer<Language>
@@ -41,16 +41,16 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
         var context: ChannelHandlerContext?
         var host: (any LinkHost)?
         var receiver: (any LinkReceiver<Language>)?
-        /// How many receivers there have been.
+        /// The number of receivers so far.
         var receiverCount = 0
         var reading = Reading()
         var beating = Beating()
         var stall = StallClock()
         /// Of all there ever was.
         var traffic = Traffic()
-        /// What of that has been taken.
+        /// The part of it that has been taken.
         var takenTraffic = Traffic()
-        /// How many units have begun to leave since the last write.
+        /// The number of units of which the first byte was written since the last write to the channel.
         var unitsBegun = 0
         /// See ``LinkSettings/outputLimit``.
         let outputLimit: Int
@@ -93,7 +93,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
             }
         }
 
-        /// What is ready to be written and what waits.
+        /// The number of bytes that are ready to be written or wait.
         var unwrittenBytes: Int { mutating get { self.out.waitingBytes + self.out.bytes.count } }
 
         /// Whether a unit that is sent now leaves with this turn's flush.
@@ -164,7 +164,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
         }
     }
 
-    /// What has gone over the link.
+    /// The traffic of the link so far.
     package var traffic: Traffic {
         @_specialize(where Language == FrameLanguage)
         get { self.hot.traffic }

@@ -1,12 +1,12 @@
 import NIOCore
 
-/// What is spoken on a link: bytes to units and units to bytes, for one connection. No I/O, no clock.
+/// The language of a link: bytes to units and units to bytes, for one connection. No I/O, no clock.
 ///
 /// Frames are one language; WebSocket messages, lines and STOMP are others.
 package protocol LinkLanguage: Sendable {
-    /// What is sent.
+    /// A unit that is sent.
     associatedtype Unit
-    /// What comes.
+    /// A unit that is received.
     associatedtype Incoming
 
     /// Takes the bytes of a read.
@@ -15,10 +15,10 @@ package protocol LinkLanguage: Sendable {
     ///
     /// - Throws: ``LinkError`` when the bytes make no sense, and from then on every time.
     mutating func next() throws(LinkError) -> Incoming?
-    /// How many bytes of a unit that has not come whole are here.
+    /// The number of bytes held of an incomplete unit.
     var unfinishedBytes: Int { get }
 
-    /// What the unit takes on the wire, in bytes.
+    /// The length of the unit on the wire, in bytes.
     func cost(of unit: Unit) -> Int
     /// Writes the unit's beginning.
     ///
@@ -34,7 +34,7 @@ package protocol LinkLanguage: Sendable {
 /// A unit that leaves piece by piece.
 package struct Outgoing<Unit> {
     package var unit: Unit
-    /// How many bytes of its body have left.
+    /// The number of bytes of its body that were written.
     package var sent = 0
 
     package init(unit: Unit) {
@@ -44,7 +44,7 @@ package struct Outgoing<Unit> {
 
 extension Outgoing: Sendable where Unit: Sendable {}
 
-/// What a piece of a unit was.
+/// The kind of a piece of a unit.
 package enum Piece: Sendable {
     /// Nothing else may leave before the next piece.
     case more

@@ -36,7 +36,7 @@ package protocol LinkHost: AnyObject {
     func linkChanged(_ change: LinkChange, _ id: ConnectionID, in turn: inout Turn)
 }
 
-/// What becomes of a link.
+/// A change of a link.
 package enum LinkChange {
     /// The channel of a link that was there before it has been connected.
     case active
@@ -81,7 +81,7 @@ package struct LinkEnd: Sendable {
     }
 }
 
-/// What follows from the end of a connection: when the next is made, and what is thought of the server.
+/// The consequences of the end of a connection: when the next is made, and whether the server is blamed.
 package struct EndVerdict: Sendable, Equatable {
     package enum Next: Sendable, Equatable {
         /// After the back-off; at once where the network has changed below the connection.
@@ -108,7 +108,7 @@ package protocol DrivenLink: AnyObject {
     /// The number of bytes that were sent and have not been handed to the kernel; zero where that is no more than what
     /// the channel takes without being asked.
     var queuedBytes: Int { get }
-    /// What has gone over the link since this was last asked.
+    /// Returns the traffic since the last call.
     func takeTraffic() -> Traffic
     /// From now on time counts: beats begin.
     func startBeats(interval: Duration?, in turn: inout Turn)
@@ -128,7 +128,7 @@ package protocol DrivenLink: AnyObject {
     func kill()
 }
 
-/// What happens to the beats of a link.
+/// A change of the beats of a link.
 package enum BeatsChange: Sendable {
     /// No pings, and no death for the lack of answers.
     case pause

@@ -19,9 +19,9 @@ package struct LinkSettings<Unit>: Sendable {
     package var tellsOfRoomAfter = Int.max
     /// The size of the pieces in which a large unit leaves, 64 KiB.
     package var pieceLength = Frame.unslicedLength
-    /// How long a closing link may take to send what is queued; nil: as long as it takes.
+    /// The time that a closing link may take to send queued units; nil: no limit.
     package var partingTime: TimeAmount? = .seconds(1)
-    /// How long the peer may take for its end once ours has left; nil: no longer than ``partingTime``.
+    /// The time that the peer may take to close after our direction has closed; nil: no longer than ``partingTime``.
     package var lingerTime: TimeAmount?
     /// The beats of a ready link, by their interval; nil: none.
     package var beats: @Sendable (_ interval: Duration?, _ now: NIODeadline) -> Beats?

@@ -1,6 +1,6 @@
 import DequeModule
 
-/// What waits, highest priority first, equals in the order they came.
+/// A queue of elements, highest priority first, equals in the order in which they were appended.
 package struct PriorityQueue<Element> {
     fileprivate struct Level {
         var priority: FramePriority
@@ -17,7 +17,7 @@ package struct PriorityQueue<Element> {
     /// The one to leave next.
     package var first: Element? { self.levels.last?.elements.first }
 
-    /// That one's priority.
+    /// The priority of the first element.
     package var firstPriority: FramePriority? { self.levels.last?.priority }
 
     package init() {}

@@ -1,7 +1,7 @@
 import NIOCore
 
-/// What is to leave by one link, in order: bytes that are ready, then units by priority. Does no I/O: the link pulls,
-/// as far as its channel takes more.
+/// The output of one link, in order: bytes that are ready, then units by priority. Does no I/O: the link pulls, as far
+/// as its channel takes more.
 ///
 /// Units are put into bytes when they begin to leave. One that leaves piece by piece goes on until a boundary; there
 /// units of a higher priority go first, and those of its own take turns with it.
@@ -12,7 +12,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         case outgoing(Outgoing<Language.Unit>, cost: Int)
     }
 
-    /// What became of a unit.
+    /// The outcome of appending a unit.
     package enum Taken: Sendable {
         /// It leaves with the next flush.
         case sent
@@ -22,7 +22,7 @@ package struct SendBuffer<Language: LinkLanguage> {
         case refused
     }
 
-    /// What ``pull(_:limit:)`` did.
+    /// The outcome of ``pull(_:limit:)``.
     package enum Pulled {
         /// Nothing waits.
         case nothing
@@ -37,14 +37,14 @@ package struct SendBuffer<Language: LinkLanguage> {
     /// The most bytes that may wait; into an empty queue a unit of any size goes.
     private let maximumBytes: Int
     private var waiting = PriorityQueue<Waiting>()
-    /// What leaves now, piece by piece.
+    /// The unit that is being written piece by piece.
     private var current: (outgoing: Outgoing<Language.Unit>, priority: FramePriority, cost: Int)? {
         didSet { self.hasCurrent = self.current != nil }
     }
     /// Whether something leaves piece by piece. Every turn asks, and comparing an optional of a generic type with nil
     /// has the runtime look up that type.
     private var hasCurrent = false
-    /// What the waiting units take on the wire.
+    /// The length of the waiting units on the wire, in bytes.
     private var waitingUnitBytes = 0
 
     package init(maximumBytes: Int) {

@@ -5,7 +5,7 @@ package struct SendBytes: Sendable {
     /// A buffer larger than this is not kept for the next turn.
     private static let largestKept = 256 << 10
 
-    /// What the next small unit is written to, after ``prepare()``.
+    /// The buffer to which the next small unit is written, after ``prepare()``.
     package var gathered = ByteBuffer()
     /// Whether `gathered` is the channel's by now.
     private var isLent = false
@@ -13,7 +13,7 @@ package struct SendBytes: Sendable {
     /// links write it at once. Each is a property of its own: it is moved out where a pair would be copied.
     private var body: ByteBuffer?
     private var gatheredBeforeBody: ByteBuffer?
-    /// What leaves behind these, and before `gathered`.
+    /// Buffers that are written behind these, and before `gathered`.
     private var others: [ByteBuffer] = []
     /// The number of bytes in all of them.
     private var bytesBefore = 0

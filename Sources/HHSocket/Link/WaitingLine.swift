@@ -16,7 +16,7 @@ package struct WaitingLine<Element> {
     private var returning = PriorityQueue<QueueEntry>()
     /// The number of elements that wait.
     package private(set) var count = 0
-    /// What they cost, in bytes.
+    /// The cost of the waiting elements, in bytes.
     package private(set) var bytes = 0
 
     package init(maximumCount: Int = .max, maximumBytes: Int = .max) {

@@ -10,7 +10,8 @@ package final class CallbackBacklog: Sendable {
 
     /// The number of bytes, 8 MiB, beyond which reading is held, until half of it is left.
     package static let limit = 8 << 20
-    /// What a callback costs besides the bytes of its frame: the closure, its block, and what they refer to.
+    /// The cost of a callback besides the bytes of its frame: the closure, its block, and the objects that they refer
+    /// to.
     private static let costOfCallback = 512
 
     private let state = NIOLockedValueBox(State())

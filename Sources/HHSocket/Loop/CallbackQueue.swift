@@ -1,6 +1,6 @@
 public import Dispatch
 
-/// Where delegate callbacks and completion handlers run.
+/// The queue of delegate callbacks and completion handlers.
 public struct CallbackQueue: Sendable {
     package enum Target: Sendable {
         case queue(DispatchQueue)

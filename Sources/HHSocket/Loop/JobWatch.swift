@@ -6,11 +6,11 @@ import NIOConcurrencyHelpers
 /// Warns of a job that blocks a socket's thread, while it does: one that waits for an answer never returns. In debug
 /// builds alone.
 final class JobWatch: Sendable {
-    /// How long a job may block: 100 ms, which users notice.
+    /// The time that a job may block: 100 ms, which users notice.
     private static let limit = DispatchTimeInterval.milliseconds(100)
 
     private struct State {
-        /// How many jobs have begun.
+        /// The number of jobs that have begun.
         var count: UInt64 = 0
         var isRunning = false
         var isTimerSet = false

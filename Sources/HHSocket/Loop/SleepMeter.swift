@@ -1,4 +1,4 @@
-/// How long the machine sleeps, which the clock of event loops does not count.
+/// The time that the machine sleeps, which the clock of event loops does not count.
 package struct SleepMeter: Sendable {
     private let begun = (continuous: ContinuousClock.now, suspending: SuspendingClock.now)
 

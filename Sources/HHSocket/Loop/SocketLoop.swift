@@ -11,7 +11,7 @@ import NIOCore
 package final class SocketLoop: @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable; the variables are touched on the event loop alone.
 
-    /// Whose turn it is.
+    /// The present turn, if there is one.
     @usableFromInline
     enum Phase {
         /// No turn is under way.
@@ -26,7 +26,7 @@ package final class SocketLoop: @unchecked Sendable {
         case ending
     }
 
-    /// What a turn gathers.
+    /// Work that a turn gathers.
     @usableFromInline
     struct Hot: ~Copyable {
         @usableFromInline var phase = Phase.idle
@@ -35,19 +35,19 @@ package final class SocketLoop: @unchecked Sendable {
         @usableFromInline var hasTime = false
         /// Whether the turn is the last: the loop has been closed in it.
         var isLast = false
-        /// How many jobs may still run in this turn. Those beyond wait for the next one: jobs that make jobs again and
-        /// again must not keep the loop from reading.
+        /// The number of jobs that may still run in this turn. Others wait for the next one: jobs that make jobs again
+        /// and again must not keep the loop from reading.
         var remainingJobs = SocketLoop.maximumJobsInTurn
         /// When somebody looked how long they take, for the first time in the last turn with many.
         var jobsBegan = NIODeadline.uptimeNanoseconds(0)
         var host: (any TurnHost)?
         /// Storage that is used again.
         var batch: [Submission] = []
-        /// What waits for ``Turn/after(_:)``.
+        /// Closures that wait for ``Turn/after(_:)``.
         var later: [(inout Turn) -> Void] = []
-        /// What was submitted on this thread, and has not run yet.
+        /// Submissions of this thread that have not run yet.
         var own: [Submission] = []
-        /// What is to be flushed: as a rule one link.
+        /// The link that must be flushed; nearly always there is one at most.
         var touched: (any TurnLink)?
         var alsoTouched: [any TurnLink] = []
         var wantsFlush = false
@@ -56,14 +56,14 @@ package final class SocketLoop: @unchecked Sendable {
         @usableFromInline var continuations: [UnsafeContinuation<Void, Never>] = []
     }
 
-    /// How many Swift jobs run in one turn at most.
+    /// The largest number of Swift jobs that run in one turn.
     static let maximumJobsInTurn = 1_024
     /// About how long jobs may take in one turn; checked once every ``jobsBetweenLooks`` jobs.
     private static let maximumTimeOfJobs = TimeAmount.milliseconds(5)
     private static let jobsBetweenLooks = 64
-    /// How long after such a turn the next one begins, at least, and in proportion to what the jobs took. The event
-    /// loop runs all that is due before it looks at its channels, so that they would never have their turn; and what it
-    /// needs in between is more on a slow machine.
+    /// The time between such a turn and the next one: the least, and the share of the time that the jobs took. The
+    /// event loop runs all due tasks before it looks at its channels, which would never be served otherwise; and on a
+    /// slow machine they need more.
     private static let pauseForChannels = (minimum: TimeAmount.microseconds(50), share: 16 as Int64)
 
     package let eventLoop: any EventLoop

@@ -1,7 +1,7 @@
 import HeapModule
 import NIOCore
 
-/// What is to happen at which time. Told the time; keeps none itself.
+/// A table of actions and their times. The present time is passed in.
 ///
 /// Setting a timer and taking it back cost the same however many there are: one that is taken back stays in the heap,
 /// as a number that means nothing any more, until its time comes or such numbers are half of all. An event loop, by
@@ -26,9 +26,9 @@ package struct TimerTable<Action> {
 
     package init() {}
 
-    /// How many are set.
+    /// The number of timers that are set.
     package var count: Int { self.actions.count }
-    /// How many places are taken: by those that are set, and by some that were taken back.
+    /// The number of occupied places: by timers that are set, and by some that were removed.
     package var occupiedPlaces: Int { self.alarms.count }
 
     package mutating func set(_ deadline: NIODeadline, _ action: Action) -> ID {

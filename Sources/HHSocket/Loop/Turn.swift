@@ -97,12 +97,12 @@ package struct TurnWaiter: TurnHandler, Sendable {
     }
 }
 
-/// What may have to be flushed when a turn ends.
+/// An object that may need a flush when a turn ends.
 protocol TurnLink: AnyObject {
     func flush(in turn: inout Turn)
 }
 
-/// What is asked at the end of each turn.
+/// An object that is notified at the end of each turn.
 package protocol TurnHost: AnyObject {
     /// The turn is about to flush: what is sent now still leaves with it.
     func turnEnds(in turn: inout Turn)

@@ -40,7 +40,7 @@ final class NetlinkWatcher: PathWatcher, @unchecked Sendable {
         source.activate()
         self.source = source
         // The socket already listens, so no change is missed.
-        self.takeLook()
+        self.takeSnapshot()
     }
 
     func cancel() {
@@ -59,13 +59,13 @@ final class NetlinkWatcher: PathWatcher, @unchecked Sendable {
         guard changes > 0, self.look == nil, self.source != nil else { return }
         let look = DispatchWorkItem { [weak self] in
             self?.look = nil
-            self?.takeLook()
+            self?.takeSnapshot()
         }
         self.look = look
         self.queue.asyncAfter(deadline: .now() + Self.settlingTime, execute: look)
     }
 
-    private func takeLook() {
+    private func takeSnapshot() {
         self.report(NetworkSnapshot.now()?.path ?? NetworkPath(isReachable: true))
     }
 }

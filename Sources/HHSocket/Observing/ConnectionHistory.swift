@@ -36,7 +36,7 @@ public struct ConnectionHistory: Sendable {
         case enteredForeground
         /// There is no network.
         case networkLost
-        /// There is another network, or one again. The name is nil in a recorded history.
+        /// There is another network, or one again; its name, where the monitor or the app knows it.
         case networkChanged(name: String?)
     }
 

@@ -8,6 +8,8 @@ struct HistoryRecorder: Sendable {
     private var attempt = 0
     private var readySince: NIODeadline?
     private var offlineSince: NIODeadline?
+    /// The name of the network that there is, if it is known.
+    var networkName: String?
 
     /// - Parameters:
     ///   - now: The time of the event, for spans.
@@ -37,7 +39,7 @@ struct HistoryRecorder: Sendable {
         case .gaveUp(let error):
             self.history.record(.gaveUp, error: error, at: date)
         case .networkChanged(let isReachable):
-            self.history.record(isReachable ? .networkChanged(name: nil) : .networkLost, at: date)
+            self.history.record(isReachable ? .networkChanged(name: self.networkName) : .networkLost, at: date)
         case .enteredBackground:
             self.history.record(.enteredBackground, at: date)
         case .willEnterForeground:

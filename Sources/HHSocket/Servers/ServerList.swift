@@ -188,7 +188,7 @@ struct ServerList: Sendable {
     ///   - again: Whether it is a repeated go-away on the same connection.
     /// - Returns: The time for which the server is away: as it asked, but no longer than the longest ban, and growing
     ///   if it only ever sends its clients away.
-    mutating func wentAway(
+    mutating func recordGoAway(
         _ endpoint: Endpoint,
         for span: Duration?,
         again: Bool = false,

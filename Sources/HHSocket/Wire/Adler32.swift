@@ -19,8 +19,8 @@ public enum Adler32 {
         buffer.withUnsafeReadableBytes { self.checksum($0) }
     }
 
-    /// What computes the checksum of more than 64 bytes on this processor: "AVX2", "SSSE3", "NEON" or, on others,
-    /// "zlib".
+    /// The name of the code that computes the checksum of more than 64 bytes on this processor: "AVX2", "SSSE3", "NEON"
+    /// or, on others, "zlib".
     package static var implementation: String {
         String(cString: chhsocket_adler32_name(chhsocket_adler32_chosen()))
     }

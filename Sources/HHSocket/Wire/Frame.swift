@@ -30,7 +30,7 @@ public struct Frame: Sendable, Hashable {
         indirect case payloadAndFields(ByteBuffer, [UInt8])
     }
 
-    /// What the frame is about: the name of an RPC or push, or one of ``FrameType``'s control types.
+    /// The kind of the frame: the number of an RPC or push, or one of ``FrameType``'s control types.
     public var type: UInt32
     /// Joins a response to its request.
     public var serial: UInt32

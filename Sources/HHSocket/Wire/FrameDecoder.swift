@@ -14,7 +14,7 @@ import NIOCore
 /// A wrong checksum spoils that frame alone, the length being assumed intact. That assumption is checked: a header that
 /// follows must make sense, and a run of wrong checksums ends the stream.
 public struct FrameDecoder: Sendable {
-    /// What a stream holds.
+    /// An element of a stream.
     public enum Output: Sendable, Hashable {
         case frame(Frame)
         /// A frame whose checksum is wrong. Its payload must not be used; its header probably names the right request.
@@ -24,9 +24,9 @@ public struct FrameDecoder: Sendable {
 
     /// The two checksums of a corrupt frame.
     public struct ChecksumMismatch: Sendable, Hashable {
-        /// What the frame's trailer says. It has 64 bits where the field for it has 8 bytes.
+        /// The checksum in the frame's trailer. It has 64 bits where the field for it has 8 bytes.
         public var received: UInt64
-        /// What its payload amounts to.
+        /// The checksum of the payload.
         public var computed: UInt64
 
         @inlinable
@@ -74,7 +74,7 @@ public struct FrameDecoder: Sendable {
     /// The number of bytes, headers included, in which small payloads that come together are copied: one that is
     /// kept for long keeps that many.
     @usableFromInline static let blockLength = 1_024
-    /// How many frames in a row may have a wrong checksum by default, the one that ends the stream included.
+    /// The default number of consecutive frames with a wrong checksum that ends the stream, the last one included.
     public static let defaultMaximumCorruptRun = 3
 
     /// Which kind of header the stream has.
@@ -95,14 +95,14 @@ public struct FrameDecoder: Sendable {
     @usableFromInline let plan: HeaderPlan?
     /// The bytes of one incomplete frame: never a whole one, except inside a call.
     @usableFromInline var partial = ByteBuffer()
-    /// What is left of the last read.
+    /// The rest of the last read.
     @usableFromInline var input = ByteBuffer()
     /// A copy of a part of `input`, for the small payloads in it.
     @usableFromInline var block = ByteBuffer()
-    /// Where in `input` that part begins.
+    /// The index in `input` at which that part begins.
     @usableFromInline var blockStart = 0
     @usableFromInline var failure: FrameError?
-    /// How many frames with a wrong checksum have just come one after the other.
+    /// The number of consecutive frames with a wrong checksum so far.
     @usableFromInline var corruptRun = 0
     /// Whether the next frame needs more than the fast path knows: another format, a frame that began in an earlier
     /// read, a wrong checksum before it, or a stream that has ended.
@@ -138,9 +138,9 @@ public struct FrameDecoder: Sendable {
     package struct Arriving: Hashable, Sendable {
         package var type: UInt32
         package var serial: UInt32
-        /// How many bytes of the payload are here.
+        /// The number of bytes of the payload that have arrived.
         package var receivedBytes: Int
-        /// How many bytes the payload has.
+        /// The length of the payload, in bytes.
         package var length: Int
 
         package init(type: UInt32, serial: UInt32, receivedBytes: Int, length: Int) {
@@ -206,7 +206,7 @@ public struct FrameDecoder: Sendable {
         }
     }
 
-    /// What ``next(into:)`` found.
+    /// The result of ``next(into:)``.
     @usableFromInline
     package enum Found {
         /// More bytes are needed.

@@ -33,7 +33,7 @@ public struct FrameEncoder: Sendable {
         return self.direction.headerLength + payloadLength + Frame.trailerLength
     }
 
-    /// What a frame takes on the wire, in bytes.
+    /// Returns the length of a frame on the wire, in bytes.
     func encodedLength(of frame: Frame) -> Int {
         self.encodedLength(payloadLength: frame.payload.readableBytes)
     }

@@ -1,7 +1,7 @@
 /// A byte stream that cannot be decoded any further. Where the next frame starts is unknown, so the connection must
 /// end.
 public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
-    /// What is wrong with the stream. More may be added; always have a default case.
+    /// The fault of the stream. More may be added; always have a default case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Name: String, Hashable, Sendable {
             case payloadTooLarge, frameTooShort, headerLength, wrongConstant, wrongTail, implausible, corruptRun
@@ -26,12 +26,12 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let wrongTail = Self(.wrongTail)
         /// After a wrong checksum came a header with a type that nobody uses: the length had been wrong too.
         public static let implausible = Self(.implausible)
-        /// As many wrong checksums came one after the other as are taken.
+        /// The limit of consecutive wrong checksums was reached.
         public static let corruptRun = Self(.corruptRun)
     }
 
     public let code: Code
-    /// What was found and what was expected, in one line.
+    /// The bytes that were found and those that were expected, in one line.
     public let message: String
     /// The type of the frame concerned, where its header was read.
     public let type: UInt32?

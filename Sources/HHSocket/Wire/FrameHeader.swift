@@ -1,4 +1,4 @@
-/// What stands before a payload.
+/// The fields before a payload.
 @usableFromInline
 package struct FrameHeader: Equatable, Sendable {
     @usableFromInline package var type: UInt32

@@ -1,4 +1,4 @@
-/// Where in the frames of one direction of a ``WireFormat`` everything is: the layout, ready for use.
+/// The positions of all fields in the frames of one direction of a ``WireFormat``: the layout, ready for use.
 ///
 /// Every offset lies within `length` bytes, because the layout was checked; callers guarantee
 /// that `length` bytes are available.
@@ -19,7 +19,7 @@ final class HeaderPlan: Sendable {
         var name: String
         var offset: Int
         var width: Int
-        /// Where its bytes are in ``Frame/customFields``.
+        /// The index of its bytes in ``Frame/customFields``.
         var place: Int
     }
 
@@ -30,7 +30,7 @@ final class HeaderPlan: Sendable {
 
     /// The header's length in bytes, as it is written.
     let length: Int
-    /// What comes after the payload, in bytes.
+    /// The length of the trailer behind the payload, in bytes.
     let trailerLength: Int
     private let type: Word
     private let serial: Word

@@ -1,4 +1,4 @@
-/// What a response says of its request: the `status` word of a response or push frame.
+/// The outcome of a request: the `status` word of a response or push frame.
 ///
 /// Anything but ``ok`` is an error; a status that is not listed here is an error too, never success. Whether the
 /// request may have been executed, and whether a later attempt may succeed, ``mayHaveBeenExecuted`` and ``isTransient``

@@ -24,13 +24,13 @@ extension WireFormat {
 
         let kind: Kind
 
-        /// What the frame is about; 4 bytes.
+        /// The kind of the frame; 4 bytes.
         public static func type(_ order: ByteOrder = .big) -> Field { Field(kind: .word(.type, order)) }
-        /// What joins a response to its request; 4 bytes.
+        /// The number that joins a response to its request; 4 bytes.
         public static func serial(_ order: ByteOrder = .big) -> Field { Field(kind: .word(.serial, order)) }
-        /// What a response says of its request; 4 bytes. In a request it is ``Layout/okStatus``.
+        /// The outcome of the request; 4 bytes. In a request it is ``Layout/okStatus``.
         public static func status(_ order: ByteOrder = .big) -> Field { Field(kind: .word(.status, order)) }
-        /// How long the payload is, or the frame: ``Layout/lengthCounts``; 4 bytes.
+        /// The length of the payload, or of the frame: ``Layout/lengthCounts``; 4 bytes.
         public static func length(_ order: ByteOrder = .big) -> Field { Field(kind: .word(.length, order)) }
         /// The header's length in bytes; 4 bytes. It is written as the header is laid out here. One that says more, up
         /// to `upTo` bytes, is accepted, and the bytes after the last field here are skipped.
@@ -52,7 +52,7 @@ extension WireFormat {
         }
     }
 
-    /// What the length field counts.
+    /// The part of a frame that the length field counts.
     public enum LengthScope: String, Sendable, Hashable, Codable, CaseIterable {
         /// The payload alone.
         case payload
@@ -66,7 +66,7 @@ extension WireFormat {
         public enum Algorithm: String, Sendable, Hashable, Codable, CaseIterable {
             /// RFC 1950, seed 1.
             case adler32
-            /// That of zlib, gzip and Ethernet: polynomial 0x04C11DB7.
+            /// The crc32 of zlib, gzip and Ethernet: polynomial 0x04C11DB7.
             case crc32
             /// Castagnoli's, that of iSCSI (RFC 3720): polynomial 0x1EDC6F41.
             case crc32c
@@ -156,7 +156,7 @@ extension WireFormat {
 
     /// A format as data.
     public struct Layout: Sendable, Hashable {
-        /// What to call it in messages.
+        /// The name of the format in messages.
         public var name: String
         /// The header of what a client sends, in order.
         public var request: [Field]

@@ -16,7 +16,7 @@
 /// Whichever the format is, an integer in it is unsigned and 32 bits wide, and a frame is a header, a payload, the
 /// checksum if there is one, and the tail if there is one.
 public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
-    /// What is computed once, so that a format costs one reference.
+    /// Values that are computed once, so that a format costs one reference.
     @usableFromInline
     final class Storage: Sendable {
         let layout: Layout
@@ -55,7 +55,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         self.storage = Storage(layout)
     }
 
-    /// What the format was made from.
+    /// The layout that the format was made from.
     public var layout: Layout { self.storage.layout }
 
     /// The layout's name.
@@ -143,7 +143,8 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         return Frame(type: heartbeat.type, serial: heartbeat.serverSerial, status: isOk ? .ok : heartbeat.pingStatus)
     }
 
-    /// What tells a server to stop working on the request with this serial; nil where the format has no such frame.
+    /// Returns the frame that tells a server to stop working on the request with this serial; nil where the format has
+    /// no such frame.
     package func cancel(serial: UInt32) -> Frame? {
         self.storage.layout.cancel.map { Frame(type: $0.type, serial: serial) }
     }

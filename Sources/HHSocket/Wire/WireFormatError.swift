@@ -53,9 +53,9 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
         public static let noApplicationTypes = Self(.noApplicationTypes)
         /// A status for success needs responses that have a status.
         public static let okStatusWithoutStatus = Self(.okStatusWithoutStatus)
-        /// Where both sides ping, the status tells a ping from an answer.
+        /// A status tells a ping from an answer where both sides ping.
         public static let bothPingWithoutStatus = Self(.bothPingWithoutStatus)
-        /// Where both sides ping, a ping's status is neither 200 nor the one that means success.
+        /// A ping's status is neither 200 nor the one that means success, where both sides ping.
         public static let pingLooksLikeAnswer = Self(.pingLooksLikeAnswer)
         /// The serial of a ping is one of the serials that heartbeats may have.
         public static let heartbeatSerial = Self(.heartbeatSerial)
@@ -69,7 +69,7 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
 
     /// The rule that was broken.
     public let rule: Rule
-    /// What is wrong and what would be right, in one line.
+    /// The fault and its remedy, in one line.
     public let message: String
 
     public init(_ rule: Rule, _ message: String) {

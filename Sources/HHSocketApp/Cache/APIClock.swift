@@ -7,8 +7,8 @@ public import FoundationEssentials
 import Foundation
 #endif
 
-/// What time it is, for a ``ResponseCache``: the date, from which the age of answers counts, so that it goes on while
-/// the device sleeps and when the app is started again; and a clock that nobody sets, for timeouts.
+/// The clocks of a ``ResponseCache``: the date, from which the age of answers counts, so that it goes on while the
+/// device sleeps and when the app is started again; and a clock that cannot be set, for timeouts.
 public struct APIClock: Sendable {
     struct Moment: Sendable {
         var date: Date

@@ -25,10 +25,10 @@ public final class MemoryResponseStore: ResponseStore {
         self.table.withLockedValue { $0.remove(removal) }
     }
 
-    /// How many answers there are.
+    /// The number of answers.
     public var count: Int { self.table.withLockedValue { $0.count } }
-    /// What they cost, in bytes.
+    /// The cost of the answers, in bytes.
     public var cost: Int { self.table.withLockedValue { $0.cost } }
-    /// How many answers had to go for others, since the beginning.
+    /// The number of answers that were evicted for others, since the beginning.
     public var evictions: Int { self.table.withLockedValue { $0.evictions } }
 }

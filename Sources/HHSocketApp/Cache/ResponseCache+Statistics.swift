@@ -1,5 +1,5 @@
 extension ResponseCache {
-    /// What a cache has done. Counted from its beginning; requests that ignore the cache are not among them.
+    /// Counts of a cache, from its beginning; requests that ignore the cache are not among them.
     public struct Statistics: Hashable, Sendable {
         /// Requests that got a valid answer from the cache.
         public var hits = 0

@@ -63,6 +63,6 @@ public final class ResponseCache: Sendable {
     /// cleared.
     public func flush() async { await self.calls.flush() }
 
-    /// What the cache has done so far.
+    /// The counts so far.
     public var statistics: Statistics { self.calls.statistics }
 }

@@ -13,9 +13,9 @@ struct ResponseCacheTable {
     }
 
     let maximumCost: Int
-    /// What the answers cost that are there, in bytes.
+    /// The cost of the answers, in bytes.
     private(set) var cost = 0
-    /// How many were driven out by others.
+    /// The number of answers that were evicted for others.
     private(set) var evictions = 0
     private var places: [ResponseKey: Int] = [:]
     /// Nil where nothing is.
@@ -30,7 +30,7 @@ struct ResponseCacheTable {
 
     var count: Int { self.places.count }
 
-    /// What is kept for this key, which has been used now.
+    /// Returns the answer kept for this key, and notes its use.
     mutating func response(for key: ResponseKey) -> StoredResponse? {
         guard let place = self.places[key], let entry = self.entries[place] else { return nil }
         self.unlink(place)

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What makes two requests the same: type, canonical body, and the headers that were named as significant.
+/// The identity of a request: type, canonical body, and the headers that were named as significant.
 ///
 /// It holds all of that, and not a hash of it: different requests never have equal keys.
 public struct ResponseKey: Hashable, Sendable {

@@ -1,4 +1,4 @@
-/// Where a value comes from.
+/// The origin of a value.
 public enum ResponseSource: Hashable, Sendable {
     /// The server has just sent it.
     case network

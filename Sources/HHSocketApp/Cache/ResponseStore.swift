@@ -1,11 +1,11 @@
-/// Where a ``ResponseCache`` keeps answers: memory (``MemoryResponseStore``), or what stands in for it, such as a disk.
+/// A store in which a ``ResponseCache`` keeps answers: memory (``MemoryResponseStore``), or another, such as a disk.
 ///
 /// The cache decides what is kept and when it may be given; a store only keeps it, and may drop any answer at any time.
 /// The cache asks for one thing after the other, each when the one before has returned, in the order in which it
 /// decided: an answer that was kept before ``remove(_:)`` is gone after it. So a store that takes its time holds up
 /// nobody but those who ask this cache.
 public protocol ResponseStore: Sendable {
-    /// What is kept for this key; nil if nothing is.
+    /// Returns the answer kept for this key; nil if there is none.
     func response(for key: ResponseKey) async -> StoredResponse?
 
     /// Keeps an answer in place of what was kept for this key. One that cannot be kept is dropped, and so is the one

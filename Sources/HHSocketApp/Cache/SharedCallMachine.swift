@@ -20,7 +20,7 @@ struct SharedCallMachine {
         var refresh: Caller { Caller(manager: self.manager, number: self.number, isRefresh: true) }
     }
 
-    /// What is asked for.
+    /// A caller's question.
     struct Asking: Sendable {
         var request: SocketRequest
         /// Nil: nothing is looked up, kept, or shared.
@@ -53,7 +53,7 @@ struct SharedCallMachine {
         var transport: any APITransport
     }
 
-    /// What is to be done, each kind in this order.
+    /// The steps to take, each kind in this order.
     struct Actions {
         /// One after the other, behind those of events before.
         var store: [StoreOperation] = []
@@ -62,12 +62,12 @@ struct SharedCallMachine {
         var cancels: [UInt64] = []
         /// Each caller exactly once, and its refresh as often as there was one.
         var completions: [(caller: Caller, result: Result<Answer, SocketError>)] = []
-        /// What refers to objects of the user's, and is not needed any more. It must be released outside every lock:
-        /// with it may go who knows what.
+        /// References to the user's objects that are no longer needed. They must be released outside every lock: their
+        /// deinitializers may run any code.
         var released: [Asking] = []
     }
 
-    /// What is looked up, called and shared together.
+    /// A unit that is looked up, called and shared together.
     private struct Slot: Hashable {
         var key: ResponseKey
         var transport: ObjectIdentifier
@@ -92,7 +92,7 @@ struct SharedCallMachine {
     private struct Lookup {
         var slot: Slot
         var callers: Set<Caller> = []
-        /// What is cleared while it is looked up is not found.
+        /// The removals during the lookup, which does not find the answers that they cover.
         var cleared: [ResponseRemoval] = []
         /// Whether what these callers ask for was cleared since they asked.
         var isCleared = false
@@ -104,7 +104,7 @@ struct SharedCallMachine {
         var next: Set<Caller> = []
         /// The callers that asked for it, cancelled ones included.
         var owners: Set<String> = []
-        /// What was kept, if its revision was sent to the server and it has not been cleared since.
+        /// The kept answer, if its revision was sent to the server and it has not been cleared since.
         var revalidated: StoredResponse?
         /// Whether the revision of what was kept was sent to the server.
         var tellsRevision = false
@@ -114,7 +114,7 @@ struct SharedCallMachine {
         var endsAt: NIODeadline
     }
 
-    /// How long callers wait beyond the time at which a call should have timed out by itself.
+    /// The time that callers wait beyond the time at which a call should have timed out by itself.
     private static let grace = Duration.seconds(1)
 
     let maximumCallers: Int
@@ -235,7 +235,7 @@ struct SharedCallMachine {
         self.statistics.coalesced += max(0, asking.filter { !$0.isRefresh }.count - begun)
     }
 
-    /// As what an answer of this age may be given; nil: not at all.
+    /// The source as which an answer of this age may be returned; nil if it may not.
     private static func source(_ age: Duration?, for asking: Asking) -> ResponseSource? {
         guard let age else { return nil }
         switch asking.policy {
@@ -498,7 +498,7 @@ struct SharedCallMachine {
 
     // MARK: Clearing
 
-    /// What `removal` covers is dropped: what is kept, and what is on its way.
+    /// Drops the answers that `removal` covers, kept ones and those of calls in flight.
     mutating func remove(_ removal: ResponseRemoval, _ actions: inout Actions) {
         actions.store.append(.remove(removal))
         for (number, lookup) in self.lookups {

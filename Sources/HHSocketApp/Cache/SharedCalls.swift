@@ -21,14 +21,14 @@ final class SharedCalls: Sendable {
         var tasks: [UInt64: Task<Void, Never>] = [:]
         /// For the store, in the order of what was decided. So it has to be filled under the lock.
         var operations: Deque<Operation> = []
-        /// What the answers in it have, in bytes.
+        /// The size of the answers in it, in bytes.
         var operationBytes = 0
         var isPumping = false
         var droppedStores = 0
         var alarm: (time: NIODeadline, task: Task<Void, Never>)?
     }
 
-    /// How many bytes of answers may wait to be written to the store; what comes then is not kept.
+    /// The number of bytes of answers that may wait to be written to the store; further ones are not kept.
     private static let maximumOperationBytes = MemoryResponseStore.defaultMaximumCost
 
     let store: any ResponseStore

@@ -58,8 +58,8 @@ public struct StoredResponse: Hashable, Sendable {
         return .seconds(seconds)
     }
 
-    /// What an entry takes in memory besides bytes, in bytes: its place in the table, the objects that hold the
-    /// answer's parts. Rounded up, so that many small answers do not take more than was allowed.
+    /// The memory that an entry needs besides its bytes, in bytes: its place in the table, and the objects that hold
+    /// the answer's parts. Rounded up, so that many small answers do not take more than was allowed.
     private static let overhead = 512
     /// The memory that each value of metadata and each field of a header takes besides its bytes, in bytes.
     private static let valueOverhead = 64

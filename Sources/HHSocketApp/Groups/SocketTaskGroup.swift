@@ -38,7 +38,7 @@ public final class SocketTaskGroup: Sendable {
         /// Whether the group was cancelled before it was complete. Some of its members may have come to a good end all
         /// the same.
         public var isCancelled: Bool
-        /// How many members it had.
+        /// The number of members that it had.
         public var memberCount: Int
         /// Those that failed, in the order in which they were added. Members that end by ``SocketTaskGroup/cancel()``
         /// are among them, with the error that they tell.
@@ -169,10 +169,10 @@ public final class SocketTaskGroup: Sendable {
 
     // MARK: Progress
 
-    /// How many members have been added.
+    /// The number of members that have been added.
     public var memberCount: Int { self.core.memberCount }
 
-    /// How many of them have ended.
+    /// The number of members that have ended.
     public var completedCount: Int { self.core.completedCount }
 
     /// How far the whole has come, from 0 to 1: what members tell of themselves, by their weights. It falls when

@@ -1,4 +1,4 @@
-/// What a ``SocketTaskGroup`` can hold: anything that can be started and given up, such as a ``SocketTask`` or another
+/// A member of a ``SocketTaskGroup``: anything that can be started and given up, such as a ``SocketTask`` or another
 /// group.
 ///
 /// Both may be called by any thread, more than once and in any order: a group that is cancelled while it starts may

@@ -1,4 +1,4 @@
-/// What a group of tasks decides. Knows its members by the order in which they were added.
+/// The decisions of a group of tasks. It knows its members by the order in which they were added.
 struct TaskGroupMachine<Member> {
     enum Phase: Hashable, Sendable {
         case suspended, running, canceling, completed
@@ -6,7 +6,7 @@ struct TaskGroupMachine<Member> {
         case released
     }
 
-    /// What is to be done with a member.
+    /// The step to take with a member.
     enum Order: Hashable, Sendable {
         case nothing, resume, cancel
     }

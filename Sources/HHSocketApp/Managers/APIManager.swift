@@ -18,10 +18,10 @@ import NIOCore
 public final class APIManager: Sendable {
     private static let lastNumber = ManagedAtomic<UInt64>(0)
 
-    /// What it is called in the cache, where ``ResponseCache/removeAll(of:)`` drops what managers of this name asked
-    /// for.
+    /// The name in the cache, by which ``ResponseCache/removeAll(of:)`` drops the answers that managers of this name
+    /// asked for.
     public let name: String
-    /// Where answers are kept, and calls are shared.
+    /// The cache, in which answers are kept and calls are shared.
     public let cache: ResponseCache
     let transport: any APITransport
     /// Unique in the process.
@@ -153,7 +153,7 @@ public final class APIManager: Sendable {
         )
     }
 
-    /// What the caller gets. An answer that is no value is not kept.
+    /// Returns the caller's result. An answer that is no value is not kept.
     private static func response<Value>(
         _ result: Result<SharedCallMachine.Answer, SocketError>,
         _ request: APIRequest<Value>,

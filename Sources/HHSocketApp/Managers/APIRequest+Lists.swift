@@ -2,9 +2,9 @@ import HHSocket
 
 /// Which part of a list a request asks for.
 public enum ListPage: Hashable, Sendable {
-    /// Where it is empty, there is nothing to show (`noData`).
+    /// If it is empty, there is nothing to show (`noData`).
     case first
-    /// Where it is empty, there is nothing more to show (`noMoreData`).
+    /// If it is empty, there is nothing more to show (`noMoreData`).
     case later
 }
 

@@ -8,7 +8,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-/// What a screen wants to know: the request, how long its answer is valid, and what becomes of the answer.
+/// A screen's request, with the time that its answer is valid and the way to decode it.
 ///
 /// ```swift
 /// var request = APIRequest(SocketRequest(type: 101, body: "7"), decoding: Profile.self)
@@ -19,10 +19,10 @@ import Foundation
 /// A cache is asked, and calls are shared, only where ``cachePolicy`` says so: whether a request may be answered
 /// without the server only its author knows.
 public struct APIRequest<Value: Sendable>: Sendable {
-    /// What is sent: type, body, headers, and how the call is made. Of calls that are shared the first to begin says
-    /// that.
+    /// The request that is sent: type, body, headers, and how the call is made. Of calls that are shared, the first to
+    /// begin decides how.
     public var request: SocketRequest
-    /// What a cache may do; ``CachePolicy/ignoringCache`` by default.
+    /// The use of the cache; ``CachePolicy/ignoringCache`` by default.
     public var cachePolicy = CachePolicy.ignoringCache
     /// For how long an answer that was kept may be given to this request, from when it came; 60 s by default, as in the
     /// first client of this protocol. Other requests of the same key may think otherwise.
@@ -30,8 +30,8 @@ public struct APIRequest<Value: Sendable>: Sendable {
     /// The names of those among the request's custom header fields and metadata on which the answer depends, such as a
     /// language. Requests that differ in them are different; in other headers they may differ. None by default.
     public var significantHeaders: Set<String> = []
-    /// What stands for the body when requests are compared, where different bodies mean the same, such as JSON with its
-    /// keys in another order. Nil, the default, for the body itself.
+    /// Bytes that stand for the body when requests are compared, where different bodies mean the same, such as JSON
+    /// with its keys in another order. Nil, the default, for the body itself.
     public var canonicalBody: ByteBuffer?
     /// Makes the value of an answer. Where it throws, the request fails, and the answer is not kept.
     let decode: @Sendable (SocketResponse) throws -> Value
@@ -45,7 +45,7 @@ public struct APIRequest<Value: Sendable>: Sendable {
         self.decode = decode
     }
 
-    /// What the request has in common with those that are the same.
+    /// The key that the request has in common with equal ones.
     public var key: ResponseKey {
         ResponseKey(
             type: self.request.type,

@@ -1,8 +1,8 @@
-/// What an ``APIManager`` got for a request.
+/// The result of a request to an ``APIManager``.
 public struct APIResponse<Value: Sendable>: Sendable {
-    /// What the request asked for.
+    /// The value that was asked for.
     public var value: Value
-    /// Where it comes from: the server, or the cache.
+    /// The origin of the value: the server, or the cache.
     public var source: ResponseSource
     /// The answer that the value was made of. One from the cache has the serial of the call that brought it.
     public var response: SocketResponse

@@ -1,14 +1,14 @@
 import Dispatch
 import HHSocket
 
-/// What makes the calls of an ``APIManager``: a ``SocketClient``, or what stands in for it when a screen is tested
-/// without a server, such as a ``MockTransport``.
+/// The maker of the calls of an ``APIManager``: a ``SocketClient``, or a replacement for it in tests of screens without
+/// a server, such as a ``MockTransport``.
 public protocol APITransport: AnyObject, Sendable {
     /// Makes a call and waits for its answer. It ends soon when the task is cancelled, and, with `timeout`, when
     /// ``SocketRequest/timeout`` is over, which is never nil here.
     func data(for request: SocketRequest) async throws(SocketError) -> SocketResponse
 
-    /// How long a call may take whose request does not say; 8 s by default.
+    /// The time that a call may take whose request sets none; 8 s by default.
     var defaultTimeout: Duration { get }
 
     /// Runs `body` where completion handlers run; on the thread that calls this not before it has returned. By default

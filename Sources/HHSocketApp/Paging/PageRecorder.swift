@@ -33,7 +33,7 @@ public struct PageRecorder: Sendable {
         case cursor(pageSize: Int)
     }
 
-    /// What to do with the items that came.
+    /// The treatment of the items that arrived.
     public enum Verdict: Hashable, Sendable {
         /// They are the list, in the place of what was there.
         case replace
@@ -46,15 +46,15 @@ public struct PageRecorder: Sendable {
     public let style: Style
     /// The number of the last page that came; nil before the first. By cursor they are counted from 1.
     public private(set) var page: Int?
-    /// How many items have come.
+    /// The number of items that have arrived.
     public private(set) var count = 0
     /// Whether there is more to be asked for. True before the first page.
     public private(set) var hasMore = true
     /// When the last request began, whatever became of it; nil before the first, and after ``reset()``.
     public private(set) var lastRequestTime: NIODeadline?
-    /// What is in progress.
+    /// The request in progress.
     public private(set) var current: PageRequest?
-    /// What the server said to ask for next.
+    /// The cursor that the server named for the next page.
     private var nextCursor: String?
     private var lastToken: UInt64 = 0
 
@@ -68,7 +68,7 @@ public struct PageRecorder: Sendable {
         }
     }
 
-    /// How many items a full page has.
+    /// The number of items of a full page.
     public var pageSize: Int {
         switch self.style {
         case .offset(_, let pageSize), .cursor(let pageSize): pageSize

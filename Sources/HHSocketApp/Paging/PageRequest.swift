@@ -1,6 +1,6 @@
 /// Which page to ask for next.
 public struct PageRequest: Hashable, Sendable {
-    /// What joins an answer to its request. Unique within one ``PageRecorder``.
+    /// A token that joins an answer to its request. Unique within one ``PageRecorder``.
     public struct Token: Hashable, Sendable {
         let number: UInt64
     }
@@ -17,20 +17,20 @@ public struct PageRequest: Hashable, Sendable {
     public let kind: Kind
     /// The page's number, as the server counts them.
     public let page: Int
-    /// How many items a full page has.
+    /// The number of items of a full page.
     public let pageSize: Int
-    /// How many items stand before it: where it begins, for servers that count items and not pages.
+    /// The number of items before it, for servers that count items and not pages.
     public let offset: Int
-    /// What the server said to ask for next; nil for the first page, and by number of page always.
+    /// The cursor that the server named; nil for the first page, and always where pages have numbers.
     public let cursor: String?
 }
 
-/// What came for a ``PageRequest``.
+/// The answer to a ``PageRequest``.
 public struct Page<Item> {
     public var items: [Item]
-    /// What to ask for next, where the server pages by cursors; nil where nothing follows.
+    /// The cursor of the next page, where the server pages by cursors; nil where nothing follows.
     public var nextCursor: String?
-    /// How many items there are in all; nil where the server does not say.
+    /// The number of items in all; nil where the server does not say.
     public var total: Int?
     /// Whether there are more; nil where the server does not say.
     public var hasMore: Bool?

@@ -66,8 +66,8 @@ struct AnswerPrinter {
     private mutating func read(_ body: ByteBuffer) -> JSONValue? {
         do {
             guard let printed = try self.message?(body) else { return nil }
-            for complaint in printed.complaints {
-                StandardError.line("error: A part of the answer cannot be put into JSON: \(complaint.inOneLine)")
+            for reason in printed.faults {
+                StandardError.line("error: A part of the answer cannot be put into JSON: \(reason.inOneLine)")
                 self.hasFailed = true
             }
             return printed.json

@@ -68,23 +68,23 @@ final class CallSequence: Sendable {
         var started = 0
         var ended = 0
         var succeeded = 0
-        var nobodyListens = false
+        var outputIsClosed = false
         while true {
             while started < self.count, started - ended < self.inFlight, await self.start() { started += 1 }
             guard ended < started, let outcome = await outcomes.next() else { break }
             ended += 1
             if case .success = outcome.result { succeeded += 1 }
-            guard !nobodyListens else { continue }
+            guard !outputIsClosed else { continue }
             do {
                 try report(outcome)
             } catch {
-                nobodyListens = true
+                outputIsClosed = true
                 self.cancel()
             }
         }
         // Flushes: a cancel reaches the server before the process ends.
         await self.client.close()
-        return succeeded == self.count && !nobodyListens
+        return succeeded == self.count && !outputIsClosed
     }
 
     /// Cancels the calls in flight and starts no more.

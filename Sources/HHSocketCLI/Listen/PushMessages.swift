@@ -16,9 +16,9 @@ struct PushMessages: Sendable {
         guard let message = self.schema.push(push.type) else { return nil }
         do throws(MessageJSON.Unsuitable) {
             let printed = try self.codec.json(push.body, message: message.name)
-            for complaint in printed.complaints {
+            for reason in printed.faults {
                 StandardError.line(
-                    "error: A part of a push of type \(push.type) cannot be put into JSON: \(complaint.inOneLine)"
+                    "error: A part of a push of type \(push.type) cannot be put into JSON: \(reason.inOneLine)"
                 )
             }
             return printed.json

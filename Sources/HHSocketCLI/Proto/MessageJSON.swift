@@ -13,7 +13,7 @@ struct MessageJSON: Sendable {
         var json: JSONValue
         /// The parts without a form in protobuf's JSON, each with its place; they are in `json` as their plain fields
         /// or in Base64.
-        var complaints: [String] = []
+        var faults: [String] = []
     }
 
     private let schema: ProtoSchema
@@ -49,7 +49,7 @@ struct MessageJSON: Sendable {
             }
             var writer = MessageJSONWriter(self.schema, emitsDefaults: self.emitsDefaults)
             let json = writer.json(try read.get(), type)
-            return Printed(json: json, complaints: writer.complaints)
+            return Printed(json: json, faults: writer.faults)
         } catch {
             throw Unsuitable(description: "\(error)")
         }

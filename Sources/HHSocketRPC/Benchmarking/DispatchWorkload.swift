@@ -2,25 +2,25 @@
 import HHSocket
 import NIOCore
 
-/// Closed workloads on what every call goes through, for the package `Benchmarks`.
+/// Closed-loop workloads on the data structures that every call uses, for the package `Benchmarks`.
 ///
 /// They are here because the dispatch table is generic and internal: the compiler specialises it for `SocketTask` in
-/// this module, and does the same for the class below. Used from another package it would not be specialised, and
-/// another program would be measured than the one that runs.
+/// this module, and does the same for the class below. Used from another package, they would not be specialised, and
+/// the benchmark would not measure the code that clients run.
 @_spi(Benchmarks) public enum DispatchWorkload {
     /// A reference, as `SocketTask` is.
     private final class Call: Sendable {}
 
-    /// Calls as a client makes them that always has the same number in flight.
+    /// The calls of a client that always has the same number in flight.
     public struct Calls {
         private let call = Call()
         private var table: DispatchTable<Call>
-        /// Serials in flight, by the order in which they will be answered.
+        /// The serials in flight, in the order in which they will be answered.
         private var serials: [UInt32] = []
         private var next = 0
         private var now = NIODeadline.uptimeNanoseconds(0)
 
-        /// - Parameter inFlight: How many calls are in flight at any time.
+        /// - Parameter inFlight: The number of calls in flight at any time.
         public init(inFlight: Int) {
             self.table = DispatchTable(maximumInFlight: inFlight, maximumWaiting: 0, maximumTombstones: inFlight)
             self.table.linkIsReady(ConnectionID(number: 1))
@@ -29,7 +29,7 @@ import NIOCore
 
         /// Answers a call and starts another in its place, `count` times. The oldest is answered first.
         ///
-        /// - Returns: How many calls were answered: `count`.
+        /// - Returns: The number of calls answered: `count`.
         public mutating func replace(_ count: Int) -> Int {
             var answered = 0
             for _ in 0..<count {
@@ -41,9 +41,9 @@ import NIOCore
             return answered
         }
 
-        /// - Returns: The serial; 0 if the call was refused, which no call with room in flight is.
+        /// - Returns: The serial; 0 if the call was refused, which does not happen while there is room in flight.
         private mutating func start() -> UInt32 {
-            // So that deadlines differ, and those of answered calls are met and swept as in a client.
+            // Deadlines differ, so that those of answered calls are met and swept as in a client.
             self.now = self.now + .microseconds(1)
             let key = self.table.enter(self.call, deadline: self.now + .seconds(8))
             guard case .send(_, let serial) = self.table.attempt(key) else { return 0 }
@@ -64,9 +64,9 @@ import NIOCore
             for _ in 0..<count { self.insert(after: .uptimeNanoseconds(0)) }
         }
 
-        /// Takes the earliest deadline out and puts another one in, at random up to 8 s later, `count` times.
+        /// Removes the earliest deadline and inserts another, up to 8 s later at random, `count` times.
         ///
-        /// - Returns: How many came in order: `count`.
+        /// - Returns: The number that came in order: `count`.
         public mutating func replace(_ count: Int) -> Int {
             var inOrder = 0
             var last = NIODeadline.uptimeNanoseconds(0)

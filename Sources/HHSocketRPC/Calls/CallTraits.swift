@@ -2,18 +2,18 @@ import HHSocket
 import NIOCore
 import Tracing
 
-/// What follows from a client's configuration for each of its calls.
+/// Properties of every call that follow from a client's configuration.
 struct CallTraits: Sendable {
     let tracer: (any Tracer)?
-    /// Whether a task is to remember in which context it was resumed.
+    /// Whether a task stores the service context in which it was resumed.
     let needsContext: Bool
-    /// Whether anybody wants to know what becomes of single calls.
+    /// Whether single calls are logged, measured or traced.
     let isObserved: Bool
-    /// Whether a call goes straight to the table, because no interceptor stands around it.
+    /// Whether calls go straight to the dispatch table, because there are no interceptors.
     let isDirect: Bool
-    /// Whether a request that has nothing of its own can leave by the fast path.
+    /// Whether a request without options of its own can be sent on the fast path.
     let isPlain: Bool
-    /// Bodies of more bytes do not leave by the fast path: they leave in slices, or may be compressed.
+    /// The largest body, in bytes, that is sent on the fast path. Larger ones are sent in slices, or may be compressed.
     let largestPlainBody: Int
     /// The bits of a type that are flags; 0 where the wire format has no room for them.
     let flagMask: UInt32

@@ -1,17 +1,16 @@
 import HHSocket
 import NIOCore
 
-/// One connection of a client, from when it is ready until it is closed or lost: where its answers come from, and what
-/// was agreed on.
+/// One connection of a client, from when it is ready until it is closed or lost, with its endpoint and its agreement.
 final class ClientConnection: LinkReceiver {
     typealias Language = FrameLanguage
 
     let id: ConnectionID
     let link: Link<FrameLanguage>
-    /// Where it leads, and what hello has led to. Its answers share that, where their headers have no fields of the
+    /// The server, and the agreement that hello has led to. Answers share it, unless their headers have fields of the
     /// server's.
     let origin: SocketResponse.Origin
-    /// Keeps this object no longer than itself.
+    /// Outlives this object.
     private unowned let core: ClientCore
     private let format: WireFormat
 
@@ -35,7 +34,7 @@ final class ClientConnection: LinkReceiver {
         }
     }
 
-    /// - Returns: False where more bytes are needed.
+    /// - Returns: Whether a frame was received; false if more bytes are needed.
     private func receiveNext(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) -> Bool {
         var frame = Frame(type: 0, serial: 0)
         switch try batch.nextFrame(into: &frame) {
@@ -51,7 +50,7 @@ final class ClientConnection: LinkReceiver {
         if self.format.isGoAway(frame), let departure = self.core.receivedGoAway(frame, on: self.id) {
             self.core.driver.perform(.goAway(self.id, departure, isAnnounced: true), in: &turn)
         }
-        // A heartbeat that is no ping answers one of ours.
+        // A heartbeat that is not a ping answers one of ours.
         if self.format.isServerPing(frame) { self.link.answer(ping: frame, in: &turn) }
     }
 

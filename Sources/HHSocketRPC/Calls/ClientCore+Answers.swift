@@ -1,7 +1,7 @@
 import HHSocket
 import NIOCore
 
-/// What the server sends.
+/// Frames that the server sends.
 extension ClientCore {
     func received(_ frame: Frame, on connection: ClientConnection, in turn: inout Turn) {
         if frame.type & self.traits.flagMask == 0 {
@@ -11,11 +11,11 @@ extension ClientCore {
         }
     }
 
-    /// Receives an answer whose frame has flags.
+    /// Receives an answer or a push whose frame has flags.
     private func receivedSealed(_ frame: Frame, on connection: ClientConnection, in turn: inout Turn) {
         let origin = connection.origin
         let isPush = self.format.isPush(serial: frame.serial)
-        // What nobody waits for need not be opened.
+        // An answer that no call waits for need not be opened.
         guard isPush || self.hot.table.call(withSerial: frame.serial) != nil else {
             return self.count(self.hot.table.receive(serial: frame.serial, isFinal: frame.status != .partial))
         }
@@ -52,7 +52,7 @@ extension ClientCore {
         }
     }
 
-    /// The error of an attempt whose answer has come and cannot be read.
+    /// The error of an attempt whose answer cannot be opened.
     func cannotOpen(
         _ frame: Frame,
         _ reason: EnvelopeError,
@@ -149,7 +149,7 @@ extension ClientCore {
                 [:],
                 endpoint
             )
-            // What the server said is not known.
+            // The server's answer is unknown.
             error.delivery = .sentUnknown
             error.body = nil
             return error
@@ -175,14 +175,14 @@ extension ClientCore {
         return error
     }
 
-    /// What the answer tells of itself.
+    /// Notes the length and the origin of an answer.
     func note(_ task: SocketTask, _ length: Int, _ connection: ClientConnection, in turn: inout Turn) {
         task.flight.firstByte.comesFirst(at: turn.now)
         task.flight.bytesReceived += length
         task.flight.origin = connection.origin
     }
 
-    /// An answer with which an attempt fails.
+    /// Receives an answer that fails its attempt with the result of `error`.
     private func receive(
         _ frame: Frame,
         on connection: ClientConnection,
@@ -198,7 +198,7 @@ extension ClientCore {
         self.ended(attempt, error, in: &turn)
     }
 
-    /// Counts an answer that nobody waits for.
+    /// Counts an answer that no call waits for.
     func count(_ reception: DispatchTable<SocketTask>.Reception) {
         switch reception {
         case .answer: assertionFailure("somebody waits for this answer")
@@ -208,7 +208,7 @@ extension ClientCore {
         }
     }
 
-    // MARK: Frames that leave
+    // MARK: Outgoing frames
 
     func frameWillBeSent(type: UInt32, serial: UInt32, on id: ConnectionID, in turn: inout Turn) -> Bool {
         guard self.format.isApplicationType(type & ~self.traits.flagMask) else { return true }

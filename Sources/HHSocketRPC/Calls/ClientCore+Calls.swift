@@ -2,13 +2,13 @@ import Dispatch
 import HHSocket
 import NIOCore
 
-/// From a task's start to its completion.
+/// The life of a call, from its task's start to its completion.
 extension ClientCore {
     typealias Attempt = DispatchTable<SocketTask>.Attempt
 
     func start(_ task: SocketTask, in turn: inout Turn) {
         if self.isSentOnFastPath(task, from: .running, in: &turn) { return }
-        // Cancelled meanwhile: the cancellation is submitted too, and completes it.
+        // Nil if cancelled meanwhile: the cancellation, which was also submitted, completes the task.
         guard let priority = task.begin() else { return }
         let request = task.originalRequest
         task.flight.queued.comes(at: turn.now)
@@ -23,7 +23,7 @@ extension ClientCore {
                 return self.complete(task, error, in: &turn)
             }
         }
-        // Interceptors, and waits between attempts, are bounded by nothing else.
+        // Nothing else bounds the number of calls that are in interceptors or wait between attempts.
         guard self.hot.table.hasRoom else { return self.complete(task, self.tooManyCalls(), in: &turn) }
         let deadline = self.deadline(of: request, in: &turn)
         let key = self.hot.table.enter(task, deadline: deadline)
@@ -38,20 +38,20 @@ extension ClientCore {
         self.armTimer()
     }
 
-    /// When a call must be complete that starts now.
+    /// The deadline of a call that starts now.
     func deadline(of request: SocketRequest, in turn: inout Turn) -> NIODeadline {
         let end = turn.now.advanced(
             clamping: request.options.timeout.map { TimeAmount(clamping: $0) } ?? self.traits.timeout
         )
-        // A request that is plain, as most are, has no options to look at.
+        // A plain request, as most are, has no options to check.
         guard !request.options.isPlain, let deadline = request.options.deadline else { return end }
         return min(end, deadline)
     }
 
-    /// What is sent for the task: its request, or what interceptors have made of that.
+    /// The request that is sent for the task: its own, or the one that interceptors made of it.
     func request(of task: SocketTask) -> SocketRequest { task.flight.request ?? task.originalRequest }
 
-    /// The next attempt of a call that is in the table.
+    /// Begins the next attempt of a call that is in the table.
     func attempt(_ task: SocketTask, _ key: DispatchKey, in turn: inout Turn) {
         self.attempt(task, key, self.request(of: task), task.priority, in: &turn)
     }
@@ -97,8 +97,8 @@ extension ClientCore {
         }
     }
 
-    /// Whether the call waits for a connection also where none is being made. A retry does, and so does who is kept
-    /// from a connection that is left.
+    /// Whether the call waits for a connection even if none is being made. Retries do, and so do all calls while the
+    /// connection goes away.
     private func isPatient(_ task: SocketTask, _ request: SocketRequest) -> Bool {
         guard self.hot.table.link != .ready, !self.driver.isClosed else { return false }
         return self.hot.table.link == .goingAway || task.flight.retries > 0
@@ -125,7 +125,7 @@ extension ClientCore {
                     """
             )
         }
-        // What cannot be sent need not wait for a connection.
+        // A request that cannot be sent fails without waiting for a connection.
         _ = try self.customFields(of: request)
         if request.options.asksForMetadata { try self.checkMetadata(of: request, in: &turn) }
     }
@@ -163,9 +163,9 @@ extension ClientCore {
         }
     }
 
-    /// Sends a frame by the connection that calls leave by.
+    /// Sends a frame on the current connection.
     ///
-    /// - Returns: Whether it is leaving already.
+    /// - Returns: Whether it is being sent already; false if it was queued.
     private func send(_ frame: Frame, _ priority: FramePriority, in turn: inout Turn) throws(SocketError) -> Bool {
         guard self.hot.link != nil, let connection = self.connection else { throw self.driver.notConnected() }
         try self.connector.rules.check(frame)
@@ -177,14 +177,14 @@ extension ClientCore {
             ? try self.traits.customFields.get() : try self.connector.rules.customFields(request.options.header)
     }
 
-    /// The request's first bytes leave. A small one leaves as a whole.
+    /// Records that the request's first bytes are being sent. A small request is sent as a whole.
     func leaves(_ task: SocketTask, _ request: SocketRequest, _ serial: UInt32, in turn: inout Turn) {
         task.flight.sent.comes(at: turn.now)
         let length = task.flight.payloadLength ?? request.body.readableBytes
         if length <= Frame.unslicedLength { self.progressed(task, payloadBytes: length, request, serial, in: &turn) }
     }
 
-    /// Records how many bytes of the payload have left.
+    /// Records the number of bytes of the payload that have been sent.
     func progressed(
         _ task: SocketTask,
         payloadBytes: Int,
@@ -194,12 +194,12 @@ extension ClientCore {
     ) {
         let length = request.body.readableBytes
         let isWhole = payloadBytes == task.flight.payloadLength ?? length
-        // Where the payload is not the body alone, the rest of the body is said to have left when all of it has.
+        // If the payload is not the body alone, the body's last byte counts as sent only with the whole payload.
         let bytesSent = isWhole ? length : min(payloadBytes, max(0, length - 1))
         if task.progressed(bytesSent: bytesSent) { self.showProgress(of: task, in: &turn) }
         guard isWhole else { return }
         task.flight.bytesSent += length
-        // A server may begin its answer before the request has come whole.
+        // A server may begin its answer before it has received the whole request.
         guard let timeout = request.options.firstResponseTimeout ?? self.configuration.firstResponseTimeout,
             !task.flight.firstByte.hasCome
         else { return }
@@ -212,7 +212,7 @@ extension ClientCore {
 
     // MARK: Ends
 
-    /// An attempt has failed: the call is sent again, goes back to its interceptors, or completes.
+    /// Handles a failed attempt: sends the call again, passes the error to its interceptors, or completes the call.
     func ended(_ attempt: Attempt, _ error: SocketError, in turn: inout Turn) {
         let task = attempt.call
         self.noteOrigin(of: attempt)
@@ -223,7 +223,7 @@ extension ClientCore {
         if let reply = task.flight.reply {
             task.flight.reply = nil
             let reported = self.withActualDelivery(error, task)
-            // Whatever the interceptors make of it, and whether or not they ask once more.
+            // True whatever the interceptors make of the error, and whether or not they ask again.
             if !error.notExecuted { task.flight.mayHaveRun = true }
             self.finishDrained(in: &turn)
             return reply.resume(returning: .failure(reported))
@@ -232,8 +232,7 @@ extension ClientCore {
         self.complete(task, error, in: &turn)
     }
 
-    /// An attempt has been answered, and is not under way any more: the call goes back to its interceptors, or is out
-    /// of the table and completes.
+    /// Handles the answer that ended an attempt: passes it to the call's interceptors, or completes the call.
     func ended(_ task: SocketTask, _ response: SocketResponse, in turn: inout Turn) {
         self.hot.retryBucket?.callWasAnswered()
         if !self.traits.isDirect, let reply = task.flight.reply {
@@ -242,12 +241,12 @@ extension ClientCore {
             self.finishDrained(in: &turn)
             return reply.resume(returning: .success(response))
         }
-        // A call that passes by the interceptors is in the table still.
+        // A call that skips the interceptors is still in the table.
         if !self.traits.isDirect, let key = task.flight.key { self.hot.table.remove(key) }
         self.complete(task, response, in: &turn)
     }
 
-    /// What never left in the last attempt may have run in one before.
+    /// Corrects the error's delivery: a request that was not sent in the last attempt may have run in an earlier one.
     private func withActualDelivery(_ error: SocketError, _ task: SocketTask) -> SocketError {
         guard task.flight.mayHaveRun, error.notExecuted else { return error }
         var error = error
@@ -280,23 +279,23 @@ extension ClientCore {
         return true
     }
 
-    /// Where the attempt went, before that is forgotten.
+    /// Notes where the attempt was sent, before the table forgets it.
     private func noteOrigin(of attempt: Attempt) {
         if attempt.serial != nil { attempt.call.flight.origin = self.origin(of: attempt.connection) }
     }
 
-    /// The time of a call is over.
+    /// Completes a call that timed out.
     func expired(_ attempt: Attempt, in turn: inout Turn) {
         self.noteOrigin(of: attempt)
         self.sendCancel(of: attempt, in: &turn)
-        // It may be this call alone. If it is not, the link should not be trusted for longer.
+        // Perhaps only this call is affected. If not, the link should no longer be trusted.
         if attempt.phase == .sent { self.driver.perform(.suspect(attempt.connection), in: &turn) }
         let error = self.timedOut(attempt)
         self.judge(error, on: attempt.connection, in: &turn)
         self.complete(attempt.call, error, in: &turn)
     }
 
-    /// The answer to an attempt did not begin in time.
+    /// Ends an attempt whose answer did not begin in time.
     func answerDidNotBegin(_ attempt: Attempt, in turn: inout Turn) {
         self.sendCancel(of: attempt, in: &turn)
         self.driver.perform(.suspect(attempt.connection), in: &turn)
@@ -306,7 +305,7 @@ extension ClientCore {
     }
 
     func cancel(_ task: SocketTask, in turn: inout Turn) {
-        // Complete by now: nothing of it may be written any more, for other threads read it.
+        // A completed task must not be written to, since other threads read it.
         guard task.state != .completed else { return }
         var error = SocketError(
             .cancelled,
@@ -320,7 +319,7 @@ extension ClientCore {
             error.delivery = attempt.phase == .sent ? .sentUnknown : .notSent
             self.sendCancel(of: attempt, in: &turn)
         }
-        // A task that is in no table was never started, or is complete, and then this does nothing.
+        // A task that is not in the table was never started, or is complete; then this has no effect.
         self.complete(task, error, in: &turn)
     }
 
@@ -337,7 +336,7 @@ extension ClientCore {
         self.cancel(task, in: &turn)
     }
 
-    /// The call can be cancelled by its identifier no more.
+    /// Removes the call from those that can be cancelled by their identifiers.
     @inline(__always)
     func forgetDispatched(_ task: SocketTask) {
         if task.isDispatched { self.dispatched[task.taskIdentifier] = nil }
@@ -347,18 +346,18 @@ extension ClientCore {
         if let key = task.flight.key { self.hot.table.setPriority(task.priority, key) }
     }
 
-    /// The server should stop working on a call that nobody waits for any more.
+    /// Asks the server to stop working on a call that was given up.
     func sendCancel(of attempt: Attempt, in turn: inout Turn) {
         guard attempt.phase == .sent, let serial = attempt.serial, var frame = self.format.cancel(serial: serial)
         else { return }
         let request = self.request(of: attempt.call)
         if let body = request.options.cancellationBody { frame.payload = body }
         frame.customFields = try? self.customFields(of: request)
-        // If it cannot leave the connection does not move, and the server will notice that.
+        // If it cannot be sent, the connection is stuck, and the server will notice that.
         self.connection(attempt.connection)?.link.send(frame, .control, in: &turn)
     }
 
-    /// Completes a task that is in the table no more, or never was.
+    /// Completes a task that is no longer in the table, or never was.
     func complete(_ task: SocketTask, _ error: SocketError, in turn: inout Turn) {
         let error = self.withActualDelivery(error, task)
         self.willComplete(task, .failure(error), in: &turn)
@@ -378,10 +377,10 @@ extension ClientCore {
         self.deliver(to: task, ending, in: &turn)
     }
 
-    /// Whether the task's handler runs on this thread, as soon as there is something to tell.
+    /// Whether the task's handler runs on the socket thread.
     private func callsBackHere(_ task: SocketTask) -> Bool { self.traits.callsBackHere && task.callbackQueue == nil }
 
-    /// Completes the call with what interceptors made of it.
+    /// Completes the call with the result of its interceptors.
     func complete(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>, in turn: inout Turn) {
         switch result {
         case .success(let response): self.complete(task, response, in: &turn)
@@ -423,7 +422,7 @@ extension ClientCore {
         self.callBack(task, .closure { task.updateProgress() }, in: &turn)
     }
 
-    /// Has `callback` run where the task's handler does.
+    /// Runs `callback` where the task's handler runs.
     private func callBack(_ task: SocketTask, _ callback: SocketCallback, in turn: inout Turn) {
         switch task.callbackQueue?.target {
         case nil: turn.callBack(callback)
@@ -432,7 +431,7 @@ extension ClientCore {
         }
     }
 
-    /// Part of a call's answer has been received.
+    /// Records that part of a call's answer has been received.
     func isReceiving(_ arriving: FrameDecoder.Arriving, in turn: inout Turn) {
         guard !self.format.isPush(serial: arriving.serial),
             let task = self.hot.table.responseBegins(serial: arriving.serial)
@@ -444,8 +443,8 @@ extension ClientCore {
     }
 }
 
-/// The handler of a call that has completed, which runs when nothing is borrowed any more. Whoever remembers the task
-/// weakly finds it until then.
+/// The handler of a completed call, which runs when no state is being accessed. Keeps the task until then, so that weak
+/// references to it stay valid.
 struct CompletedCall: TurnHandler {
     let task: SocketTask
     let handler: SocketTask.Handler

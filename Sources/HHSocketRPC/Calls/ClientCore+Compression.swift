@@ -3,9 +3,9 @@ import Dispatch
 import HHSocket
 import NIOCore
 
-/// Large bodies are compressed and decompressed on a queue of the client's own, because that would hold up every other
-/// call, heartbeat and timeout of the socket thread. Meanwhile their calls are in the table and no attempt of theirs is
-/// under way. Smaller requests may leave before a large one that was resumed first; large ones keep their order.
+/// Compression and decompression of large bodies, on a queue of the client: on the socket thread they would delay every
+/// other call, heartbeat and timeout. Meanwhile their calls are in the table without an attempt. A smaller request may
+/// overtake a large one that was resumed first; large ones keep their order.
 extension ClientCore {
     /// The largest body that is compressed on the socket thread: 64 KiB, in half a millisecond at the 136 MB/s that
     /// were measured for level 1.
@@ -16,9 +16,9 @@ extension ClientCore {
 
     // MARK: Requests
 
-    /// Whether the request's body is to be compressed by ``deflate(_:_:_:_:)`` first, and how.
+    /// The policy by which ``deflate(_:_:_:_:in:)`` must compress the request's body first; nil if it need not.
     ///
-    /// - Throws: As ``compression(of:_:)``.
+    /// - Throws: The errors of ``compression(of:_:)``.
     func mustDeflate(_ request: SocketRequest, of task: SocketTask) throws(SocketError) -> CompressionPolicy? {
         let length = request.body.readableBytes
         guard length > Self.longestDeflatedHere, task.flight.deflated == nil,
@@ -27,7 +27,7 @@ extension ClientCore {
         return policy
     }
 
-    /// Ends the attempt, none of which has left, compresses the body, and begins the attempt over again.
+    /// Ends the attempt, of which nothing has been sent, compresses the body, and begins the attempt again.
     func deflate(
         _ task: SocketTask,
         _ request: SocketRequest,
@@ -69,12 +69,12 @@ extension ClientCore {
 
     // MARK: Answers
 
-    /// Whether what has come is to be decompressed by ``inflate(_:_:on:)``.
+    /// Whether the body of an answer or a push must be decompressed on the compression queue.
     func mustInflate(_ envelope: Envelope, _ status: Status) -> Bool {
         envelope.isCompressed && envelope.body.readableBytes > Self.longestInflatedHere && status != .partial
     }
 
-    /// Takes an answer, by which its attempt ends, decompresses its body, and goes on with the call then.
+    /// Ends the attempt that the frame answers, decompresses the body, and then continues the call.
     func inflate(_ frame: Frame, _ envelope: Envelope, on connection: ClientConnection, in turn: inout Turn) {
         let reception = self.hot.table.receive(serial: frame.serial)
         guard case .answer(let attempt) = reception else { return self.count(reception) }
@@ -88,7 +88,7 @@ extension ClientCore {
             mayHaveRunBefore: task.flight.mayHaveRun
         )
         task.flight.firstByte.comesFirst(at: turn.now)
-        // Should the call be cancelled, or its time be over, before its answer can be read.
+        // In case the call is cancelled or times out before its answer can be read.
         task.flight.mayHaveRun = true
         let limit = self.configuration.socket.maximumPayloadLength
         self.compressionQueue.async {
@@ -98,13 +98,13 @@ extension ClientCore {
         self.finishDrained(in: &turn)
     }
 
-    /// What is known of an answer while its body is decompressed.
+    /// The parts of an answer whose body is being decompressed.
     private struct CompressedAnswer: Sendable {
         var frame: Frame
         var metadata: [String: String]
         var origin: SocketResponse.Origin
         var connection: ConnectionID
-        /// Whether an attempt before this one may have been run.
+        /// Whether an earlier attempt may have run.
         var mayHaveRunBefore: Bool
     }
 
@@ -151,15 +151,15 @@ extension ClientCore {
 
     // MARK: Pushes
 
-    /// The size of the queued pushes from which on reading is suspended: 1 MiB.
+    /// The size of the queued pushes above which reading is suspended: 1 MiB.
     private static let longestPushLine = 1 << 20
 
-    /// A push that stands in line behind one that is being decompressed, or that one.
+    /// A queued push: one that is being decompressed, or one behind it.
     struct WaitingPush: Sendable {
         var frame: Frame
         var metadata: [String: String]
         var endpoint: Endpoint
-        /// Whether the frame's payload is to be decompressed.
+        /// Whether the frame's payload must be decompressed.
         var isCompressed: Bool
     }
 
@@ -172,7 +172,7 @@ extension ClientCore {
         self.pushes.line.append(push)
         self.pushes.lineBytes += push.frame.payload.readableBytes
         if !wasFull, self.pushLineIsFull { self.holdReading(in: &turn) }
-        // Otherwise the first of them is being decompressed.
+        // Otherwise the first push is being decompressed.
         if self.pushes.line.count == 1 { self.deliverPushLine(in: &turn) }
     }
 
@@ -207,7 +207,7 @@ extension ClientCore {
         self.handOverPushes(in: &turn)
     }
 
-    /// The first push stands in line no more.
+    /// Removes the first push from the queue.
     private func dequeue(in turn: inout Turn) {
         guard let first = self.pushes.line.popFirst() else { return }
         let wasFull = self.pushLineIsFull

@@ -1,7 +1,7 @@
 import HHSocket
 import NIOCore
 
-/// What becomes of connections, and of the calls with them.
+/// Changes of connections, and their effects on calls.
 extension ClientCore: DriverHost {
     func connectionChanged(_ change: ConnectionChange, in turn: inout Turn) {
         switch change {
@@ -87,7 +87,7 @@ extension ClientCore: DriverHost {
 
     private func happened(_ event: SocketEvent, in turn: inout Turn) {
         switch event {
-        // Nobody reconnects any more, so no call need wait for that.
+        // No reconnect follows, so no call need wait for one.
         case .closed: self.fail(self.hot.table.linkIsOffline(isForGood: true), Driver.closedByUser, in: &turn)
         case .gaveUp(let error): self.fail(self.hot.table.linkIsOffline(isForGood: true), error, in: &turn)
         default: break
@@ -97,14 +97,14 @@ extension ClientCore: DriverHost {
         turn.callBack(.closure { delegate.client(client, didReceive: event) })
     }
 
-    // MARK: Where calls went
+    // MARK: Origins
 
-    /// A connection that is ready, or was left and finishes what is in flight.
+    /// The connection with this identifier, if it is the current one or draining.
     func connection(_ id: ConnectionID) -> ClientConnection? {
         id == self.hot.connectionID ? self.connection : self.left[id]
     }
 
-    /// Where a connection leads. Of one that is gone, where the last one led.
+    /// The origin of a connection; that of the latest one, if this one is gone.
     func origin(of id: ConnectionID) -> SocketResponse.Origin {
         self.connection(id)?.origin ?? self.connection?.origin
             ?? SocketResponse.Origin(endpoint: Endpoint(host: "", port: 0))
@@ -112,7 +112,7 @@ extension ClientCore: DriverHost {
 
     func endpoint(of id: ConnectionID) -> Endpoint { self.origin(of: id).endpoint }
 
-    /// What an answer tells of where it came from.
+    /// The origin of an answer.
     func origin(
         of frame: Frame,
         _ metadata: [String: String],
@@ -128,9 +128,9 @@ extension ClientCore: DriverHost {
 
     // MARK: Error rates
 
-    /// What the end of an attempt tells of the server; nil: it was answered as it should be.
+    /// Judges the server by the end of an attempt; nil stands for the expected answer.
     func judge(_ error: SocketError?, on id: ConnectionID, in turn: inout Turn) {
-        // What a connection that was left still answers tells nothing of its successor.
+        // The answers of a draining connection say nothing about its successor.
         guard self.hot.errorRate != nil, id == self.hot.connectionID, self.hot.table.link == .ready,
             let isWrong = ErrorRateWindow.judge(error), !isWrong || self.driver.isNetworkReachable,
             let verdict = self.hot.errorRate?.ended(isWrong: isWrong, now: turn.now)

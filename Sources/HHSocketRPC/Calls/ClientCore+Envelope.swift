@@ -2,12 +2,14 @@ import HHSocket
 import NIOCore
 import Tracing
 
-/// What requests ask for that hello agrees on.
+/// Features of requests that hello agrees on.
 extension ClientCore {
     private static let nameBytes = Set("abcdefghijklmnopqrstuvwxyz0123456789!#$%&'*+-.^_|~".utf8)
     private static let maximumNameLength = 128
 
-    /// Refuses what no server would be sent, and what is too late.
+    /// Checks the metadata, the idempotency key and the deadline of a request.
+    ///
+    /// - Throws: `invalidArgument` if a name is invalid or a limit exceeded; `timeout` if the deadline has passed.
     func checkMetadata(of request: SocketRequest, in turn: inout Turn) throws(SocketError) {
         guard request.options.metadata.count <= Envelope.maximumValues else {
             throw Self.invalid(
@@ -42,7 +44,7 @@ extension ClientCore {
         Self.invalid("the request cannot be sent: \(error) (SocketRequest.metadata)")
     }
 
-    /// How much time is left, rounded up.
+    /// The milliseconds left until `deadline`, rounded up.
     private func milliseconds(to deadline: NIODeadline, of request: SocketRequest, in turn: inout Turn)
         throws(SocketError) -> UInt64
     {
@@ -60,10 +62,10 @@ extension ClientCore {
         return UInt64(left / 1_000_000) + (left % 1_000_000 > 0 ? 1 : 0)
     }
 
-    /// What leaves for a request by the present connection.
+    /// Returns the envelope of a request for the present connection.
     ///
-    /// - Throws: `featureNotAgreed` if it asks for what the connection does not have; `timeout` if its deadline has
-    ///   passed; `invalidArgument` if its metadata is too long.
+    /// - Throws: `featureNotAgreed` if it requires a feature that the connection does not have; `timeout` if its
+    ///   deadline has passed; `invalidArgument` if its metadata is too long.
     func seal(_ request: SocketRequest, of task: SocketTask, in turn: inout Turn) throws(SocketError) -> Envelope.Sealed
     {
         let agreement = self.connection?.agreement
@@ -113,7 +115,7 @@ extension ClientCore {
                 type: request.type,
                 body: request.body,
                 metadata: metadata,
-                // What was tried once need not be tried again.
+                // A body that did not become smaller is not compressed again.
                 compression: deflated == nil ? compression : nil
             )
         } catch {
@@ -121,7 +123,7 @@ extension ClientCore {
         }
     }
 
-    /// How to compress the request's body; nil: it is not compressed.
+    /// The policy for compressing the request's body; nil if it is sent uncompressed.
     func compression(
         of request: SocketRequest,
         _ agreement: Agreement?
@@ -132,7 +134,7 @@ extension ClientCore {
             return nil
         case true?:
             try self.require(.compression, for: "compresses", agreement)
-            // What is too large to be sent as it is would be too large for the server when it is read.
+            // A body that is too large uncompressed would be too large for the server once decompressed.
             guard request.body.readableBytes <= self.configuration.socket.maximumPayloadLength else { return nil }
             return CompressionPolicy(minimumLength: 0, level: (policy ?? CompressionPolicy()).level)
         case nil:
@@ -180,12 +182,12 @@ extension ClientCore {
 
     // MARK: Tracing
 
-    /// The metadata with the context of the call's span; nil if there is nothing to add, or no room for it.
+    /// The metadata with the context of the call's span added; nil if there is nothing to add.
     private func traced(_ metadata: WireMetadata, _ task: SocketTask) -> WireMetadata? {
         guard let tracer = self.traits.tracer, let span = task.flight.span else { return nil }
         var context: [String: String] = [:]
         tracer.inject(span.context, into: &context, using: MetadataInjector())
-        // What the caller says itself stands.
+        // Values set by the caller take precedence.
         context = context.filter { metadata.values[$0.key] == nil && Self.isName($0.key) }
         guard !context.isEmpty else { return nil }
         var traced = metadata

@@ -1,7 +1,7 @@
 import HHSocket
 import NIOCore
 
-/// The errors of calls that fail here: what failed, where, why, and what to do.
+/// The errors of calls that fail on this side. Messages say what failed, where, why, and what to do.
 extension ClientCore {
     func refused(_ refusal: DispatchTable<SocketTask>.Refusal) -> SocketError {
         switch refusal {
@@ -28,7 +28,7 @@ extension ClientCore {
         }
     }
 
-    /// More calls than may be in flight and wait together, whatever they do.
+    /// The error of a call beyond `maximumInFlight` and `maximumWaiting` together.
     func tooManyCalls() -> SocketError {
         SocketError(
             .queueFull,
@@ -46,7 +46,7 @@ extension ClientCore {
         let task = attempt.call
         let request = self.request(of: task)
         let lastFailure = task.flight.lastFailure
-        // Where it has left, it is that connection's server that did not answer, though there may be another one by
+        // If the request was sent, the server of that connection did not answer, even if there is another connection
         // now.
         let left = attempt.serial == nil ? nil : self.endpoint(of: attempt.connection)
         let lastConnect = self.driver.lastError
@@ -78,7 +78,7 @@ extension ClientCore {
         )
     }
 
-    /// How far an attempt has got that has left.
+    /// A description of the progress of an attempt that was sent.
     private func progress(of task: SocketTask, _ request: SocketRequest) -> String {
         let length = request.body.readableBytes
         let sent = task.countOfBytesSent

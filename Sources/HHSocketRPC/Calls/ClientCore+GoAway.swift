@@ -2,21 +2,21 @@ import HHSocket
 import HHSocketMessage
 import NIOCore
 
-/// Servers that are about to end: calls leave them for the next, and none is lost.
+/// Fail-over from servers that are about to end, without losing a call.
 ///
-/// From when a server has said so, by go-away or by answering 504, no call leaves by its connection. What it has got it
-/// still answers; what it answers with 504 it has not run, and what has not left yet it never saw: these wait, with
-/// those that are new, for the connection's successor.
+/// Once a server has announced its end, by go-away or by answering 504, no call is sent on its connection. It still
+/// answers the requests that it has received. Those that it answers with 504 it has not run, and those still queued
+/// here it has never seen: both wait, with new calls, for the connection's successor.
 extension ClientCore {
-    /// The number of times that a call is sent again after a 504: a rolling restart may have it meet one server after
-    /// the other that is about to end, but not for ever.
+    /// The number of times that a call is sent again after a 504. In a rolling restart it may meet several servers that
+    /// are about to end, but not forever.
     static let maximumResends = 3
-    /// A longer go-away, in bytes, is not read.
+    /// The size, in bytes, of the longest go-away that is parsed.
     private static let maximumGoAwayLength = 64 << 10
 
     func receivedGoAway(_ frame: Frame, on id: ConnectionID) -> GoAway? {
         self.count(\.goAways)
-        // Only what a connection says first is read, so that many of them cost no more than their counting.
+        // Only a connection's first go-away is parsed, so that a flood of them costs only the counting.
         guard id != self.life.goneAway, self.left[id] == nil else { return nil }
         self.life.goneAway = id
         guard frame.payload.readableBytes <= Self.maximumGoAwayLength,
@@ -31,7 +31,7 @@ extension ClientCore {
     func connectionGoesAway(_ id: ConnectionID, in turn: inout Turn) {
         guard id == self.connection?.id else { return }
         for attempt in self.hot.table.linkGoesAway() {
-            // It never left.
+            // It was never sent.
             attempt.call.flight.attempts = max(1, attempt.call.flight.attempts) - 1
             self.attemptAgain(attempt, isReturning: false, in: &turn)
         }
@@ -48,11 +48,13 @@ extension ClientCore {
         self.driver.perform(.reconnectSooner, in: &turn)
     }
 
-    /// Sends a call once more that the server did not run because it is about to end, whatever the call's retry policy
-    /// says: by the next connection, within its deadline. False if it is to fail.
+    /// Sends a call again that the server did not run because it is about to end: on the next connection, within its
+    /// deadline, whatever its retry policy says.
+    ///
+    /// - Returns: Whether it was sent again; otherwise the call fails.
     func isSentAgain(_ attempt: Attempt, _ error: SocketError, in turn: inout Turn) -> Bool {
         guard error.code == .draining, error.delivery == .answered, !self.driver.isClosed else { return false }
-        // Whether or not it has said so by go-away.
+        // Even if the server has sent no go-away.
         if attempt.connection == self.hot.connectionID, self.hot.table.link == .ready {
             let departure = GoAway(reason: "it answers that it is about to end (504)")
             self.driver.perform(.goAway(attempt.connection, departure, isAnnounced: false), in: &turn)

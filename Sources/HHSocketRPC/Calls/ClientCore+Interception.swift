@@ -2,10 +2,10 @@ import HHSocket
 import NIOCore
 import Tracing
 
-/// Calls that interceptors stand around. Such a call is in the table from its start on; its interceptors run in a Swift
-/// task, and whenever they ask for the server's answer an attempt begins, which ends by a reply to them.
+/// Calls with interceptors. Such a call is in the table from its start. Its interceptors run in a Swift task; each time
+/// they ask for the server's answer, an attempt begins, and its end replies to them.
 extension ClientCore {
-    /// Lets the interceptors begin.
+    /// Starts the interceptors of a call.
     func intercept(_ task: SocketTask, _ key: DispatchKey) {
         let chain = self.configuration.interceptors.chain(
             to: SocketInterceptorNext { [weak self] request throws(SocketError) in
@@ -27,7 +27,7 @@ extension ClientCore {
         }
     }
 
-    /// Any thread: what the innermost interceptor gets.
+    /// Makes the call for the innermost interceptor, and returns the server's answer. Any thread.
     private func callFromInterceptor(
         _ task: SocketTask,
         _ request: SocketRequest
@@ -79,14 +79,14 @@ extension ClientCore {
         _ result: Result<SocketResponse, SocketError>,
         in turn: inout Turn
     ) {
-        // Otherwise the call has completed before.
+        // Otherwise the call has completed already.
         guard let key = task.flight.key, let attempt = self.hot.table.remove(key) else { return }
-        // They may have returned without waiting for what they asked for.
+        // They may have returned without waiting for an answer that they asked for.
         self.sendCancel(of: attempt, in: &turn)
         self.complete(task, result, in: &turn)
     }
 
-    /// The call completes; its interceptors, if they are still at work, work for nobody.
+    /// Cancels the interceptors of a completed call, if they are still running; `result` replies to the one that waits.
     func endInterception(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>, in turn: inout Turn) {
         guard let interception = task.flight.interception else { return }
         task.flight.interception = nil

@@ -9,7 +9,7 @@ struct PushDelivery {
     /// Pushes that are delivered after one that is being decompressed, which is the first of them.
     var line: Deque<ClientCore.WaitingPush> = []
     var lineBytes = 0
-    /// What the delegate's queue has not looked at yet.
+    /// The callbacks that the delegate's queue has not run yet.
     let delegateBacklog = CallbackBacklog()
     /// The subscribers that are so far behind that reading is suspended.
     var holds = ReadingHolds()

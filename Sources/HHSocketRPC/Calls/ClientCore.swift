@@ -25,7 +25,7 @@ final class ClientCore: @unchecked Sendable {
     let format: WireFormat
     let streams = EventStreams()
     let locks = TaskLocks()
-    /// Where large bodies are compressed and decompressed, one after the other.
+    /// The queue on which large bodies are compressed and decompressed, one after the other.
     let compressionQueue = DispatchQueue(label: "HHSocket compression")
     private let shared = NIOLockedValueBox(Shared())
 
@@ -42,7 +42,7 @@ final class ClientCore: @unchecked Sendable {
     private var observers: Observers
     private var timer: SocketLoop.TimerID?
     var life = Life()
-    /// What calls leave by, while it is ready; or what they left by last.
+    /// The connection that calls are sent on while it is ready; else the latest one.
     var connection: ClientConnection? {
         didSet {
             self.hot.link = self.connection.map { Unmanaged.passUnretained($0.link) }
@@ -52,7 +52,7 @@ final class ClientCore: @unchecked Sendable {
     /// The connections that were left for another and finish what is in flight.
     var left: [ConnectionID: ClientConnection] = [:]
 
-    /// What every call touches.
+    /// State that every call touches.
     struct Hot {
         var table: DispatchTable<SocketTask>
         var retryBucket: RetryBucket?
@@ -86,7 +86,7 @@ final class ClientCore: @unchecked Sendable {
         var goneAway = ConnectionID(number: 0)
     }
 
-    /// What other threads see.
+    /// State that other threads read.
     private struct Shared {
         weak var client: SocketClient?
         weak var delegate: (any SocketClientDelegate)?
@@ -163,7 +163,7 @@ final class ClientCore: @unchecked Sendable {
         (task.callbackQueue ?? self.loop.callbackQueue).run { task.callBack() }
     }
 
-    /// What a complete task took.
+    /// The metrics of a complete task.
     func metrics(of task: SocketTask) -> SocketTaskMetrics? {
         let flight = task.flight
         guard let queued = flight.queued.date, let completed = flight.completed.date else { return nil }

@@ -38,7 +38,7 @@ struct DispatchTable<Call> {
         case idle
     }
 
-    /// What to do with a call that is to be sent.
+    /// The next step of a call that is to be sent.
     enum Submission {
         case send(DispatchKey, serial: UInt32)
         case wait(DispatchKey)
@@ -50,7 +50,7 @@ struct DispatchTable<Call> {
         case offline, tooManyInFlight, queueFull
     }
 
-    /// What an answer is.
+    /// The meaning of an answer.
     enum Reception {
         case answer(Attempt)
         /// Its call timed out or was cancelled before.
@@ -68,13 +68,13 @@ struct DispatchTable<Call> {
         var phase: Phase
         /// The serial it was given, if any.
         var serial: UInt32?
-        /// What it left by, where it did.
+        /// The connection on which it was sent, if it was.
         var connection = DispatchTable.noConnection
-        /// How many of the call's attempts have reached a connection.
+        /// The number of the call's attempts that have reached a connection.
         var count = 0
     }
 
-    /// What the time has brought.
+    /// The event that a deadline brings.
     enum Alarm {
         /// The call is out of time, and out of the table.
         case expired(Attempt)
@@ -97,9 +97,9 @@ struct DispatchTable<Call> {
         /// Whether it waits before those that have never left.
         var isReturning = false
         var bytes = 0
-        /// What it left by.
+        /// The connection on which it was sent.
         var connection = DispatchTable.noConnection
-        /// How many attempts have reached a connection.
+        /// The number of attempts that have reached a connection.
         var attempts = 0
         /// Which of the places in line that it ever had is its own.
         var place: UInt32 = 0
@@ -187,9 +187,9 @@ struct DispatchTable<Call> {
     private let maximumTombstones: Int
 
     private(set) var link = LinkState.offline
-    /// What calls leave by, or left by last.
+    /// The connection that calls are sent on, or were sent on last.
     private var connection = DispatchTable.noConnection
-    /// How many calls are in flight on connections that were left for another.
+    /// The number of calls in flight on each connection that has a successor.
     private var draining: [ConnectionID: Int] = [:]
     /// Those of them that have nothing in flight any more.
     private var drained: [ConnectionID] = []
@@ -380,7 +380,7 @@ struct DispatchTable<Call> {
 
     /// The number of calls that wait for a connection.
     var waitingCount: Int { self.waiting.count }
-    /// What they hold, in bytes.
+    /// The size of the waiting calls, in bytes.
     var waitingBytes: Int { self.waiting.bytes }
 
     /// The next call that waited for the connection, now that there is one: its phase is `sent`, and it has been given
@@ -574,7 +574,7 @@ struct DispatchTable<Call> {
             .sorted { self.distance(from: $0.serial ?? 0, to: next) > self.distance(from: $1.serial ?? 0, to: next) }
     }
 
-    /// How many serials later another one comes, 1 at least.
+    /// The distance from a serial to a later one in the order in which they are used, 1 at least.
     private func distance(from serial: UInt32, to later: UInt32) -> Int {
         let distance = Int(later) - Int(serial)
         return distance > 0 ? distance : distance + self.serialCount

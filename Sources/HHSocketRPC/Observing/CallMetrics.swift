@@ -2,7 +2,7 @@ import HHSocket
 import Metrics
 import NIOCore
 
-/// What calls do, in swift-metrics. Nil where nobody collects, so that calls cost no more then.
+/// The metrics of calls, for swift-metrics. Nil where no factory collects, so that calls cost no more then.
 ///
 /// - `hhsocket.calls` (`type`, `outcome`: `ok` or a code's name), `hhsocket.call_time` (`type`): completed calls;
 /// - `hhsocket.retries` (`cause`): attempts after the first;

@@ -66,9 +66,9 @@ struct PushBuffer<Element: Sendable>: Sendable {
         return true
     }
 
-    /// What became of elements that were appended together.
+    /// The outcome of appending several elements together.
     struct Outcome: Equatable {
-        /// How many the policy gave up for them: older ones, or some of them.
+        /// The number of elements that the policy dropped for them: older ones, or some of them.
         var dropped = 0
         /// Whether nothing more should be read from now on.
         var holdsReading = false

@@ -1,4 +1,4 @@
-/// What becomes of pushes that come faster than a subscriber takes them. Each subscriber has a buffer of its own.
+/// The treatment of pushes that arrive faster than a subscriber takes them. Each subscriber has a buffer of its own.
 ///
 /// Pushes are counted, not their bytes: each may be as large as ``SocketConfiguration/maximumPayloadLength``. A limit
 /// below 1 counts as 1. A reader takes up to a sixteenth of the limit at once, 256 at most, and works through them;
@@ -31,11 +31,11 @@ public enum PushBufferingPolicy: Hashable, Sendable {
     /// ``dropOldest(_:)`` with 1,024.
     public static var `default`: PushBufferingPolicy { .dropOldest(1_024) }
 
-    /// How many a reader takes at once, to go through them without locks: a sixteenth of the limit, 256 at most. So
-    /// what a reader holds does not matter beside the limit.
+    /// The number of pushes that a reader takes at once, to go through them without locks: a sixteenth of the limit,
+    /// 256 at most. So the pushes that a reader holds do not matter beside the limit.
     var batchLimit: Int { min(max(1, self.limit / 16), 256) }
 
-    /// How many may wait before something happens; 1 at least.
+    /// The number of pushes that may wait before the policy applies; 1 at least.
     var limit: Int {
         switch self {
         case .dropOldest(let limit), .dropNewest(let limit), .suspendReading(let limit): max(1, limit)

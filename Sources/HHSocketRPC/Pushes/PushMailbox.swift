@@ -1,7 +1,8 @@
 import DequeModule
 import NIOConcurrencyHelpers
 
-/// Where the socket thread leaves the pushes of one subscription, and its readers find them. Any thread.
+/// A box in which the socket thread puts the pushes of one subscription, and from which its readers take them. For any
+/// thread.
 final class PushMailbox: Sendable {
     /// Unchecked: whoever removes it from the state, under the lock, resumes it once.
     private typealias Reader = UnsafeContinuation<SocketPush?, Never>
@@ -19,7 +20,7 @@ final class PushMailbox: Sendable {
     private let state: NIOLockedValueBox<State>
     private let changed: @Sendable (PushMailbox, Change) -> Void
 
-    /// What the reader has changed.
+    /// Changes that the reader has made.
     struct Change: Equatable, Sendable {
         /// Whether nobody reads any more.
         var isOver = false

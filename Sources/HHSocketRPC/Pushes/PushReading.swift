@@ -1,7 +1,7 @@
 import DequeModule
 
-/// What one reader has taken out of a mailbox: it goes through that without locks, and puts back what is left when it
-/// ends. One task at a time.
+/// The batch that one reader has taken out of a mailbox: it goes through that without locks, and puts back the rest
+/// when it ends. One task at a time.
 final class PushReading {
     private let mailbox: PushMailbox
     private var batch: Deque<SocketPush> = []

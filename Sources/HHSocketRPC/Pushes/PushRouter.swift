@@ -6,7 +6,7 @@ import DequeModule
 struct PushRouter {
     private final class Subscriber {
         let mailbox: PushMailbox
-        /// What has come and is not handed over yet.
+        /// The pushes that have arrived and are not handed over yet.
         var pushes: Deque<SocketPush> = []
 
         init(_ mailbox: PushMailbox) {
@@ -55,11 +55,11 @@ struct PushRouter {
         return nil
     }
 
-    /// What became of pushes that were handed over.
+    /// The outcome of handing over pushes.
     struct HandedOver: Equatable {
-        /// How many were lost, older ones or some of these.
+        /// The number of pushes that were lost, older ones or some of these.
         var dropped = 0
-        /// How many subscribers have just fallen so far behind that nothing more should be read.
+        /// The number of subscribers that have just fallen so far behind that reading must stop.
         var newHolds = 0
     }
 

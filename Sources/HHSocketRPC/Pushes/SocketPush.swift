@@ -9,7 +9,7 @@ public struct SocketPush: Sendable, Hashable {
     public var body: ByteBuffer
     /// The custom fields of the push's header, by name; empty in formats that have none.
     public var header: [String: [UInt8]] = [:]
-    /// What the server said beside the body, by name; empty where it said nothing, as without an agreement on
+    /// The metadata that the server sent beside the body, by name; empty if it sent none, as without an agreement on
     /// ``ProtocolFeature/metadata``.
     public var metadata: [String: String] = [:]
     /// The server that sent it.

@@ -4,7 +4,7 @@
 /// were not answered in time. Neither counted as wrong nor as right are calls that were cancelled, that the server says
 /// it did not run, that never left, or that were lost with their connection: those tell of other things.
 public struct ErrorRatePolicy: Hashable, Sendable {
-    /// How many calls are looked at, the latest. 100 by default.
+    /// The number of calls that are considered, the latest. 100 by default.
     public var windowLength: Int
     /// Calls that ended longer ago are not looked at. 5 minutes by default.
     public var maximumAge: Duration

@@ -4,7 +4,7 @@ import NIOCore
 
 /// How the latest calls to the present server ended.
 struct ErrorRateWindow {
-    /// How many calls went wrong, of how many.
+    /// The number of calls that went wrong, and of all.
     struct Verdict: Equatable {
         var wrong: Int
         var calls: Int
@@ -13,7 +13,7 @@ struct ErrorRateWindow {
     /// Calls that ended at the same time, as those do that one read answers.
     private struct Moment {
         var time: NIODeadline
-        /// How many had ended before.
+        /// The number of calls that had ended before.
         var calls: Int
     }
 
@@ -24,7 +24,7 @@ struct ErrorRateWindow {
     /// Oldest first; those within the window, and perhaps one more.
     private var moments: Deque<Moment> = []
     private var latest = NIODeadline.distantPast
-    /// How many calls had ended when each of the wrong ones did.
+    /// The number of calls that had ended when each of the wrong ones did.
     private var wrong: Deque<Int> = []
 
     init(_ policy: ErrorRatePolicy) {

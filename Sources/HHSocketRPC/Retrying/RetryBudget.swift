@@ -1,11 +1,11 @@
-/// How many retries a client may make in all, so that a server in trouble does not get a multiple of its load on top.
+/// A bound of the retries of a client in all, so that a server in trouble does not get a multiple of its load on top.
 ///
 /// A bucket of tokens that starts full. Each retry takes one, each call that is answered with 200 puts a part of one
 /// back. While the bucket is empty calls fail with their first error.
 public struct RetryBudget: Hashable, Sendable {
-    /// How many tokens the bucket holds; 10 by default.
+    /// The number of tokens that the bucket holds; 10 by default.
     public var capacity: Int
-    /// What an answered call puts back, in tokens: 0.1 by default, so that in the long run a tenth of the calls may be
+    /// The tokens that an answered call puts back: 0.1 by default, so that in the long run a tenth of the calls may be
     /// retries.
     public var deposit: Double
 

@@ -43,7 +43,7 @@ public struct RetryPolicy: Hashable, Sendable {
         self.codes = codes
     }
 
-    /// How long to wait before the next attempt; nil if there is none.
+    /// Returns the time to wait before the next attempt; nil if there is none.
     ///
     /// - Parameters:
     ///   - attempts: How many have reached a connection.

@@ -7,7 +7,8 @@ public import NIOCore
 /// try await chat.send(note, options: .init(timeout: .seconds(3)))
 /// ```
 public struct CallOptions: Sendable, Hashable {
-    /// What most calls leave as it is, in one reference that those do not have: so that each is cheap to hand on.
+    /// Options that most calls leave as they are, in one reference that those do not have, so that each is cheap to
+    /// hand on.
     private final class Rare: Sendable, Hashable {
         struct Values: Sendable, Hashable {
             var header: [String: [UInt8]] = [:]
@@ -33,8 +34,8 @@ public struct CallOptions: Sendable, Hashable {
         func hash(into hasher: inout Hasher) { hasher.combine(self.values) }
     }
 
-    /// How long the whole call may take, from ``SocketTask/resume()`` on, waiting for a connection included; nil for
-    /// the client's ``SocketClient/Configuration/timeout``.
+    /// The time that the whole call may take, from ``SocketTask/resume()`` on, waiting for a connection included; nil
+    /// for the client's ``SocketClient/Configuration/timeout``.
     public var timeout: Duration?
     /// Which of the calls that wait leaves first, for a connection or behind a peer that does not read. Among calls
     /// that can leave at once it has no effect. `.default` by default.
@@ -51,8 +52,8 @@ public struct CallOptions: Sendable, Hashable {
     /// Whether nothing but timeout and priority is other than by default.
     var isPlain: Bool { self.rare == nil }
 
-    /// What the wire format's custom header fields hold in this request, by name; fields that are not named here are as
-    /// in the configuration. A name that the format does not have, or a value of another width, fails with
+    /// The values of the wire format's custom header fields in this request, by name; fields that are not named here
+    /// are as in the configuration. A name that the format does not have, or a value of another width, fails with
     /// `invalidArgument`.
     public var header: [String: [UInt8]] {
         get { self.rare?.values.header ?? [:] }
@@ -67,7 +68,7 @@ public struct CallOptions: Sendable, Hashable {
         set { self.setOption(\.waitsForConnectivity, newValue) }
     }
 
-    /// How long after the request has left the first byte of its answer may take to come; then the attempt fails with
+    /// The time from when the request was sent until the first byte of its answer arrives; then the attempt fails with
     /// `timeout`, and is repeated if ``retryPolicy`` allows. Nil, the default, for the client's
     /// ``SocketClient/Configuration/firstResponseTimeout``.
     public var firstResponseTimeout: Duration? {
@@ -112,8 +113,8 @@ public struct CallOptions: Sendable, Hashable {
         set { self.setOption(\.deadline, newValue) }
     }
 
-    /// What names this request among all of the application's, 1 to 128 bytes of UTF-8, such as a UUID: a server that
-    /// gets it again answers as it did the first time, and runs nothing. So the request is idempotent
+    /// A name of this request that is unique among all of the application's, 1 to 128 bytes of UTF-8, such as a UUID: a
+    /// server that gets it again answers as it did the first time, and runs nothing. So the request is idempotent
     /// (``isIdempotent``), and a retry policy may send it again. Nil, the default, for none.
     ///
     /// Of another length the call fails with `invalidArgument`. It takes a connection that has agreed on
@@ -139,7 +140,7 @@ public struct CallOptions: Sendable, Hashable {
         set { self.setOption(\.skipsInterceptors, newValue) }
     }
 
-    /// How many bytes the names and values of metadata have.
+    /// The number of bytes of the names and values of metadata.
     var metadataLength: Int {
         guard let values = self.rare?.values else { return 0 }
         return WireMetadata.length(of: values.metadata)

@@ -1,7 +1,7 @@
 import HHSocket
 import NIOCore
 
-/// What to ask a server.
+/// A request to a server.
 ///
 /// The request has the properties of its ``options`` too: `request.timeout` is `request.options.timeout`.
 @dynamicMemberLookup

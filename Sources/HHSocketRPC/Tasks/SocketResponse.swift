@@ -9,13 +9,14 @@ import Foundation
 
 /// A server's answer with status 200. Answers with another status are errors.
 public struct SocketResponse: Sendable, Hashable {
-    /// What few ask for, in one reference: the answers of one connection share it, so that each is cheap to hand on.
+    /// Properties that few callers ask for, in one reference: the answers of one connection share it, so that each is
+    /// cheap to hand on.
     final class Origin: Sendable, Hashable {
         let header: [String: [UInt8]]
         let endpoint: Endpoint
         let metadata: [String: String]
-        /// What the connection's two ends have agreed on; of what a connection's answers share alone. No part of an
-        /// answer.
+        /// The agreement between the two ends of the connection; only in an origin that the answers of a connection
+        /// share. No part of an answer.
         let agreement: Agreement?
 
         init(
@@ -57,7 +58,7 @@ public struct SocketResponse: Sendable, Hashable {
         set { self.origin = Origin(header: newValue, endpoint: self.endpoint, metadata: self.metadata) }
     }
 
-    /// What the server said beside the body, by name; empty where it said nothing, as without an agreement on
+    /// The metadata that the server sent beside the body, by name; empty if it sent none, as without an agreement on
     /// ``ProtocolFeature/metadata``.
     public var metadata: [String: String] {
         get { self.origin.metadata }

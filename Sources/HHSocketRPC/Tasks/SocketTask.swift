@@ -63,7 +63,7 @@ public final class SocketTask: Sendable {
     /// The request the task was made with.
     public let originalRequest: SocketRequest
     private let client: ClientCore
-    /// Where the completion handler runs, if not where the client's do.
+    /// The queue on which the completion handler runs; nil for the client's.
     let callbackQueue: CallbackQueue?
     /// Whether its caller knows it by ``taskIdentifier`` alone.
     let isDispatched: Bool
@@ -72,7 +72,7 @@ public final class SocketTask: Sendable {
     private let isAwaited: Bool
     /// Whether several threads may look at the task at once.
     private let isLocked: Bool
-    /// What the socket thread knows of an awaited task.
+    /// The socket thread's part of an awaited task.
     private enum AwaitedState {
         /// It has not come yet.
         case expected
@@ -84,7 +84,7 @@ public final class SocketTask: Sendable {
     nonisolated(unsafe) private var awaitedState = AwaitedState.expected
     /// Belongs to the client, which is kept.
     private let lock: TaskLocks.TaskLock
-    /// What anybody may look at.
+    /// State that any thread may read.
     /// Proof of `nonisolated(unsafe)`: touched under the lock of ``locked(_:)`` alone; without it, by who has the last
     /// reference, when nobody can reach the task any more, as ``isUnshared(_:)`` finds out, and where it ``isAwaited``,
     /// when it is the caller's until it is submitted, then the socket thread's until the caller is resumed. Unchecked,
@@ -94,7 +94,7 @@ public final class SocketTask: Sendable {
     #endif
     nonisolated(unsafe) private var snapshot: Snapshot
 
-    /// What the socket thread knows of the task.
+    /// The socket thread's part of the task.
     /// Proof of `nonisolated(unsafe)`: written by ClientCore alone, on the socket thread, and before that by the one
     /// thread whose ``resume()`` submits the task. Others read it after they have seen under the lock that the task is
     /// complete, which it becomes under that lock when the last has been written. Unchecked for the same reason.
@@ -156,14 +156,14 @@ public final class SocketTask: Sendable {
 
     // MARK: Progress
 
-    /// How many bytes of the body have left the queue; up to 128 KiB of them may not have reached the network yet. Of
-    /// several attempts, in the last one.
+    /// The number of bytes of the body that were taken from the queue, in the latest attempt; up to 128 KiB of them may
+    /// not have reached the network yet.
     public var countOfBytesSent: Int { self.locked { $0.bytesSent } }
 
     /// The length of the body in bytes.
     public var countOfBytesExpectedToSend: Int { self.originalRequest.body.readableBytes }
 
-    /// How many bytes of the answer's body have come.
+    /// The number of bytes of the answer's body that have arrived.
     public var countOfBytesReceived: Int { self.locked { $0.bytesReceived } }
 
     /// The length of the answer's body in bytes, once its header has come.
@@ -198,7 +198,7 @@ public final class SocketTask: Sendable {
         return .init(completed: snapshot.bytesSent + snapshot.bytesReceived, total: total)
     }
 
-    /// What the call took, once it is complete. Nil for a task that was cancelled before the client took it up.
+    /// The metrics of the call, once it is complete. Nil for a task that was cancelled before the client took it up.
     public var metrics: SocketTaskMetrics? {
         guard self.state == .completed else { return nil }
         return self.client.metrics(of: self)
@@ -352,7 +352,7 @@ public final class SocketTask: Sendable {
         self.locked { $0.state == .running ? $0.priority : nil }
     }
 
-    /// What is to be done for a task that has just completed.
+    /// The steps that follow for a task that has just completed.
     enum Ending {
         /// It had completed before.
         case none
@@ -427,7 +427,7 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// Where callbacks run: shows how far the task is.
+    /// Updates the `Progress`, on the queue of callbacks.
     func updateProgress() {
         let (progress, units) = self.locked { ($0.progress?.begin(), self.units($0)) }
         progress?.update(to: units)

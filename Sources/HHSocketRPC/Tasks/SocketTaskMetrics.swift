@@ -6,7 +6,7 @@ public import FoundationEssentials
 import Foundation
 #endif
 
-/// What a call took, as `URLSessionTaskMetrics` tells it.
+/// Times and sizes of a call, as in `URLSessionTaskMetrics`.
 public struct SocketTaskMetrics: Sendable, Hashable {
     /// When the socket thread took the call up.
     public var queued: Date
@@ -22,8 +22,8 @@ public struct SocketTaskMetrics: Sendable, Hashable {
     public var server: Endpoint?
     /// How often the request was sent, or stood in line behind a server that does not read.
     public var attempts: Int
-    /// How many bytes of bodies have left, in all attempts.
+    /// The number of bytes of bodies that were sent, in all attempts.
     public var bytesSent: Int
-    /// How many bytes of the answer's body have come.
+    /// The number of bytes of the answer's body that have arrived.
     public var bytesReceived: Int
 }

@@ -2,7 +2,7 @@ import HHSocket
 import NIOCore
 import Tracing
 
-/// What the socket thread knows of a task. Small, because every call has one: what few of them have lies behind a
+/// The socket thread's part of a task. Small, because every call has one: properties that few calls need lie behind a
 /// reference.
 struct TaskFlight {
     /// Its place in the dispatch table while it is there.
@@ -14,7 +14,7 @@ struct TaskFlight {
     var sent = Moment()
     var firstByte = Moment()
     var completed = Moment()
-    /// Where the request was sent last.
+    /// The server to which the request was sent last.
     var origin: SocketResponse.Origin?
     var attempts: UInt32 = 0
     var bytesSent = 0
@@ -48,7 +48,7 @@ struct TaskFlight {
         }
     }
 
-    /// What compression made of a body.
+    /// The result of compressing a body.
     enum Deflated: Equatable {
         case smaller(ByteBuffer)
         case notSmaller
@@ -75,25 +75,25 @@ struct TaskFlight {
         self.rareState = rareState
     }
 
-    /// What an interceptor made of the request, if there are any.
+    /// The request that interceptors made of the original, if there are any.
     var request: SocketRequest? {
         get { self.rareState?.request }
         set { self.set(\.request, newValue) }
     }
 
-    /// How many bytes the payload of the present attempt has, where it is not the request's body alone.
+    /// The length of the present attempt's payload, in bytes, where it is not the request's body alone.
     var payloadLength: Int? {
         get { self.rareState?.payloadLength }
         set { if newValue != self.rareState?.payloadLength { self.set(\.payloadLength, newValue) } }
     }
 
-    /// What compression on another thread made of the request's body; nil where it was not done.
+    /// The result of compressing the request's body on another thread; nil where that was not done.
     var deflated: Deflated? {
         get { self.rareState?.deflated }
         set { if newValue != nil || self.rareState?.deflated != nil { self.set(\.deflated, newValue) } }
     }
 
-    /// How many attempts followed another, since the innermost interceptor asked for the call.
+    /// The number of attempts that followed another, since the innermost interceptor asked for the call.
     var retries: Int {
         get { self.rareState?.retries ?? 0 }
         set { self.set(\.retries, newValue) }

@@ -17,7 +17,7 @@ public final class MockPushes: Sendable {
         for subscriber in subscribers.values { subscriber(push) }
     }
 
-    /// What a mock's `pushes` gives. The buffering is without a limit.
+    /// Returns the sequence for a mock's `pushes`. Its buffer has no limit.
     public func pushes<Push: PushMessage>(_ type: Push.Type) -> MessagePushes<Push> {
         let (stream, continuation) = AsyncStream.makeStream(of: Push.self)
         let number = self.subscribers.withLockedValue { subscribers in

@@ -1,7 +1,7 @@
 import HHSocket
 
 extension SocketError {
-    /// What a mock client's call fails with that nobody has told what to answer.
+    /// The error of a mock client's call for which no handler is set.
     ///
     /// - Parameters:
     ///   - mock: The mock's type.
@@ -10,7 +10,7 @@ extension SocketError {
         SocketError(.invalidArgument, message: "\(mock) was not told what to answer: set its \(handler).")
     }
 
-    /// What a mock client's call fails with when its handler has thrown `error`: that, where it is a ``SocketError``.
+    /// Creates the error of a mock client's call whose handler threw `error`: that, if it is a ``SocketError``.
     public init(mocked error: any Error) {
         self =
             error as? SocketError

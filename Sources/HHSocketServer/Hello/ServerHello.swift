@@ -1,8 +1,8 @@
 import HHSocket
 
-/// What a server answers to a client's hello, and what it does with what both agree on.
+/// A server's answer to a client's hello, and its use of the features that both agree on.
 public struct ServerHello: Sendable {
-    /// What may be agreed on. Everything by default.
+    /// The features that may be agreed on. All by default.
     public var features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency]
     /// Whether a client must say hello before it is served. False by default: one that does not is served as before
     /// there was hello. A request before hello is answered ``HHSocket/Status/illegalFormat`` (303), and
@@ -22,7 +22,8 @@ public struct ServerHello: Sendable {
     public init() {}
 }
 
-/// How long the first answer to a request with an idempotency key is kept for repeats of it.
+/// The time that the first answer to a request with an idempotency key is kept for repeats of it, and the memory for
+/// that.
 ///
 /// A key is its client's: of the identity where that is known, else of all clients without one, which should use keys
 /// that nobody else can guess. Repeats that come while the first is at work wait for its answer. An answer that says

@@ -5,14 +5,13 @@
 /// one half and one), and the square root of the limit is added for bursts: the gradient of Netflix's
 /// concurrency-limits. Now and then the shortest time is found out anew, with a quarter as many in flight for a moment.
 public struct AdaptiveConcurrency: Hashable, Sendable {
-    /// What is begun with; 100 by default.
+    /// The limit at the beginning; 100 by default.
     public var initial = 100
     /// The fewest that are always let in; 10 by default, 1 at least.
     public var minimum = 10
     /// The most that are ever let in; 10,000 by default.
     public var maximum = 10_000
-    /// How many times as long as the shortest time requests may take on average before there are too many: 2 by
-    /// default.
+    /// The ratio of the average time of requests to the shortest above which there are too many: 2 by default.
     public var tolerance = 2.0
 
     public init() {}

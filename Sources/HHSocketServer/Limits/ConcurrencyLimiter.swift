@@ -33,7 +33,7 @@ struct ConcurrencyGradient: Sendable {
         self.estimate = Double(min(max(policy.initial, policy.minimum), policy.maximum))
     }
 
-    /// How many may be in flight.
+    /// The number of requests that may be in flight.
     var limit: Int {
         Int(
             self.shortest == nil && self.windows > 0

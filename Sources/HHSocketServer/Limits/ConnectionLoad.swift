@@ -1,6 +1,6 @@
 import Atomics
 
-/// What one connection holds at this moment, which is a part of what its server does.
+/// The resources that one connection holds at this moment, as a part of its server's.
 final class ConnectionLoad: Sendable {
     private let server: ServerLoad
     private let maximumBytes: Int

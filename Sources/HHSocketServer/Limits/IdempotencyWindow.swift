@@ -2,7 +2,7 @@ import DequeModule
 import HHSocket
 import NIOCore
 
-/// What a request with an idempotency key was answered.
+/// The answer to a request with an idempotency key.
 struct KeptAnswer: Sendable {
     var status: Status
     var body: ByteBuffer
@@ -54,13 +54,13 @@ struct IdempotencyWindow<Waiter> {
         var answer: KeptAnswer
         /// Tells it from another of the same key.
         var number: UInt64
-        /// What it takes to keep, in bytes.
+        /// The memory that keeping it costs, in bytes.
         var cost: Int
     }
 
-    /// How many repeats may wait for the answer to one key.
+    /// The number of repeats that may wait for the answer to one key.
     static var maximumWaiters: Int { 1_024 }
-    /// What an answer costs beside its body, its metadata and its key, in bytes: the entries in two tables and a
+    /// The cost of an answer beside its body, its metadata and its key, in bytes: the entries in two tables and a
     /// fingerprint.
     static var overhead: Int { 256 }
 
@@ -127,7 +127,7 @@ struct IdempotencyWindow<Waiter> {
         self.entries[key]?.waiters.removeValue(forKey: number)
     }
 
-    /// What it takes to keep an answer, in bytes.
+    /// Returns the cost of keeping an answer, in bytes.
     static func cost(of answer: KeptAnswer, _ key: IdempotencyKey) -> Int {
         answer.body.readableBytes + WireMetadata.length(of: answer.metadata) + key.key.utf8.count
             + (key.identity?.utf8.count ?? 0) + Self.overhead

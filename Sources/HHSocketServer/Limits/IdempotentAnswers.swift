@@ -23,7 +23,7 @@ final class IdempotentAnswers: Sendable {
         case refused(Source)
     }
 
-    /// Where an answer comes from.
+    /// The origin of an answer.
     enum Source: Sendable {
         case handler
         /// It was there before, or another request's handler has found it.

@@ -1,33 +1,34 @@
 import HHSocket
 
-/// What bounds a server. Each limit has a default that leaves honest clients alone, a count in ``ServerStatistics`` and
-/// an answer to the client; Docs/Operations.md lists them all.
+/// The bounds of a server. Each limit has a default that leaves well-behaved clients alone, a count in
+/// ``ServerStatistics`` and an answer to the client; Docs/Operations.md lists them all.
 public struct ServerLimits: Sendable {
     // MARK: Connections
 
-    /// How many connections may be open. Nil, the default: as many as the system gives. One too many receives a
-    /// go-away, and is closed.
+    /// The number of connections that may be open. Nil, the default: as many as the system allows. A further one
+    /// receives a go-away, and is closed.
     public var maximumConnections: Int?
-    /// How many of them may come from one address: an IPv4 address, or an IPv6 network of 64 bits, which is what one
-    /// customer has. Nil, the default: no limit, for behind a proxy all have one address. One too many receives a
-    /// go-away, and is closed.
+    /// The number of connections from one address: an IPv4 address, or an IPv6 network of 64 bits, as one customer has.
+    /// Nil, the default: no limit, since behind a proxy all clients have one address. A further one receives a go-away,
+    /// and is closed.
     public var maximumConnectionsPerAddress: Int?
-    /// How long a client may stay silent, heartbeats included; then it is told to go away, and closed. 10 minutes by
-    /// default; nil: for ever. A client whose request is in flight, or which has not taken all that was sent to it, is
-    /// not idle; but the system asks it then whether it is still there (TCP keep-alive).
+    /// The time that a client may stay silent, heartbeats included; then it is sent a go-away, and closed. 10 minutes
+    /// by default; nil: no limit. A client whose request is in flight, or that has not taken all that was sent to it,
+    /// is not idle; but the system then probes whether it is still there (TCP keep-alive).
     public var idleTimeout: Duration? = .seconds(600)
-    /// How long the first frame of a connection may take after TLS, and a hello where that is required. 10 s by
-    /// default; nil: for ever. Without TLS and without a required hello a client may be silent from the start.
+    /// The time within which the first frame of a connection must arrive after TLS, and a hello where that is required.
+    /// 10 s by default; nil: no limit. Without TLS and without a required hello a client may be silent from the start.
     public var firstFrameTimeout: Duration? = .seconds(10)
 
     // MARK: Requests
 
-    /// How many requests of one connection may be in flight; 65,536 by default. Further ones are answered
+    /// The number of requests of one connection that may be in flight; 65,536 by default. Further ones are answered
     /// ``HHSocket/Status/overloaded`` (503). As many again may have been cancelled and not have returned yet.
     public var maximumInFlightPerConnection = 65_536
-    /// How many requests of all connections may be in flight; 1,048,576 by default. Further ones are answered 503.
+    /// The number of requests of all connections that may be in flight; 1,048,576 by default. Further ones are answered
+    /// 503.
     public var maximumInFlight = 1 << 20
-    /// How many requests a connection may make. Nil, the default: as many as it likes. Further ones are answered 503.
+    /// The rate of requests on one connection. Nil, the default: no limit. Further ones are answered 503.
     public var requestRate: RequestRate?
     /// Finds out by itself how many requests can be in flight without waiting for one another. Nil, the default:
     /// nothing is found out. Further ones are answered 503. Requests that are answered on the event loop are never in
@@ -46,41 +47,41 @@ public struct ServerLimits: Sendable {
     public var maximumAnswerLength = Frame.defaultMaximumPayloadLength
     /// The number of consecutive frames with a wrong checksum that closes a connection. 3 by default, 1 at least.
     public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
-    /// How many bytes may be held for one connection: of a frame that is arriving, of requests in flight (as they came,
-    /// and decompressed), of answers and pushes that are not taken. 64 MiB by default. Further requests are answered
-    /// 503; a client that does not take its answers is closed.
+    /// The number of bytes that may be held for one connection: of a frame that is arriving, of requests in flight (as
+    /// they came, and decompressed), of answers and pushes that are not taken. 64 MiB by default. Further requests are
+    /// answered 503; a client that does not take its answers is closed.
     public var maximumBufferedBytesPerConnection = 64 << 20
-    /// How many bytes may be held for all of them. 1 GiB by default. Further requests are answered 503, further pushes
-    /// to clients that are behind are dropped, and connections whose frames go on arriving are told to go away, and
-    /// closed.
+    /// The number of bytes that may be held for all connections. 1 GiB by default. Further requests are answered 503,
+    /// further pushes to clients that are behind are dropped, and connections whose frames go on arriving are sent a
+    /// go-away, and closed.
     public var maximumBufferedBytes = 1 << 30
-    /// How long the rest of a frame may take that has begun to arrive: no byte for this time, or fewer than
-    /// ``minimumReadRate`` within a window of that length, and the client is told to go away, and closed. 30 s by
-    /// default; nil: as long as it likes.
+    /// The time within which the rest of a frame must make progress: if no byte arrives for this time, or fewer than
+    /// ``minimumReadRate`` within a window of that length, the client is sent a go-away, and closed. 30 s by default;
+    /// nil: no limit.
     public var readStallTimeout: Duration? = .seconds(30)
     /// In bytes a second; 128 by default. See ``readStallTimeout``.
     public var minimumReadRate = 128
     /// A client for which bytes wait is closed when fewer than 128 a second reach it within a window of this length:
     /// one to two windows after it stops taking them. 30 s by default; nil: they may wait as long as it likes.
     public var writeStallTimeout: Duration? = .seconds(30)
-    /// How many bytes that were not sent yet the system may hold for one connection, where that is known
-    /// (`TCP_NOTSENT_LOWAT`). 256 KiB by default; nil: as many as the system likes. For Unix domain sockets the system
-    /// has a bound of its own.
+    /// The number of unsent bytes that the system may hold for one connection, where it has such an option
+    /// (`TCP_NOTSENT_LOWAT`). 256 KiB by default; nil: the system's own limit. For Unix domain sockets the system has a
+    /// bound of its own.
     public var kernelSendBuffer: Int? = 256 << 10
 
     // MARK: Pushes
 
-    /// How many pushes may wait for a client that is behind. 1,024 by default.
+    /// The number of pushes that may wait for a client that is behind. 1,024 by default.
     public var maximumWaitingPushes = 1_024
-    /// How many bytes of them; 4 MiB by default. One push may always wait.
+    /// The number of their bytes; 4 MiB by default. One push may always wait.
     public var maximumWaitingPushBytes = 4 << 20
-    /// What becomes of a push beyond these; it is dropped by default.
+    /// The treatment of a push beyond these; it is dropped by default.
     public var slowClients = SlowClientPolicy.dropPushes
 
     public init() {}
 }
 
-/// What a server does with a client that does not take its pushes.
+/// The treatment of a client that does not take its pushes.
 public enum SlowClientPolicy: Hashable, Sendable {
     /// Further pushes to it are dropped until it has taken some.
     case dropPushes
@@ -88,7 +89,7 @@ public enum SlowClientPolicy: Hashable, Sendable {
     case disconnect
 }
 
-/// How many requests one connection may make: a bucket that fills at `perSecond` and holds `burst`.
+/// A bound of the rate of requests on one connection: a bucket that fills at `perSecond` and holds `burst`.
 public struct RequestRate: Hashable, Sendable {
     /// The number per second in the long run; above 0.
     public var perSecond: Double

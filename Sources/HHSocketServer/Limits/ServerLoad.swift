@@ -1,6 +1,6 @@
 import Atomics
 
-/// What all connections of a server hold at this moment.
+/// The resources that all connections of a server hold at this moment.
 final class ServerLoad: Sendable {
     private let inFlight = ManagedAtomic(0)
     private let bufferedBytes = ManagedAtomic(0)

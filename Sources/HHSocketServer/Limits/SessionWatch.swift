@@ -1,7 +1,7 @@
 import HHSocket
 import NIOCore
 
-/// How long one client may take for what: decides that it is idle, or that it stalls. Told the time; keeps none itself.
+/// The time limits of one client: decides that it is idle, or that it stalls. The time is passed in.
 struct SessionWatch: Sendable {
     enum Verdict: Hashable, Sendable {
         /// No byte came for too long, and nothing was under way.
@@ -10,11 +10,11 @@ struct SessionWatch: Sendable {
         case noFirstFrame
         /// The frame that is arriving does not get on.
         case stalledReading
-        /// What waits for it is not taken.
+        /// The client does not take the bytes that wait for it.
         case stalledWriting
     }
 
-    /// What is known at a moment.
+    /// The state of a connection at a moment.
     struct Observation: Sendable {
         /// Of a frame that has begun to arrive and is not whole.
         var partialBytes = 0
@@ -66,12 +66,12 @@ struct SessionWatch: Sendable {
         }
     }
 
-    /// What is waited for at first has come.
+    /// Notes that the first frame, or a required hello, has arrived.
     mutating func firstFrameCame() {
         self.hasFirstFrame = true
     }
 
-    /// What was waited for at first has come and was of no use: it is waited for once more, for as long as before.
+    /// Notes that the first frame was of no use: another is awaited, for as long again.
     mutating func awaitFirstFrame(now: NIODeadline) {
         self.begun = now
         self.hasFirstFrame = false

@@ -187,7 +187,7 @@ struct Acceptor: Sendable {
         return GoAway(reason: reason, retryAfter: .milliseconds(Int64.random(in: 1_000...5_000)))
     }
 
-    /// How many bytes that were not sent yet the system holds at most. Nil where it has no such option.
+    /// The option for the number of unsent bytes that the system holds at most. Nil where it has no such option.
     private static var unsentBytesOption: NIOBSDSocket.Option? {
         #if os(Linux) || canImport(Darwin)
         NIOBSDSocket.Option(rawValue: CInt(TCP_NOTSENT_LOWAT))

@@ -2,7 +2,7 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// How many connections there are, in all and from each address.
+/// The number of connections, in all and from each address.
 final class ConnectionQuota: Sendable {
     enum Refusal: Hashable, Sendable {
         case tooMany

@@ -13,8 +13,8 @@ public struct ServerListener: Sendable {
     /// How frames are laid out. In a format whose responses have no status, errors cannot be sent: such answers are not
     /// sent, and counted in ``ServerStatistics/errorsNotSent``.
     public var wireFormat: WireFormat
-    /// What the format's custom response fields hold, by name, in pushes and pings, and in answers where the request
-    /// has no field of that name; those that it has are repeated. Fields that are not named here are zero.
+    /// The values of the format's custom response fields, by name, in pushes and pings, and in answers where the
+    /// request has no field of that name; those that it has are repeated. Fields that are not named here are zero.
     public var header: [String: [UInt8]]
 
     /// - Parameters:
@@ -46,7 +46,7 @@ public struct ServerListener: Sendable {
         self.unixPath = unixPath
     }
 
-    /// Where it is asked to listen.
+    /// The address that it is asked to listen on.
     var endpoint: Endpoint {
         self.unixPath.map { Endpoint(unixPath: $0) } ?? Endpoint(host: self.host, port: self.port)
     }

@@ -3,7 +3,7 @@ import NIOSSL
 
 /// TLS for clients: the server's certificate, and how clients are verified.
 public struct ServerTLS: Sendable {
-    /// What is asked of clients.
+    /// The certificates that clients must show.
     public enum ClientCertificates: Sendable {
         /// No certificate. The default.
         case none
@@ -15,13 +15,13 @@ public struct ServerTLS: Sendable {
 
     /// The server's certificate and key.
     public var identity: TLSIdentity
-    /// What is asked of clients; nothing by default.
+    /// The certificates that clients must show; none by default.
     public var clientCertificates = ClientCertificates.none
-    /// What is agreed on by application-layer protocol negotiation (ALPN), the favourite first. None by default.
+    /// The protocols for application-layer protocol negotiation (ALPN), the preferred one first. None by default.
     public var applicationProtocols: [String] = []
     /// The oldest version that is accepted; 1.2 by default.
     public var minimumVersion = TLSMinimumVersion.tls12
-    /// How long a client may take for the handshake; then its connection is closed. 10 s by default.
+    /// The time that a client may take for the handshake; then its connection is closed. 10 s by default.
     public var handshakeTimeout = Duration.seconds(10)
 
     public init(identity: TLSIdentity) {

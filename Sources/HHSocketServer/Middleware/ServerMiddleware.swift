@@ -1,7 +1,7 @@
 import HHSocket
 import NIOCore
 
-/// What stands around handlers: logging, figures, tracing, authentication.
+/// A layer around handlers: logging, metrics, tracing, authentication.
 ///
 /// ```swift
 /// struct Quota: ServerMiddleware {

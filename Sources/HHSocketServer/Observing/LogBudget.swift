@@ -1,7 +1,7 @@
 import HHSocket
 import NIOCore
 
-/// How many lines peers may cause in the log. Told the time; keeps none itself.
+/// A bound of the lines that peers may cause in the log. The time is passed in.
 struct LogBudget: Sendable {
     /// Lines a second, and as many at once.
     static let linesPerSecond = 10

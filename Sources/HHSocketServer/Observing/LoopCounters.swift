@@ -1,6 +1,6 @@
 import NIOConcurrencyHelpers
 
-/// What one event loop counts for its server.
+/// The counts of one event loop of a server.
 ///
 /// The lock is one that no other event loop contends for.
 final class LoopCounters: Sendable {

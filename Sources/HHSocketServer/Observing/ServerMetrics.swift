@@ -2,7 +2,7 @@ import Metrics
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// What a server does, in swift-metrics: the numbers of ``ServerStatistics`` as counters, and what there is now as
+/// A server's metrics, for swift-metrics: the numbers of ``ServerStatistics`` as counters, and the present state as
 /// gauges. Written once a second, so that requests pay nothing for it. Docs/Operations.md has the names.
 final class ServerMetrics: Sendable {
     private struct State {

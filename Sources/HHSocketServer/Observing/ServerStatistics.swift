@@ -1,4 +1,4 @@
-/// What a server has done since it started. Every number only grows. Docs/Operations.md has the names of the metrics.
+/// Counts of a server since it started. Every number only grows. Docs/Operations.md has the names of the metrics.
 public struct ServerStatistics: Hashable, Sendable {
     /// Connections accepted; with TLS, once that is agreed on.
     public var connectionsAccepted = 0

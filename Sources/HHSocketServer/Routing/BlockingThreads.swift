@@ -1,7 +1,7 @@
 import NIOConcurrencyHelpers
 import NIOPosix
 
-/// Where what may block is run: handlers, and lines for the log. The threads begin with the first piece of work.
+/// Threads for work that may block: handlers, and lines for the log. They begin with the first piece of work.
 final class BlockingThreads: Sendable {
     private enum Phase { case idle, running, over }
 

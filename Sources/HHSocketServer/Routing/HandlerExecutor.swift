@@ -1,4 +1,4 @@
-/// Where the tasks of asynchronous handlers run.
+/// The executor of the tasks of asynchronous handlers.
 public enum HandlerExecutor: Sendable, Hashable {
     /// On Swift's thread pool: for handlers that compute, or of which nobody knows how long they do. Requests that come
     /// together share the changes of threads there and back.

@@ -41,8 +41,8 @@ public struct Router: Sendable {
         case blocking(SynchronousHandler)
     }
 
-    /// Where asynchronous handlers run whose registration does not say, and those that become asynchronous by
-    /// ``use(_:)``; ``HandlerExecutor/global`` by default. Concerns those that were registered before, too.
+    /// The executor of asynchronous handlers whose registration names none, and of those that become asynchronous by
+    /// ``use(_:)``; ``HandlerExecutor/global`` by default. Applies also to those that were registered before.
     public var handlerExecutor = HandlerExecutor.global
     private var registrations: [UInt32: Registration] = [:]
     private var middleware: [any ServerMiddleware] = []
@@ -136,7 +136,7 @@ public struct Router: Sendable {
         }
     }
 
-    /// What answers requests of types that no handler has: the middleware that sees them, around a refusal. Nil where
+    /// The route of requests whose type has no handler: the middleware that sees them, around a refusal. Nil where
     /// there is none; then they are refused at once.
     var unknownTypeRoute: Route? {
         let middleware = self.middleware.filter(\.seesUnknownTypes)

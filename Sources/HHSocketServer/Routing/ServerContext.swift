@@ -2,11 +2,10 @@ public import Logging
 import NIOConcurrencyHelpers
 public import NIOCore
 
-/// Where a request came from, and what came with it.
+/// The origin of a request, and the data that came with it.
 public struct ServerContext: Sendable {
-    /// What came beside the body, and what leaves beside the answer's. Without an agreement on metadata there is no
-    /// such object; with one, requests that bring none of it share one for as long as nothing is said in it and none
-    /// keeps it.
+    /// Data beside the bodies of a request and of its answer. Without an agreement on metadata there is no such object;
+    /// with one, requests that bring none share one, for as long as no handler sets anything in it or keeps it.
     final class Extras: Sendable {
         let metadata: [String: String]
         let deadline: NIODeadline?
@@ -49,17 +48,16 @@ public struct ServerContext: Sendable {
     /// The server's logger, which also says which connection it is.
     public var logger: Logger { self.session.logger }
 
-    /// What the client says beside the body, by lower-case name; empty where hello did not agree on metadata.
+    /// The client's metadata, by lower-case name; empty where hello did not agree on metadata.
     public var metadata: [String: String] { self.extras?.metadata ?? [:] }
     /// From when on the answer is of no use to the client, by this machine's clock; nil where it did not say. The task
     /// of an asynchronous handler is cancelled then.
     public var deadline: NIODeadline? { self.extras?.deadline }
-    /// What names the request among the client's, so that a repeat of it is known as one; nil where it has no such
-    /// name.
+    /// The client's name for the request, by which a repeat of it is recognised; nil where it has none.
     public var idempotencyKey: String? { self.extras?.idempotencyKey }
 
-    /// What is said to the client beside the answer's body, by lower-case name; empty at first. It reaches clients
-    /// whose hello agreed on metadata; others do not get it.
+    /// The metadata sent beside the answer's body, by lower-case name; empty at first. It reaches clients whose hello
+    /// agreed on metadata; others do not get it.
     public var answerMetadata: [String: String] {
         get { self.extras?.answerMetadata ?? [:] }
         nonmutating set { self.extras?.answerMetadata = newValue }

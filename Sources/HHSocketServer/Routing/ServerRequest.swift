@@ -4,7 +4,7 @@ import NIOCore
 public struct ServerRequest: Sendable {
     /// The RPC's name.
     public var type: UInt32
-    /// What joins the answer to the request; unique among those in flight on one connection, and only there.
+    /// The number that joins the answer to the request; unique among those in flight on one connection, and only there.
     public var serial: UInt32
     /// The payload; its checksum was right.
     public var body: ByteBuffer

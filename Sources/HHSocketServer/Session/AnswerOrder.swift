@@ -14,10 +14,10 @@ struct AnswerOrder<Answer> {
     /// The number of the first place.
     private var first: UInt64 = 1
 
-    /// How many requests stand in line, whatever has become of them.
+    /// The number of requests in line, answered or not.
     var count: Int { self.places.count }
 
-    /// How many answers are held.
+    /// The number of answers that are held.
     private(set) var heldCount = 0
 
     /// A request has come, which has the next number.

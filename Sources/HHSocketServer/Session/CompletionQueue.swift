@@ -4,7 +4,7 @@ import NIOCore
 
 /// Carries the results of handlers from their tasks to the connection's event loop, waking it once per burst.
 final class CompletionQueue: Sendable {
-    /// What is counted of it.
+    /// The kind of a completion, for its count.
     enum Kind: Sendable {
         case ordinary
         /// The handler threw what is no status.
@@ -25,7 +25,7 @@ final class CompletionQueue: Sendable {
         var answer: Frame
         /// Which run of a handler it comes from.
         var run: UInt64
-        /// How many bytes the request's frame had for payload.
+        /// The length of the payload of the request's frame, in bytes.
         var requestLength: Int
         var kind = Kind.ordinary
     }
@@ -47,7 +47,7 @@ final class CompletionQueue: Sendable {
         self.state.withLockedValue { $0.wake = wake }
     }
 
-    /// What comes from now on is dropped.
+    /// Closes the queue: results that are added later are dropped.
     func close() {
         self.state.withLockedValue { $0 = State() }
     }

@@ -1,13 +1,13 @@
 import HHSocket
 import NIOCore
 
-/// What the fast way of a synchronous request needs to know.
+/// State for the fast path of a synchronous request.
 struct FastPath {
     /// Whether nothing but the machine has a say in whether a synchronous handler runs.
     private(set) var isOpen: Bool
     /// A larger answer is not copied, is too large, or may be compressed.
     private(set) var largestAnswer: Int
-    /// What handlers are given that may say something beside their answers, where the request brings nothing.
+    /// The object in which handlers may set metadata of their answers, for requests that bring none.
     var extras: ServerContext.Extras?
 
     init(core: ServerCore, listener: ListenerSettings) {

@@ -10,11 +10,11 @@ struct HandlerRun: Sendable {
     }
 
     let handler: Router.Handler
-    /// Where it runs.
+    /// The executor of the handler.
     let executor: HandlerExecutor
-    /// As it came: with a compressed body if it ``isCompressed``.
+    /// The request as it came: with a compressed body if it ``isCompressed``.
     let request: ServerRequest
-    /// How many bytes its frame had for payload.
+    /// The length of the payload of its frame, in bytes.
     let requestLength: Int
     let isCompressed: Bool
     let context: ServerContext
@@ -103,7 +103,7 @@ struct HandlerRun: Sendable {
         return request
     }
 
-    /// What the handler answers, or has answered to the same key before.
+    /// Returns the handler's answer, or the one that was kept for the key.
     private func answer(_ request: ServerRequest, _ kind: inout CompletionQueue.Kind) async -> KeptAnswer {
         // A handler that returns has done its work, though nobody waited for it any more: run again it would do it
         // twice. One that throws after it was cancelled may not have.

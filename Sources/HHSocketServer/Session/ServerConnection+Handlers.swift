@@ -107,7 +107,7 @@ extension ServerConnection {
         return body.withUnsafeReadableBytes { $0.isEmpty ? ByteBuffer() : ByteBuffer(bytes: $0) }
     }
 
-    /// What an error is answered with: of those that are no status nothing leaves, and all of it is in the log.
+    /// Returns the status for an error: nothing is sent of an error that has none, and all of it is logged.
     func verdict(
         of error: any Error,
         _ request: ServerRequest,

@@ -2,7 +2,7 @@ import Foundation
 import HHSocket
 import NIOCore
 
-/// What client and server agree on, and the envelopes that follow from it.
+/// The agreement between client and server, and the envelopes that follow from it.
 extension ServerConnection {
     /// The client's hello has come.
     func receiveHello(_ frame: Frame, in turn: inout Turn) {
@@ -77,7 +77,7 @@ extension ServerConnection {
         self.hot.fastPath.extras = self.extras(nil, now: turn.now)
     }
 
-    /// What stands in a request's frame around its body, which stays compressed if it is.
+    /// Returns the envelope of a request's frame, whose body stays compressed if it is.
     ///
     /// - Returns: Nil if that cannot be found out: the request has been answered.
     func open(_ frame: Frame, in turn: inout Turn) -> Envelope? {
@@ -97,7 +97,7 @@ extension ServerConnection {
         }
     }
 
-    /// What a handler learns beside the request; nil where nothing was agreed on.
+    /// Returns the data that a handler gets beside the request; nil where nothing was agreed on.
     func extras(_ metadata: WireMetadata?, now: NIODeadline) -> ServerContext.Extras? {
         guard let agreement = self.greeting.agreement, agreement.has(.metadata) else { return nil }
         guard let metadata else { return ServerContext.Extras() }

@@ -1,7 +1,7 @@
 import HHSocket
 import NIOCore
 
-/// What the client sends.
+/// Frames that the client sends.
 extension ServerConnection {
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
         guard self.hot.phase == .open else { return }

@@ -1,7 +1,7 @@
 import HHSocket
 import NIOCore
 
-/// What leaves.
+/// Frames that are sent to the client.
 extension ServerConnection {
     /// Sends an answer, when it is its turn.
     ///
@@ -85,7 +85,7 @@ extension ServerConnection {
 
     // MARK: What is held
 
-    /// What the client has not taken yet, in bytes.
+    /// The number of bytes that the client has not taken yet.
     private var waitingBytes: Int {
         self.link.unwrittenBytes + self.pushes.bytes + self.line.bytes + self.link.channelBytes
     }

@@ -15,15 +15,15 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     /// Larger bodies are written as they are, between their header and trailer; smaller ones are copied together, which
     /// is cheaper than the vectors.
     static let largestCopiedBody = 16 << 10
-    /// What a place in line takes, in bytes: that of an answer with its frame, but without its payload.
+    /// The cost of a place in line, in bytes: that of an answer with its frame, but without its payload.
     static let placeCost = 128
     /// A larger answer that is made on the event loop is not compressed: the loop's other connections would wait for
     /// it. It is about a millisecond's work.
     static let largestBodyCompressedOnLoop = 64 << 10
-    /// How long a client may go on sending after we have said our last word. Closing at once would reset the
-    /// connection, and with it answers that the client has not read yet.
+    /// The time that a client may go on sending after the server has closed its direction. Closing at once would reset
+    /// the connection, and with it answers that the client has not read yet.
     static let lingerTime = TimeAmount.seconds(1)
-    /// How long a client whose bytes made no sense may take to read our last word.
+    /// The time that a client whose bytes made no sense may take to read the last answer.
     static let protocolErrorTime = TimeAmount.seconds(5)
 
     enum Phase {
@@ -33,7 +33,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         case closed
     }
 
-    /// What hello has led to.
+    /// The results of hello.
     struct Greeting {
         var agreement: Agreement?
         var hasGreeted = false
@@ -54,8 +54,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         /// The payloads of the answers that it holds, in bytes.
         var payloadBytes = 0
 
-        /// What stands in line takes, in bytes. Places without a payload count too, those of cancelled requests among
-        /// them, or they would have no bound.
+        /// The cost of the answers in line, in bytes. Places without a payload count too, those of cancelled requests
+        /// among them, or they would have no bound.
         var bytes: Int { self.payloadBytes + (self.order?.count ?? 0) * ServerConnection.placeCost }
     }
 
@@ -70,7 +70,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         var hasReadSinceLook = false
     }
 
-    /// What this connection adds to the server's load.
+    /// This connection's share of the server's load.
     struct Accounting {
         /// Of what is held for this connection, what is held here, as far as it has been reported.
         var bytes = 0
@@ -78,7 +78,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         var bytesSent = 0
     }
 
-    /// What every request touches.
+    /// State that every request touches.
     struct Hot {
         var phase = Phase.open
         var machine: SessionMachine<Task<Void, Never>>
@@ -96,7 +96,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     /// Why this client is sent away at once; nil: it is served.
     private let refusal: GoAway?
     let completions: CompletionQueue
-    /// What is held for this connection, here and by its handlers.
+    /// The resources that are held for this connection, here and by its handlers.
     let load: ConnectionLoad
     // Unchecked: a request touches it some five times, on the event loop alone, and every access ends before anybody
     // else is called.
@@ -107,7 +107,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     var greeting = Greeting()
     var line: Line
     var bucket: TokenBucket?
-    /// What ends requests at their deadlines, by run.
+    /// The timers that end requests at their deadlines, by run.
     var deadlines: [UInt64: SocketLoop.TimerID] = [:]
     var pushes: PushQueue
 

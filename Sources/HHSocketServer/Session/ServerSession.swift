@@ -17,7 +17,7 @@ public final class ServerSession: Sendable {
     public let id: UInt64
     /// The client's address, where the system told it.
     public let remoteAddress: SocketAddress?
-    /// Where the client has connected to.
+    /// The listener that accepted the client.
     public let listener: Endpoint?
     /// The certificate that the client has shown, in DER; nil without TLS, or where none was asked for.
     public let peerCertificate: [UInt8]?
@@ -66,7 +66,7 @@ public final class ServerSession: Sendable {
     /// Whether the connection is there.
     public var isOpen: Bool { self.state.withLockedValue { $0.isOpen } }
 
-    /// What hello has agreed on; empty without hello.
+    /// The features that hello has agreed on; empty without hello.
     public var features: Set<ProtocolFeature> { self.state.withLockedValue { $0.features } }
 
     func agree(_ agreement: Agreement) {

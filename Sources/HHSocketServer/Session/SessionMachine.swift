@@ -29,7 +29,7 @@ struct SessionMachine<Work> {
         case noHello
     }
 
-    /// What a frame asks for.
+    /// The request of a frame.
     enum Reception {
         /// A request that may be run, as far as this connection knows: find out whether a limit is in the way, then
         /// call ``admit(_:bytes:refusal:)``, in the same turn.
@@ -55,7 +55,7 @@ struct SessionMachine<Work> {
         case runSynchronously(RunID?)
         /// Start the handler, then call ``started(_:serial:run:)``, in the same turn.
         case start(RunID)
-        /// As ``Reception/answer(_:_:)``.
+        /// An answer, as ``Reception/answer(_:_:)``.
         case answer(Status, RunID?)
     }
 
@@ -64,7 +64,7 @@ struct SessionMachine<Work> {
         var work: Work?
     }
 
-    /// What to do with a handler's result.
+    /// The step that follows a handler's result.
     enum ResultAction: Hashable {
         case send
         /// Nobody waits for it any more.
@@ -74,7 +74,7 @@ struct SessionMachine<Work> {
     private struct Slot {
         var run: RunID
         var work: Work?
-        /// What its body takes.
+        /// The size of its body, in bytes.
         var bytes: Int
     }
 
@@ -96,7 +96,7 @@ struct SessionMachine<Work> {
     private(set) var awaitsClientClose = false
     private(set) var inputIsClosed = false
     private(set) var isClosed = false
-    /// What has been counted since this was last taken.
+    /// The counts since they were last taken.
     var statistics = ServerStatistics()
 
     /// - Parameter numbersAll: Whether requests that are answered without a run have a number too.

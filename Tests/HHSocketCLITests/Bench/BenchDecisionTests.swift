@@ -35,10 +35,10 @@ import Testing
         longer.writeInteger(0x12 ^ 0x5A as UInt8)
         #expect(!body.isEchoed(by: longer, number: 0x1234))
         #expect(
-            body.complaint(about: longer, number: 0x1234) == "wrong answer to call 4660: 17 bytes, where 16 were sent"
+            body.reason(about: longer, number: 0x1234) == "wrong answer to call 4660: 17 bytes, where 16 were sent"
         )
         #expect(
-            body.complaint(about: sent, number: 1)
+            body.reason(about: sent, number: 1)
                 == "wrong answer to call 1: it begins with 52 and ends with 72, where 1 and 90 were sent"
         )
     }

@@ -195,7 +195,7 @@ import Darwin
         #expect(outcome.errors.hasPrefix("error: featureNotAgreed: "), "\(outcome.errors)")
     }
 
-    @Test func nobodyListens() async throws {
+    @Test func outputIsClosed() async throws {
         let dead = try await MockServer.closedEndpoint()
         let outcome = try await Command.run(["bench", "\(dead)"])
         #expect(outcome.exitCode == 1)

@@ -154,18 +154,18 @@ import Testing
         (#"{"mask":"a_b"}"#, "$.mask: expected paths in lower camel case with commas between them, found a_b"),
         (#"{"mask":"a,"}"#, "$.mask: expected paths"), (#"{"null":1.5}"#, "$.null: expected a 32-bit integer"),
     ])
-    func whatIsWrongIsToldWithItsPlace(json: String, complaint: String) throws {
-        let found = try #require(try TestProtos.complaint(json))
-        #expect(found.hasPrefix(complaint), "\(found)")
+    func whatIsWrongIsToldWithItsPlace(json: String, reason: String) throws {
+        let found = try #require(try TestProtos.reason(json))
+        #expect(found.hasPrefix(reason), "\(found)")
     }
 
     @Test(arguments: [
         ("{}", "$: the required field id is missing"), (#"{"id":1,"inner":{}}"#, "$.inner: the required field id is"),
         (#"{"id":1,"shade":0}"#, "$.shade: test.Old.Shade has no value 0"),
     ])
-    func proto2IsStricter(json: String, complaint: String) throws {
-        let found = try #require(try TestProtos.complaint(json, as: "test.Old"))
-        #expect(found.hasPrefix(complaint), "\(found)")
+    func proto2IsStricter(json: String, reason: String) throws {
+        let found = try #require(try TestProtos.reason(json, as: "test.Old"))
+        #expect(found.hasPrefix(reason), "\(found)")
     }
 
     @Test func defaultsAreEmittedWhereAskedFor() throws {
@@ -197,10 +197,10 @@ import Testing
             String(repeating: #"{"inner":"#, count: depth) + "{}" + String(repeating: "}", count: depth)
         }
         #expect(try TestProtos.roundTrip(nested(99)) == nested(99))
-        #expect(try TestProtos.complaint(nested(100))?.contains("more than 100 deep") == true)
-        #expect(try TestProtos.complaint(nested(100_000))?.contains("more than 256 deep") == true)
+        #expect(try TestProtos.reason(nested(100))?.contains("more than 100 deep") == true)
+        #expect(try TestProtos.reason(nested(100_000))?.contains("more than 256 deep") == true)
         let arrays = String(repeating: "[", count: 1_000_000)
-        #expect(try TestProtos.complaint(arrays)?.contains("more than 256 deep") == true)
+        #expect(try TestProtos.reason(arrays)?.contains("more than 256 deep") == true)
     }
 
     @Test func bytesThatAreNoMessageAreAnError() throws {
@@ -217,7 +217,7 @@ import Testing
         var bytes: [UInt8]
         var message = "test.Everything"
         var json: String
-        var complaint: String
+        var reason: String
     }
 
     private static let oddities = [
@@ -226,30 +226,30 @@ import Testing
             bytes: [8, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F],
             message: "google.protobuf.Timestamp",
             json: #"{"seconds":"4398046511103"}"#,
-            complaint: "$: 4398046511103 s and 0 ns are out of the range of google.protobuf.Timestamp"
+            reason: "$: 4398046511103 s and 0 ns are out of the range of google.protobuf.Timestamp"
         ),
         Oddity(
             bytes: [8, 1, 0xE2, 3, 7, 8, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x7F],
             json: #"{"aInt32":1,"at":{"seconds":"4398046511103"}}"#,
-            complaint: "$.at: 4398046511103 s and 0 ns are out of the range"
+            reason: "$.at: 4398046511103 s and 0 ns are out of the range"
         ),
         // An Any of a known type whose bytes are not such a message.
         Oddity(
             bytes: [8, 1, 0xA2, 4, 16, 0x0A, 11] + Array("x/test.Leaf".utf8) + [0x12, 1, 0xFF],
             json: #"{"aInt32":1,"any":{"@type":"x/test.Leaf","value":"/w=="}}"#,
-            complaint: "$.any: the value cannot be read as test.Leaf: "
+            reason: "$.any: the value cannot be read as test.Leaf: "
         ),
         // A Value that is not a number.
         Oddity(
             bytes: [0xBA, 4, 9, 0x11, 0, 0, 0, 0, 0, 0, 0xF8, 0x7F],
             json: #"{"value":"NaN"}"#,
-            complaint: "$.value: nan cannot be a google.protobuf.Value in JSON"
+            reason: "$.value: nan cannot be a google.protobuf.Value in JSON"
         ),
         // A path in capital letters.
         Oddity(
             bytes: [0xB2, 4, 3, 0x0A, 1, 0x41],
             json: #"{"mask":{"paths":["A"]}}"#,
-            complaint: "$.mask: a path would not be the same"
+            reason: "$.mask: a path would not be the same"
         ),
     ]
 
@@ -257,17 +257,17 @@ import Testing
         let codec = MessageJSON(try TestProtos.schema())
         let printed = try codec.json(ByteBuffer(bytes: oddity.bytes), message: oddity.message)
         #expect(printed.json.text() == oddity.json)
-        #expect(printed.complaints.count == 1)
-        #expect(printed.complaints.first?.hasPrefix(oddity.complaint) == true, "\(printed.complaints)")
+        #expect(printed.faults.count == 1)
+        #expect(printed.faults.first?.hasPrefix(oddity.reason) == true, "\(printed.faults)")
     }
 
     @Test func complaintsAreBounded() throws {
         let notANumber: [UInt8] = [0xD2, 4, 9, 0x11, 0, 0, 0, 0, 0, 0, 0xF8, 0x7F]
         let bytes = (0..<12).flatMap { _ in notANumber }
         let printed = try MessageJSON(TestProtos.schema()).json(ByteBuffer(bytes: bytes), message: "test.Everything")
-        #expect(printed.complaints.count == 11)
-        #expect(printed.complaints[9].hasPrefix("$.values[9]: "))
-        #expect(printed.complaints.last == "and 2 more parts")
+        #expect(printed.faults.count == 11)
+        #expect(printed.faults[9].hasPrefix("$.values[9]: "))
+        #expect(printed.faults.last == "and 2 more parts")
     }
 
     /// Bytes in bytes have no bound of their own.
@@ -287,8 +287,8 @@ import Testing
             ByteBuffer(bytes: bytes),
             message: "google.protobuf.Any"
         )
-        #expect(printed.complaints.count == 1)
-        #expect(printed.complaints.first?.contains("too deep") == true)
+        #expect(printed.faults.count == 1)
+        #expect(printed.faults.first?.contains("too deep") == true)
         #expect(printed.json.text().components(separatedBy: "@type").count == 102)
     }
 

@@ -113,21 +113,21 @@ import Testing
         (["--json-body", #"{"aLeaf":{"tags":["",1]}}"#], "$.aLeaf.tags[1]: expected a string, found a number"),
         (["--json-body", "{"], "line 1, column 2 of the JSON"),
     ])
-    func wrongRequestIsWrongUsageAndNothingIsCalled(body: [String], complaint: String) async throws {
+    func wrongRequestIsWrongUsageAndNothingIsCalled(body: [String], reason: String) async throws {
         let outcome = try await Command.run(["call", "127.0.0.1:1"] + Self.everything + body)
         #expect(outcome.exitCode == 64)
         #expect(outcome.output.isEmpty)
-        #expect(outcome.errors.contains(complaint), "\(outcome.errors)")
+        #expect(outcome.errors.contains(reason), "\(outcome.errors)")
     }
 
     @Test(arguments: [
         ("test.Echo/Everythin", "There is no method test.Echo/Everythin (did you mean test.Echo/Everything"),
         ("test.Echo/Watch", "test.Echo/Watch streams messages"), ("test.Echo/Unnumbered", "has no number"),
     ])
-    func methodThatCannotBeCalledIsWrongUsage(method: String, complaint: String) async throws {
+    func methodThatCannotBeCalledIsWrongUsage(method: String, reason: String) async throws {
         let outcome = try await Command.run(["call", "127.0.0.1:1"] + Self.proto + ["--method", method])
         #expect(outcome.exitCode == 64)
-        #expect(outcome.errors.contains(complaint), "\(outcome.errors)")
+        #expect(outcome.errors.contains(reason), "\(outcome.errors)")
     }
 
     @Test(arguments: [

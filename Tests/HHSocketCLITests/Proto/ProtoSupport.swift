@@ -25,7 +25,7 @@ enum TestProtos {
     }
 
     /// Why JSON cannot be read as a message; nil if it can.
-    static func complaint(_ json: String, as message: String = "test.Everything") throws -> String? {
+    static func reason(_ json: String, as message: String = "test.Everything") throws -> String? {
         let codec = MessageJSON(try Self.schema())
         do throws(MessageJSON.Unsuitable) {
             _ = try codec.payload(json, message: message)

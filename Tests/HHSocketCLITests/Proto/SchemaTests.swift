@@ -7,7 +7,7 @@ import Testing
 @testable import HHSocketCLI
 
 @Suite(.timeLimit(.minutes(5))) struct SchemaTests {
-    private func complaint(
+    private func reason(
         syntax: String = "proto3",
         _ change: (inout Google_Protobuf_DescriptorProto) -> Void
     ) throws -> String? {
@@ -45,33 +45,33 @@ import Testing
     }
 
     @Test func whatWouldLeadAstrayIsRefused() throws {
-        #expect(try self.complaint { $0.field = [self.field("a", 1, .int32)] } == nil)
-        #expect(try self.complaint { $0.field = [self.field("a", 0, .int32)] }?.contains("number 0") == true)
-        #expect(try self.complaint { $0.field = [self.field("a", 536_870_912, .int32)] }?.contains("number") == true)
+        #expect(try self.reason { $0.field = [self.field("a", 1, .int32)] } == nil)
+        #expect(try self.reason { $0.field = [self.field("a", 0, .int32)] }?.contains("number 0") == true)
+        #expect(try self.reason { $0.field = [self.field("a", 536_870_912, .int32)] }?.contains("number") == true)
         #expect(
-            try self.complaint { $0.field = [self.field("a", 1, .int32), self.field("b", 1, .int32)] }
+            try self.reason { $0.field = [self.field("a", 1, .int32), self.field("b", 1, .int32)] }
                 == "a.proto: A has two fields with the number 1"
         )
         #expect(
-            try self.complaint { $0.field = [self.field("a", 1, .message, typeName: ".B")] }
+            try self.reason { $0.field = [self.field("a", 1, .message, typeName: ".B")] }
                 == "A.a is of B, which is not in it; was it written with --include_imports?"
         )
         #expect(
-            try self.complaint { $0.field = [self.field("a", 1, .enum, typeName: ".A")] }?.contains("is of A") == true
+            try self.reason { $0.field = [self.field("a", 1, .enum, typeName: ".A")] }?.contains("is of A") == true
         )
         #expect(
-            try self.complaint(syntax: "proto2") { $0.field = [self.field("a", 1, .group, typeName: ".A")] }
+            try self.reason(syntax: "proto2") { $0.field = [self.field("a", 1, .group, typeName: ".A")] }
                 == "a.proto: A.a is a group, which is not supported"
         )
-        #expect(try self.complaint(syntax: "editions") { _ in }?.contains("not editions") == true)
+        #expect(try self.reason(syntax: "editions") { _ in }?.contains("not editions") == true)
         #expect(
-            try self.complaint {
+            try self.reason {
                 $0.field = [self.field("a", 1, .int32)]
                 $0.field[0].oneofIndex = 3
             } == "a.proto: A.a cannot be in a oneof"
         )
         #expect(
-            try self.complaint {
+            try self.reason {
                 // A map whose entry is none.
                 var entry = Google_Protobuf_DescriptorProto()
                 entry.name = "E"

@@ -92,7 +92,7 @@ import Testing
         (["flags=0x"], "a value is a number"),
         (["flags=0xG"], "a value is a number"), (["token=18446744073709551616"], "a value is a number"),
     ])
-    func whatDoesNotFitIsWrongUsage(fields: [String], complaint: String) async throws {
+    func whatDoesNotFitIsWrongUsage(fields: [String], reason: String) async throws {
         for command in [
             ["call", "127.0.0.1:1", "--type", "100"], ["listen", "127.0.0.1:1"], ["bench", "127.0.0.1:1"],
         ] {
@@ -100,7 +100,7 @@ import Testing
             let outcome = try await Command.run(arguments)
             #expect(outcome.exitCode == 64)
             #expect(outcome.output.isEmpty)
-            #expect(outcome.errors.contains(complaint), "\(outcome.errors)")
+            #expect(outcome.errors.contains(reason), "\(outcome.errors)")
         }
     }
 }

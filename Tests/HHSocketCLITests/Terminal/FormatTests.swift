@@ -49,7 +49,7 @@ import Testing
     @Test func layoutThatCannotWorkIsWrongUsageAndNamesTheRule() async throws {
         let file = FileManager.default.temporaryDirectory.appendingPathComponent("\(UUID()).json")
         defer { try? FileManager.default.removeItem(at: file) }
-        for (json, complaint) in [
+        for (json, reason) in [
             (#"{"request": ["type", "serial"], "response": ["type", "serial", "length"]}"#, "lengthMissing"),
             (#"{"request": [{"field": "type", "bytes": 2}], "response": []}"#, "a type always has 4 bytes"),
             (
@@ -60,7 +60,7 @@ import Testing
             try json.write(to: file, atomically: true, encoding: .utf8)
             let outcome = try await Command.run(["call", "127.0.0.1:1", "--type", "100", "--format", file.path])
             #expect(outcome.exitCode == 64)
-            #expect(outcome.errors.contains(complaint), "\(outcome.errors)")
+            #expect(outcome.errors.contains(reason), "\(outcome.errors)")
         }
     }
 

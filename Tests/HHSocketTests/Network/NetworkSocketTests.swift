@@ -100,8 +100,10 @@ import Testing
         try await server.received(1, ofType: 101)
         #expect(server.received.filter { $0.type == FrameType.heartbeat }.count <= 2)
         #expect(server.acceptedCount == 1)
-        let changes = socket.history.entries.filter { if case .networkChanged = $0.kind { true } else { false } }
-        #expect(changes.count == 2, "\(socket.history)")
+        let changes = socket.history.entries.compactMap { entry -> String? in
+            if case .networkChanged(let name) = entry.kind { name ?? "?" } else { nil }
+        }
+        #expect(changes == [self.cellular, self.wifi].map { $0.name ?? "?" }, "\(socket.history)")
     }
 
     @Test func deadConnectionIsNoticedOnAnotherPathAndMadeAnewWithoutWaiting() async throws {

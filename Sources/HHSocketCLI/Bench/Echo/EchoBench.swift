@@ -111,7 +111,7 @@ struct EchoBench: Sendable {
             throw EchoFailure(error)
         }
         guard self.body.isEchoed(by: response.body, number: 0) else {
-            throw EchoFailure(self.body.complaint(about: response.body, number: 0))
+            throw EchoFailure(self.body.reason(about: response.body, number: 0))
         }
     }
 

@@ -41,7 +41,7 @@ struct EchoBody: Sendable {
     }
 
     /// Describes the fault of an answer that is not an echo.
-    func complaint(about answer: ByteBuffer, number: UInt32) -> String {
+    func reason(about answer: ByteBuffer, number: UInt32) -> String {
         guard answer.readableBytes == self.length else {
             return "wrong answer to call \(number): \(answer.readableBytes) bytes, where \(self.length) were sent"
         }

@@ -21,7 +21,7 @@ struct BodyCaller: EchoCaller {
     mutating func call(_ number: UInt32, on client: SocketClient) async throws {
         let response = try await client.data(for: self.requests.next(number))
         guard self.body.isEchoed(by: response.body, number: number) else {
-            throw EchoFailure(self.body.complaint(about: response.body, number: number))
+            throw EchoFailure(self.body.reason(about: response.body, number: number))
         }
     }
 }

@@ -63,16 +63,16 @@ struct EchoCalls: Sendable {
     /// - Returns: The call to make in its place; if it is nil, call ``nextStart(_:)``.
     @inline(__always)
     mutating func answered(_ place: Int, with answer: ByteBuffer, now: UInt64) -> Start? {
-        self.goesOn(place, with: answer, now: now) ? self.start(place, at: now) : nil
+        self.continues(place, with: answer, now: now) ? self.start(place, at: now) : nil
     }
 
     /// The first of the two steps of ``answered(_:with:now:)``. If it returns true the second is ``request(of:at:)``.
     @inline(__always)
-    mutating func goesOn(_ place: Int, with answer: ByteBuffer, now: UInt64) -> Bool {
+    mutating func continues(_ place: Int, with answer: ByteBuffer, now: UInt64) -> Bool {
         guard self.phase != .stopped else { return self.free(place) }
         let number = self.places[place].number
         guard self.body.isEchoed(by: answer, number: number) else {
-            self.fail(EchoFailure(self.body.complaint(about: answer, number: number)))
+            self.fail(EchoFailure(self.body.reason(about: answer, number: number)))
             return self.free(place)
         }
         self.tally.completed(start: self.places[place].start, now: now)

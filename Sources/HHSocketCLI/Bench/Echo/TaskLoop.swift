@@ -113,7 +113,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         let now = self.readClock()
         switch result {
         case .success(let response):
-            if self.calls.goesOn(place, with: response.body, now: now) {
+            if self.calls.continues(place, with: response.body, now: now) {
                 return self.perform(self.calls.request(of: place, at: now), place)
             }
         case .failure(let error):

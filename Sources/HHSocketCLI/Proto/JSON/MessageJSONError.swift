@@ -9,15 +9,15 @@ struct MessageJSONError: Error, CustomStringConvertible {
 
     /// The steps from the innermost to the outermost.
     private var steps: [Step] = []
-    private let complaint: String
+    private let reason: String
 
-    init(_ complaint: String) {
-        self.complaint = complaint
+    init(_ reason: String) {
+        self.reason = reason
     }
 
     /// - Parameter path: The steps from the outermost to the innermost.
-    init(_ complaint: String, at path: [Step]) {
-        self.complaint = complaint
+    init(_ reason: String, at path: [Step]) {
+        self.reason = reason
         self.steps = path.reversed()
     }
 
@@ -37,7 +37,7 @@ struct MessageJSONError: Error, CustomStringConvertible {
             case .element(let index): "[\(index)]"
             }
         }
-        return "$\(path.joined()): \(self.complaint)"
+        return "$\(path.joined()): \(self.reason)"
     }
 
     private static func isPlain(_ name: String) -> Bool {

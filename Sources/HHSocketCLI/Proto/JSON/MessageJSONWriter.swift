@@ -24,7 +24,7 @@ struct MessageJSONWriter {
     }
 
     /// The parts of the messages so far that have no JSON form.
-    var complaints: [String] {
+    var faults: [String] {
         self.firstErrors.map(\.description)
             + (self.furtherErrors == 0 ? [] : ["and \(self.furtherErrors) more parts"])
     }

@@ -107,8 +107,8 @@ struct MessageBuilder {
         }
     }
 
-    private func error(_ field: Google_Protobuf_FieldDescriptorProto, _ complaint: String) -> ProtoError {
-        ProtoError("\(self.file.name): \(self.name).\(field.name) \(complaint)")
+    private func error(_ field: Google_Protobuf_FieldDescriptorProto, _ reason: String) -> ProtoError {
+        ProtoError("\(self.file.name): \(self.name).\(field.name) \(reason)")
     }
 
     /// Returns the JSON name by protoc's rule, for descriptor sets of other tools.

@@ -1,23 +1,23 @@
-# `make` or `make help` lists what there is to do.
+# `make` or `make help` lists the targets.
 
 PREFIX ?= /usr/local
 DESTDIR ?=
 # More options for every swift build and test, e.g. SWIFTFLAGS="-Xswiftc -warnings-as-errors".
 SWIFTFLAGS ?=
 
-# SwiftPM makes a new plan each time: with a plan that it remembers, a build of the tests after one of a product would compile the
-# protoc that swift-protobuf carries, which takes ten minutes.
+# SwiftPM plans each build anew: with a cached plan, a build of the tests after one of a product would compile the protoc that
+# swift-protobuf contains, which takes ten minutes.
 common_options = --disable-build-manifest-caching $(SWIFTFLAGS)
-# One configuration for everything here: what is built with other traits is built anew.
+# One configuration for all targets, because other traits cause a full rebuild.
 swift_options = --traits Development $(common_options)
-# Where builds for release are. In a folder of their own they need not wait for builds for debugging, nor those for them.
+# The folder of release builds. With a separate folder, release and debug builds need not wait for each other.
 RELEASE_FOLDER ?= .build
-# Benchmarks is a package of its own, whose builds share that folder. It turns on the same traits in its manifest.
+# Benchmarks is a separate package whose builds share that folder. Its manifest enables the same traits.
 benchmarks_options = --package-path Benchmarks --scratch-path "$(RELEASE_FOLDER)" $(common_options)
 
-# The command, built for release: what is measured.
+# The command, built for release, which the measurements run.
 command_for_release = $(RELEASE_FOLDER)/release/hhsocket-cli
-# For make bench-compare: the commit to compare with, the least that is left of its speed, and more options.
+# For make bench-compare: the commit to compare with, the minimum ratio to its speed, and more options.
 BASE ?= HEAD
 MIN ?= 0.98
 COMPARE ?=
@@ -26,10 +26,10 @@ COUNTS ?=
 # More options for Scripts/bench-report, e.g. REPORT="--rounds 1 --seconds 0.5".
 REPORT ?=
 
-# How long make fuzz runs, after it has built.
+# The time that make fuzz runs after the build.
 FUZZ_SECONDS ?= 60
 
-# Python may be done without elsewhere, so that its lack is not found out before.
+# Python is optional for other targets, so `dependencies` does not fail without it.
 needs_python = @command -v python3 >/dev/null 2>&1 || \
 	{ echo 'make $@ needs Python 3: python3 is not in PATH.' >&2; exit 1; }
 
@@ -41,27 +41,27 @@ FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildca
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: dependencies ## build the command line tool and let it show what the framework does, over real TCP
+demo: dependencies ## build the command line tool and run its demonstration over real TCP
 	@echo 'Building hhsocket-cli; the first time takes some minutes.' >&2
 	@swift build $(swift_options) --quiet --product hhsocket-cli
 	@"$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli" demo
 
-test: build-tests ## build and run every test: most of them in parallel, then those that need the machine for themselves
+test: build-tests ## build and run every test: most of them in parallel, then those that need the machine to themselves
 	@Scripts/test all
 
 test-fast: build-tests ## build everything, and run the tests that need no socket, process or clock
 	@Scripts/test fast
 
 build-tests: programs = python3 openssl protoc:protobuf-compiler sqlite3.h:libsqlite3-dev
-# By its name: with --build-tests SwiftPM would build the generator a second time, for the plugins, which no test depends on.
-build-tests: dependencies ## build what make test runs, and run nothing
+# The product is named because --build-tests would build the generator a second time, for the plugins, on which no test depends.
+build-tests: dependencies ## build what make test runs, without running it
 	$(needs_python)
 	swift build --product hhsocketPackageTests $(swift_options)
 
 slowest-tests: ## print the slowest thirty tests of the last run
 	@Scripts/slowest-tests
 
-test-network: dependencies ## pull cables between two network namespaces; as root, or it says that it cannot
+test-network: dependencies ## test lost links and changed addresses between two network namespaces; without root, say that nothing was tested
 	sh Scripts/test-network $(swift_options)
 
 test-plugins: programs = protoc:protobuf-compiler
@@ -69,10 +69,10 @@ test-plugins: dependencies ## build and run a package that uses the SwiftPM plug
 	sh Scripts/test-plugins $(SWIFTFLAGS)
 
 test-feed: programs = sqlite3.h:libsqlite3-dev
-test-feed: dependencies ## build Examples/Feed and have it do what it should
+test-feed: dependencies ## build Examples/Feed and compare its output with the expected one
 	sh Scripts/test-feed $(swift_options)
 
-soak: build-tests ## run fifty times as much of what tests repeat with random inputs, hostile clients for ten minutes, the address sanitizer, and all tests in release with every check of exclusive access
+soak: build-tests ## run the randomised tests with fifty times the repetitions, hostile clients for ten minutes, the address sanitizer, and all tests in release with every check of exclusive access
 	HHSOCKET_EFFORT=50 HHSOCKET_HOSTILE_SECONDS=600 Scripts/test all RandomHistoryTests ClientModelTests CacheModelTests \
 		CacheTableTests TaskGroupOrderTests PageRecorderTests OutboxMachineTests CrashTests RollingRestartTests \
 		AbandonedCallsTests FrameSplittingTests PresetFrameTests FrameGarbageTests SwiftProtobufComparisonTests \
@@ -95,22 +95,22 @@ test-addresses: dependencies ## build the tests for the address sanitizer and ru
 	Scripts/test-sanitized address
 
 build-release: programs = libdeflate.h:libdeflate-dev
-build-release: dependencies ## build the command and the benchmarks for release, and run nothing
+build-release: dependencies ## build the command and the benchmarks for release, without running them
 	swift build -c release $(benchmarks_options) --product hhsocket-cli
 	swift build -c release $(benchmarks_options) --product HHSocketBenchmarks
 
 bench: programs = libdeflate.h:libdeflate-dev
-bench: dependencies ## measure the framework's parts, each alone
+bench: dependencies ## measure the framework's parts, each separately
 	swift package $(benchmarks_options) benchmark --no-progress
 
-bench-once: build-release ## run each benchmark for some milliseconds, which shows that it works
+bench-once: build-release ## run each benchmark for some milliseconds, to check that it works
 	@log=$$(BENCH_QUICK=1 "$$(swift build -c release $(benchmarks_options) --show-bin-path)/HHSocketBenchmarks" 2>&1) && \
 		printf '%s\n' "$$log" | grep 'Debug results for' && \
 		printf '%s\n' "$$log" | grep -q 'Debug results for every benchmark has run' || \
 		{ printf '%s\n' "$$log" | tail -n 20; exit 1; }
 
 bench-report: programs = python3
-bench-report: $(command_for_release) ## measure calls and write Docs/Performance.md; PEERS=FILE puts those of others beside them
+bench-report: $(command_for_release) ## measure calls and write Docs/Performance.md; PEERS=FILE adds measurements of other frameworks
 	$(needs_python)
 	Scripts/bench-report --program "$(command_for_release)" $(REPORT)
 
@@ -120,36 +120,36 @@ bench-compare: $(command_for_release) ## compare the CPU time of a call with tha
 	Scripts/bench-compare --base "$(BASE)" --minimum $(MIN) --program "$(command_for_release)" $(COMPARE)
 
 counts: programs = python3
-counts: $(command_for_release) ## count what a call asks of Swift's runtime and of the system, and fail if it is more than it may (Linux)
+counts: $(command_for_release) ## count a call's requests to Swift's runtime and to the system, and fail if a budget is exceeded (Linux)
 	$(needs_python)
 	Scripts/counts --program "$(command_for_release)" $(COUNTS)
 
-test-tools: ## test what the scripts for measuring compute
+test-tools: ## test the computations of the measuring scripts
 	Scripts/bench-report --self-test
 	Scripts/bench-compare --self-test
 	Scripts/counts --self-test
 	Scripts/lint-prose --self-test
 
-build-fuzz: dependencies ## build what make fuzz runs, and run nothing
+build-fuzz: dependencies ## build what make fuzz runs, without running it
 	sh Fuzz/run build
 
-fuzz: dependencies ## feed the decoders with what libFuzzer makes up, for FUZZ_SECONDS (60)
+fuzz: dependencies ## run the decoders on inputs of libFuzzer, for FUZZ_SECONDS (60)
 	sh Fuzz/run $(FUZZ_SECONDS)
 
 generate: programs = protoc:protobuf-compiler
-generate: dependencies ## write the code that is generated and committed anew, after a .proto or the generator was changed
+generate: dependencies ## regenerate the generated code that is committed, after a change to a .proto or the generator
 	swift build $(swift_options) --product protoc-gen-hhsocket
 	Scripts/generated-code $(CHECK) "$$(swift build $(swift_options) --show-bin-path)/protoc-gen-hhsocket"
 
-descriptor-sets: ## write anew what the generator's tests read, after Tests/CodegenTests/Protos was changed
+descriptor-sets: ## regenerate the descriptor sets that the generator's tests read, after a change to Tests/CodegenTests/Protos
 	sh Scripts/descriptor-sets
 
-# Always asked of SwiftPM, which knows whether it is up to date.
+# Always built by SwiftPM, which knows whether it is up to date.
 .PHONY: $(command_for_release)
 $(command_for_release): dependencies
 	swift build -c release $(swift_options) --scratch-path "$(RELEASE_FOLDER)" --product hhsocket-cli
 
-# With Swift's runtime in it, so that it runs where no toolchain is; and calls are faster.
+# Statically linked with Swift's runtime, so that the command runs without a toolchain; calls are also faster.
 static_options = $(swift_options) -c release --static-swift-stdlib --scratch-path .build-static
 
 install: dependencies ## install the command hhsocket into PREFIX/bin (PREFIX is /usr/local)

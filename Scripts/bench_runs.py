@@ -1,5 +1,5 @@
-"""What Scripts/bench-compare and Scripts/counts share: the cells that they measure, and runs of `hhsocket bench` against
-`hhsocket serve`, both processes on one core."""
+"""The code that Scripts/bench-compare and Scripts/counts share: the cells that they measure, and runs of `hhsocket bench`
+against `hhsocket serve`, both processes on one core."""
 
 import json
 import os
@@ -25,14 +25,14 @@ CELLS = {
     "16 B, 64, default queue": ["--body", "16", "--in-flight", "64", "--api", "task", "--callbacks", "default"],
     "16 B, 64, after hello": ["--body", "16", "--in-flight", "64", *TASK, *HELLO],
 }
-# With it a program ends by whom an argument is not understood (EX_USAGE).
+# The exit code of a program that does not understand an argument (EX_USAGE).
 USAGE = 64
-# How much longer than it should take a process may take, in seconds.
+# The time that a process may take beyond its measurement, in seconds.
 PATIENCE = 60
 
 
 class Failure(Exception):
-    """What the user is told, and nothing else."""
+    """An error that is reported to the user without a stack trace."""
 
 
 class NotUnderstood(Failure):
@@ -44,17 +44,17 @@ def is_linux():
 
 
 def available_core():
-    """The last one: what is not pinned, and interrupts, are more often on the first."""
+    """The last core: unpinned processes and interrupts are more often on the first."""
     return max(os.sched_getaffinity(0))
 
 
-# What the Makefile builds with. Commits from before this trait build with what they find.
+# The trait with which the Makefile builds. Older commits without it build with the libraries that they find.
 DEVELOPMENT = "Development"
 DEVELOPMENT_OPTIONS = ["--traits", DEVELOPMENT, "--disable-build-manifest-caching"]
 
 
 def build(folder, environment=None):
-    """The program that the package in `folder` builds for release, with the same options as the Makefile."""
+    """Builds the package in `folder` for release, with the same options as the Makefile. Returns the program's path."""
     command = ["swift", "build", "-c", "release", "--package-path", folder]
     with open(os.path.join(folder, "Package.swift"), encoding="utf-8") as manifest:
         if f'"{DEVELOPMENT}"' in manifest.read():
@@ -68,7 +68,7 @@ def build(folder, environment=None):
 
 def cells_named(text):
     """
-    The cells whose names contain one of the parts that are separated by semicolons.
+    The cells whose names contain one of the semicolon-separated parts of `text`.
 
     >>> list(cells_named("64, async; 1 in")), len(cells_named("")) == len(CELLS)
     (['16 B, 1 in flight', '16 B, 64, async', '16 B, 64, async on executor'], True)
@@ -81,7 +81,7 @@ def cells_named(text):
 
 
 class Server:
-    """`hhsocket serve`, which ends when this program does, and the clients of it."""
+    """A process of `hhsocket serve`, which ends with this program, and its clients."""
 
     def __init__(self, program, core, environment=None):
         self.program, self.core = program, core
@@ -114,19 +114,19 @@ class Server:
 
     def cpu_time(self):
         """
-        What the server has used so far, in seconds.
+        The CPU time that the server has used so far, in seconds.
         """
-        # The clock of another process, as clock_getcpuclockid(3) makes it: the system's own precise count, of all threads,
-        # also of those that ended.
+        # The clock that clock_getcpuclockid(3) returns for another process: the system's precise count of all threads,
+        # including those that have ended.
         return time.clock_gettime((~self.process.pid << 3) | 2)
 
     def run(self, cell, seconds, environment=None):
         """
-        Makes calls, and returns what is known of them: what `bench` tells, and in addition `all_calls`, those before and
-        after the measured time included, and `cpu_s`, the CPU time of client and server from the client's start to its end.
+        Makes calls, and returns the output of `bench` with two additions: `all_calls`, which includes the calls before and
+        after the measured time, and `cpu_s`, the CPU time of client and server from the client's start to its end.
         """
-        # Without a warm-up nearly all calls are in the measured time. Those that are not are one at the beginning, and as
-        # many at the end as are in flight.
+        # Without a warm-up nearly all calls are in the measured time. The others are one at the beginning, and those in
+        # flight at the end.
         arguments = ["bench", f"127.0.0.1:{self.port}", "--json", "--warmup", "0", "--seconds", str(seconds), *cell]
         servers_before = self.cpu_time()
         clients_before = children_cpu_time()
@@ -147,6 +147,6 @@ class Server:
 
 
 def children_cpu_time():
-    """What the processes that have ended used, in seconds; microseconds count."""
+    """The CPU time of the child processes that have ended, in seconds, precise to microseconds."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime

@@ -3,8 +3,7 @@ import HHSocketOutbox
 import HHSocketApp
 import HHSocketRPC
 
-/// What a screen with the feed shows, and what can be done there. Made for each visit: when it goes, its calls go with
-/// it.
+/// A screen with the feed, and its actions. Made for each visit: when it goes, its calls go with it.
 actor FeedScreen {
     private let calls: APIManager
     private let cache: ResponseCache

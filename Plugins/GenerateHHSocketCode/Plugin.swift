@@ -41,7 +41,8 @@ struct GenerateHHSocketCode: CommandPlugin {
         try arguments.targets.map { name in
             guard let target = context.package.targets.first(where: { $0.name == name }) else {
                 throw PluginError(
-                    "The package \(context.package.displayName) has no target \(name). A target without any Swift file is "
+                    "The package \(context.package.displayName) has no target \(name). A target without "
+                        + "any Swift file is "
                         + "none to SwiftPM: add one, or give the paths and --output."
                 )
             }

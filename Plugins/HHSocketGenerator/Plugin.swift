@@ -33,7 +33,8 @@ struct HHSocketGenerator: BuildToolPlugin {
                 if let other = outputs.updateValue(proto, forKey: output.lastPathComponent) {
                     throw PluginError(
                         "\(other.path) and \(proto.path) would both become \(output.lastPathComponent). "
-                            + "\"fileNaming\": \"PathToUnderscores\" in \(GeneratorConfiguration.fileName) tells them apart."
+                            + "\"fileNaming\": \"PathToUnderscores\" in \(GeneratorConfiguration.fileName) "
+                            + "tells them apart."
                     )
                 }
                 let folders = try batch.settings.importPaths + [OwnProtos.folder()]

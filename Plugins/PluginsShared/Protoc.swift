@@ -6,8 +6,9 @@ enum Protoc {
     /// The folders to search besides PATH, which is short in Xcode.
     private static let folders = ["/opt/homebrew/bin", "/usr/local/bin", "/usr/bin"]
     private static let advice =
-        "Install it with `apt install protobuf-compiler libprotobuf-dev` or `brew install protobuf`, or say where it is: "
-        + "in the environment variable \(ProtocSearch.variable), or as \"protocPath\" in \(GeneratorConfiguration.fileName)."
+        "Install it with `apt install protobuf-compiler libprotobuf-dev` or `brew install protobuf`, or "
+        + "say where it is: in the environment variable \(ProtocSearch.variable), or as \"protocPath\" in "
+        + "\(GeneratorConfiguration.fileName)."
 
     /// Returns the `protoc` named by the environment, else by the configuration, relative to its folder, else the first
     /// one in PATH or `folders`.

@@ -88,7 +88,8 @@ struct MessageTypeNumbers {
             Diagnostic(
                 element,
                 within: path,
-                "the \(option) \(number) of \(name) is the \(user.option) of \(user.name) already (\(user.place))\(reason)"
+                "the \(option) \(number) of \(name) is the \(user.option) of \(user.name) already "
+                    + "(\(user.place))\(reason)"
             )
         )
     }

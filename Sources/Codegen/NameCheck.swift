@@ -115,7 +115,8 @@ struct NameCheck {
         self.diagnostics.append(
             Diagnostic(
                 element,
-                "\(fullName) has the type \(type), but there Swift takes \(beginning) for what is declared closer by; a "
+                "\(fullName) has the type \(type), but there Swift takes \(beginning) for what is "
+                    + "declared closer by; a "
                     + "package, or option swift_prefix, tells them apart"
             )
         )

@@ -73,7 +73,8 @@ struct SupportCheck {
             self.diagnostics.append(
                 Diagnostic(
                     field,
-                    "the extension \(field.fullName) of \(field.containingType.fullName) is not supported; only options "
+                    "the extension \(field.fullName) of \(field.containingType.fullName) is not "
+                        + "supported; only options "
                         + "can be extended"
                 )
             )
@@ -84,8 +85,8 @@ struct SupportCheck {
     {
         Diagnostic(
             element,
-            "\(name) has the type \(type), which is not supported; of \(self.wellKnownPackage) there are Duration, Empty, "
-                + "Timestamp and the wrappers such as StringValue"
+            "\(name) has the type \(type), which is not supported; of \(self.wellKnownPackage) there are "
+                + "Duration, Empty, Timestamp and the wrappers such as StringValue"
         )
     }
 

@@ -50,7 +50,8 @@ extension MessageError: CustomStringConvertible {
         case .malformedVarint: "a number has more than ten bytes, or does not fit"
         case .illegalTag: "there is no field's tag where one should be"
         case .wireTypeMismatch(let field):
-            "the field \(field) stands on the wire as another kind than the one declared; do both sides have the same .proto?"
+            "the field \(field) stands on the wire as another kind than the one declared; do both sides "
+                + "have the same .proto?"
         case .group: "groups are not supported"
         case .invalidUTF8(let field): "the string \(field) is not UTF-8"
         case .tooDeep(let limit): "messages lie within messages more than \(limit) deep"

@@ -78,7 +78,7 @@ private let custom: WireFormat = {
     }
 }()
 
-/// What one read brings, in bytes. Frames do not align with it.
+/// The number of bytes of one read. Frames do not align with it.
 private let readLength = 1 << 16
 
 private func payload(_ length: Int) -> ByteBuffer {

@@ -37,7 +37,7 @@ struct Setup {
     var encoder: FrameEncoder { FrameEncoder(direction: self.direction, format: self.format) }
 }
 
-/// What came out of a decoder.
+/// The output of a decoder.
 struct Decoded: Equatable {
     var outputs: [FrameDecoder.Output] = []
     /// The lengths of the frames on the wire, known only to those who borrow.
@@ -111,7 +111,8 @@ extension Setup {
         return view.mismatch.map { .corrupt(frame, $0) } ?? .frame(frame)
     }
 
-    /// What is kept is what an incomplete frame has so far, and memory follows what came, not what was announced.
+    /// Checks that only the bytes of an incomplete frame are kept, and that memory follows the bytes that came, not the
+    /// announced length.
     private func check(_ decoder: FrameDecoder, received: Int, _ decoded: Decoded) {
         let kept = decoder.bufferedBytes
         require(kept <= received, "\(kept) bytes are kept of \(received)")

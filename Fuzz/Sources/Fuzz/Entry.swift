@@ -53,7 +53,7 @@ private func testOne(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     return 0
 }
 
-/// What must be true whatever the input is.
+/// Requires a condition that holds for every input.
 func require(_ condition: Bool, _ message: @autoclosure () -> String) {
     guard condition else { fatalError(message()) }
 }

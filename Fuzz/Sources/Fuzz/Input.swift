@@ -1,6 +1,6 @@
 import InstrumentedHHSocket
 
-/// What the input decides. Decisions are taken from its end, so that a recorded stream is good input as it is.
+/// The fuzzer's bytes, from which decisions are drawn: from their end, so that a recorded stream is good input as it is.
 struct Input {
     private(set) var rest: ArraySlice<UInt8>
 
@@ -89,7 +89,7 @@ struct Input {
 
     private mutating func order() -> WireFormat.ByteOrder { self.bool() ? .little : .big }
 
-    /// What a header needs, among other things and in any order.
+    /// The fields that a header requires, among others and in any order.
     private mutating func header(_ order: WireFormat.ByteOrder) -> [WireFormat.Field] {
         var fields: [WireFormat.Field] = [.type(order), .serial(order), .length(order)]
         if self.byte() % 4 != 0 { fields.append(.status(self.order())) }

@@ -60,7 +60,8 @@ struct ClientProtocolGenerator {
         }
         printer.print(
             "/// The pushes of one type, from now on. Each call gives a sequence of its own.",
-            "\(access)func pushes<Push: \(Names.runtime).PushMessage>(_ type: Push.Type) -> HHSocketRPC.MessagePushes<Push> {",
+            "\(access)func pushes<Push: \(Names.runtime).PushMessage>(_ type: Push.Type) -> "
+                + "HHSocketRPC.MessagePushes<Push> {",
             "    self.pushes(type, buffering: .default)",
             "}"
         )

@@ -179,7 +179,8 @@ final class Dialer: @unchecked Sendable {
         throw SocketError(
             .invalidArgument,
             message:
-                "cannot connect to \(endpoint)\(proxy.through): there is no name to look for in a certificate; set ClientTLS.serverName"
+                "cannot connect to \(endpoint)\(proxy.through): there is no name to look for in a "
+                + "certificate; set ClientTLS.serverName"
         )
     }
 

@@ -6,8 +6,8 @@ import NIOCore
 /// Makes connections and keeps one, on the socket's thread: performs what ``ConnectionMachine`` decides. It knows
 /// links, and not what is spoken on them.
 ///
-/// What the user asks for is in this file; what the machine decides is performed in `Driver+Actions`, and what links
-/// tell is heard in `Driver+Links`.
+/// This file has the user's requests; `Driver+Actions` performs the machine's decisions, and `Driver+Links` takes the
+/// notifications of links.
 package final class Driver: ConnectionDriver, @unchecked Sendable {
     // Proof of Sendable: constants are Sendable themselves, or locked; the variables are touched on the event loop
     // alone, but for the host, which is set before the driver is shared.

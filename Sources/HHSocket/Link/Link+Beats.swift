@@ -40,7 +40,9 @@ extension Link {
     }
 
     func noteBytesReceived(in turn: inout Turn) {
-        if let outcome = self.hot.beating.beats?.bytesReceived(now: turn.now) { self.notifyHost(of: .beat(outcome), in: &turn) }
+        if let outcome = self.hot.beating.beats?.bytesReceived(now: turn.now) {
+            self.notifyHost(of: .beat(outcome), in: &turn)
+        }
     }
 
     func reportBeatLost(in turn: inout Turn) {

@@ -4,8 +4,7 @@ import NIOCore
 /// handler of its channel's pipeline; lives on the socket's thread, and everything that happens on it happens in a
 /// turn.
 ///
-/// What comes is taken in `Link+Reading`, what leaves is sent in `Link+Sending`, what time brings is in `Link+Beats`,
-/// and how the link ends is in `Link+Closing`.
+/// `Link+Reading` reads, `Link+Sending` writes, `Link+Beats` has the timers, and `Link+Closing` ends the link.
 package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
     package typealias InboundIn = ByteBuffer
     package typealias OutboundIn = ByteBuffer

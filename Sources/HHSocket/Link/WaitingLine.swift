@@ -42,8 +42,12 @@ package struct WaitingLine<Element> {
     }
 
     /// Gives an element that waits the last place of this priority; the one it had is a stub from now on.
-    package mutating func appendEntry(_ element: Element, _ priority: FramePriority, cost: Int, isReturning: Bool = false)
-    {
+    package mutating func appendEntry(
+        _ element: Element,
+        _ priority: FramePriority,
+        cost: Int,
+        isReturning: Bool = false
+    ) {
         if isReturning {
             self.returning.append(QueueEntry(element: element, cost: cost), priority)
         } else {

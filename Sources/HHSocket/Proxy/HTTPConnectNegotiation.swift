@@ -126,7 +126,8 @@ struct HTTPConnectNegotiation: ProxyNegotiation {
         case 401 where wantsAnother, 407 where wantsAnother:
             return ProxyFailure(
                 .authenticationRequired,
-                "\(answer): it wants authentication by \(self.schemes.joined(separator: " or ")), and only Basic is known here"
+                "\(answer): it wants authentication by \(self.schemes.joined(separator: " or ")), and "
+                    + "only Basic is known here"
             )
         case 401 where self.hasCredentials, 407 where self.hasCredentials:
             return ProxyFailure(.authenticationFailed, "\(answer): it does not accept the user and the password")

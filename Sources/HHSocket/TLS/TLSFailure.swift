@@ -120,7 +120,8 @@ extension TLSFailure {
     static func wrongHost(underlying error: (any Error)? = nil) -> TLSFailure {
         TLSFailure(
             .wrongHost,
-            "the server's certificate is for another name; connect by the name that it has, or set ClientTLS.serverName",
+            "the server's certificate is for another name; connect by the name that it has, or set "
+                + "ClientTLS.serverName",
             underlying: error
         )
     }
@@ -139,7 +140,8 @@ extension TLSFailure {
         }
         return TLSFailure(
             .notTrusted,
-            "the other end's certificate is not trusted: none of the authorities known here (ClientTLS.trust) vouches for it"
+            "the other end's certificate is not trusted: "
+                + "none of the authorities known here (ClientTLS.trust) vouches for it"
         )
     }
 

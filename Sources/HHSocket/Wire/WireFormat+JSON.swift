@@ -54,7 +54,8 @@ extension WireFormat: Codable {
             return "the description of the wire format is wrong\(place(context)): expected \(Self.kind(of: type))"
         case .valueNotFound(let type, let context):
             return
-                "the description of the wire format is wrong\(place(context)): expected \(Self.kind(of: type)), found null"
+                "the description of the wire format is wrong\(place(context)): expected "
+                + "\(Self.kind(of: type)), found null"
         case .dataCorrupted(let context):
             return "the description of the wire format is wrong\(place(context)): \(context.debugDescription)"
         @unknown default:

@@ -170,7 +170,8 @@ extension WireFormat.Layout {
                 guard range.contains(serial) else {
                     throw WireFormatError(
                         .heartbeatSerial,
-                        "a ping has serial \(serial), but heartbeats are known by \(range.lowerBound) to \(range.upperBound)"
+                        "a ping has serial \(serial), but heartbeats are known by \(range.lowerBound) to "
+                            + "\(range.upperBound)"
                     )
                 }
             } else if self.requestSerials.contains(serial) {

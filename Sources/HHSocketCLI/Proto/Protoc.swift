@@ -46,7 +46,8 @@ enum Protoc {
         guard let path = ProtocSearch.firstPath(in: environment) else {
             throw ProtoError(
                 "protoc, which reads .proto files, is not in PATH; install it (apt install protobuf-compiler, "
-                    + "brew install protobuf), say where it is in \(ProtocSearch.variable), or give a descriptor set that it has "
+                    + "brew install protobuf), say where it is in \(ProtocSearch.variable), or give a "
+                    + "descriptor set that it has "
                     + "written elsewhere."
             )
         }

@@ -67,7 +67,8 @@ struct ServeCommand: AsyncParsableCommand {
     @Option(
         parsing: .unconditional,
         help: ArgumentHelp(
-            "The line per listener on stdout: %h is the host, %p the port, %% a percent sign. (default: listening on HOST:PORT)",
+            "The line per listener on stdout: %h is the host, %p the port, %% a percent sign. (default: "
+                + "listening on HOST:PORT)",
             valueName: "format"
         )
     )

@@ -26,7 +26,8 @@ struct ConnectionOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "Connect through this proxy: http://user:password@host:port, or socks5://…; the user and password are optional.",
+            "Connect through this proxy: http://user:password@host:port, or socks5://…; the user and "
+                + "password are optional.",
             valueName: "url"
         ),
         transform: Self.proxy

@@ -32,7 +32,8 @@ enum FormatArgument {
         guard format.isApplicationType(type) else {
             let types = format.layout.applicationTypes
             throw ValidationError(
-                "Type \(type) is reserved in the format \(format); calls and pushes have types from \(types.lowerBound) to "
+                "Type \(type) is reserved in the format \(format); calls and pushes have types from "
+                    + "\(types.lowerBound) to "
                     + "\(types.upperBound)."
             )
         }

@@ -101,7 +101,8 @@ extension ClientCore {
         SocketError(
             .cancelled,
             message:
-                "the call of type \(task.originalRequest.type) has completed, before an interceptor asked for its answer"
+                "the call of type \(task.originalRequest.type) has completed, before an interceptor "
+                + "asked for its answer"
         )
     }
 }

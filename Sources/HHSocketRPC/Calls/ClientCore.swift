@@ -10,10 +10,10 @@ import Tracing
 
 /// A client's calls and pushes on the socket thread: performs what ``DispatchTable`` decides.
 ///
-/// What becomes of a call is in `ClientCore+Calls`, what interceptors do with it in `ClientCore+Interception`, what the
-/// server answers in `ClientCore+Answers`, its pushes in `ClientCore+Pushes`, what becomes of connections in
-/// `ClientCore+Connections`, what follows when a server is about to end in `ClientCore+GoAway`, what the user is told
-/// when something fails in `ClientCore+Errors`, and the ways that nearly all calls take in `FastPath`.
+/// `ClientCore+Calls` has the life of a call, `ClientCore+Interception` its interceptors, `ClientCore+Answers` the
+/// server's answers, `ClientCore+Pushes` its pushes, `ClientCore+Connections` the changes of connections,
+/// `ClientCore+GoAway` servers that are about to end, `ClientCore+Errors` the errors of calls that fail here, and
+/// `FastPath` the path of nearly all calls.
 final class ClientCore: @unchecked Sendable {
     // Proof of Sendable: the constants never change or are locked; every other property is touched
     // on the socket thread alone.

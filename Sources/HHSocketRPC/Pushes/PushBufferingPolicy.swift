@@ -13,8 +13,8 @@ public enum PushBufferingPolicy: Hashable, Sendable {
     /// Nothing is dropped. Once this number wait, the client stops reading from its server, until at most half as many
     /// wait.
     ///
-    /// What the client has read by then is still delivered, so more can wait: up to what one read brings (1 MiB), and
-    /// when the server closes the connection, what the kernel holds for it (some MiB).
+    /// Pushes that the client has read by then are still delivered, so more can wait: up to those of one read (1 MiB),
+    /// and when the server closes the connection, those that the kernel holds for it (some MiB).
     ///
     /// This is for a subscriber that is behind for moments only, for meanwhile **everything** on the connection is held
     /// up:

@@ -1,8 +1,8 @@
 extension SocketClient {
     /// The pushes of one type, from now on. Each call subscribes anew, and each subscription gets every push.
     ///
-    /// What the server pushes because of a call that was made after this returned is never missed. A push that is on
-    /// its way while this is called may be.
+    /// Pushes that the server sends because of a call that was made after this returned are never missed. A push that
+    /// is on its way while this is called may be.
     ///
     /// ```swift
     /// for await push in client.pushes(ofType: 2001) { … }
@@ -22,10 +22,10 @@ extension SocketClient {
 
     /// Has `handler` called with each push from now on, in a Swift task of its own, one after the other in order.
     ///
-    /// What it throws is logged by the connection's logger, ``SocketConfiguration/logger``, as a warning with the
-    /// metadata `type` and `error`, and counted in ``ClientStatistics/failedPushHandlers``; it goes on with the next
-    /// push. One that takes long loses pushes of its own, as `policy` says, and harms nobody else unless that is
-    /// ``PushBufferingPolicy/suspendReading(_:)``. It should wait by `await` and not block its thread.
+    /// An error that it throws is logged by the connection's logger, ``SocketConfiguration/logger``, as a warning with
+    /// the metadata `type` and `error`, and counted in ``ClientStatistics/failedPushHandlers``; the handler goes on
+    /// with the next push. A slow one loses pushes of its own, as `policy` says, and affects no other subscriber unless
+    /// that is ``PushBufferingPolicy/suspendReading(_:)``. It should wait by `await` and not block its thread.
     ///
     /// The handler is kept until ``PushSubscription/cancel()``, or until the client is released and what had come by
     /// then has been handled. A handler that holds its client strongly keeps it from being released.

@@ -95,7 +95,7 @@ public struct Router: Sendable {
 
     /// Puts `middleware` around every handler, also around those that are registered later.
     ///
-    /// What is used first is outermost: it sees a request first and its answer last. With middleware every handler runs
+    /// The first one is the outermost: it sees a request first and its answer last. With middleware every handler runs
     /// in a task, those of ``handleSynchronously(_:_:)-swift.method`` too. It does not see requests that are refused
     /// for a limit, nor, unless it asks for them (``ServerMiddleware/seesUnknownTypes``), those whose type no handler
     /// has.

@@ -80,7 +80,7 @@ struct HandlerRun: Sendable {
 
     /// The request as its handler gets it, if it should. A body that was compressed counts as held from here on.
     ///
-    /// What threads decompress at this moment comes beyond the limits: one body each, for it is held before its size is
+    /// Bodies that threads are decompressing come beyond the limits, one each, since they are held before their size is
     /// known.
     private func decompressedRequest() throws(Refusal) -> ServerRequest {
         if let deadline = self.context.deadline, deadline <= .now() {

@@ -5,8 +5,8 @@ import NIOSSL
 /// One client's connection: does what ``SessionMachine`` decides with what its link brings, and is notified of what
 /// becomes of the link.
 ///
-/// What comes is taken in `+Reading`, synchronous requests are answered in `FastPath.swift`, others are handed to
-/// handlers in `+Handlers`, what leaves is sent in `+Writing`, and how it ends is in `+Closing`.
+/// `+Reading` takes requests, `FastPath.swift` answers synchronous ones, `+Handlers` runs handlers for the others,
+/// `+Writing` sends answers, and `+Closing` ends the connection.
 final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable, but for the link, which is touched on the event loop alone, as the
     // variables are.

@@ -1,6 +1,7 @@
 import InstrumentedHHSocket
 
-/// The fuzzer's bytes, from which decisions are drawn: from their end, so that a recorded stream is good input as it is.
+/// The fuzzer's bytes, from which decisions are drawn: from their end, so that a recorded stream is good input as
+/// it is.
 struct Input {
     private(set) var rest: ArraySlice<UInt8>
 

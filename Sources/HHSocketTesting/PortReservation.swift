@@ -1,4 +1,5 @@
 import NIOConcurrencyHelpers
+import NIOCore
 
 #if canImport(Glibc)
 import Glibc
@@ -17,6 +18,7 @@ final class PortReservation: Sendable {
 
     /// Creates a reservation; nil if another process has taken the port meanwhile, which then needs no reservation.
     init?(port: Int) {
+        guard let address = try? SocketAddress(ipAddress: "127.0.0.1", port: port) else { return nil }
         #if canImport(Glibc)
         let descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
         #else
@@ -25,15 +27,7 @@ final class PortReservation: Sendable {
         guard descriptor >= 0 else { return nil }
         var yes: CInt = 1
         setsockopt(descriptor, SOL_SOCKET, SO_REUSEADDR, &yes, socklen_t(MemoryLayout<CInt>.size))
-        var address = sockaddr_in()
-        address.sin_family = sa_family_t(AF_INET)
-        address.sin_port = in_port_t(truncatingIfNeeded: port).bigEndian
-        address.sin_addr.s_addr = UInt32(0x7F00_0001).bigEndian
-        let result = withUnsafePointer(to: &address) {
-            $0.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                bind(descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-            }
-        }
+        let result = address.withSockAddr { bind(descriptor, $0, socklen_t($1)) }
         guard result == 0 else {
             close(descriptor)
             return nil

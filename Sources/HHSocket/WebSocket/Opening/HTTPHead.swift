@@ -1,0 +1,66 @@
+import NIOCore
+
+/// A reason why a head is not one of HTTP.
+package enum HTTPHeadFault: Error, Hashable, Sendable {
+    /// A control character, NUL and a CR that no LF follows among them.
+    case controlCharacter
+    /// A field that continues on the next line (RFC 9112, section 5.2), or a blank before the first field.
+    case foldedLine
+    /// A line without a colon.
+    case missingColon
+    /// A name that is no token: an empty one, or one with a blank before the colon, for instance.
+    case fieldName
+    /// A first line that is none.
+    case startLine
+}
+
+extension HTTPHeadFault: CustomStringConvertible {
+    package var description: String {
+        switch self {
+        case .controlCharacter: "a header line has a control character"
+        case .foldedLine: "a header field is folded over several lines"
+        case .missingColon: "a header line has no colon"
+        case .fieldName: "the name of a header field is not a token"
+        case .startLine: "the first line is malformed"
+        }
+    }
+}
+
+/// A whole head, taken apart.
+struct HTTPHead: Sendable {
+    /// The first line, without its end.
+    let startLine: ByteBufferView
+    let fields: HTTPFields
+
+    /// Creates the head whose bytes these are, with the empty line at its end.
+    init(_ bytes: ByteBuffer) throws(HTTPHeadFault) {
+        var rest = bytes.readableBytesView
+        self.startLine = try Self.line(&rest)
+        var fields = HTTPFields()
+        while true {
+            let line = try Self.line(&rest)
+            if line.isEmpty { break }
+            try Self.append(line, to: &fields)
+        }
+        self.fields = fields
+    }
+
+    /// Takes a line off. An LF ends it, and a CR before that is part of the end (RFC 9112, section 2.2).
+    private static func line(_ rest: inout ByteBufferView) throws(HTTPHeadFault) -> ByteBufferView {
+        let end = rest.firstIndex(of: HTTPSyntax.lineFeed) ?? rest.endIndex
+        var line = rest[..<end]
+        rest = rest[end...].dropFirst()
+        if line.last == HTTPSyntax.carriageReturn { line = line.dropLast() }
+        guard line.allSatisfy(HTTPSyntax.isValueByte) else { throw .controlCharacter }
+        return line
+    }
+
+    private static func append(_ line: ByteBufferView, to fields: inout HTTPFields) throws(HTTPHeadFault) {
+        if let first = line.first, HTTPSyntax.isBlank(first) { throw .foldedLine }
+        guard let colon = line.firstIndex(of: UInt8(ascii: ":")) else { throw .missingColon }
+        let name = line[..<colon]
+        guard HTTPSyntax.isToken(name) else { throw .fieldName }
+        let value = HTTPSyntax.trimmed(line[colon...].dropFirst())
+        fields.append(name: String(decoding: name, as: UTF8.self), value: String(decoding: value, as: UTF8.self))
+    }
+}

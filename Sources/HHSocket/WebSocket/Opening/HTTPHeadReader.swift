@@ -1,0 +1,93 @@
+import NIOCore
+
+/// Finds where the heads of a byte stream end, however the stream was split, within a limit on all of them together.
+struct HTTPHeadReader: Sendable {
+    enum Kind: Hashable, Sendable {
+        case request
+        case response
+    }
+
+    enum Fault: Error, Hashable {
+        case notHTTP
+        case tooLong
+    }
+
+    /// The largest total length of the heads, in bytes, with the empty lines at their ends.
+    static let maximumLength = 16 << 10
+    private static let responseStart = Array("HTTP/".utf8)
+
+    private let kind: Kind
+    /// The bytes that no head has taken.
+    private var unread = ByteBuffer()
+    /// The number of bytes that more heads may have.
+    private var room = HTTPHeadReader.maximumLength
+    /// The number of unread bytes that were searched.
+    private var searched = 0
+    /// The offset at which the line begins that is being searched for its end.
+    private var lineStart = 0
+
+    init(_ kind: Kind) {
+        self.kind = kind
+    }
+
+    /// Adds bytes. They are copied only behind others that are unread.
+    mutating func append(_ bytes: ByteBuffer) {
+        if self.unread.readableBytes == 0 {
+            self.unread = bytes
+        } else {
+            self.unread.writeImmutableBuffer(bytes)
+        }
+    }
+
+    /// Takes the bytes that are behind the heads.
+    mutating func takeRest() -> ByteBuffer {
+        let rest = self.unread
+        self.unread = ByteBuffer()
+        return rest
+    }
+
+    /// Returns the next head, with the empty line at its end; nil if it is incomplete.
+    mutating func next() throws(Fault) -> ByteBuffer? {
+        while true {
+            let view = self.unread.readableBytesView.prefix(self.room)
+            if self.lineStart == 0 { try self.checkStart(view) }
+            guard let end = view.dropFirst(self.searched).firstIndex(of: HTTPSyntax.lineFeed) else {
+                self.searched = view.count
+                guard view.count < self.room else { throw .tooLong }
+                return nil
+            }
+            let line = view[view.startIndex.advanced(by: self.lineStart)..<end]
+            self.searched = end - view.startIndex + 1
+            guard line.isEmpty || (line.count == 1 && line.first == HTTPSyntax.carriageReturn) else {
+                self.lineStart = self.searched
+                continue
+            }
+            let isBlankStart = self.lineStart == 0
+            let head = self.take(self.searched)
+            // A client of old may have sent an empty line behind the request before (RFC 9112, section 2.2). A response
+            // that begins with one is not HTTP.
+            if isBlankStart { continue }
+            return head
+        }
+    }
+
+    private mutating func take(_ length: Int) -> ByteBuffer? {
+        self.room -= length
+        self.searched = 0
+        self.lineStart = 0
+        return self.unread.readSlice(length: length)
+    }
+
+    /// Recognises a peer of another protocol by its first bytes: it may never end a line.
+    private func checkStart(_ view: ByteBufferView) throws(Fault) {
+        switch self.kind {
+        case .request:
+            guard let first = view.first, first != HTTPSyntax.carriageReturn, first != HTTPSyntax.lineFeed else {
+                return
+            }
+            guard HTTPSyntax.isTokenByte(first) else { throw .notHTTP }
+        case .response:
+            guard zip(view, Self.responseStart).allSatisfy({ $0 == $1 }) else { throw .notHTTP }
+        }
+    }
+}

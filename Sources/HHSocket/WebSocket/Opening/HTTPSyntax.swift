@@ -1,0 +1,84 @@
+/// The characters and comparisons of HTTP (RFC 9110, section 5.6).
+enum HTTPSyntax {
+    static let carriageReturn = UInt8(ascii: "\r")
+    static let lineFeed = UInt8(ascii: "\n")
+
+    /// Whether `byte` may stand in a token (RFC 9110, section 5.6.2).
+    static func isTokenByte(_ byte: UInt8) -> Bool {
+        switch byte {
+        case UInt8(ascii: "a")...UInt8(ascii: "z"), UInt8(ascii: "A")...UInt8(ascii: "Z"),
+            UInt8(ascii: "0")...UInt8(ascii: "9"),
+            UInt8(ascii: "!"), UInt8(ascii: "#"), UInt8(ascii: "$"), UInt8(ascii: "%"), UInt8(ascii: "&"),
+            UInt8(ascii: "'"), UInt8(ascii: "*"), UInt8(ascii: "+"), UInt8(ascii: "-"), UInt8(ascii: "."),
+            UInt8(ascii: "^"), UInt8(ascii: "_"), UInt8(ascii: "`"), UInt8(ascii: "|"), UInt8(ascii: "~"):
+            true
+        default:
+            false
+        }
+    }
+
+    /// Whether `bytes` are a token, which has at least one character.
+    static func isToken(_ bytes: some Collection<UInt8>) -> Bool {
+        !bytes.isEmpty && bytes.allSatisfy(self.isTokenByte)
+    }
+
+    /// Whether `byte` may stand in the value of a field: all but control characters, of which only the tabulator may
+    /// (RFC 9110, section 5.5).
+    static func isValueByte(_ byte: UInt8) -> Bool {
+        (byte >= 0x20 && byte != 0x7F) || byte == UInt8(ascii: "\t")
+    }
+
+    static func isDigit(_ byte: UInt8) -> Bool {
+        (UInt8(ascii: "0")...UInt8(ascii: "9")).contains(byte)
+    }
+
+    static func isBlank(_ byte: UInt8) -> Bool {
+        byte == UInt8(ascii: " ") || byte == UInt8(ascii: "\t")
+    }
+
+    /// `bytes` without the blanks around them.
+    static func trimmed<Bytes: BidirectionalCollection<UInt8>>(
+        _ bytes: Bytes
+    ) -> Bytes.SubSequence where Bytes.SubSequence == Bytes {
+        var rest = bytes.drop(while: self.isBlank)
+        while let last = rest.last, self.isBlank(last) { rest = rest.dropLast() }
+        return rest
+    }
+
+    static func lowercased(_ byte: UInt8) -> UInt8 {
+        (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(byte) ? byte | 0x20 : byte
+    }
+
+    /// Whether both texts are equal but for the case of ASCII letters. String's own comparisons would also equate
+    /// letters outside of ASCII, such as the Kelvin sign with a k.
+    static func isSame(_ first: some StringProtocol, _ second: some StringProtocol) -> Bool {
+        first.utf8.count == second.utf8.count
+            && zip(first.utf8, second.utf8).allSatisfy { self.lowercased($0) == self.lowercased($1) }
+    }
+
+    /// The elements of a comma-separated list, without the empty ones, which a recipient ignores (RFC 9110, section
+    /// 5.6.1.2).
+    static func listElements(_ value: String) -> [Substring] {
+        value.utf8.split(separator: UInt8(ascii: ",")).compactMap { element in
+            let element = Substring(self.trimmed(element))
+            return element.isEmpty ? nil : element
+        }
+    }
+
+    /// A number in decimal digits without a sign. A number over `limit` is `limit`, so that no text overflows; nil for
+    /// anything else than digits.
+    static func number(_ digits: some Collection<UInt8>, limit: Int) -> Int? {
+        guard !digits.isEmpty else { return nil }
+        var number = 0
+        for digit in digits {
+            guard self.isDigit(digit) else { return nil }
+            number = min(number * 10 + Int(digit - UInt8(ascii: "0")), limit)
+        }
+        return number
+    }
+
+    /// Makes text of a peer fit for messages and logs: short, printable, and on one line.
+    static func shown(_ bytes: some Sequence<UInt8>) -> String {
+        String(decoding: bytes.prefix(80).map { $0 >= 0x20 && $0 < 0x7F ? $0 : UInt8(ascii: "?") }, as: UTF8.self)
+    }
+}

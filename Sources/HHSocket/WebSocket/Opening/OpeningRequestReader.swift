@@ -1,0 +1,46 @@
+package import NIOCore
+
+/// Reads an opening request at a server, however the byte stream was split.
+///
+/// ```swift
+/// reader.append(bytes)
+/// if let head = try reader.next() { … }
+/// ```
+/// A rejection is to be answered with its ``OpeningRejection/encode()``, after which the connection closes.
+package struct OpeningRequestReader: Sendable {
+    private var heads = HTTPHeadReader(.request)
+
+    package init() {}
+
+    /// Adds bytes. They are copied only behind others that are unread.
+    package mutating func append(_ bytes: ByteBuffer) {
+        self.heads.append(bytes)
+    }
+
+    /// Returns the request's head; nil if it is incomplete. Not called again once it has returned one, or thrown.
+    package mutating func next() throws(OpeningRejection) -> OpeningRequestHead? {
+        let bytes: ByteBuffer?
+        do throws(HTTPHeadReader.Fault) {
+            bytes = try self.heads.next()
+        } catch {
+            switch error {
+            case .notHTTP: throw .notHTTP
+            case .tooLong: throw .headTooLong
+            }
+        }
+        guard let bytes else { return nil }
+        let head: HTTPHead
+        do throws(HTTPHeadFault) {
+            head = try HTTPHead(bytes)
+        } catch {
+            throw .malformedHead(error)
+        }
+        return try OpeningRequestHead(head)
+    }
+
+    /// Takes the bytes behind the head. A client may not send any before it has the answer, but those that came are
+    /// the WebSocket's.
+    package mutating func takeRest() -> ByteBuffer {
+        self.heads.takeRest()
+    }
+}

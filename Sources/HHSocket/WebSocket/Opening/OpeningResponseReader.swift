@@ -1,0 +1,161 @@
+package import NIOCore
+
+/// The outcome of an opening request.
+package enum OpeningResult: Hashable, Sendable {
+    /// The connection is a WebSocket. The rest is what came behind the response, the first bytes of its frames.
+    case accepted(OpeningAgreement, rest: ByteBuffer)
+    /// The server is elsewhere; see ``RedirectRules``.
+    case redirect(status: Int, location: WebSocketTarget)
+    case refused(OpeningRefusal)
+}
+
+/// A response that is not 101.
+package struct OpeningRefusal: Hashable, Sendable {
+    package var status: Int
+    /// The reason phrase, fit to be shown.
+    package var reason: String
+    package var headers: HTTPFields
+    /// The beginning of the body, at most 8 KiB.
+    package var body: ByteBuffer
+    /// The seconds after which the server wants to be tried again, at most 600; nil if it does not say.
+    package var retryAfter: Int?
+}
+
+/// Reads the response to an opening request, however the byte stream was split.
+///
+/// Feed it what each read brought, and ask for the result until there is one:
+/// ```swift
+/// reader.append(bytes)
+/// if let result = try reader.next(now: now) { … }
+/// ```
+/// It has one result. An error, which leaves nothing but to close the connection, takes its place.
+package struct OpeningResponseReader: Sendable {
+    private enum State {
+        case head
+        case body(OpeningRefusal, HTTPBodyReader)
+        case done
+    }
+
+    private struct StatusLine {
+        var status: Int
+        var reason: String
+    }
+
+    private static let redirects: Set<Int> = [301, 302, 303, 307, 308]
+    private static let version = Array("HTTP/1.1".utf8)
+
+    private let request: OpeningRequest
+    private var heads = HTTPHeadReader(.response)
+    private var state = State.head
+
+    package init(for request: OpeningRequest) {
+        self.request = request
+    }
+
+    /// Adds bytes. They are copied only behind others that are unread.
+    package mutating func append(_ bytes: ByteBuffer) {
+        self.heads.append(bytes)
+    }
+
+    /// Returns the result; nil if bytes are missing, or if it was returned before.
+    ///
+    /// - Parameter now: The present time in seconds since 1970, for `Retry-After`.
+    package mutating func next(now: Int64) throws(OpeningError) -> OpeningResult? {
+        if case .head = self.state {
+            guard let result = try self.readHead(now: now) else { return nil }
+            guard case .refused(let refusal) = result else {
+                self.state = .done
+                return result
+            }
+            self.state = .body(refusal, HTTPBodyReader(status: refusal.status, fields: refusal.headers))
+        }
+        guard case .body(let refusal, var body) = self.state else { return nil }
+        // Without a second reference, which would have the body copied.
+        self.state = .done
+        var bytes = self.heads.takeRest()
+        let isComplete = body.read(&bytes)
+        self.heads.append(bytes)
+        self.state = .body(refusal, body)
+        return isComplete ? self.endOfBody() : nil
+    }
+
+    /// Returns the result that there is at the end of the connection, or of the time for the opening: a refusal, of
+    /// whose body the rest is missing. Nil if the result was returned before.
+    ///
+    /// - Throws: `closedEarly` if there is no whole head.
+    package mutating func finish() throws(OpeningError) -> OpeningResult? {
+        if case .head = self.state {
+            self.state = .done
+            throw .closedEarly
+        }
+        return self.endOfBody()
+    }
+
+    private mutating func endOfBody() -> OpeningResult? {
+        guard case .body(var refusal, let body) = self.state else { return nil }
+        self.state = .done
+        refusal.body = body.body
+        return .refused(refusal)
+    }
+
+    /// Reads heads up to the final one. A refusal is returned without its body.
+    private mutating func readHead(now: Int64) throws(OpeningError) -> OpeningResult? {
+        while let head = try self.nextHead() {
+            let line = try Self.statusLine(head.startLine)
+            let fields = head.fields
+            switch line.status {
+            case 101:
+                return .accepted(try self.request.agreement(by: fields), rest: self.heads.takeRest())
+            case 100..<200:
+                // Another head follows; all of them share one limit.
+                continue
+            case _ where Self.redirects.contains(line.status) && fields.contains("Location"):
+                guard case .once(let location) = fields.occurrence(of: "Location") else { throw .repeatedLocation }
+                return .redirect(status: line.status, location: try self.request.target.resolving(location))
+            default:
+                let retryAfter = fields.first("Retry-After").flatMap { RetryAfter.seconds($0, now: now) }
+                return .refused(
+                    OpeningRefusal(
+                        status: line.status,
+                        reason: line.reason,
+                        headers: fields,
+                        body: ByteBuffer(),
+                        retryAfter: retryAfter
+                    )
+                )
+            }
+        }
+        return nil
+    }
+
+    private mutating func nextHead() throws(OpeningError) -> HTTPHead? {
+        let bytes: ByteBuffer?
+        do throws(HTTPHeadReader.Fault) {
+            bytes = try self.heads.next()
+        } catch {
+            switch error {
+            case .notHTTP: throw .notHTTP
+            case .tooLong: throw .headTooLong
+            }
+        }
+        guard let bytes else { return nil }
+        do throws(HTTPHeadFault) {
+            return try HTTPHead(bytes)
+        } catch {
+            throw .malformedHead(error)
+        }
+    }
+
+    /// Reads `HTTP/1.1 101 Switching Protocols` (RFC 9112, section 4). The reason phrase, and the space before it, may
+    /// be missing.
+    private static func statusLine(_ line: ByteBufferView) throws(OpeningError) -> StatusLine {
+        let words = line.split(separator: UInt8(ascii: " "), maxSplits: 1, omittingEmptySubsequences: false)
+        guard words[0].elementsEqual(self.version) else { throw .unsupportedVersion }
+        let digits = words[words.count - 1].prefix(3)
+        let reason = words[words.count - 1].dropFirst(3)
+        guard words.count == 2, digits.count == 3, let status = HTTPSyntax.number(digits, limit: 999), status >= 100,
+            reason.isEmpty || reason.first == UInt8(ascii: " ")
+        else { throw .malformedHead(.startLine) }
+        return StatusLine(status: status, reason: HTTPSyntax.shown(reason.dropFirst()))
+    }
+}

@@ -1,0 +1,51 @@
+import NIOCore
+
+/// The payload of a close frame (RFC 6455, section 5.5.1).
+package struct WebSocketClose: Hashable, Sendable {
+    /// The longest reason, in bytes of UTF-8: a control frame has 125 bytes, two of which are the code.
+    package static let maximumReasonLength = 123
+
+    /// The code; nil if the frame has none.
+    package var code: UInt16?
+    /// The reason, for people to read; empty if the frame has none.
+    package var reason: String
+
+    package init(code: UInt16? = nil, reason: String = "") {
+        self.code = code
+        self.reason = reason
+    }
+
+    /// Whether a close frame may have the code: those that are registered for the wire, and those that libraries and
+    /// applications may choose (RFC 6455, section 7.4). 1004, 1005, 1006 and 1015 are never sent.
+    package static func isValid(code: UInt16) -> Bool {
+        switch code {
+        case 1_000...1_003, 1_007...1_014, 3_000...4_999: true
+        default: false
+        }
+    }
+
+    /// Reads the payload of a close frame.
+    init(_ payload: ByteBuffer) throws(WebSocketViolation) {
+        var payload = payload
+        guard payload.readableBytes > 0 else {
+            self.init()
+            return
+        }
+        guard let code = payload.readInteger(as: UInt16.self) else { throw .closePayloadOfOneByte }
+        guard Self.isValid(code: code) else { throw .closeCode(code) }
+        var validator = UTF8Validator()
+        guard payload.withUnsafeReadableBytes({ validator.append($0) }), validator.isComplete else {
+            throw .closeReasonNotUTF8
+        }
+        self.init(code: code, reason: String(buffer: payload))
+    }
+
+    /// Writes the payload. The reason is cut to ``maximumReasonLength`` at a character; without a code it is left out.
+    func write(to payload: inout ByteBuffer) {
+        guard let code = self.code else { return }
+        payload.writeInteger(code)
+        var reason = Substring(self.reason)
+        while reason.utf8.count > Self.maximumReasonLength { reason.removeLast() }
+        payload.writeSubstring(reason)
+    }
+}

@@ -8,18 +8,18 @@ public struct ClientStatistics: Sendable, Hashable {
     public var unknownResponses = 0
     /// Frames with a wrong checksum.
     public var checksumFailures = 0
-    /// Go-away frames that came. After the first of a connection they change nothing.
+    /// Go-away frames received. After the first on a connection they have no effect.
     public var goAways = 0
-    /// Those among them that could not be read; the server was left all the same.
+    /// Go-away frames that could not be parsed; the client failed over all the same.
     public var malformedGoAways = 0
-    /// How often a call was sent once more because a server answered that it is about to end (504).
+    /// The number of times that a call was sent again because a server answered that it is about to end (504).
     public var resentCalls = 0
-    /// Pushes that came.
+    /// Pushes received.
     public var pushes = 0
-    /// Pushes that a slow subscriber lost by its ``PushBufferingPolicy``, counted for each who lost one. What waits
-    /// when a subscription ends is not among them.
+    /// Pushes that a slow subscriber lost by its ``PushBufferingPolicy``, counted once for each subscriber. Pushes that
+    /// still wait when a subscription ends are not counted.
     public var droppedPushes = 0
-    /// How often a handler of pushes threw an error.
+    /// The number of times that a handler of pushes threw an error.
     public var failedPushHandlers = 0
     /// The number of pushes that were left out of a sequence of messages because they could not be decoded, or that
     /// were dropped because their envelope could not be opened.

@@ -1,4 +1,4 @@
-// An app that makes calls names errors, endpoints and features as well, and generated code messages: one import is
-// enough. HHSocket brings what its API speaks of: see its own exports.
+// An app that makes calls also names errors, endpoints and features, and generated code names messages: one import is
+// enough. HHSocket re-exports the modules that its API uses: see its own exports.
 @_exported import HHSocket
 @_exported import HHSocketMessage

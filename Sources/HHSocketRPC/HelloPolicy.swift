@@ -8,31 +8,31 @@ import NIOCore
 /// configuration.hello = HelloPolicy()
 /// ```
 /// Only for servers that know hello: one that does not may leave it unanswered, and then every attempt ends with
-/// `handshakeTimeout`. `Docs/Protocol.md` says how it looks.
+/// `handshakeTimeout`. `Docs/Protocol.md` describes its format.
 public struct HelloPolicy: Sendable {
-    /// The features offered to the server; all that there are by default, 64 at most. ``ProtocolFeature/idempotency``
+    /// The features offered to the server; all known ones by default, 64 at most. ``ProtocolFeature/idempotency``
     /// requires ``ProtocolFeature/metadata``.
     public var features: Set<ProtocolFeature>
-    /// The oldest version of the protocol that is spoken, 1 by default. A server that speaks only older ones is not
-    /// used. Higher than what this client speaks, 1, every attempt to connect and every call fails with
+    /// The oldest version of the protocol that is accepted; 1 by default. A server that speaks only older ones is not
+    /// used. If it is higher than the version of this client, 1, every attempt to connect and every call fails with
     /// `invalidArgument`.
     public var minimumVersion: UInt32
-    /// Whether a server that answers hello with an error is not used. False by default: the connection then does
-    /// without what hello would have agreed on.
+    /// Whether a server that answers hello with an error is not used. False by default: the connection then works
+    /// without the features of hello.
     public var isRequired: Bool
     /// The client's identity, as the application defines it, for servers that ask for one; 64 KiB at most. Called for
-    /// each new connection. What it throws, the attempt fails with; a ``HHSocket/HandshakeRefusal`` says what happens
-    /// then. Nil by default.
+    /// each new connection. If it throws, the attempt fails with that error; a ``HHSocket/HandshakeRefusal`` determines
+    /// what follows. Nil by default.
     public var sessionToken: (@Sendable () async throws -> [UInt8])?
     /// The time that hello may take, the session token included; 10 s by default. The time of a gate,
     /// ``HHSocket/HandshakeGate/timeout``, which follows, is added to it.
     public var timeout: Duration
 
     /// - Parameters:
-    ///   - features: What is offered to the server; all that there is by default.
-    ///   - minimumVersion: The oldest version of the protocol that is spoken; 1 by default.
+    ///   - features: The features offered to the server; all known ones by default.
+    ///   - minimumVersion: The oldest version of the protocol that is accepted; 1 by default.
     ///   - isRequired: Whether a server that answers hello with an error is not used; false by default.
-    ///   - timeout: How long it may take; 10 s by default.
+    ///   - timeout: The time that hello may take; 10 s by default.
     ///   - sessionToken: The client's identity; nil by default.
     public init(
         features: Set<ProtocolFeature> = [.metadata, .compression, .idempotency],
@@ -48,7 +48,7 @@ public struct HelloPolicy: Sendable {
         self.timeout = timeout
     }
 
-    /// Why it cannot work.
+    /// The error if this policy cannot be used with the format; nil if it can.
     func refusal(in format: WireFormat) -> SocketError? {
         guard format.supportsHello else {
             return SocketError(
@@ -71,7 +71,7 @@ public struct HelloPolicy: Sendable {
         return nil
     }
 
-    /// Says hello, and goes through `gate` then. To be used where there is no ``refusal(in:)``.
+    /// Returns a gate that says hello and then runs `gate`. Requires that ``refusal(in:)`` is nil.
     func gate(before gate: HandshakeGate?, maximumPayloadLength: Int) -> HandshakeGate {
         // Half of what a Duration's components can express, so that the sum of two "no limit" can be expressed too.
         let longest = Duration.seconds(Int64.max / 2)
@@ -91,7 +91,7 @@ public struct HelloPolicy: Sendable {
         )
         let answer = try await handshake.exchangeHello(exchange.payload())
         guard let agreement = try exchange.judge(status: answer.status, payload: answer.payload) else { return }
-        // The handshake keeps what is handed to it, so that must not keep the handshake.
+        // The handshake retains the closure, which must not retain the handshake.
         let endpoint = handshake.endpoint
         handshake.agree(agreement) { frame throws(SocketError) in
             do throws(EnvelopeError) {

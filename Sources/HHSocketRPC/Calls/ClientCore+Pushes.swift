@@ -3,21 +3,21 @@ import HHSocket
 import Logging
 import NIOCore
 
-/// How pushes reach their subscribers.
+/// The state of push delivery.
 struct PushDelivery {
     var router = PushRouter()
-    /// Pushes that are delivered after one that is being decompressed, which is the first of them.
+    /// The queued pushes. The first is being decompressed; the others are delivered after it.
     var line: Deque<ClientCore.WaitingPush> = []
     var lineBytes = 0
-    /// The callbacks that the delegate's queue has not run yet.
+    /// The pushes that the delegate has not handled yet.
     let delegateBacklog = CallbackBacklog()
     /// The subscribers that are so far behind that reading is suspended.
     var holds = ReadingHolds()
 }
 
-/// Pushes, from the frame to their subscribers.
+/// Delivery of pushes, from the frame to the subscribers.
 extension ClientCore {
-    /// A mailbox into which the pushes of `type` come, or those of every type, until it is cancelled. Any thread.
+    /// Subscribes a new mailbox to the pushes of `type`, or of every type if nil, until it is cancelled. Any thread.
     func subscribe(to type: UInt32?, _ policy: PushBufferingPolicy) -> PushMailbox {
         let mailbox = PushMailbox(policy) { [weak self] mailbox, change in
             self?.loop.submit(.closure { [weak self] in self?.mailboxChanged(mailbox, type, change, in: &$0) })
@@ -35,7 +35,7 @@ extension ClientCore {
         return mailbox
     }
 
-    /// Any thread.
+    /// Counts and logs an error that a handler of pushes threw. Any thread.
     func pushHandlerFailed(_ type: UInt32, _ error: any Error) {
         self.pushFailed("a handler of pushes failed", type, error, \.failedPushHandlers)
     }
@@ -44,7 +44,7 @@ extension ClientCore {
         self.pushFailed("a push is no message of its type", type, error, \.malformedPushes)
     }
 
-    /// A push came that cannot be opened; on the socket thread.
+    /// Counts and logs a push whose envelope cannot be opened. Socket thread only.
     func receivedPush(_ type: UInt32, thatCannotBeRead reason: EnvelopeError, _ endpoint: Endpoint) {
         self.count(\.pushes)
         self.count(\.malformedPushes)
@@ -63,7 +63,7 @@ extension ClientCore {
         _ = self.submit(
             .closure { _ in
                 self.count(counter)
-                // Its kind alone: what an app's error says may be what the push said.
+                // Only the error's type: its description may reveal the push's contents.
                 self.configuration.socket.logger?.warning(
                     complaint,
                     metadata: ["type": "\(type)", "error": "\(Swift.type(of: error))"]
@@ -82,7 +82,7 @@ extension ClientCore {
         if change.releasesReading { self.releaseReading(in: &turn) }
     }
 
-    /// Somebody is so far behind that nothing more should be read until they have said ``releaseReading(in:)``.
+    /// Suspends reading for one more subscriber that is too far behind, until ``releaseReading(in:)`` is called for it.
     func holdReading(in turn: inout Turn) {
         if self.pushes.holds.hold() { self.driver.perform(.setReading(isSuspended: true), in: &turn) }
     }
@@ -91,7 +91,7 @@ extension ClientCore {
         if self.pushes.holds.release() { self.driver.perform(.setReading(isSuspended: false), in: &turn) }
     }
 
-    /// Hands a push that nobody subscribed to over to the delegate.
+    /// Passes a push without a subscriber to the delegate.
     private func notifyDelegate(of push: SocketPush, in turn: inout Turn) {
         guard let (delegate, client) = self.audience else { return }
         let length = push.body.readableBytes
@@ -133,8 +133,8 @@ extension ClientCore {
         }
     }
 
-    /// Hands the pushes that have been routed to their subscribers, together. To be called by whoever delivers pushes,
-    /// after the last.
+    /// Hands all routed pushes to their subscribers together. Must be called after the last of several calls of
+    /// ``deliverPush(_:_:_:in:)``.
     func handOverPushes(in turn: inout Turn) {
         guard self.hot.routedPushes > 0 else { return }
         self.count(\.pushes, by: self.hot.routedPushes)

@@ -29,13 +29,13 @@ final class ClientCore: @unchecked Sendable {
     let compressionQueue = DispatchQueue(label: "HHSocket compression")
     private let shared = NIOLockedValueBox(Shared())
 
-    // Unchecked: a call touches it some ten times, on the socket thread alone, and every access ends before anybody
-    // else is called.
+    // Unchecked: a call accesses it some ten times, only on the socket thread, and every access ends before other code
+    // is called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
     var hot: Hot
-    /// The calls that `dispatch` has made and that are not complete, by their tasks' identifiers.
+    /// The keys of the incomplete calls that `dispatch` has made, by task identifier.
     var dispatched: [Int: DispatchKey] = [:]
     var generator = SystemRandomNumberGenerator()
     var pushes = PushDelivery()
@@ -49,23 +49,23 @@ final class ClientCore: @unchecked Sendable {
             self.hot.connectionID = self.connection?.id ?? ConnectionID(number: 0)
         }
     }
-    /// The connections that were left for another and finish what is in flight.
+    /// The draining connections: replaced by another, with calls still in flight.
     var left: [ConnectionID: ClientConnection] = [:]
 
     /// State that every call touches.
     struct Hot {
         var table: DispatchTable<SocketTask>
         var retryBucket: RetryBucket?
-        /// How the latest calls to the present server ended; nil where nobody wants to know.
+        /// The outcomes of the latest calls to the current server; nil without an error-rate policy.
         var errorRate: ErrorRateWindow?
-        /// When the timer for the table's alarms fires.
+        /// The time at which the timer for the table's alarms fires.
         var timerFires = NIODeadline.distantFuture
-        /// The connection's.
+        /// The identifier of the current or latest connection; 0 if there has been none.
         var connectionID = ConnectionID(number: 0)
-        /// The link of the connection, while that is ready, without a reference that is counted for every call: the
-        /// connection holds it.
+        /// The link of the connection while it is ready. Unmanaged, to avoid counting a reference for every call: the
+        /// connection keeps it.
         var link: Unmanaged<Link<FrameLanguage>>?
-        /// The number of pushes that have been routed and are neither handed over nor counted yet.
+        /// The number of pushes that have been routed but not yet handed over and counted.
         var routedPushes = 0
         /// Called once the last call has completed.
         var finished: (() -> Void)?
@@ -78,11 +78,11 @@ final class ClientCore: @unchecked Sendable {
 
     struct Life {
         var isInvalidated = false
-        /// Whether no more calls are taken.
+        /// Whether new calls are refused.
         var isFinishing = false
-        /// Whether attempts to connect begin later unless a call asks for them.
+        /// Whether reconnecting is deferred until a call requires it.
         var isReconnectDeferred = false
-        /// The connection whose go-away has been read, the last one.
+        /// The latest connection whose go-away has been parsed.
         var goneAway = ConnectionID(number: 0)
     }
 
@@ -95,7 +95,7 @@ final class ClientCore: @unchecked Sendable {
 
     /// - Parameters:
     ///   - connector: Makes the driver's links.
-    ///   - driver: Makes connections. It is to tell this object what becomes of them.
+    ///   - driver: Makes connections, and must notify this object of their changes.
     init(
         configuration: SocketClient.Configuration,
         connector: FrameConnector,
@@ -158,16 +158,16 @@ final class ClientCore: @unchecked Sendable {
 
     var statistics: ClientStatistics { self.shared.withLockedValue { $0.statistics } }
 
-    /// Has a task's handler run where handlers run, when the socket thread has ended.
+    /// Runs a task's handler on its callback queue, after the socket thread has ended.
     func callBackAfterInvalidation(_ task: SocketTask) {
         (task.callbackQueue ?? self.loop.callbackQueue).run { task.callBack() }
     }
 
-    /// The metrics of a complete task.
+    /// The metrics of a complete task; nil if the client never accepted it.
     func metrics(of task: SocketTask) -> SocketTaskMetrics? {
         let flight = task.flight
         guard let queued = flight.queued.date, let completed = flight.completed.date else { return nil }
-        // One moment by both clocks, and a recent one: they part when the device sleeps, or its clock is set.
+        // The current time by both clocks, which diverge when the device sleeps or its clock is set.
         let (today, now) = (Date(), NIODeadline.now())
         func date(_ moment: NIODeadline) -> Date {
             today.addingTimeInterval(Double((moment - now).nanoseconds) / 1e9)
@@ -192,7 +192,7 @@ final class ClientCore: @unchecked Sendable {
         self.observers.metrics?.counted(counter, by: amount)
     }
 
-    /// Begins to observe a call that the client has taken up.
+    /// Starts the span of a call that the client has accepted.
     func observe(_ task: SocketTask) {
         guard let tracer = self.traits.tracer else { return }
         task.flight.span = CallSpan.start(task.originalRequest, in: task.flight.context ?? .topLevel, tracer)
@@ -210,7 +210,7 @@ final class ClientCore: @unchecked Sendable {
         if let span = task.flight.span { CallSpan.isSentAgain(span, after: error) }
     }
 
-    /// A call has completed that the client had taken up.
+    /// Reports the completion of an accepted call to metrics, log and tracer.
     func observeCompletion(_ task: SocketTask, _ result: Result<SocketResponse, SocketError>) {
         let type = task.originalRequest.type
         if self.observers.metrics != nil, let queued = task.flight.queued.date,
@@ -228,7 +228,7 @@ final class ClientCore: @unchecked Sendable {
 
     // MARK: The end
 
-    /// Takes no more calls, and calls `finished` once those of before have completed.
+    /// Refuses new calls from now on, and calls `finished` once the earlier ones have completed.
     func finishTasks(_ finished: @escaping () -> Void) {
         guard !self.isFinishing, !self.isInvalidated else { return }
         self.life.isFinishing = true
@@ -236,7 +236,7 @@ final class ClientCore: @unchecked Sendable {
         self.hot.finished = finished
     }
 
-    /// Completes all there is.
+    /// Completes all calls and ends all subscriptions, after the driver was invalidated.
     func invalidated(in turn: inout Turn) {
         self.life.isInvalidated = true
         if let timer = self.timer { self.loop.removeTimer(timer) }
@@ -248,7 +248,7 @@ final class ClientCore: @unchecked Sendable {
             self.complete(removed.call, error, in: &turn)
         }
         self.turnEnded()
-        // Tasks that the user keeps hold this object, and need no connection any more.
+        // Tasks that the user keeps retain this object, but need no connection any more.
         self.connection = nil
         self.pushes.router.finish()
         self.streams.finish()
@@ -256,7 +256,8 @@ final class ClientCore: @unchecked Sendable {
 
     // MARK: Time
 
-    /// One timer for all calls: set to the earliest alarm, and never moved when that call completes in time.
+    /// Sets the single timer of all calls to the earliest alarm, if it would fire later. Completed calls do not move
+    /// it.
     func armTimer() {
         guard let alarm = self.hot.table.earliestAlarm, alarm < self.hot.timerFires else { return }
         self.hot.timerFires = alarm
@@ -266,7 +267,7 @@ final class ClientCore: @unchecked Sendable {
 
     private func timerFired(in turn: inout Turn) {
         self.timer = nil
-        // What is due is seen to below: for an alarm of this moment no timer need be set.
+        // Due alarms are handled below and require no timer.
         self.hot.timerFires = .distantPast
         while let alarm = self.hot.table.nextAlarm(now: turn.now) {
             switch alarm {

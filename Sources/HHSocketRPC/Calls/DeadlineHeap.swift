@@ -1,6 +1,6 @@
 import NIOCore
 
-/// Deadlines with their owners, the earliest first. A finished call's deadline stays until it is met at the top or the
+/// A min-heap of deadlines with their owners. The deadline of a finished call stays until it reaches the top or the
 /// heap is swept, so that finishing a call costs nothing here.
 package struct DeadlineHeap<Key: Sendable>: Sendable {
     package struct Element: Sendable {

@@ -2,47 +2,47 @@ import DequeModule
 import HHSocket
 import NIOCore
 
-/// Names one call in a ``DispatchTable``. It names nothing once that call is gone.
+/// The identity of one call in a ``DispatchTable``; invalid once that call is gone.
 struct DispatchKey: Hashable, Sendable {
     fileprivate var index: UInt32
     fileprivate var generation: UInt32
 }
 
-/// Every call between its start and its completion, and the only thing that can complete one: what is taken out of the
-/// table completes, and it can be taken out only once.
+/// A table of every call between its start and its completion. A call completes by being taken out of the table, which
+/// can happen only once.
 ///
-/// A call is sent by an attempt, or by several one after the other: the end of one leaves it here, ``remove(_:)`` takes
-/// it out, ``backOff(_:until:)`` and ``attempt(_:_:bytes:isPatient:)`` go on with it.
+/// A call is sent by one attempt, or by several in succession. It stays in the table when an attempt ends:
+/// ``remove(_:)`` takes it out, ``backOff(_:until:)`` and ``attempt(_:_:bytes:isPatient:)`` continue it.
 ///
-/// Decides which calls leave, wait or fail, which answer belongs to which call, and which deadlines have passed. It has
-/// no clock and no I/O. `Call` is whatever stands for a call; tests use numbers.
+/// Decides which calls are sent, wait or fail, which answer belongs to which call, and which deadlines have passed. It
+/// has no clock and no I/O. `Call` is any representation of a call; tests use numbers.
 struct DispatchTable<Call> {
-    /// Whether calls can leave now.
+    /// Whether calls can be sent now.
     enum LinkState: Sendable {
         case offline, connecting, ready
-        /// There is a connection for what is in flight on it. Calls wait for its successor.
+        /// The connection only finishes calls in flight. Other calls wait for its successor.
         case goingAway
     }
 
-    /// How far a call got.
+    /// The progress of a call.
     enum Phase: Sendable {
-        /// For a connection; no serial yet.
+        /// Waits for a connection; has no serial yet.
         case waiting
-        /// Behind a peer that does not read; none of it has left.
+        /// Queued behind a peer that does not read; no byte has been sent.
         case queued
-        /// Bytes have left.
+        /// Bytes have been sent.
         case sent
-        /// Until the next attempt.
+        /// Waits for the next attempt.
         case backingOff
-        /// No attempt is under way: the one before has ended, or the first has not begun.
+        /// No attempt is under way: the previous one has ended, or the first has not begun.
         case idle
     }
 
-    /// The next step of a call that is to be sent.
+    /// The decision on a call that should be sent.
     enum Submission {
         case send(DispatchKey, serial: UInt32)
         case wait(DispatchKey)
-        /// It has no attempt under way.
+        /// The call stays in the table without an attempt.
         case refuse(Refusal)
     }
 
@@ -50,7 +50,7 @@ struct DispatchTable<Call> {
         case offline, tooManyInFlight, queueFull
     }
 
-    /// The meaning of an answer.
+    /// The classification of an answer.
     enum Reception {
         case answer(Attempt)
         /// Its call timed out or was cancelled before.
@@ -61,7 +61,7 @@ struct DispatchTable<Call> {
         case unknown
     }
 
-    /// How far a call had got when its attempt ended.
+    /// An attempt of a call, with its progress when it began or ended.
     struct Attempt {
         var key: DispatchKey
         var call: Call
@@ -74,9 +74,9 @@ struct DispatchTable<Call> {
         var count = 0
     }
 
-    /// The event that a deadline brings.
+    /// An event at a point in time.
     enum Alarm {
-        /// The call is out of time, and out of the table.
+        /// The call's deadline has passed; it has been removed from the table.
         case expired(Attempt)
         /// An attempt has ended because its answer did not begin in time.
         case noFirstResponse(Attempt)
@@ -87,21 +87,21 @@ struct DispatchTable<Call> {
     private struct Entry {
         var call: Call?
         var deadline = NIODeadline.distantFuture
-        /// When the answer must have begun, or the back-off ends.
+        /// The time by which the answer must begin, or at which the back-off ends.
         var alarm = NIODeadline.distantFuture
         var serial: UInt32 = 0
         var generation: UInt32 = 0
         var phase = Phase.idle
-        /// Whether it goes on waiting where no attempt is in progress.
+        /// Whether it keeps waiting even if no attempt to connect is in progress.
         var isPatient = false
-        /// Whether it waits before those that have never left.
+        /// Whether it waits ahead of calls that have never been sent.
         var isReturning = false
         var bytes = 0
         /// The connection on which it was sent.
         var connection = DispatchTable.noConnection
         /// The number of attempts that have reached a connection.
         var attempts = 0
-        /// Which of the places in line that it ever had is its own.
+        /// The number of its valid place in line; its earlier places are stubs.
         var place: UInt32 = 0
 
         var isInFlight: Bool { self.serial != 0 }
@@ -129,14 +129,15 @@ struct DispatchTable<Call> {
             return (keeping ? self.call : self.release(), self.connection)
         }
 
-        /// Takes in a call. Returns which of the calls that were here it is.
+        /// Stores a call and returns the generation of its key.
         mutating func enter(_ call: Call, _ deadline: NIODeadline) -> UInt32 {
             self.call = call
             self.deadline = deadline
             return self.generation
         }
 
-        /// Enters a call and begins its first attempt: one access to the table, each of which checks for uniqueness.
+        /// Stores a call and begins its first attempt, in a single access to the array: each access checks for
+        /// uniqueness.
         mutating func enter(
             _ call: Call,
             _ deadline: NIODeadline,
@@ -171,10 +172,10 @@ struct DispatchTable<Call> {
         var number: UInt32
     }
 
-    /// Of calls that have not left.
+    /// The connection of calls that have not been sent.
     private static var noConnection: ConnectionID { ConnectionID(number: 0) }
 
-    /// The number of entries kept although they hold no call.
+    /// The number of entries kept even if they hold no call.
     private static var entriesKept: Int { 1_024 }
 
     /// The value that marks a tombstone in `serials`.
@@ -191,15 +192,15 @@ struct DispatchTable<Call> {
     private var connection = DispatchTable.noConnection
     /// The number of calls in flight on each connection that has a successor.
     private var draining: [ConnectionID: Int] = [:]
-    /// Those of them that have nothing in flight any more.
+    /// The connections with a successor that have nothing in flight any more.
     private var drained: [ConnectionID] = []
     private var entries: [Entry] = []
     private var free: [UInt32] = []
-    /// The generation of an entry that is made now.
+    /// The generation of new entries.
     private var firstGeneration: UInt32 = 0
-    /// Serials in flight, to entries, or to `tombstone`.
+    /// Maps serials to the indices of entries, or to `tombstone`.
     private var serials = SerialMap()
-    /// Oldest first.
+    /// The serials with a tombstone, oldest first.
     private var tombstones: Deque<UInt32> = []
     private var nextSerial: UInt32
     private var hasWrapped = false
@@ -220,15 +221,15 @@ struct DispatchTable<Call> {
         self.maximumInFlight = maximumInFlight
         self.maximumWaiting = maximumWaiting
         self.waiting = WaitingLine(maximumCount: maximumWaiting, maximumBytes: maximumWaitingBytes)
-        // Half of the serials at most, for else there might be none left for calls.
+        // At most half of the serials, so that some are left for calls.
         self.maximumTombstones = min(maximumTombstones, self.serialCount / 2)
         self.nextSerial = serialRange.lowerBound
     }
 
-    /// Entries held, those without a call included.
+    /// The number of entries held, including those without a call.
     var entryCount: Int { self.entries.count }
 
-    /// Calls in the table.
+    /// The number of calls in the table.
     var count: Int { self.entries.count - self.free.count }
 
     /// Whether there is room for one more call, whatever the others do.
@@ -236,7 +237,7 @@ struct DispatchTable<Call> {
 
     // MARK: Calls
 
-    /// A new call. It has no attempt under way yet.
+    /// Adds a new call, without an attempt yet.
     mutating func enter(_ call: Call, deadline: NIODeadline) -> DispatchKey {
         let index = self.takeIndex()
         let key = DispatchKey(index: index, generation: self.entries[Int(index)].enter(call, deadline))
@@ -244,7 +245,7 @@ struct DispatchTable<Call> {
         return key
     }
 
-    /// Of an entry that has no call.
+    /// Returns the index of an entry without a call.
     @inline(__always)
     private mutating func takeIndex() -> UInt32 {
         if let reused = self.free.popLast() { return reused }
@@ -252,11 +253,11 @@ struct DispatchTable<Call> {
         return UInt32(self.entries.count - 1)
     }
 
-    /// Releases what a burst of calls has left behind, once no call is here: else each loss of a connection would look
-    /// at as many entries as there ever were calls at once.
+    /// Releases the memory of a burst of calls once the table is empty. Otherwise every loss of a connection would scan
+    /// as many entries as there ever were calls at once.
     private mutating func shrink() {
         guard self.count == 0, self.entries.count > Self.entriesKept else { return }
-        // Keys of before name nothing in the new entries either.
+        // Old keys must not match new entries.
         self.firstGeneration = (self.entries.lazy.map(\.generation).max() ?? 0) &+ 1
         self.entries = []
         self.free = []
@@ -264,15 +265,15 @@ struct DispatchTable<Call> {
         self.waiting.removeStubs()
     }
 
-    /// Whether there is a connection, room for one more call, and a serial for it, which no call waits for.
+    /// Whether a new call can be sent at once: the connection is ready, there is room and a serial, and no call waits.
     var canSend: Bool {
         self.link == .ready && self.waitingCount == 0 && self.hasSerial && self.takesCalls && self.hasRoom
     }
 
-    /// Whether new calls may be sent at once; the owner refuses the others.
+    /// Whether new calls may be sent at once; if not, the owner refuses them.
     var takesCalls = true
 
-    /// A new call that is sent at once, which ``canSend`` allows: its first attempt has begun.
+    /// Adds a new call and begins its first attempt. Requires ``canSend``.
     mutating func enterSent(_ call: Call, deadline: NIODeadline) -> (key: DispatchKey, serial: UInt32) {
         let serial = self.unusedSerial()
         let index = self.takeIndex()
@@ -283,11 +284,11 @@ struct DispatchTable<Call> {
         return (key, serial)
     }
 
-    /// The next attempt of a call that is here and has none under way, or its first.
+    /// Begins the first or next attempt of a call in the table that has none under way.
     ///
     /// - Parameters:
-    ///   - bytes: What the call holds while it waits.
-    ///   - isPatient: Whether it waits also where no attempt to connect is in progress.
+    ///   - bytes: The number of bytes that the call holds while it waits.
+    ///   - isPatient: Whether it waits even if no attempt to connect is in progress.
     mutating func attempt(
         _ key: DispatchKey,
         _ priority: FramePriority = .default,
@@ -295,7 +296,7 @@ struct DispatchTable<Call> {
         isPatient: Bool = false
     ) -> Submission {
         if self.link == .ready {
-            // Those that waited for the connection leave first.
+            // Calls that waited for the connection are sent first.
             guard self.waitingCount == 0, let serial = self.takeSerial() else { return .refuse(.tooManyInFlight) }
             self.join(key, serial)
             return .send(key, serial: serial)
@@ -305,11 +306,11 @@ struct DispatchTable<Call> {
         return .wait(key)
     }
 
-    /// The attempt before, over again, of a call that is here and has none under way: the server did not run it because
-    /// it is about to end, or the request never left. It waits however many others do, for it was in flight, and also
-    /// where no attempt to connect is in progress.
+    /// Repeats the previous attempt of a call in the table that has none under way: the server did not run it because
+    /// it is about to end, or the request was never sent. Since it was in flight, it may wait whatever the limits, and
+    /// even if no attempt to connect is in progress.
     ///
-    /// - Parameter isReturning: Whether it leaves before those of its priority that have never left.
+    /// - Parameter isReturning: Whether it is sent before calls of its priority that have never been sent.
     mutating func attemptAgain(
         _ key: DispatchKey,
         _ priority: FramePriority = .default,
@@ -325,7 +326,7 @@ struct DispatchTable<Call> {
         return .wait(key)
     }
 
-    /// Why a call cannot wait for a connection.
+    /// The reason why a call cannot wait for a connection; nil if it can.
     private func refusal(bytes: Int, isPatient: Bool) -> Refusal? {
         guard isPatient || self.link == .connecting || self.link == .goingAway else { return .offline }
         return self.waiting.hasRoom(for: bytes) ? nil : .queueFull
@@ -348,13 +349,13 @@ struct DispatchTable<Call> {
         self.waiting.append(place, priority, cost: bytes, isReturning: isReturning)
     }
 
-    /// The place that a call has from now on; any other is a stub.
+    /// Returns a new place in line for a call. Its earlier places become stubs.
     private mutating func nextPlace(of key: DispatchKey) -> QueueEntry {
         self.entries[Int(key.index)].place &+= 1
         return QueueEntry(key: key, number: self.entries[Int(key.index)].place)
     }
 
-    /// Moves a call that stands in line behind those of this priority that do.
+    /// Moves a waiting call behind the others of this priority.
     mutating func setPriority(_ priority: FramePriority, _ key: DispatchKey) {
         guard self.phase(of: key) == .waiting else { return }
         let place = self.nextPlace(of: key)
@@ -363,7 +364,7 @@ struct DispatchTable<Call> {
         self.waiting.appendEntry(place, priority, cost: entry.bytes, isReturning: entry.isReturning)
     }
 
-    /// Leaves a call without an attempt until `time`, when ``nextAlarm(now:)`` tells of it.
+    /// Keeps a call without an attempt until `time`, when ``nextAlarm(now:)`` returns it.
     mutating func backOff(_ key: DispatchKey, until time: NIODeadline) {
         guard self.call(for: key) != nil else { return }
         self.entries[Int(key.index)].phase = .backingOff
@@ -375,7 +376,7 @@ struct DispatchTable<Call> {
         self.waiting.dropStubs { !entries[Int($0.key.index)].stands(at: $0) }
     }
 
-    /// Places in line, stubs included.
+    /// The number of places in line, including stubs.
     var lineLength: Int { self.waiting.length }
 
     /// The number of calls that wait for a connection.
@@ -383,15 +384,15 @@ struct DispatchTable<Call> {
     /// The size of the waiting calls, in bytes.
     var waitingBytes: Int { self.waiting.bytes }
 
-    /// The next call that waited for the connection, now that there is one: its phase is `sent`, and it has been given
-    /// a serial. Nil if none waits, or if no more calls may be in flight: the others go on waiting.
+    /// Begins the attempt of the next waiting call, if the connection is ready: its phase is `sent`, and it has a
+    /// serial. Nil if none waits, or if no more calls may be in flight.
     mutating func nextWaiting() -> Attempt? {
         guard self.link == .ready, self.hasSerial, self.waiting.length > 0 else { return nil }
         guard let place = Self.popFirst(&self.waiting, self.entries) else { return nil }
         return self.dequeue(place.key)
     }
 
-    /// The entries are lent, not copied: they are changed right after it.
+    /// Removes the first valid place. The entries are borrowed, not copied, since they are mutated right afterwards.
     private static func popFirst(_ line: inout WaitingLine<QueueEntry>, _ entries: [Entry]) -> QueueEntry? {
         line.popFirst(unless: { !entries[Int($0.key.index)].stands(at: $0) })
     }
@@ -402,13 +403,14 @@ struct DispatchTable<Call> {
         return self.attempt(at: key.index)
     }
 
-    /// The frame of this call could not leave yet.
+    /// Records that the frame of this call was queued.
     mutating func queued(_ key: DispatchKey) {
         if self.call(for: key) != nil { self.entries[Int(key.index)].phase = .queued }
     }
 
-    /// A queued frame is about to leave by this connection. False if its call is gone, or leaves by another, and it
-    /// should not.
+    /// Records that a queued frame is about to be sent on this connection.
+    ///
+    /// - Returns: False if the frame must not be sent, because its call is gone or is sent on another connection.
     mutating func willSend(serial: UInt32, on connection: ConnectionID) -> Bool {
         guard let index = self.serials[serial], index != Self.tombstone,
             self.entries[Int(index)].connection == connection
@@ -422,23 +424,22 @@ struct DispatchTable<Call> {
         return self.entries[Int(index)].call
     }
 
-    /// The whole request with this serial has left: its answer must begin by `deadline`.
+    /// Sets the deadline by which the answer must begin, once the whole request with this serial has been sent.
     mutating func expectFirstResponse(serial: UInt32, by deadline: NIODeadline) {
         guard let index = self.serials[serial], index != Self.tombstone else { return }
         self.setAlarm(deadline, DispatchKey(index: index, generation: self.entries[Int(index)].generation))
     }
 
-    /// The answer to this serial has begun. The call it is for, if there is one.
+    /// Records that the answer to this serial has begun, and returns its call, if there is one.
     mutating func responseBegins(serial: UInt32) -> Call? {
         guard let index = self.serials[serial], index != Self.tombstone else { return nil }
         self.entries[Int(index)].alarm = .distantFuture
         return self.entries[Int(index)].call
     }
 
-    /// The answer to an attempt, which ends by it.
+    /// Classifies an answer, and ends the attempt that it is for.
     ///
-    /// - Parameter isFinal: Whether the server will send nothing more for this serial, so far as it does what it
-    ///   should.
+    /// - Parameter isFinal: Whether a correct server sends nothing more for this serial.
     mutating func receive(serial: UInt32, isFinal: Bool = true) -> Reception {
         guard let index = self.serials[serial] else {
             return self.wasIssued(serial) ? .duplicate : .unknown
@@ -451,10 +452,10 @@ struct DispatchTable<Call> {
         return .answer(attempt)
     }
 
-    /// The call that an answer is for with which it may complete, and whose attempt ends by it. Nil if nobody waits for
-    /// that answer; ``receive(serial:isFinal:)`` says why.
+    /// Ends the attempt that `serial` answers, and returns its call. Nil if no call waits for the answer;
+    /// ``receive(serial:isFinal:)`` says why.
     ///
-    /// - Parameter keeping: Whether the call stays in the table; else this is its completion.
+    /// - Parameter keeping: Whether the call stays in the table; otherwise it completes.
     mutating func takeAnswered(serial: UInt32, keeping: Bool) -> Call? {
         guard let value = self.serials.remove(serial, unless: Self.tombstone) else { return nil }
         let (call, connection) = self.entries[Int(value)].answered(keeping: keeping)
@@ -463,13 +464,13 @@ struct DispatchTable<Call> {
         return call
     }
 
-    /// Ends the attempt that is under way before it is answered. The call stays.
+    /// Ends the unanswered attempt of a call, which stays in the table.
     mutating func endAttempt(_ key: DispatchKey) -> Attempt? {
         guard self.call(for: key) != nil else { return nil }
         return self.end(key.index, leavesTombstone: true)
     }
 
-    /// Takes a call out, and with it ends the attempt that is under way. This is its completion.
+    /// Removes a call, which completes it, and ends the attempt that is under way.
     @discardableResult
     mutating func remove(_ key: DispatchKey) -> Attempt? {
         guard self.call(for: key) != nil, let attempt = self.end(key.index, leavesTombstone: true) else { return nil }
@@ -477,14 +478,14 @@ struct DispatchTable<Call> {
         return attempt
     }
 
-    /// Begins to count attempts anew.
+    /// Resets the number of the call's attempts.
     mutating func resetAttempts(_ key: DispatchKey) {
         if self.call(for: key) != nil { self.entries[Int(key.index)].attempts = 0 }
     }
 
     // MARK: Time
 
-    /// The next thing that the time has brought.
+    /// Removes and returns the next alarm that is due.
     mutating func nextAlarm(now: NIODeadline) -> Alarm? {
         while let first = self.alarms.first, first.deadline <= now {
             self.alarms.removeFirst()
@@ -507,13 +508,13 @@ struct DispatchTable<Call> {
         return nil
     }
 
-    /// Alarms held, stale ones included.
+    /// The number of alarms held, including stale ones.
     var alarmCount: Int { self.alarms.count }
 
-    /// When ``nextAlarm(now:)`` is worth calling next; what it is for may be past.
+    /// The time of the earliest alarm, which may be stale.
     var earliestAlarm: NIODeadline? { self.alarms.first?.deadline }
 
-    /// Makes ``earliestAlarm`` one that is still wanted.
+    /// Removes stale alarms from the front, so that ``earliestAlarm`` is not stale.
     mutating func dropStaleAlarms() {
         while let first = self.alarms.first, !self.isWanted(first) { self.alarms.removeFirst() }
     }
@@ -550,7 +551,7 @@ struct DispatchTable<Call> {
         if self.link == .offline { self.link = .connecting }
     }
 
-    /// Calls leave by this connection from now on. If another was ready, ``linkGoesAway(_:)`` is called next.
+    /// Sends calls on this connection from now on. If another was ready, ``linkGoesAway(_:)`` must be called next.
     mutating func linkIsReady(_ connection: ConnectionID) {
         if self.link != .ready, self.link != .goingAway {
             // A new connection brings no answers to a lost one's calls.
@@ -561,26 +562,26 @@ struct DispatchTable<Call> {
         self.connection = connection
     }
 
-    /// No call leaves by the ready connection any more; what has left by it may still be answered.
+    /// Stops sending calls on the ready connection. Requests that were sent may still be answered.
     ///
-    /// - Returns: The attempts that had not left, oldest first, which have ended.
+    /// - Returns: The attempts that had not been sent, oldest first. They have ended.
     mutating func linkGoesAway() -> [Attempt] {
         guard self.link == .ready else { return [] }
         self.link = .goingAway
         let connection = self.connection
-        // Serials are counted on, and wrap: the oldest is the farthest behind the next.
+        // Serials increase and wrap around: the oldest is the farthest behind the next.
         let next = self.nextSerial
         return self.endAll { $0.isInFlight && $0.phase == .queued && $0.connection == connection }
             .sorted { self.distance(from: $0.serial ?? 0, to: next) > self.distance(from: $1.serial ?? 0, to: next) }
     }
 
-    /// The distance from a serial to a later one in the order in which they are used, 1 at least.
+    /// The distance from a serial to a later one in the order of their use, at least 1.
     private func distance(from serial: UInt32, to later: UInt32) -> Int {
         let distance = Int(later) - Int(serial)
         return distance > 0 ? distance : distance + self.serialCount
     }
 
-    /// The connection has a successor: no call leaves by it any more.
+    /// Begins to drain a connection that has a successor.
     mutating func linkGoesAway(_ connection: ConnectionID) {
         let inFlight = self.entries.reduce(0) {
             $0 + ($1.isInFlight && $1.connection == connection ? 1 : 0)
@@ -592,13 +593,13 @@ struct DispatchTable<Call> {
         }
     }
 
-    /// Whether ``nextDrained()`` has something to tell.
+    /// Whether ``nextDrained()`` returns a connection.
     var hasDrained: Bool { !self.drained.isEmpty }
 
-    /// A connection that was left and on which nothing is in flight any more.
+    /// Removes and returns a drained connection: one with a successor and with nothing in flight.
     mutating func nextDrained() -> ConnectionID? { self.drained.popLast() }
 
-    /// The connection is gone: the attempts that were in flight on it, which have ended.
+    /// Ends and returns the attempts in flight on a connection that was lost.
     mutating func linkWasLost(_ connection: ConnectionID) -> [Attempt] {
         if connection == self.connection { self.link = .offline }
         self.draining[connection] = nil
@@ -606,9 +607,9 @@ struct DispatchTable<Call> {
         return self.endAll { $0.isInFlight && $0.connection == connection }
     }
 
-    /// No attempt to connect is in progress: those of the calls that waited for it, which have ended.
+    /// Ends and returns the attempts that waited for a connection, since no attempt to connect is in progress.
     ///
-    /// - Parameter isForGood: Whether none will be made by itself: then the patient ones are among them, and those that
+    /// - Parameter isForGood: Whether none will be made automatically. Then patient attempts end too, and those that
     ///   back off.
     mutating func linkIsOffline(isForGood: Bool = false) -> [Attempt] {
         self.link = .offline
@@ -640,13 +641,13 @@ struct DispatchTable<Call> {
     }
 
     func call(for key: DispatchKey) -> Call? {
-        // Entries go when no call is left.
+        // The entries are released when no call is left.
         guard Int(key.index) < self.entries.count else { return nil }
         let entry = self.entries[Int(key.index)]
         return entry.generation == key.generation ? entry.call : nil
     }
 
-    /// How far a call has got; nil if it is gone.
+    /// The phase of a call; nil if it is gone.
     func phase(of key: DispatchKey) -> Phase? {
         self.call(for: key) == nil ? nil : self.entries[Int(key.index)].phase
     }
@@ -680,7 +681,7 @@ struct DispatchTable<Call> {
         return attempt
     }
 
-    /// One call less is in flight on this connection.
+    /// Removes one call from those in flight on this connection.
     private mutating func left(_ connection: ConnectionID) {
         self.inFlightCount -= 1
         guard connection != self.connection, let count = self.draining[connection] else { return }
@@ -693,7 +694,7 @@ struct DispatchTable<Call> {
         self.entries[Int(index)].bytes = 0
     }
 
-    /// Takes a call out whose attempt has ended.
+    /// Removes a call whose attempt has ended.
     @discardableResult
     private mutating func release(_ index: UInt32) -> Call? {
         self.free.append(index)
@@ -708,7 +709,8 @@ struct DispatchTable<Call> {
         }
     }
 
-    /// The late answer has come. The serial may be given, and buried, again, so that it must not be named twice.
+    /// Removes the tombstone of a serial whose late answer has arrived. The serial may be reused and buried again, and
+    /// must not be listed twice.
     private mutating func exhume(_ serial: UInt32) {
         self.serials.remove(serial)
         if let index = self.tombstones.firstIndex(of: serial) { self.tombstones.remove(at: index) }

@@ -1,29 +1,29 @@
 import HHSocket
 import NIOCore
 
-/// The ways that nearly every call takes, each beside the general one in ``ClientCore``.
+/// The fast paths of most calls, each beside the general path in ``ClientCore``.
 ///
-/// The invariant: a fast way may be taken only where it does exactly what the general way would do, and it ends where
-/// that ends. The model's histories run both, and compare what comes of them with the model.
+/// The invariant: a fast path may be taken only where it has exactly the effects of the general path, and it ends where
+/// that ends. The model's histories run both and compare the outcomes with the model.
 extension ClientCore {
-    // MARK: A request leaves
+    // MARK: Requests
 
-    /// Starts a task here and now where handlers run, so that it need not be submitted. Any thread; false where it must
-    /// be.
+    /// Starts a task at once, without a submission, if the caller runs where handlers run. Any thread. False if the
+    /// task must be submitted.
     ///
-    /// The general way is ``SocketTask/resume()``, which submits ``start(_:in:)``.
+    /// The general path is ``SocketTask/resume()``, which submits ``start(_:in:)``.
     ///
-    /// - Parameter waiter: Notified when it completes; nil: the receiver stays.
+    /// - Parameter waiter: Notified when the task completes; nil keeps the task's present receiver.
     func startOnFastPath(_ task: SocketTask, _ waiter: TurnWaiter? = nil) -> Bool {
         guard self.traits.isPlain else { return false }
         return self.loop.ifHandlersRun { self.isSentOnFastPath(task, from: .suspended, waiter, in: &$0) }
     }
 
-    /// Sends the request of a task in this state if it can leave with the next flush: nothing stands between it and the
-    /// wire, and nothing can go wrong.
+    /// Sends the request of a task in this state, if it can be sent with the next flush, as it is, and without possible
+    /// failure. False, without side effects, if the general path must be taken.
     ///
-    /// The general way is the rest of ``start(_:in:)``: enter the table, begin an attempt, put the request into its
-    /// envelope, make a frame, send that.
+    /// The general path is the rest of ``start(_:in:)``: enters the table, begins an attempt, puts the request into its
+    /// envelope, makes a frame, and sends it.
     func isSentOnFastPath(
         _ task: SocketTask,
         from state: SocketTask.State,
@@ -52,12 +52,12 @@ extension ClientCore {
         return self.hot.link?._withUnsafeGuaranteedRef { $0.canSendOnFastPath(length: length) } ?? false
     }
 
-    // MARK: An answer comes
+    // MARK: Answers
 
-    /// Takes frames of the standard format that have come whole and sound, as nearly all do, without making frames of
-    /// them; the first that is of another kind is left in the batch.
+    /// Receives frames of the standard format that are complete and sound, as most are, without creating `Frame`
+    /// values. The first frame of another kind stays in the batch.
     ///
-    /// The general way is ``ClientConnection/received(_:in:)``.
+    /// The general path is ``ClientConnection/received(_:in:)``.
     func receiveOnFastPath(
         _ batch: inout Batch<FrameLanguage>,
         on connection: ClientConnection,
@@ -68,8 +68,8 @@ extension ClientCore {
         }
     }
 
-    /// An answer or a push. A successful answer without an envelope completes its task at once, unless interceptors
-    /// stand around it.
+    /// Receives an answer or a push. A successful answer without an envelope completes its task at once, unless there
+    /// are interceptors.
     private func received(
         _ header: FrameHeader,
         _ payload: consuming ByteBuffer,
@@ -85,7 +85,7 @@ extension ClientCore {
             self.note(task, payload.readableBytes, connection, in: &turn)
             return self.ended(task, SocketResponse(header, payload, connection.origin), in: &turn)
         }
-        // Nobody can look at the task any more, so that what it knows of itself need not be kept.
+        // No other code can access the task any more, so its metrics need not be kept.
         self.forgetDispatched(task)
         self.hot.retryBucket?.callWasAnswered()
         self.finishDrained(in: &turn)
@@ -98,7 +98,7 @@ extension ClientCore {
     }
 }
 
-/// The handler of a call that was answered, which runs when the units of this read have been taken.
+/// The handler of an answered call, which runs after the units of this read have been processed.
 struct AnsweredCall: TurnHandler {
     struct Answer {
         let handler: SocketTask.Handler
@@ -109,7 +109,7 @@ struct AnsweredCall: TurnHandler {
         }
     }
 
-    /// Released just before the handler runs, which as a rule makes another call: that uses the same memory at once.
+    /// Released just before the handler runs, which usually makes another call that reuses the memory.
     private var task: SocketTask
     private var answer: Answer
 
@@ -119,7 +119,7 @@ struct AnsweredCall: TurnHandler {
     }
 
     static func run(at place: UnsafeMutableRawPointer) {
-        // Moved out one after the other: a copy would count references.
+        // Moved out separately: a copy would count references.
         let call = place.assumingMemoryBound(to: Self.self)
         guard let task = call.pointer(to: \.task), let answer = call.pointer(to: \.answer) else {
             preconditionFailure("stored properties have addresses")

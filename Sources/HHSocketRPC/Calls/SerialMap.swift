@@ -1,8 +1,8 @@
-/// Serials in flight, to small numbers.
+/// A map from serials in flight to small numbers.
 ///
-/// Each serial has one slot, by its low bits. Serials are handed out in order, so that those in flight hardly ever want
-/// the same one: only beside a call that takes very long do they. The younger of two goes into a dictionary then. So
-/// every operation is one step as a rule, however many serials there are.
+/// The low bits of a serial select its slot. Serials are issued in order, so those in flight collide only if a call
+/// takes very long. The younger of two that collide goes into a dictionary. Nearly every operation is therefore one
+/// step, however many serials there are.
 struct SerialMap: Sendable {
     private struct Slot: Sendable {
         /// Zero is an empty slot; no request has that serial.
@@ -11,7 +11,7 @@ struct SerialMap: Sendable {
     }
 
     private var slots: [Slot]
-    /// Those whose slot another one has.
+    /// The serials whose slot is occupied by another.
     private var displaced: [UInt32: UInt32] = [:]
     private(set) var count = 0
 

@@ -1,7 +1,7 @@
 import HHSocket
 
-/// Stands around every call of a client: may change the request, look at the answer, make the call again, or answer
-/// without a call.
+/// A wrapper around every call of a client, which may change the request, inspect the answer, make the call again, or
+/// answer without a call.
 ///
 /// ```swift
 /// struct SessionID: SocketInterceptor {
@@ -13,20 +13,20 @@ import HHSocket
 /// }
 /// ```
 ///
-/// An interceptor runs in a Swift task of the call, which is cancelled when the call is cancelled or out of time; the
+/// An interceptor runs in a Swift task of the call, which is cancelled when the call is cancelled or times out; the
 /// call does not wait for it then. The call's timeout is that of the original request, and covers the interceptors.
 public protocol SocketInterceptor: Sendable {
     typealias Next = SocketInterceptorNext
 
-    /// Answers the request, as a rule by `next`.
+    /// Answers the request, usually by calling `next`.
     ///
     /// - Parameters:
-    ///   - request: What the interceptor before passed on; the first gets what the task was made with.
-    ///   - next: Passes a request on to the next interceptor, and in the end to the server. May be called again when it
+    ///   - request: The request that the previous interceptor passed on; the first receives the task's own.
+    ///   - next: Passes a request on to the next interceptor, and in the end to the server. May be called again once it
     ///     has returned.
-    /// - Throws: What the call fails with. What is no ``HHSocket/SocketError`` becomes one with the code
-    ///   `interceptorFailed`. An error does not say that nothing was executed if what was asked of the server before
-    ///   may have been.
+    /// - Throws: The error that the call fails with. An error that is not a ``HHSocket/SocketError`` becomes one with
+    ///   the code `interceptorFailed`. The call's error is not ``HHSocket/SocketError/notExecuted`` if an earlier
+    ///   request to the server may have been executed.
     func intercept(_ request: SocketRequest, next: Next) async throws -> SocketResponse
 }
 
@@ -38,17 +38,17 @@ public struct SocketInterceptorNext: Sendable {
         self.body = body
     }
 
-    /// Passes `request` on, and returns the answer. Its `timeout` and `priority` say nothing any more.
+    /// Passes `request` on, and returns the answer. Its `timeout` and `priority` have no effect any more.
     ///
-    /// - Throws: ``HHSocket/SocketError``: why the call failed behind here; `invalidArgument` if a call of `next`
-    ///   before has not returned yet.
+    /// - Throws: ``HHSocket/SocketError`` if the rest of the call failed; `invalidArgument` if an earlier call of
+    ///   `next` has not returned yet.
     public func callAsFunction(_ request: SocketRequest) async throws(SocketError) -> SocketResponse {
         try await self.body(request)
     }
 }
 
 extension Array where Element == any SocketInterceptor {
-    /// The way from the first interceptor to `server`.
+    /// Returns the chain from the first interceptor to `server`.
     func chain(to server: SocketInterceptorNext) -> SocketInterceptorNext {
         self.reversed().reduce(server) { next, interceptor in
             SocketInterceptorNext { request throws(SocketError) in

@@ -1,8 +1,8 @@
 import HHSocket
 import Tracing
 
-/// Puts a token into every request, and gets a new one when the server no longer takes it: once, however many calls
-/// find out at the same time.
+/// An interceptor that puts a token into every request, and gets a new one when the server no longer accepts it: once,
+/// however many calls are refused at the same time.
 ///
 /// ```swift
 /// configuration.interceptors = [
@@ -14,7 +14,7 @@ import Tracing
 /// ]
 /// ```
 ///
-/// A call that is refused is made again once, with the new token. `refresh` may make calls by the same client: those
+/// A call that is refused is made again once, with the new token. `refresh` may make calls with the same client: those
 /// pass this interceptor without a token, and are not made again when they are refused.
 public actor TokenInterceptor<Token: Sendable>: SocketInterceptor {
     private typealias Waiter = CheckedContinuation<Result<(Token, generation: Int), any Error>, Never>
@@ -32,7 +32,7 @@ public actor TokenInterceptor<Token: Sendable>: SocketInterceptor {
     private let isRefusal: @Sendable (SocketError) -> Bool
 
     private var token: Token?
-    /// Counts the tokens, so that of many calls with an old one only the first asks for a new one.
+    /// The number of the current token, so that of many calls with an old one only the first asks for a new one.
     private var generation = 0
     private var lastAttempt = 0
     private var attempt: Attempt?
@@ -40,11 +40,11 @@ public actor TokenInterceptor<Token: Sendable>: SocketInterceptor {
 
     /// - Parameters:
     ///   - token: The token to begin with; nil, the default, gets one before the first call.
-    ///   - refreshTimeout: How long `refresh` may take; 30 s by default. Then the calls that wait for it fail with
-    ///     `timeout`, its task is cancelled, and what it may still return is ignored.
-    ///   - isRefusal: Whether an answer says that the token is no good; by default `noPermission` does.
+    ///   - refreshTimeout: The time that `refresh` may take; 30 s by default. Then the calls that wait for it fail with
+    ///     `timeout`, its task is cancelled, and its result is ignored.
+    ///   - isRefusal: Whether an error means that the token was not accepted; by default, `noPermission` does.
     ///   - refresh: Gets a new token. Runs in a task of its own, which goes on when the calls that wait for it are
-    ///     cancelled. What it throws, all calls that wait for it fail with; the next call tries again.
+    ///     cancelled. If it throws, all calls that wait for it fail with that error; the next call tries again.
     ///   - apply: Puts the token into a request.
     public init(
         token: Token? = nil,
@@ -65,7 +65,7 @@ public actor TokenInterceptor<Token: Sendable>: SocketInterceptor {
     }
 
     public nonisolated func intercept(_ request: SocketRequest, next: Next) async throws -> SocketResponse {
-        // A call of `refresh` itself would wait for what waits for it.
+        // A call that `refresh` itself makes would wait for its own end.
         if ServiceContext.current?.refreshingInterceptors.contains(ObjectIdentifier(self)) == true {
             return try await next(request)
         }
@@ -94,7 +94,7 @@ public actor TokenInterceptor<Token: Sendable>: SocketInterceptor {
         return try await self.current()
     }
 
-    /// Waits for a new token, no longer than its task is wanted.
+    /// Waits for a new token, until the current task is cancelled.
     private func refreshed() async throws -> (Token, generation: Int) {
         try Task.checkCancellation()
         if self.attempt == nil { self.begin() }
@@ -154,7 +154,7 @@ extension ServiceContext {
         typealias Value = Set<ObjectIdentifier>
     }
 
-    /// The interceptors for whose new token the task works.
+    /// The interceptors whose `refresh` runs in the current task.
     fileprivate var refreshingInterceptors: Set<ObjectIdentifier> {
         get { self[RefreshingInterceptors.self] ?? [] }
         set { self[RefreshingInterceptors.self] = newValue }

@@ -175,7 +175,7 @@ enum Chat_Chat {
 }
 
 extension Chat_Chat {
-    /// What calls the service: ``Client``, or ``MockClient`` in tests.
+    /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     protocol ClientProtocol: Sendable {
         /// Says something to all who are there.
         nonisolated(nonsending) func send(
@@ -221,7 +221,7 @@ extension Chat_Chat.ClientProtocol {
 extension Chat_Chat {
     /// Calls the service.
     struct Client: ClientProtocol {
-        /// What the calls go through.
+        /// The client that makes the calls.
         let client: HHSocketRPC.SocketClient
 
         init(_ client: HHSocketRPC.SocketClient) { self.client = client }
@@ -299,7 +299,7 @@ extension Chat_Chat {
 }
 
 extension Chat_Chat {
-    /// What a server does when the service is called.
+    /// The methods of the service, as a server implements them.
     protocol ServiceProtocol: Sendable {
         /// Says something to all who are there.
         func send(

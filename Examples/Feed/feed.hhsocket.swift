@@ -204,7 +204,7 @@ enum Feed_Feed {
 }
 
 extension Feed_Feed {
-    /// What calls the service: ``Client``, or ``MockClient`` in tests.
+    /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     protocol ClientProtocol: Sendable {
         /// A page of posts.
         nonisolated(nonsending) func list(
@@ -263,7 +263,7 @@ extension Feed_Feed.ClientProtocol {
 extension Feed_Feed {
     /// Calls the service.
     struct Client: ClientProtocol {
-        /// What the calls go through.
+        /// The client that makes the calls.
         let client: HHSocketRPC.SocketClient
 
         init(_ client: HHSocketRPC.SocketClient) { self.client = client }
@@ -299,7 +299,7 @@ extension Feed_Feed {
 }
 
 extension Feed_Feed {
-    /// What a server does when the service is called.
+    /// The methods of the service, as a server implements them.
     protocol ServiceProtocol: Sendable {
         /// A page of posts.
         func list(

@@ -125,7 +125,7 @@ import Testing
                 }
 
                 extension Chat_Chat {
-                    /// What calls the service: ``Client``, or ``MockClient`` in tests.
+                    /// A caller of the service: ``Client``, or ``MockClient`` in tests.
                     public protocol ClientProtocol: Sendable {
                         /// Says something.
                         nonisolated(nonsending) func send(
@@ -158,7 +158,7 @@ import Testing
                 extension Chat_Chat {
                     /// Calls the service.
                     public struct Client: ClientProtocol {
-                        /// What the calls go through.
+                        /// The client that makes the calls.
                         public let client: HHSocketRPC.SocketClient
 
                         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
@@ -219,7 +219,7 @@ import Testing
                 }
 
                 extension Chat_Chat {
-                    /// What a server does when the service is called.
+                    /// The methods of the service, as a server implements them.
                     ///
                     /// chat.Chat/Watch streams its answers, which HHSocket does not do yet.
                     public protocol ServiceProtocol: Sendable {
@@ -290,7 +290,7 @@ import Testing
                 }
 
                 extension Chat_Chat {
-                    /// What a server does when the service is called.
+                    /// The methods of the service, as a server implements them.
                     ///
                     /// chat.Chat/Watch streams its answers, which HHSocket does not do yet.
                     protocol ServiceProtocol: Sendable {

@@ -3248,7 +3248,7 @@ public enum Every_Thing_Everything {
 }
 
 extension Every_Thing_Everything {
-    /// What calls the service: ``Client``, or ``MockClient`` in tests.
+    /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
         /// Asks for scalars.
         nonisolated(nonsending) func ask(
@@ -3320,7 +3320,7 @@ extension Every_Thing_Everything.ClientProtocol {
 extension Every_Thing_Everything {
     /// Calls the service.
     public struct Client: ClientProtocol {
-        /// What the calls go through.
+        /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
 
         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
@@ -3460,7 +3460,7 @@ extension Every_Thing_Everything {
 }
 
 extension Every_Thing_Everything {
-    /// What a server does when the service is called.
+    /// The methods of the service, as a server implements them.
     ///
     /// every.thing.Everything/Watch streams its answers, which HHSocket does not do yet.
     ///
@@ -3574,7 +3574,7 @@ public enum Every_Thing_Taken {
 }
 
 extension Every_Thing_Taken {
-    /// What calls the service: ``Client``, or ``MockClient`` in tests.
+    /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
         nonisolated(nonsending) func `default`(
             _ request: Every_Thing_Nothing,
@@ -3715,7 +3715,7 @@ extension Every_Thing_Taken.ClientProtocol {
 extension Every_Thing_Taken {
     /// Calls the service.
     public struct Client: ClientProtocol {
-        /// What the calls go through.
+        /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
 
         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
@@ -4000,7 +4000,7 @@ extension Every_Thing_Taken {
 }
 
 extension Every_Thing_Taken {
-    /// What a server does when the service is called.
+    /// The methods of the service, as a server implements them.
     public protocol ServiceProtocol: Sendable {
         func `default`(
             _ request: Every_Thing_Nothing,
@@ -4113,7 +4113,7 @@ public enum Every_Thing_Idle {
 }
 
 extension Every_Thing_Idle {
-    /// What calls the service: ``Client``, or ``MockClient`` in tests.
+    /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
         /// The pushes of one type, from now on. Each call gives a sequence of its own.
         func pushes<Push: HHSocketMessage.PushMessage>(
@@ -4133,7 +4133,7 @@ extension Every_Thing_Idle.ClientProtocol {
 extension Every_Thing_Idle {
     /// Calls the service.
     public struct Client: ClientProtocol {
-        /// What the calls go through.
+        /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
 
         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
@@ -4165,7 +4165,7 @@ extension Every_Thing_Idle {
 }
 
 extension Every_Thing_Idle {
-    /// What a server does when the service is called.
+    /// The methods of the service, as a server implements them.
     public protocol ServiceProtocol: Sendable {
     }
 }

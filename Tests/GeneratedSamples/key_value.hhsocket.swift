@@ -321,7 +321,7 @@ public enum Kv_Store {
 }
 
 extension Kv_Store {
-    /// What calls the service: ``Client``, or ``MockClient`` in tests.
+    /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
         nonisolated(nonsending) func get(
             _ request: Kv_GetRequest,
@@ -374,7 +374,7 @@ extension Kv_Store.ClientProtocol {
 extension Kv_Store {
     /// Calls the service.
     public struct Client: ClientProtocol {
-        /// What the calls go through.
+        /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
 
         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
@@ -481,7 +481,7 @@ extension Kv_Store {
 }
 
 extension Kv_Store {
-    /// What a server does when the service is called.
+    /// The methods of the service, as a server implements them.
     ///
     /// kv.Store/Scan streams its answers, which HHSocket does not do yet.
     public protocol ServiceProtocol: Sendable {

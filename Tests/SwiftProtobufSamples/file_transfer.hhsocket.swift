@@ -38,7 +38,7 @@ public enum Files_Transfer {
 }
 
 extension Files_Transfer {
-    /// What calls the service: ``Client``, or ``MockClient`` in tests.
+    /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
         /// Begins to send a file, or goes on with one that was not sent to its end.
         nonisolated(nonsending) func begin(
@@ -95,7 +95,7 @@ extension Files_Transfer.ClientProtocol {
 extension Files_Transfer {
     /// Calls the service.
     public struct Client: ClientProtocol {
-        /// What the calls go through.
+        /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
 
         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
@@ -202,7 +202,7 @@ extension Files_Transfer {
 }
 
 extension Files_Transfer {
-    /// What a server does when the service is called.
+    /// The methods of the service, as a server implements them.
     ///
     /// files.Transfer/SendAll streams its requests, which HHSocket does not do yet.
     public protocol ServiceProtocol: Sendable {

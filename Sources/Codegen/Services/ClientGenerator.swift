@@ -19,7 +19,7 @@ struct ClientGenerator {
             printer.print("/// Calls the service.", "\(access)struct Client: ClientProtocol {")
             printer.withIndentation { printer in
                 printer.print(
-                    "/// What the calls go through.",
+                    "/// The client that makes the calls.",
                     "\(access)let client: HHSocketRPC.SocketClient",
                     "",
                     "\(access)init(_ client: HHSocketRPC.SocketClient) { self.client = client }"

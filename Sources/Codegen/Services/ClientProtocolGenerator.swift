@@ -26,7 +26,7 @@ struct ClientProtocolGenerator {
         printer.print("", "extension \(self.service) {")
         printer.withIndentation { printer in
             printer.print(
-                "/// What calls the service: ``Client``, or ``MockClient`` in tests.",
+                "/// A caller of the service: ``Client``, or ``MockClient`` in tests.",
                 "\(self.context.access)protocol ClientProtocol: Sendable {"
             )
             printer.withIndentation { printer in

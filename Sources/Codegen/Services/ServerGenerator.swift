@@ -19,7 +19,7 @@ struct ServerGenerator {
     func print(_ printer: inout CodePrinter) {
         printer.print("", "extension \(self.name) {")
         printer.withIndentation { printer in
-            printer.print("/// What a server does when the service is called.")
+            printer.print("/// The methods of the service, as a server implements them.")
             // They are not requirements: one that cannot be called would still have to be implemented.
             for method in self.streams { printer.print("///", "/// \(method.unavailability).") }
             printer.print("\(self.context.access)protocol ServiceProtocol: Sendable {")

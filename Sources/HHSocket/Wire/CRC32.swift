@@ -50,7 +50,7 @@ package enum CRC32 {
 
 extension WireFormat.Checksum.Algorithm {
     /// The checksum of `bytes`.
-    package func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
+    public func checksum(_ bytes: UnsafeRawBufferPointer) -> UInt32 {
         switch self {
         case .adler32: Adler32.checksum(bytes)
         case .crc32: CRC32.checksum(bytes)

@@ -72,7 +72,7 @@ enum Hhsocket_Bench {
 }
 
 extension Hhsocket_Bench {
-    /// What calls the service: ``Client``, or ``MockClient`` in tests.
+    /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     protocol ClientProtocol: Sendable {
         /// Answers with what it got, read and written anew.
         nonisolated(nonsending) func echo(
@@ -105,7 +105,7 @@ extension Hhsocket_Bench.ClientProtocol {
 extension Hhsocket_Bench {
     /// Calls the service.
     struct Client: ClientProtocol {
-        /// What the calls go through.
+        /// The client that makes the calls.
         let client: HHSocketRPC.SocketClient
 
         init(_ client: HHSocketRPC.SocketClient) { self.client = client }
@@ -127,7 +127,7 @@ extension Hhsocket_Bench {
 }
 
 extension Hhsocket_Bench {
-    /// What a server does when the service is called.
+    /// The methods of the service, as a server implements them.
     protocol ServiceProtocol: Sendable {
         /// Answers with what it got, read and written anew.
         func echo(

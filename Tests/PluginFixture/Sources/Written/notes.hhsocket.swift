@@ -52,7 +52,7 @@ public enum Notes_Notes {
 }
 
 extension Notes_Notes {
-    /// What calls the service: ``Client``, or ``MockClient`` in tests.
+    /// A caller of the service: ``Client``, or ``MockClient`` in tests.
     public protocol ClientProtocol: Sendable {
         /// Keeps one.
         nonisolated(nonsending) func keep(
@@ -85,7 +85,7 @@ extension Notes_Notes.ClientProtocol {
 extension Notes_Notes {
     /// Calls the service.
     public struct Client: ClientProtocol {
-        /// What the calls go through.
+        /// The client that makes the calls.
         public let client: HHSocketRPC.SocketClient
 
         public init(_ client: HHSocketRPC.SocketClient) { self.client = client }
@@ -107,7 +107,7 @@ extension Notes_Notes {
 }
 
 extension Notes_Notes {
-    /// What a server does when the service is called.
+    /// The methods of the service, as a server implements them.
     public protocol ServiceProtocol: Sendable {
         /// Keeps one.
         func keep(

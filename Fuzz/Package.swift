@@ -100,3 +100,13 @@ let package = Package(
     ],
     swiftLanguageModes: [.v6]
 )
+
+// As in the package whose sources these are: they rely on imports that are internal where nothing else is written.
+for target in package.targets where target.name.hasPrefix("Instrumented") {
+    target.swiftSettings =
+        (target.swiftSettings ?? []) + [
+            .enableUpcomingFeature("ExistentialAny"),
+            .enableUpcomingFeature("InternalImportsByDefault"),
+            .enableUpcomingFeature("MemberImportVisibility"),
+        ]
+}

@@ -2,7 +2,7 @@ import Atomics
 import HHSocket
 import NIOCore
 
-/// Calls over one long connection, the way `URLSession` makes them over many short ones.
+/// A client that makes calls over one long-lived connection, as `URLSession` does over many short ones.
 ///
 /// ```swift
 /// let client = SocketClient(configuration: .init(servers: [.init(host: "im1.example.com", port: 7000)]))
@@ -10,8 +10,8 @@ import NIOCore
 /// let response = try await client.data(for: SocketRequest(type: 101, body: data))
 /// ```
 ///
-/// All methods may be called from any thread and return at once. When the last reference goes, calls in flight complete
-/// with `cancelled`, the connection is closed and its thread ends.
+/// All methods may be called from any thread and return at once. When the last reference is released, calls in flight
+/// complete with `cancelled`, the connection is closed and its thread ends.
 public final class SocketClient: ConnectionControl {
     let core: ClientCore
     let driver: Driver
@@ -49,8 +49,8 @@ public final class SocketClient: ConnectionControl {
 
     public var _driver: ControlledDriver { ControlledDriver(self.driver) }
 
-    /// The client's thread, for Swift tasks and actors that are to run there: a call that is awaited there costs no
-    /// change of threads.
+    /// The client's thread as an executor of Swift tasks and actors. A call that is awaited there requires no thread
+    /// hop.
     ///
     /// ```swift
     /// Task(executorPreference: client.executor) { … }
@@ -74,8 +74,8 @@ public final class SocketClient: ConnectionControl {
     /// Makes a task for `request`, suspended.
     ///
     /// - Parameters:
-    ///   - callbackQueue: Where `completionHandler` runs, and ``SocketTask/progress`` changes; nil, the default, for
-    ///     the configuration's.
+    ///   - callbackQueue: The queue on which `completionHandler` runs and ``SocketTask/progress`` changes; nil, the
+    ///     default, for the configuration's.
     ///   - completionHandler: Called exactly once after ``SocketTask/resume()`` or ``SocketTask/cancel()``, with the
     ///     answer if its status is 200 and with an error otherwise.
     public func dataTask(
@@ -93,10 +93,9 @@ public final class SocketClient: ConnectionControl {
 
     /// Makes a call and waits for its answer. Cancelling the Swift task cancels the call.
     ///
-    /// Goes on where it is called, whichever actor or executor that is: two changes of threads, or none on
-    /// ``executor``.
+    /// Continues where it is called, on any actor or executor: after two thread hops, or none on ``executor``.
     ///
-    /// - Throws: ``SocketError``: what went wrong here, or the server's answer if its status is not 200.
+    /// - Throws: ``SocketError`` if the call failed on this side, or was answered with a status other than 200.
     public nonisolated(nonsending) func data(
         for request: consuming SocketRequest
     ) async throws(SocketError) -> SocketResponse {
@@ -147,14 +146,13 @@ public final class SocketClient: ConnectionControl {
 
     // MARK: The connection
 
-    /// Returns once the connection is ready; at once if it is. Before ``connect()``, and after ``disconnect()``, it
-    /// connects.
+    /// Waits until the connection is ready. Connects if ``connect()`` has not been called, or after ``disconnect()``.
     ///
-    /// - Throws: ``SocketError``: why no connection is made any more, after ``connect(attempts:)`` or
-    ///   `Backoff.maximumRounds`, with its code; `cancelled` when the Swift task is cancelled, by ``disconnect()``, and
-    ///   when the client is released.
+    /// - Throws: ``SocketError`` with the reason if the client gives up, after ``connect(attempts:)`` or
+    ///   `Backoff.maximumRounds`; `cancelled` when the Swift task is cancelled, by ``disconnect()``, and when the
+    ///   client is released.
     public nonisolated(nonsending) func connected() async throws(SocketError) {
-        // First, so that nothing is missed.
+        // Subscribed first, so that no event is missed.
         let events = self.events
         switch self.state {
         case .ready: return
@@ -186,10 +184,10 @@ public final class SocketClient: ConnectionControl {
         }
     }
 
-    /// Lets the calls complete that were resumed before, then closes the connection for good. Returns at once.
+    /// Closes the connection for good, once the calls that were resumed before have completed. Returns at once.
     ///
-    /// Calls that are resumed later complete with `cancelled`, those of interceptors included. ``events`` ends when all
-    /// is closed. A call that nobody answers ends by its own timeout.
+    /// Calls that are resumed later complete with `cancelled`, those of interceptors included. ``events`` ends when
+    /// everything is closed. A call that is not answered ends by its own timeout.
     public func finishTasksAndInvalidate() {
         self.driver.submit(.closure { [core, driver] _ in core.finishTasks { driver.invalidate() } })
     }
@@ -198,7 +196,7 @@ public final class SocketClient: ConnectionControl {
     /// for its reader and ends with the client.
     public var events: AsyncStream<SocketEvent> { self.core.streams.makeStream() }
 
-    /// Told what no call tells; held weakly.
+    /// The delegate, notified of events and pushes that belong to no call. Held weakly.
     public var delegate: (any SocketClientDelegate)? {
         get { self.core.delegate }
         set { self.core.delegate = newValue }

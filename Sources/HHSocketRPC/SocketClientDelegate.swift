@@ -1,11 +1,12 @@
 import HHSocket
 
-/// Told what no call tells, on the configuration's callback queue. Every method is optional.
+/// A receiver of events and pushes that belong to no call, on the configuration's callback queue. Every method is
+/// optional.
 public protocol SocketClientDelegate: AnyObject, Sendable {
-    /// The connection was made, lost, given up …
+    /// Called when the connection was made, lost, given up …
     func client(_ client: SocketClient, didReceive event: SocketEvent)
-    /// A push came that nobody subscribed to. While more than 8 MiB of them wait for the callback queue nothing more is
-    /// read from the network, answers included.
+    /// Called with a push that has no subscriber. While more than 8 MiB of them wait for the callback queue, nothing
+    /// more is read from the network, including answers.
     func client(_ client: SocketClient, didReceive push: SocketPush)
 }
 

@@ -7,8 +7,8 @@ public import FoundationEssentials
 import Foundation
 #endif
 
-/// The clocks of a ``ResponseCache``: the date, from which the age of answers counts, so that it goes on while the
-/// device sleeps and when the app is started again; and a clock that cannot be set, for timeouts.
+/// The clocks of a ``ResponseCache``: the date, for the age of answers, which keeps counting while the device sleeps
+/// and across launches of the app; and a clock that cannot be set, for timeouts.
 public struct APIClock: Sendable {
     struct Moment: Sendable {
         var date: Date
@@ -18,7 +18,7 @@ public struct APIClock: Sendable {
     private let present: @Sendable () -> Moment
     private let sleeping: @Sendable (Duration) async throws -> Void
 
-    /// The system's.
+    /// The system's clocks.
     public static let system = APIClock(
         present: { Moment(date: Date(), time: .now()) },
         sleeping: { try await Task.sleep(for: $0) }
@@ -32,9 +32,9 @@ public struct APIClock: Sendable {
         self.sleeping = sleeping
     }
 
-    /// A clock of a test's, such as `VirtualClock`.
+    /// Creates a clock for tests from another clock, such as `VirtualClock`.
     ///
-    /// - Parameter start: The date now; it goes on with the clock.
+    /// - Parameter start: The date now; it advances with the clock.
     public init<Other: Clock<Duration>>(_ clock: Other, startingAt start: Date = Date(timeIntervalSince1970: 0)) {
         let first = clock.now
         // An hour after NIO's zero, so that moments before it can be expressed.

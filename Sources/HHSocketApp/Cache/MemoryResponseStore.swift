@@ -1,14 +1,14 @@
 import NIOConcurrencyHelpers
 
-/// Answers in memory, within a bound: where there is no room for one more, those go that were used least lately.
+/// A store of answers in memory, with a maximum cost: the least recently used answers are evicted to make room.
 public final class MemoryResponseStore: ResponseStore {
-    /// 20 MB (20,000,000 bytes), as the first client of this protocol had it.
+    /// The default maximum cost: 20 MB (20,000,000 bytes), as in the first client of this protocol.
     public static let defaultMaximumCost = 20_000_000
 
     private let table: NIOLockedValueBox<ResponseCacheTable>
 
-    /// - Parameter maximumCost: How much may be kept, in bytes: bodies, metadata and keys, and what it takes to hold
-    ///   them; 20 MB by default. An answer of more than an eighth of it is not kept.
+    /// - Parameter maximumCost: The memory that the answers may cost, in bytes: bodies, metadata and keys, with
+    ///   overhead; 20 MB by default. An answer that costs more than an eighth of it is not kept.
     public init(maximumCost: Int = MemoryResponseStore.defaultMaximumCost) {
         self.table = NIOLockedValueBox(ResponseCacheTable(maximumCost: maximumCost))
     }

@@ -1,6 +1,6 @@
-/// Answers within a bound of memory; where there is no room for one more, those go that were used least lately.
+/// A table of answers with a maximum cost: the least recently used answers are evicted to make room.
 struct ResponseCacheTable {
-    /// One answer costs no more than this share of all that may be kept; a larger one would drive out too many.
+    /// The divisor of the maximum cost that limits the cost of one answer; a larger one would evict too many others.
     private static let largestShare = 8
 
     private struct Entry {
@@ -18,7 +18,7 @@ struct ResponseCacheTable {
     /// The number of answers that were evicted for others.
     private(set) var evictions = 0
     private var places: [ResponseKey: Int] = [:]
-    /// Nil where nothing is.
+    /// The entries; nil where a place is free.
     private var entries: [Entry?] = []
     private var free: [Int] = []
     private var oldest = -1
@@ -87,7 +87,7 @@ struct ResponseCacheTable {
         self.free.append(place)
     }
 
-    /// Puts an entry that is in no order at the newest end.
+    /// Links an unlinked entry at the newest end.
     private mutating func link(_ place: Int) {
         self.entries[place]?.older = self.newest
         self.entries[place]?.newer = -1

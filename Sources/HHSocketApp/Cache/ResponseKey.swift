@@ -8,13 +8,13 @@ public struct ResponseKey: Hashable, Sendable {
 
     /// The requests' type.
     public let type: UInt32
-    /// All of the key, as a disk store may write it down: the type, how many significant headers there are, each of
-    /// them, and the body.
+    /// The whole key, as a disk store may write it: the type, the number of significant headers, each of them, and the
+    /// body.
     public let bytes: [UInt8]
 
     /// - Parameters:
-    ///   - header: Those among the wire format's custom fields that are significant.
-    ///   - metadata: Those among the metadata that are.
+    ///   - header: The significant ones among the wire format's custom fields.
+    ///   - metadata: The significant values of the metadata.
     init(type: UInt32, body: ByteBuffer, header: [String: [UInt8]] = [:], metadata: [String: String] = [:]) {
         var fields = header.map { (kind: Kind.header, name: Array($0.key.utf8), value: $0.value) }
         fields += metadata.map { (kind: .metadata, name: Array($0.key.utf8), value: Array($0.value.utf8)) }

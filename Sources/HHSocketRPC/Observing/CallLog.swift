@@ -1,8 +1,8 @@
 import HHSocket
 import Logging
 
-/// Writes what becomes of calls into a log, each line with the type and, where known, the serial and the server. Never
-/// payloads or header fields.
+/// Logs the outcome of calls, each with the type and, if known, the serial and the server; never payloads or header
+/// fields.
 struct CallLog {
     private let logger: Logger
 
@@ -40,7 +40,7 @@ struct CallLog {
 
     private static func metadata(of error: SocketError) -> Logger.Metadata {
         var metadata: Logger.Metadata = ["cause": "\(error.code)", "error": "\(error.message)"]
-        // Its kind alone: what an app's error says may be what nobody else should read.
+        // Only the error's type: the description of an app's error may be confidential.
         if error.code == .interceptorFailed {
             metadata["error"] = "\(error.underlying.map { "\(type(of: $0))" } ?? "")"
         }

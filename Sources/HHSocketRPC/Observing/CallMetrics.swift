@@ -2,17 +2,18 @@ import HHSocket
 import Metrics
 import NIOCore
 
-/// The metrics of calls, for swift-metrics. Nil where no factory collects, so that calls cost no more then.
+/// The metrics of calls, for swift-metrics. Not created if no factory collects, so that calls then cost no more.
 ///
 /// - `hhsocket.calls` (`type`, `outcome`: `ok` or a code's name), `hhsocket.call_time` (`type`): completed calls;
 /// - `hhsocket.retries` (`cause`): attempts after the first;
-/// - `hhsocket.calls_in_flight`, `hhsocket.calls_waiting`: now, summed over the clients that share a factory;
+/// - `hhsocket.calls_in_flight`, `hhsocket.calls_waiting`: present numbers, summed over the clients that share a
+///   factory;
 /// - `hhsocket.late_responses`, `.duplicate_responses`, `.unknown_responses`, `.checksum_failures`,
 ///   `.go_away_frames`, `.malformed_go_aways`, `.resent_calls`, `.pushes`, `.dropped_pushes`, `.failed_push_handlers`:
 ///   as in ``ClientStatistics``.
 struct CallMetrics {
-    /// The number of types with figures of their own; the calls of all others are counted together, as type `other`,
-    /// because a metric is kept for ever.
+    /// The number of types with metrics of their own; the calls of all others are counted together, as type `other`,
+    /// because a metric is never released.
     static let maximumTypes = 1_000
 
     private struct Kind: Hashable {
@@ -48,7 +49,7 @@ struct CallMetrics {
         self.waiting = Meter(label: "hhsocket.calls_waiting", factory: factory)
     }
 
-    /// A call of this type has completed.
+    /// Records the completion of a call of this type.
     mutating func completed(_ type: UInt32, _ outcome: SocketError.Code?, after time: TimeAmount) {
         let type = self.times[type] != nil || self.times.count < Self.maximumTypes ? type : nil
         let name = type.map { "\($0)" } ?? "other"
@@ -69,7 +70,7 @@ struct CallMetrics {
         counter.increment()
     }
 
-    /// Statuses of a server's own are one outcome: it could make up any number of them.
+    /// The name of an outcome. A server's own statuses share one, since it could make up any number of them.
     private static func name(of code: SocketError.Code) -> String {
         code.serverStatus == nil ? "\(code)" : "server"
     }

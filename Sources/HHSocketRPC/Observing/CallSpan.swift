@@ -2,7 +2,7 @@ import HHSocket
 import NIOCore
 import Tracing
 
-/// The span of one call, by OpenTelemetry's names for RPCs where there are any.
+/// The span of one call, with OpenTelemetry's names for RPCs where they exist.
 enum CallSpan {
     static func start(_ request: SocketRequest, in context: ServiceContext, _ tracer: any Tracer) -> any Span {
         let span = tracer.startAnySpan("call \(request.type)", context: context, ofKind: .client)

@@ -4,15 +4,15 @@ import DequeModule
 struct PushBuffer<Element: Sendable>: Sendable {
     enum Appended: Equatable {
         case kept
-        /// The policy gave up one: an older one, or this one.
+        /// The policy dropped a push: an older one, or this one.
         case dropped
-        /// Kept, and from now on nothing more should be read.
+        /// Kept; reading must be suspended from now on.
         case holdsReading
     }
 
     private let policy: PushBufferingPolicy
     private var elements: Deque<Element> = []
-    /// Whether nothing more should be read for now.
+    /// Whether reading must be suspended.
     private(set) var holdsReading = false
 
     init(_ policy: PushBufferingPolicy) {
@@ -40,14 +40,13 @@ struct PushBuffer<Element: Sendable>: Sendable {
         }
     }
 
-    /// The oldest element, and whether reading should go on from now on. Nil if nothing waits.
+    /// Removes and returns the oldest element, and whether reading may resume. Nil if the buffer is empty.
     mutating func popFirst() -> (element: Element, releasesReading: Bool)? {
         guard let element = self.elements.popFirst() else { return nil }
         return (element, self.releasesReading())
     }
 
-    /// Moves the oldest elements into `batch`, as many as a reader takes at once. Returns whether reading should go on
-    /// from now on.
+    /// Moves the oldest elements into `batch`, as many as a reader takes at once. Returns whether reading may resume.
     mutating func take(into batch: inout Deque<Element>) -> Bool {
         let count = min(self.count, self.policy.batchLimit)
         if count == self.count, batch.isEmpty {
@@ -70,11 +69,11 @@ struct PushBuffer<Element: Sendable>: Sendable {
     struct Outcome: Equatable {
         /// The number of elements that the policy dropped for them: older ones, or some of them.
         var dropped = 0
-        /// Whether nothing more should be read from now on.
+        /// Whether reading must be suspended from now on.
         var holdsReading = false
     }
 
-    /// Appends one after the other, and removes them from `others`.
+    /// Appends the elements of `others` in order, and removes them from it.
     mutating func append(contentsOf others: inout Deque<Element>) -> Outcome {
         var outcome = Outcome()
         if self.elements.isEmpty, others.count < self.policy.limit {
@@ -91,13 +90,13 @@ struct PushBuffer<Element: Sendable>: Sendable {
         return outcome
     }
 
-    /// Puts back in front what was taken last and not used. May exceed the policy's limit by as much.
+    /// Puts the unused elements of the last batch back in front. May exceed the policy's limit by their number.
     mutating func giveBack(_ elements: consuming Deque<Element>) {
         elements.append(contentsOf: self.elements)
         self.elements = elements
     }
 
-    /// Throws away what waits.
+    /// Discards all elements.
     mutating func removeAll() {
         self.elements = []
         self.holdsReading = false

@@ -1,19 +1,18 @@
 import DequeModule
 import NIOConcurrencyHelpers
 
-/// A box in which the socket thread puts the pushes of one subscription, and from which its readers take them. For any
-/// thread.
+/// The mailbox of one subscription: the socket thread appends pushes, and readers take them. Any thread.
 final class PushMailbox: Sendable {
-    /// Unchecked: whoever removes it from the state, under the lock, resumes it once.
+    /// Unchecked, since it is resumed once, by the code that removes it from the state under the lock.
     private typealias Reader = UnsafeContinuation<SocketPush?, Never>
 
     private struct State {
         var buffer: PushBuffer<SocketPush>
-        /// Readers that wait; while there are any, no push does.
+        /// The waiting readers. While there are any, the buffer is empty.
         var readers: Deque<Reader> = []
-        /// No push comes any more.
+        /// Whether no more pushes are accepted.
         var isOver = false
-        /// Nobody reads any more.
+        /// Whether the subscription was cancelled.
         var isCancelled = false
     }
 
@@ -22,28 +21,28 @@ final class PushMailbox: Sendable {
 
     /// Changes that the reader has made.
     struct Change: Equatable, Sendable {
-        /// Whether nobody reads any more.
+        /// Whether the subscription was cancelled.
         var isOver = false
-        /// Whether reading from the network was held for this mailbox and is not any more. True as often as
-        /// ``append(_:)`` said that it is held.
+        /// Whether reading from the network need no longer be suspended for this mailbox. True once for each time that
+        /// ``append(_:)`` required it.
         var releasesReading = false
     }
 
-    /// - Parameter changed: Told, outside the lock, what the reader has changed.
+    /// - Parameter changed: Notified, outside the lock, of the reader's changes.
     init(_ policy: PushBufferingPolicy, changed: @escaping @Sendable (PushMailbox, Change) -> Void) {
         self.state = NIOLockedValueBox(State(buffer: PushBuffer(policy)))
         self.changed = changed
     }
 
-    /// Whether no push comes any more.
+    /// Whether no more pushes are accepted.
     var isOver: Bool { self.state.withLockedValue { $0.isOver } }
 
-    /// Whether the reader is so far behind that nothing more should be read from the network. Becomes true by
-    /// ``append(_:)`` alone.
+    /// Whether the reader is so far behind that reading from the network must be suspended. Only ``append(_:)`` makes
+    /// it true.
     var holdsReading: Bool { self.state.withLockedValue { !$0.isOver && $0.buffer.holdsReading } }
 
-    /// Leaves pushes that have come together, and removes them from `pushes`; if none comes here any more, they are
-    /// thrown away.
+    /// Appends pushes that arrived together, and removes them from `pushes`. They are discarded if no more are
+    /// accepted.
     func append(_ pushes: inout Deque<SocketPush>) -> PushBuffer<SocketPush>.Outcome {
         var resumed: [(Reader, SocketPush)] = []
         let outcome = self.state.withLockedValue { state in
@@ -59,12 +58,13 @@ final class PushMailbox: Sendable {
         return outcome
     }
 
-    /// The next push, waiting for it; nil if none comes any more. Cancelling the calling task ends the subscription.
+    /// Waits for and returns the next push; nil if there will be none. Cancelling the calling task ends the
+    /// subscription.
     ///
     /// - Parameter isolation: The caller's.
     func next(isolation: isolated (any Actor)?) async -> SocketPush? {
         await withTaskCancellationHandler {
-            // What captures the isolation has it. Else it would begin elsewhere, and come back.
+            // A closure that captures the isolation runs in it. Otherwise it would begin elsewhere, and hop back.
             _ = isolation
             return await withUnsafeContinuation { self.read($0) }
         } onCancel: {
@@ -78,7 +78,7 @@ final class PushMailbox: Sendable {
         if releasesReading { self.changed(self, Change(releasesReading: true)) }
     }
 
-    /// Puts back in front what a reader has taken and not used.
+    /// Puts pushes that a reader has taken but not used back in front.
     func giveBack(_ pushes: consuming Deque<SocketPush>) {
         var rest = pushes
         var resumed: [(Reader, SocketPush)] = []
@@ -101,7 +101,7 @@ final class PushMailbox: Sendable {
         if next?.releasesReading == true { self.changed(self, Change(releasesReading: true)) }
     }
 
-    /// Nobody reads any more: what waits is thrown away. Any number of times.
+    /// Ends the subscription and discards the waiting pushes. May be called any number of times.
     func cancel() {
         let held = self.end { state in
             state.isCancelled = true
@@ -110,12 +110,12 @@ final class PushMailbox: Sendable {
         self.changed(self, Change(isOver: true, releasesReading: held))
     }
 
-    /// Nobody sends any more. What waits can still be read.
+    /// Accepts no more pushes. Waiting ones can still be read.
     func finish() {
         _ = self.end { _ in }
     }
 
-    /// - Returns: Whether reading was held for this mailbox.
+    /// - Returns: Whether reading was suspended for this mailbox.
     private func end(_ change: (inout State) -> Void) -> Bool {
         let (readers, held) = self.state.withLockedValue { state in
             let held = !state.isOver && state.buffer.holdsReading

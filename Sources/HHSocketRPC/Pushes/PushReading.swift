@@ -1,7 +1,7 @@
 import DequeModule
 
-/// The batch that one reader has taken out of a mailbox: it goes through that without locks, and puts back the rest
-/// when it ends. One task at a time.
+/// A reader of a mailbox, which takes pushes in batches, goes through a batch without locks, and puts back the rest
+/// when it is released. For one task at a time.
 final class PushReading {
     private let mailbox: PushMailbox
     private var batch: Deque<SocketPush> = []
@@ -14,7 +14,8 @@ final class PushReading {
         if !self.batch.isEmpty { self.mailbox.giveBack(self.batch) }
     }
 
-    /// The next push, waiting for it; nil if none comes any more. Cancelling the calling task ends the subscription.
+    /// Waits for and returns the next push; nil if there will be none. Cancelling the calling task ends the
+    /// subscription.
     ///
     /// - Parameter isolation: The caller's.
     func next(isolation: isolated (any Actor)?) async -> SocketPush? {

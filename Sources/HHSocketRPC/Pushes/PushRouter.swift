@@ -1,8 +1,8 @@
 import DequeModule
 
-/// The subscribers of each type of push. Lives on the socket thread.
+/// The subscribers of each type of push. Socket thread only.
 ///
-/// Pushes that come together are gathered for each subscriber, and handed over at once.
+/// Pushes that arrive together are gathered for each subscriber, and handed over together.
 struct PushRouter {
     private final class Subscriber {
         let mailbox: PushMailbox
@@ -14,9 +14,9 @@ struct PushRouter {
         }
     }
 
-    /// By type; nil wants all.
+    /// The subscribers by type; nil for those of every type.
     private var subscribers: [UInt32?: [Subscriber]] = [:]
-    /// The subscribers that have received something in this turn.
+    /// The subscribers with gathered pushes.
     private var waiting: [Subscriber] = []
 
     mutating func add(_ mailbox: PushMailbox, _ type: UInt32?) {
@@ -33,7 +33,7 @@ struct PushRouter {
         let ofType = self.subscribers[push.type]
         let ofAll = self.subscribers[nil]
         guard let others = ofAll else {
-            // As a rule there is one: it gets the push itself, and no copy.
+            // Usually there is one subscriber, which gets the push itself and no copy.
             if let subscribers = ofType, subscribers.count == 1 { return self.gather(push, for: subscribers[0]) }
             return self.gather(push, for: ofType ?? [])
         }
@@ -57,13 +57,13 @@ struct PushRouter {
 
     /// The outcome of handing over pushes.
     struct HandedOver: Equatable {
-        /// The number of pushes that were lost, older ones or some of these.
+        /// The number of pushes that were dropped: older ones, or some of these.
         var dropped = 0
         /// The number of subscribers that have just fallen so far behind that reading must stop.
         var newHolds = 0
     }
 
-    /// Hands over what has come. What becomes of it with one subscriber harms nobody else.
+    /// Hands over the gathered pushes. A subscriber that is behind does not affect the others.
     mutating func handOver() -> HandedOver {
         var result = HandedOver()
         for subscriber in self.waiting {
@@ -75,7 +75,7 @@ struct PushRouter {
         return result
     }
 
-    /// No push comes any more.
+    /// Ends all subscriptions.
     mutating func finish() {
         for subscriber in self.subscribers.values.joined() { subscriber.mailbox.finish() }
         self.subscribers = [:]

@@ -1,11 +1,11 @@
 /// A handler's registration, by ``SocketClient/onPush(ofType:buffering:perform:)``.
 ///
-/// Ends with ``cancel()`` or when the client is released. Letting go of this object changes nothing: the handler stays.
+/// Ends with ``cancel()`` or when the client is released. Releasing this object has no effect: the handler stays.
 public final class PushSubscription: Sendable {
     private let mailbox: PushMailbox
     private let task: Task<Void, Never>
 
-    /// - Parameter failed: Told of a handler that threw, with the push's type.
+    /// - Parameter failed: Called with the push's type and the error if the handler throws.
     init(
         _ mailbox: PushMailbox,
         perform handler: @escaping @Sendable (SocketPush) async throws -> Void,
@@ -18,15 +18,15 @@ public final class PushSubscription: Sendable {
                 do {
                     try await handler(push)
                 } catch {
-                    // One that was cancelled has not failed.
+                    // A cancelled handler has not failed.
                     if !Task.isCancelled { failed(push.type, error) }
                 }
             }
         }
     }
 
-    /// The handler is not called any more; what waits is thrown away. Where it runs at this moment, its Swift task is
-    /// cancelled. Any number of times.
+    /// Stops calling the handler, and discards the waiting pushes. If the handler is running, its Swift task is
+    /// cancelled. May be called any number of times.
     public func cancel() {
         self.mailbox.cancel()
         self.task.cancel()

@@ -1,5 +1,5 @@
 extension SocketClient {
-    /// The pushes of one type, from now on. Each call subscribes anew, and each subscription gets every push.
+    /// Subscribes to the pushes of one type, from now on. Each call makes a new subscription, which gets every push.
     ///
     /// Pushes that the server sends because of a call that was made after this returned are never missed. A push that
     /// is on its way while this is called may be.
@@ -10,31 +10,32 @@ extension SocketClient {
     ///
     /// - Parameters:
     ///   - type: The push's type.
-    ///   - policy: What becomes of pushes that wait; by default the oldest are lost once 1,024 wait.
+    ///   - policy: The treatment of waiting pushes; by default the oldest are dropped once 1,024 wait.
     public func pushes(ofType type: UInt32, buffering policy: PushBufferingPolicy = .default) -> SocketPushes {
         SocketPushes(self.core.subscribe(to: type, policy))
     }
 
-    /// The pushes of every type, from now on, as ``pushes(ofType:buffering:)``.
+    /// Subscribes to the pushes of every type, from now on, as ``pushes(ofType:buffering:)`` does for one.
     public func pushes(buffering policy: PushBufferingPolicy = .default) -> SocketPushes {
         SocketPushes(self.core.subscribe(to: nil, policy))
     }
 
-    /// Has `handler` called with each push from now on, in a Swift task of its own, one after the other in order.
+    /// Calls `handler` with each push from now on, in a Swift task of its own, one at a time and in order.
     ///
     /// An error that it throws is logged by the connection's logger, ``SocketConfiguration/logger``, as a warning with
-    /// the metadata `type` and `error`, and counted in ``ClientStatistics/failedPushHandlers``; the handler goes on
-    /// with the next push. A slow one loses pushes of its own, as `policy` says, and affects no other subscriber unless
-    /// that is ``PushBufferingPolicy/suspendReading(_:)``. It should wait by `await` and not block its thread.
+    /// the metadata `type` and `error`, and counted in ``ClientStatistics/failedPushHandlers``; the handler is then
+    /// called with the next push. A slow handler loses its own pushes, as `policy` says, and affects no other
+    /// subscriber unless the policy is ``PushBufferingPolicy/suspendReading(_:)``. A handler should wait with `await`
+    /// and not block its thread.
     ///
-    /// The handler is kept until ``PushSubscription/cancel()``, or until the client is released and what had come by
-    /// then has been handled. A handler that holds its client strongly keeps it from being released.
+    /// The handler is kept until ``PushSubscription/cancel()``, or until the client is released and the pushes that had
+    /// arrived by then have been handled. A handler that holds its client strongly keeps it from being released.
     ///
     /// - Parameters:
     ///   - type: The pushes' type; nil, the default, for all.
-    ///   - policy: What becomes of pushes that wait; by default the oldest are lost once 1,024 wait.
+    ///   - policy: The treatment of waiting pushes; by default the oldest are dropped once 1,024 wait.
     ///   - handler: Called with each push.
-    /// - Returns: What ends it. Need not be kept.
+    /// - Returns: The subscription, with which to end it. It need not be kept.
     @discardableResult
     public func onPush(
         ofType type: UInt32? = nil,

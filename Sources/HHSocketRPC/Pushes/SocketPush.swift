@@ -1,7 +1,7 @@
 import HHSocket
 import NIOCore
 
-/// Something the server sent without being asked.
+/// A message that the server sent without a request.
 public struct SocketPush: Sendable, Hashable {
     public var type: UInt32
     public var status: Status
@@ -18,7 +18,7 @@ public struct SocketPush: Sendable, Hashable {
     /// Whether the body is a small part of the bytes that were read from the network together with it.
     var isSlice: Bool { self.body.storageCapacity / 4 > self.body.readableBytes }
 
-    /// Gives it a body of its own. Else a push that waits would hold all that was read together with it.
+    /// Copies the body, so that a waiting push does not hold all the bytes that were read together with it.
     mutating func detach() {
         self.body = ByteBuffer(bytes: self.body.readableBytesView)
     }

@@ -1,16 +1,16 @@
 /// The pushes that ``SocketClient/pushes(ofType:buffering:)`` and ``SocketClient/pushes(buffering:)`` subscribe to.
 ///
 /// The subscription ends when this sequence and its iterators are gone, when a Swift task that reads it is cancelled,
-/// and when the client is released; in the last case what waits can still be read. Several iterators share the pushes:
-/// each push goes to one of them. For a second reader of all, subscribe once more.
+/// and when the client is released; in the last case waiting pushes can still be read. Several iterators share the
+/// pushes: each push goes to one of them. For a second reader of every push, subscribe once more.
 ///
-/// An iterator takes pushes that wait in batches, and goes through a batch without locks and changes of threads. What
-/// is left of its batch when the iterator goes waits again.
+/// An iterator takes waiting pushes in batches, and goes through a batch without locks and thread hops. When it is
+/// released, the rest of its batch waits again.
 public struct SocketPushes: AsyncSequence, Sendable {
     public typealias Element = SocketPush
     public typealias Failure = Never
 
-    /// Held by all that read; when it goes, nobody reads any more.
+    /// Held by the sequence and its iterators. Its release ends the subscription.
     fileprivate final class Subscription: Sendable {
         let mailbox: PushMailbox
 
@@ -30,7 +30,7 @@ public struct SocketPushes: AsyncSequence, Sendable {
     }
 
     public struct Iterator: AsyncIteratorProtocol {
-        // Before the subscription, whose end throws away what waits.
+        // Released before the subscription, whose end discards the waiting pushes.
         private let reading: PushReading
         private let subscription: Subscription
 
@@ -39,10 +39,10 @@ public struct SocketPushes: AsyncSequence, Sendable {
             self.subscription = subscription
         }
 
-        /// The next push, waiting for it; nil once the subscription has ended.
+        /// Waits for and returns the next push; nil once the subscription has ended.
         public mutating func next() async -> SocketPush? { await self.next(isolation: nil) }
 
-        /// The next push, waiting for it where the caller runs; nil once the subscription has ended.
+        /// Waits where the caller runs, and returns the next push; nil once the subscription has ended.
         public mutating func next(isolation actor: isolated (any Actor)? = #isolation) async -> SocketPush? {
             defer { withExtendedLifetime(self.subscription) {} }
             return await self.reading.next(isolation: actor)

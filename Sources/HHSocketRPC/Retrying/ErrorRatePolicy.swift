@@ -1,16 +1,16 @@
-/// When a server whose calls go wrong is left for another: not for one call, but for a rate.
+/// The rate of wrong calls at which the client fails over to another server.
 ///
-/// Wrong are calls that end with `unknown` (404), `lostPacket` (302) or `checksumMismatch`, and those that left and
-/// were not answered in time. Neither counted as wrong nor as right are calls that were cancelled, that the server says
-/// it did not run, that never left, or that were lost with their connection: those tell of other things.
+/// Calls count as wrong that end with `unknown` (404), `lostPacket` (302) or `checksumMismatch`, and those that were
+/// sent and not answered in time. Calls do not count at all that were cancelled, not run according to the server, never
+/// sent, or lost with their connection: these have other causes.
 public struct ErrorRatePolicy: Hashable, Sendable {
-    /// The number of calls that are considered, the latest. 100 by default.
+    /// The number of the latest calls that are considered; 100 by default.
     public var windowLength: Int
-    /// Calls that ended longer ago are not looked at. 5 minutes by default.
+    /// The age above which ended calls are not considered; 5 minutes by default.
     public var maximumAge: Duration
-    /// With fewer calls nothing is concluded. 40 by default.
+    /// The number of considered calls below which nothing is concluded; 40 by default.
     public var minimumCalls: Int
-    /// This part of them must be wrong: 0 to 1, 0.1 by default.
+    /// The share of wrong calls from which the client fails over, 0 to 1; 0.1 by default.
     public var threshold: Double
 
     /// - Parameters:

@@ -2,15 +2,15 @@ import DequeModule
 import HHSocket
 import NIOCore
 
-/// How the latest calls to the present server ended.
+/// The outcomes of the latest calls to the current server.
 struct ErrorRateWindow {
-    /// The number of calls that went wrong, and of all.
+    /// The number of wrong calls, and of all considered ones.
     struct Verdict: Equatable {
         var wrong: Int
         var calls: Int
     }
 
-    /// Calls that ended at the same time, as those do that one read answers.
+    /// Calls that ended at the same time, such as those answered in one read.
     private struct Moment {
         var time: NIODeadline
         /// The number of calls that had ended before.
@@ -19,7 +19,7 @@ struct ErrorRateWindow {
 
     private let policy: ErrorRatePolicy
     private let maximumAge: TimeAmount
-    /// Calls that have ended since the beginning.
+    /// The number of calls that have ended since the last clearing.
     private var count = 0
     /// Oldest first; those within the window, and perhaps one more.
     private var moments: Deque<Moment> = []
@@ -32,7 +32,7 @@ struct ErrorRateWindow {
         self.maximumAge = TimeAmount(clamping: policy.maximumAge)
     }
 
-    /// A call has ended. A verdict, if there have been too many wrong ones; then the count begins anew.
+    /// Counts a call that has ended. Returns a verdict, and starts over, if too many calls were wrong.
     mutating func ended(isWrong: Bool, now: NIODeadline) -> Verdict? {
         if now != self.latest { self.begin(now) }
         self.count += 1
@@ -60,7 +60,7 @@ struct ErrorRateWindow {
         return verdict
     }
 
-    /// There is another server, of which nothing is known.
+    /// Starts over, as for another server.
     mutating func clear() {
         self.count = 0
         self.moments.removeAll(keepingCapacity: true)
@@ -70,7 +70,7 @@ struct ErrorRateWindow {
 }
 
 extension ErrorRateWindow {
-    /// Whether a call that ended so went wrong; nil if that tells nothing of the server.
+    /// Whether a call with this outcome went wrong; nil if the outcome says nothing about the server.
     static func judge(_ error: SocketError?) -> Bool? {
         guard let error else { return false }
         switch error.code {

@@ -1,7 +1,7 @@
-/// A bound of the retries of a client in all, so that a server in trouble does not get a multiple of its load on top.
+/// A limit on all retries of a client, so that they do not multiply the load of a server in trouble.
 ///
 /// A bucket of tokens that starts full. Each retry takes one, each call that is answered with 200 puts a part of one
-/// back. While the bucket is empty calls fail with their first error.
+/// back. While the bucket is empty, calls fail instead of being retried.
 public struct RetryBudget: Hashable, Sendable {
     /// The number of tokens that the bucket holds; 10 by default.
     public var capacity: Int
@@ -33,7 +33,7 @@ struct RetryBucket: Sendable {
         self.level = self.capacity
     }
 
-    /// False if there is no token to take.
+    /// Takes a token; false if there is none.
     mutating func take() -> Bool {
         guard self.level >= Self.token else { return false }
         self.level -= Self.token

@@ -1,28 +1,29 @@
 import HHSocket
 
-/// When a call that failed is sent again, within its timeout.
+/// The conditions under which a failed call is sent again, within its timeout.
 ///
-/// Sent again is a call of which it is known that the server did not run it (``HHSocket/SocketError/notExecuted``), and
-/// any other only where its request says that running it twice does no harm (``SocketRequest/isIdempotent``). A retry
-/// waits for a connection if there is none.
+/// A call is sent again if the server is known not to have run it (``HHSocket/SocketError/notExecuted``), or if its
+/// request says that running it twice does no harm (``SocketRequest/isIdempotent``). A retry waits for a connection if
+/// there is none.
 public struct RetryPolicy: Hashable, Sendable {
-    /// How often the request may be sent in all. Attempts that found no connection do not count. 1 at least.
+    /// The number of times that a request may be sent in all, at least 1. Attempts that found no connection do not
+    /// count.
     public var maximumAttempts: Int
-    /// The wait before each retry: its bound doubles from 100 ms to 5 s, and all of it is left to chance, by default.
-    /// Its `maximumRounds` and `resetAfter` mean nothing here.
+    /// The back-off before each retry: by default with full jitter, below a bound that doubles from 100 ms to 5 s. Its
+    /// `maximumRounds` and `resetAfter` have no effect here.
     public var backoff: Backoff
     /// The failures after which a call is sent again; ``defaultCodes`` by default.
     ///
     /// A request with an idempotency key is not sent again after an answer that the server keeps for the key
     /// (``HHSocket/Status/isKept``), whatever the codes are: the answer would be the same.
     ///
-    /// With `timeout` it is an attempt whose answer has not begun in time (``SocketRequest/firstResponseTimeout``) that
-    /// is sent again, never a call whose time is over. With `notConnected` and the codes of connecting a call that
+    /// With `timeout`, an attempt whose answer has not begun in time (``SocketRequest/firstResponseTimeout``) is sent
+    /// again, never a call that has timed out itself. With `notConnected` and the codes of connecting, a call that
     /// found no connection waits for one.
     public var codes: Set<SocketError.Code>
 
-    /// The connection was lost, the answer did not begin in time, a checksum was wrong on either side, or the server
-    /// had too much to do or was about to end.
+    /// The default codes: the connection was lost, the answer did not begin in time, a checksum was wrong on either
+    /// side, or the server was overloaded or about to end.
     ///
     /// The statuses among them are transient (``HHSocket/Status/isTransient``), and likely to pass within a call's
     /// timeout.
@@ -46,8 +47,8 @@ public struct RetryPolicy: Hashable, Sendable {
     /// Returns the time to wait before the next attempt; nil if there is none.
     ///
     /// - Parameters:
-    ///   - attempts: How many have reached a connection.
-    ///   - retries: How many attempts followed another so far.
+    ///   - attempts: The number of attempts that have reached a connection.
+    ///   - retries: The number of retries so far.
     ///   - hasKey: Whether the request has an idempotency key.
     func delay(
         after error: SocketError,

@@ -6,11 +6,12 @@ import NIOCore
 /// The request has the properties of its ``options`` too: `request.timeout` is `request.options.timeout`.
 @dynamicMemberLookup
 public struct SocketRequest: Sendable, Hashable {
-    /// The RPC's name: 16 to 0x1FFFFFFF in the standard format, in others what their layout leaves to applications.
+    /// The number that identifies the RPC: 16 to 0x1FFFFFFF in the standard format; in others, one that their layout
+    /// leaves to applications.
     public var type: UInt32
     /// The payload.
     public var body: ByteBuffer
-    /// How the call is made.
+    /// The options of the call.
     public var options: CallOptions
 
     public subscript<Value>(dynamicMember path: WritableKeyPath<CallOptions, Value>) -> Value {
@@ -18,13 +19,14 @@ public struct SocketRequest: Sendable, Hashable {
         set { self.options[keyPath: path] = newValue }
     }
 
-    /// The number of bytes that it takes while it waits.
+    /// The number of bytes that the request holds while it waits.
     var waitingLength: Int { self.body.readableBytes + self.options.metadataLength }
 
     /// - Parameters:
-    ///   - type: The RPC's name: 16 to 0x1FFFFFFF in the standard format. Others fail with `invalidArgument`.
+    ///   - type: The number that identifies the RPC: 16 to 0x1FFFFFFF in the standard format. Others fail with
+    ///     `invalidArgument`.
     ///   - body: The payload; empty by default.
-    ///   - timeout: How long the whole call may take; nil, the default, for the client's timeout.
+    ///   - timeout: The time that the whole call may take; nil, the default, for the client's timeout.
     ///   - header: The custom header fields of other wire formats, by name; by default as in the configuration.
     public init(
         type: UInt32,
@@ -36,7 +38,7 @@ public struct SocketRequest: Sendable, Hashable {
         if !header.isEmpty { self.options.header = header }
     }
 
-    /// Creates a request that is made as `options` say.
+    /// Creates a request with options.
     public init(type: UInt32, body: ByteBuffer, options: CallOptions) {
         self.type = type
         self.body = body
@@ -53,7 +55,7 @@ public struct SocketRequest: Sendable, Hashable {
         self.init(type: type, body: ByteBuffer(bytes: body), timeout: timeout, header: header)
     }
 
-    /// Creates a request with a text's UTF-8 as payload.
+    /// Creates a request with the UTF-8 of a text as payload.
     public init(
         type: UInt32,
         body: String,

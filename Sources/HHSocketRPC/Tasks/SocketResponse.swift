@@ -9,8 +9,8 @@ import Foundation
 
 /// A server's answer with status 200. Answers with another status are errors.
 public struct SocketResponse: Sendable, Hashable {
-    /// Properties that few callers ask for, in one reference: the answers of one connection share it, so that each is
-    /// cheap to hand on.
+    /// Properties that few callers read, behind one reference, which the answers of one connection share so that
+    /// copying is cheap.
     final class Origin: Sendable, Hashable {
         let header: [String: [UInt8]]
         let endpoint: Endpoint
@@ -87,7 +87,7 @@ public struct SocketResponse: Sendable, Hashable {
         self.origin = origin
     }
 
-    /// An answer that no server gave, such as an interceptor's.
+    /// Creates an answer that no server gave, such as an interceptor's.
     public init(
         type: UInt32,
         serial: UInt32 = 0,

@@ -3,17 +3,17 @@ import HHSocket
 import NIOCore
 import Tracing
 
-/// One call. Made suspended; ``resume()`` starts it, and it completes exactly once: with an answer, with an error, or
-/// with `cancelled`.
+/// A call. It is created suspended; ``resume()`` starts it, and it completes exactly once: with an answer, with an
+/// error, or with `cancelled`.
 ///
 /// Behaves as `URLSessionDataTask` does: resuming twice, cancelling twice, cancelling before resuming and cancelling a
-/// completed task are all harmless. A task that is never resumed or cancelled completes never and leaks nothing.
+/// completed task are all harmless. A task that is never resumed or cancelled never completes, and leaks nothing.
 public final class SocketTask: Sendable {
     public enum State: Sendable, Hashable {
         /// Not resumed yet.
         case suspended
         case running
-        /// Cancelled; the completion is on its way. It brings `cancelled`, or the answer if that had come before.
+        /// Cancelled; the completion follows, with `cancelled`, or with the answer if that had arrived before.
         case canceling
         case completed
     }
@@ -24,15 +24,16 @@ public final class SocketTask: Sendable {
     enum Completion: Sendable {
         case nobody
         case handler(Handler)
-        /// Finds the result in the task. Resumed once, for who takes it out of the task resumes it. Not a checked one:
-        /// its size is known at run time alone, and every task would pay for that.
+        /// Resumed exactly once, by the code that takes it out of the task under the lock, and finds the result in the
+        /// task. Unchecked, because the size of a checked one is known only at run time, and every task would pay for
+        /// that.
         case waiter(TurnWaiter)
     }
 
     private struct Snapshot {
         var state = State.suspended
         var completion: Completion
-        // Not one Result: that costs more to hand around.
+        // Not a single Result, which costs more to pass around.
         var response: SocketResponse?
         var failure: Failure?
         var priority: FramePriority
@@ -41,7 +42,7 @@ public final class SocketTask: Sendable {
         var bytesExpectedToReceive: Int?
         var progress: TaskProgress?
 
-        /// Takes the receiver out. Moved, not copied: a handler's references are not counted once more.
+        /// Removes and returns the receiver. Moved, not copied, so that a handler's references are not counted again.
         mutating func takeCompletion() -> Completion {
             var completion = Completion.nobody
             swap(&completion, &self.completion)
@@ -49,7 +50,7 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// An error, which is large, and which few tasks have.
+    /// A box for an error, which is large, and which few tasks have.
     private final class Failure: Sendable {
         let error: SocketError
 
@@ -58,46 +59,48 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// Unique among the tasks of a client, from 1.
+    /// The number of the task, unique among those of its client, from 1.
     public let taskIdentifier: Int
-    /// The request the task was made with.
+    /// The request that the task was made with.
     public let originalRequest: SocketRequest
     private let client: ClientCore
     /// The queue on which the completion handler runs; nil for the client's.
     let callbackQueue: CallbackQueue?
-    /// Whether its caller knows it by ``taskIdentifier`` alone.
+    /// Whether its caller has only the ``taskIdentifier``.
     let isDispatched: Bool
-    /// Whether nobody but its caller, who waits for it, knows it: ``run()`` hands it to the socket thread, and the end
-    /// hands it back.
+    /// Whether only a caller that awaits it has the task: ``run(isolation:)`` hands it to the socket thread, and its
+    /// completion hands it back.
     private let isAwaited: Bool
-    /// Whether several threads may look at the task at once.
+    /// Whether several threads may access the task at once.
     private let isLocked: Bool
-    /// The socket thread's part of an awaited task.
+    /// The state of an awaited task on the socket thread.
     private enum AwaitedState {
-        /// It has not come yet.
+        /// The task has not arrived yet.
         case expected
-        /// It has not come yet, and has been cancelled.
+        /// The cancellation has arrived before the task.
         case cancelled
         case begun
     }
-    /// Proof of `nonisolated(unsafe)`: touched on the socket thread alone.
+    /// Proof of `nonisolated(unsafe)`: accessed only on the socket thread.
     nonisolated(unsafe) private var awaitedState = AwaitedState.expected
-    /// Belongs to the client, which is kept.
+    /// One of the client's locks. The task keeps the client.
     private let lock: TaskLocks.TaskLock
     /// State that any thread may read.
-    /// Proof of `nonisolated(unsafe)`: touched under the lock of ``locked(_:)`` alone; without it, by who has the last
-    /// reference, when nobody can reach the task any more, as ``isUnshared(_:)`` finds out, and where it ``isAwaited``,
-    /// when it is the caller's until it is submitted, then the socket thread's until the caller is resumed. Unchecked,
-    /// because a call touches it four times, and each access ends before anybody else is called.
+    ///
+    /// Proof of `nonisolated(unsafe)`: accessed under the lock of ``locked(_:)``. Without the lock only by the holder
+    /// of the last reference, when no other code can reach the task any more (``isUnshared(_:)``), and if the task
+    /// ``isAwaited``, by its caller until it is submitted, then by the socket thread until the caller is resumed.
+    /// Unchecked, because a call accesses it four times, and each access ends before other code is called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
     nonisolated(unsafe) private var snapshot: Snapshot
 
     /// The socket thread's part of the task.
+    ///
     /// Proof of `nonisolated(unsafe)`: written by ClientCore alone, on the socket thread, and before that by the one
-    /// thread whose ``resume()`` submits the task. Others read it after they have seen under the lock that the task is
-    /// complete, which it becomes under that lock when the last has been written. Unchecked for the same reason.
+    /// thread whose ``resume()`` submits the task. Other threads read it after they have seen, under the lock, that the
+    /// task is complete, which it becomes under that lock after the last write. Unchecked for the same reason.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
     @exclusivity(unchecked)
     #endif
@@ -140,9 +143,8 @@ public final class SocketTask: Sendable {
         self.locked { $0.failure?.error }
     }
 
-    /// Which of the calls that wait leaves first; the request's at first. A task that already waits for a connection
-    /// changes its place, behind others of the same priority; one that stands behind a server which does not read keeps
-    /// it.
+    /// The priority among waiting calls; initially the request's. A task that already waits for a connection moves
+    /// behind the others of its new priority; one that is queued behind a server that does not read keeps its place.
     public var priority: FramePriority {
         get { self.locked { $0.priority } }
         set {
@@ -166,14 +168,14 @@ public final class SocketTask: Sendable {
     /// The number of bytes of the answer's body that have arrived.
     public var countOfBytesReceived: Int { self.locked { $0.bytesReceived } }
 
-    /// The length of the answer's body in bytes, once its header has come.
+    /// The length of the answer's body in bytes, once its header has arrived.
     public var countOfBytesExpectedToReceive: Int? { self.locked { $0.bytesExpectedToReceive } }
 
     /// The progress as an object for user interfaces: bytes sent and received of those expected in all. Cancelling it
     /// cancels the task.
     ///
-    /// Changes where the completion handler runs, and is finished when that is called. Where Foundation's `Progress`
-    /// may not be used by several threads, as on Linux, read it there.
+    /// It changes on the queue of the completion handler, and is finished when the handler is called. Where
+    /// Foundation's `Progress` may not be used by several threads, as on Linux, read it on that queue.
     public var progress: Progress {
         self.locked { snapshot in
             if let existing = snapshot.progress { return existing.progress }
@@ -193,12 +195,12 @@ public final class SocketTask: Sendable {
                 total: total
             )
         }
-        // One more than is there, so that it is finished by the completion alone.
+        // One unit more than there are bytes, so that only the completion finishes it.
         let total = sent + (snapshot.bytesExpectedToReceive ?? 0) + 1
         return .init(completed: snapshot.bytesSent + snapshot.bytesReceived, total: total)
     }
 
-    /// The metrics of the call, once it is complete. Nil for a task that was cancelled before the client took it up.
+    /// The metrics of the call, once it is complete. Nil for a task that was cancelled before the client accepted it.
     public var metrics: SocketTaskMetrics? {
         guard self.state == .completed else { return nil }
         return self.client.metrics(of: self)
@@ -231,11 +233,11 @@ public final class SocketTask: Sendable {
     /// - Parameter isolation: The caller's.
     func run(isolation: isolated (any Actor)? = #isolation) async {
         await withTaskCancellationHandler {
-            // What captures the isolation has it. Else it would begin elsewhere, and come back.
+            // A closure that captures the isolation runs in it. Otherwise it would begin elsewhere, and hop back.
             _ = isolation
             await withUnsafeContinuation { self.resume(resuming: $0) }
         } onCancel: {
-            // The task may be the socket thread's by now.
+            // The task may already belong to the socket thread.
             _ = self.client.submit(.work(self, Operation.cancel.rawValue))
         }
     }
@@ -251,7 +253,7 @@ public final class SocketTask: Sendable {
         self.submit(.start)
     }
 
-    /// The result of an awaited task, once.
+    /// Returns the result of an awaited task. Must be called once only.
     func takeResult() -> Result<SocketResponse, SocketError> {
         self.locked { snapshot in
             var response: SocketResponse?
@@ -262,8 +264,8 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// Notes on the socket thread that an awaited task has come, or is cancelled. Returns whether it is to be started
-    /// or cancelled.
+    /// Records on the socket thread that an awaited task has arrived or is cancelled. Returns whether the operation
+    /// must be performed.
     private func noteAwaited(_ operation: Operation, in turn: inout Turn) -> Bool {
         switch (operation, self.awaitedState) {
         case (.start, .cancelled):
@@ -284,7 +286,7 @@ public final class SocketTask: Sendable {
 
     // MARK: For ClientCore
 
-    /// - Returns: Whether the task was not being cancelled, or complete, before.
+    /// Begins to cancel the task. False if it was being cancelled, or complete, already.
     func beginCancelling() -> Bool {
         self.locked { snapshot in
             guard snapshot.state == .suspended || snapshot.state == .running else { return false }
@@ -305,10 +307,10 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// Whether a task in this state leaves at once with all `length` bytes of its body; it runs then. False also if
-    /// its progress is observed.
+    /// Sets a task in this state running, with all `length` bytes of its body sent. False, without effect, if it is in
+    /// another state or its progress is observed.
     ///
-    /// - Parameter waiter: Notified when it completes; nil: the receiver stays.
+    /// - Parameter waiter: Notified when the task completes; nil keeps its present receiver.
     func leaves(from state: State, _ waiter: TurnWaiter?, bytesSent length: Int) -> Bool {
         self.locked { snapshot in
             guard snapshot.state == state, snapshot.progress == nil else { return false }
@@ -319,15 +321,15 @@ public final class SocketTask: Sendable {
         }
     }
 
-    // What follows is for a task that nobody but the caller can look at any more: it need not be locked.
+    // The following functions are for a task that only the caller can access any more, and need no lock.
 
-    /// Whether nobody but the caller has a reference to the task, or a weak one that could become one. Unowned ones do
-    /// not count: who follows one has to know that somebody else keeps the task.
+    /// Whether only the caller has a strong or weak reference to the task. Unowned ones do not count: code that follows
+    /// one must know that the task is kept elsewhere.
     static func isUnshared(_ task: inout SocketTask) -> Bool {
         isKnownUniquelyReferenced(&task) && _getWeakRetainCount(task) <= 1
     }
 
-    /// Whether such a task has a handler, for where the client's handlers run, and all there is to do is to call that.
+    /// Whether such a task requires nothing but a call of its handler, on the client's callback queue.
     var hasHandlerAlone: Bool {
         guard self.callbackQueue == nil, self.snapshot.progress == nil, case .handler = self.snapshot.completion else {
             return false
@@ -341,33 +343,33 @@ public final class SocketTask: Sendable {
         self.snapshot.response = response
     }
 
-    /// The handler of such a task, which then does not even know how it ended.
+    /// Removes and returns the handler of such a task, which does not record its own completion then.
     func takeHandlerOfUnshared() -> Handler? {
         guard case .handler(let handler) = self.snapshot.takeCompletion() else { return nil }
         return handler
     }
 
-    /// Whether the task has been resumed and is neither being cancelled nor complete; and with which priority.
+    /// The priority of a running task; nil if it is not running, as when it is being cancelled or complete.
     func begin() -> FramePriority? {
         self.locked { $0.state == .running ? $0.priority : nil }
     }
 
-    /// The steps that follow for a task that has just completed.
+    /// The step that follows the completion of a task.
     enum Ending {
-        /// It had completed before.
+        /// The task had completed before.
         case none
-        /// Nobody waits for it; whether there is a ``progress`` that shows it.
+        /// No handler and no caller waits; `showsProgress` if there is a ``progress`` to update.
         case unheard(showsProgress: Bool)
-        /// Its handler is to be called, by ``callBack()``.
+        /// The handler must be called, by ``callBack()``.
         case handler
-        /// Its handler is to be called, and is not the task's any more.
+        /// The handler, which was removed from the task, must be called.
         case takenHandler(Handler)
         case waiter(TurnWaiter, showsProgress: Bool)
     }
 
     /// Completes the task.
     ///
-    /// - Parameter takingHandler: Whether who calls this also calls the handler.
+    /// - Parameter takingHandler: Whether the caller of this function also calls the handler.
     func finish(_ error: SocketError, takingHandler: Bool = false) -> Ending {
         self.locked { snapshot in
             guard snapshot.state != .completed else { return .none }
@@ -399,7 +401,8 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// Records how many bytes of the body have left. Returns whether to call ``updateProgress()``.
+    /// Records the number of bytes of the body that have been sent. Returns whether ``updateProgress()`` must be
+    /// called.
     func progressed(bytesSent: Int) -> Bool {
         self.locked { snapshot in
             snapshot.bytesSent = bytesSent
@@ -407,7 +410,8 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// Records how many bytes of the answer's body have arrived, and of how many. Returns the progress.
+    /// Records that `bytesReceived` of `expected` bytes of the answer's body have arrived. Returns whether
+    /// ``updateProgress()`` must be called.
     func progressed(bytesReceived: Int, of expected: Int) -> Bool {
         self.locked { snapshot in
             snapshot.bytesReceived = bytesReceived
@@ -416,8 +420,7 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// The request leaves once more, or not at all: nothing of this attempt has been sent or received. Returns the
-    /// same.
+    /// Resets the progress for another attempt. Returns whether ``updateProgress()`` must be called.
     func progressStartsOver() -> Bool {
         self.locked { snapshot in
             snapshot.bytesSent = 0
@@ -427,7 +430,7 @@ public final class SocketTask: Sendable {
         }
     }
 
-    /// Updates the `Progress`, on the queue of callbacks.
+    /// Updates the `Progress`, on the callback queue.
     func updateProgress() {
         let (progress, units) = self.locked { ($0.progress?.begin(), self.units($0)) }
         progress?.update(to: units)

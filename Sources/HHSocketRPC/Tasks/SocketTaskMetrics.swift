@@ -8,19 +8,19 @@ import Foundation
 
 /// Times and sizes of a call, as in `URLSessionTaskMetrics`.
 public struct SocketTaskMetrics: Sendable, Hashable {
-    /// When the socket thread took the call up.
+    /// The time at which the socket thread accepted the call.
     public var queued: Date
-    /// When the request began to leave, the last time where it was sent several times; nil if it never left.
+    /// The time at which the request began to be sent, the last time if there were several; nil if it was never sent.
     public var sent: Date?
-    /// When the first byte of the answer came; nil if none did.
+    /// The time at which the first byte of the answer arrived; nil if none did.
     public var firstByte: Date?
-    /// When the call completed.
+    /// The time at which the call completed.
     public var completed: Date
-    /// From ``queued`` to ``completed``, by a clock that nobody sets.
+    /// The time from ``queued`` to ``completed``, by a clock that cannot be set.
     public var duration: Duration
-    /// The server that the request was sent to, the last one; nil if it never left.
+    /// The server that the request was sent to last; nil if it was never sent.
     public var server: Endpoint?
-    /// How often the request was sent, or stood in line behind a server that does not read.
+    /// The number of times that the request was sent, or queued behind a server that does not read.
     public var attempts: Int
     /// The number of bytes of bodies that were sent, in all attempts.
     public var bytesSent: Int

@@ -5,11 +5,11 @@ import Tracing
 /// The socket thread's part of a task. Small, because every call has one: properties that few calls need lie behind a
 /// reference.
 struct TaskFlight {
-    /// Its place in the dispatch table while it is there.
+    /// The key of the call while it is in the dispatch table.
     var key: DispatchKey?
     var deadline = NIODeadline.distantFuture
 
-    // What SocketTaskMetrics will tell.
+    // The values of SocketTaskMetrics.
     var queued = Moment()
     var sent = Moment()
     var firstByte = Moment()
@@ -22,7 +22,7 @@ struct TaskFlight {
 
     private var rareState: RareState?
 
-    /// The request leaves, all of it, at the moment it is queued.
+    /// Records that the whole request was sent at the time at which it was queued.
     mutating func isSentOnFastPath(_ key: DispatchKey, at time: NIODeadline, _ deadline: NIODeadline, _ length: Int) {
         self.key = key
         self.deadline = deadline
@@ -32,11 +32,11 @@ struct TaskFlight {
         self.bytesSent = length
     }
 
-    /// A time that may not have come yet.
+    /// A point in time that may not have come yet.
     struct Moment {
         private var time = NIODeadline.distantPast
 
-        /// Nil until it has come.
+        /// The time; nil until it has come.
         var date: NIODeadline? { self.hasCome ? self.time : nil }
         var hasCome: Bool { self.time > .distantPast }
 
@@ -54,7 +54,7 @@ struct TaskFlight {
         case notSmaller
     }
 
-    /// Touched on the socket thread alone, as all of this.
+    /// Properties that few calls need. Socket thread only, like everything here.
     private final class RareState {
         var request: SocketRequest?
         var payloadLength: Int?
@@ -87,32 +87,32 @@ struct TaskFlight {
         set { if newValue != self.rareState?.payloadLength { self.set(\.payloadLength, newValue) } }
     }
 
-    /// The result of compressing the request's body on another thread; nil where that was not done.
+    /// The result of compressing the request's body on another thread; nil if that was not done.
     var deflated: Deflated? {
         get { self.rareState?.deflated }
         set { if newValue != nil || self.rareState?.deflated != nil { self.set(\.deflated, newValue) } }
     }
 
-    /// The number of attempts that followed another, since the innermost interceptor asked for the call.
+    /// The number of retries since the innermost interceptor asked for the call.
     var retries: Int {
         get { self.rareState?.retries ?? 0 }
         set { self.set(\.retries, newValue) }
     }
 
-    /// How often it was sent once more because a server was about to end, since the innermost interceptor asked for the
-    /// call.
+    /// The number of times that the call was sent again because a server was about to end, since the innermost
+    /// interceptor asked for it.
     var resends: Int {
         get { self.rareState?.resends ?? 0 }
         set { self.set(\.resends, newValue) }
     }
 
-    /// Why the attempt before failed.
+    /// The error of the previous attempt.
     var lastFailure: SocketError? {
         get { self.rareState?.lastFailure }
         set { self.set(\.lastFailure, newValue) }
     }
 
-    /// Whether the server may have run the request in an attempt before, or when an interceptor asked before.
+    /// Whether the server may have run the request in an earlier attempt, or when an interceptor asked earlier.
     var mayHaveRun: Bool {
         get { self.rareState?.mayHaveRun ?? false }
         set { self.set(\.mayHaveRun, newValue) }

@@ -8,19 +8,19 @@ import Musl
 import Android
 #endif
 
-/// The locks of a client's tasks: a few for all of them, so that a task has none to allocate. Two tasks with the same
-/// lock wait for each other only while one of them looks at a few words.
+/// The striped locks of a client's tasks, so that a task need not allocate one. Two tasks with the same lock contend
+/// only while one of them accesses a few words.
 final class TaskLocks: @unchecked Sendable {
-    // Proof of Sendable: the pointer never changes, and what it points to is made to be used by many threads.
+    // Proof of Sendable: the pointer never changes, and the locks that it points to are made for many threads.
     #if canImport(Darwin)
     fileprivate typealias Lock = os_unfair_lock_s
     #else
     fileprivate typealias Lock = pthread_mutex_t
     #endif
 
-    /// A power of two.
+    /// The number of locks, a power of two.
     private static let count = 64
-    /// Each a cache line of its own, where one is 64 bytes.
+    /// The distance between locks, in bytes: each has its own cache line, where that is 64 bytes.
     private static let stride = max(64, MemoryLayout<Lock>.stride)
 
     private let memory: UnsafeMutableRawPointer
@@ -49,10 +49,10 @@ final class TaskLocks: @unchecked Sendable {
         (self.memory + (number & (Self.count - 1)) * Self.stride).assumingMemoryBound(to: Lock.self)
     }
 
-    /// The lock of the task with this identifier, which must keep this object.
+    /// Returns the lock of the task with this identifier. The task must keep this object.
     func lock(ofTask identifier: Int) -> TaskLock { TaskLock(self.lock(identifier)) }
 
-    /// One of them. Nothing else is locked, or waited for, by who has it.
+    /// One stripe. Code that holds it must not take another lock or block.
     struct TaskLock: @unchecked Sendable {
         // Proof of Sendable: as above.
         private let lock: UnsafeMutablePointer<Lock>

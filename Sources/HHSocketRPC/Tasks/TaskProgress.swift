@@ -1,9 +1,9 @@
 package import Foundation
 
-/// A task's `Progress`, and when it is to be changed.
+/// A task's `Progress`, and the scheduling of its updates.
 package final class TaskProgress: @unchecked Sendable {
-    // Proof of Sendable: the flag is touched under the task's lock alone. `progress` is changed where the task's
-    // callbacks run, and before anybody else has it; Foundation's own rules say who may read it.
+    // Proof of Sendable: the flag is accessed only under the task's lock. `progress` is changed where the task's
+    // callbacks run, and before it is handed out; Foundation's own rules say who may read it.
     package struct Units {
         package var completed: Int
         package var total: Int
@@ -15,7 +15,7 @@ package final class TaskProgress: @unchecked Sendable {
     }
 
     package let progress: Progress
-    /// Set while a change is on its way to where callbacks run.
+    /// Whether an update is on its way to the callback queue.
     private var isScheduled = false
 
     package init(cancel: @escaping @Sendable () -> Void) {
@@ -25,13 +25,13 @@ package final class TaskProgress: @unchecked Sendable {
         self.progress.cancellationHandler = cancel
     }
 
-    /// Whether a change is to be put on its way: false where one is, which will see what is new too.
+    /// Whether an update must be scheduled. False if one is on its way, which will include the latest change.
     package func mustSchedule() -> Bool {
         defer { self.isScheduled = true }
         return !self.isScheduled
     }
 
-    /// The change has arrived.
+    /// Notes that the scheduled update has begun.
     package func begin() -> TaskProgress {
         self.isScheduled = false
         return self

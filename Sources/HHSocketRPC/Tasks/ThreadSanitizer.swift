@@ -8,8 +8,8 @@ import Musl
 import Android
 #endif
 
-/// The thread sanitizer, which does not see on Linux that what comes before a continuation is resumed comes before what
-/// follows that: it would report what is handed over so.
+/// The thread sanitizer. On Linux it does not see that resuming a continuation orders the accesses before it and after
+/// it, and would report data that is handed over this way.
 enum ThreadSanitizer {
     /// Whether this process runs under it.
     static let isRunning: Bool = {

@@ -2,11 +2,11 @@ import HHSocket
 import HHSocketMessage
 import NIOCore
 
-/// From the options of a typed call to its request.
+/// Conversion of the options of a typed call to its request.
 extension CallOptions {
-    /// The request for a call of `method`.
+    /// Returns the request for a call of `method`.
     ///
-    /// - Throws: ``HHSocket/SocketError`` with the code `invalidArgument`: the message cannot be written.
+    /// - Throws: ``HHSocket/SocketError`` with the code `invalidArgument` if the message cannot be written.
     @inlinable
     func request<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,

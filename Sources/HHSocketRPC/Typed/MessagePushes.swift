@@ -2,8 +2,8 @@ import HHSocket
 
 /// The pushes of one kind of message, as ``SocketClient/pushes(_:buffering:)`` subscribes to them.
 ///
-/// A push that is no such message is left out, logged as a warning, and counted in
-/// ``ClientStatistics/malformedPushes``. Otherwise as ``SocketPushes``.
+/// A push that cannot be decoded is left out, logged as a warning, and counted in ``ClientStatistics/malformedPushes``.
+/// Otherwise this sequence behaves as ``SocketPushes`` does.
 public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
     public typealias Element = Push
     public typealias Failure = Never
@@ -19,7 +19,7 @@ public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
         self.source = .client(pushes, report)
     }
 
-    /// Those of a mock.
+    /// Creates the pushes of a mock client.
     init(_ stream: AsyncStream<Push>) {
         self.source = .mock(stream)
     }
@@ -32,10 +32,10 @@ public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
 
         fileprivate var source: Source
 
-        /// The next push, waiting for it; nil once the subscription has ended.
+        /// Waits for and returns the next push; nil once the subscription has ended.
         public mutating func next() async -> Push? { await self.next(isolation: nil) }
 
-        /// The next push, waiting for it where the caller runs; nil once the subscription has ended.
+        /// Waits where the caller runs, and returns the next push; nil once the subscription has ended.
         public mutating func next(isolation actor: isolated (any Actor)? = #isolation) async -> Push? {
             switch self.source {
             case .client(var iterator, let report):
@@ -63,7 +63,7 @@ public struct MessagePushes<Push: PushMessage>: AsyncSequence, Sendable {
     }
 }
 
-/// Tells a client of a push that is not what it should be.
+/// Reports a push that cannot be decoded to its client.
 struct MalformedPushReport: Sendable {
     weak let core: ClientCore?
 
@@ -73,8 +73,8 @@ struct MalformedPushReport: Sendable {
 }
 
 extension SocketClient {
-    /// The pushes of one kind of message, from now on. Each call subscribes anew, and each subscription gets every
-    /// push.
+    /// Subscribes to the pushes of one kind of message, from now on. Each call makes a new subscription, which gets
+    /// every push.
     ///
     /// ```swift
     /// for await note in client.pushes(Chat_Note.self) { … }
@@ -82,7 +82,7 @@ extension SocketClient {
     ///
     /// - Parameters:
     ///   - type: The message, which has a push type: `option (hhsocket.push_type) = 2001;`.
-    ///   - policy: What becomes of pushes that wait; by default the oldest are lost once 1,024 wait.
+    ///   - policy: The treatment of waiting pushes; by default the oldest are dropped once 1,024 wait.
     public func pushes<Push: PushMessage>(
         _ type: Push.Type,
         buffering policy: PushBufferingPolicy = .default
@@ -90,9 +90,8 @@ extension SocketClient {
         MessagePushes(self.pushes(ofType: Push.pushType, buffering: policy), MalformedPushReport(core: self.core))
     }
 
-    /// Has `handler` called with each push of one kind of message from now on, as
-    /// ``onPush(ofType:buffering:perform:)``. A push that is no such message is reported as something that the handler
-    /// threw.
+    /// Calls `handler` with each push of one kind of message from now on, as ``onPush(ofType:buffering:perform:)``
+    /// does. A push that cannot be decoded is reported as an error that the handler threw.
     @discardableResult
     public func onPush<Push: PushMessage>(
         _ type: Push.Type,

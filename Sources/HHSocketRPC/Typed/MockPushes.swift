@@ -1,6 +1,6 @@
 import NIOConcurrencyHelpers
 
-/// The pushes of a mock client: what is sent here reaches every subscriber of that type.
+/// The pushes of a mock client. A push that is sent here reaches every subscriber of its type.
 public final class MockPushes: Sendable {
     private struct Subscribers {
         var next = 0
@@ -11,7 +11,7 @@ public final class MockPushes: Sendable {
 
     public init() {}
 
-    /// Sends a push to all that have subscribed to its kind before.
+    /// Sends a push to all present subscribers of its type.
     public func send(_ push: some PushMessage) {
         let subscribers = self.subscribers.withLockedValue { $0.byType[type(of: push).pushType] ?? [:] }
         for subscriber in subscribers.values { subscriber(push) }

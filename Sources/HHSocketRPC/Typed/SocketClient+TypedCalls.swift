@@ -3,14 +3,14 @@ public import HHSocket
 extension SocketClient {
     /// Calls a method and waits for its answer. Cancelling the Swift task cancels the call.
     ///
-    /// Generated clients call it; they read better.
+    /// Generated clients call this function, and read better.
     ///
     /// - Parameters:
-    ///   - method: Which method: what is sent and what comes back.
+    ///   - method: The method, with the types of its request and its answer.
     ///   - message: The request.
-    ///   - options: How the call is made; as by default if left out.
-    /// - Throws: ``HHSocket/SocketError``: as ``data(for:)``; with the code `invalidArgument` where `message` cannot be
-    ///   written; `protobufFailed` where the answer is no such message, `emptyProtobuf` where it is none and empty.
+    ///   - options: The options of the call; the defaults if left out.
+    /// - Throws: ``HHSocket/SocketError``, as ``data(for:)`` does; with the code `invalidArgument` if `message` cannot
+    ///   be written, `protobufFailed` if the answer cannot be decoded, and `emptyProtobuf` if it moreover is empty.
     @inlinable  // So that the compiler can make code for the messages at hand, which is several times as fast.
     public nonisolated(nonsending) func call<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
@@ -24,13 +24,13 @@ extension SocketClient {
     /// Makes a task for a call of a method, suspended.
     ///
     /// - Parameters:
-    ///   - method: Which method: what is sent and what comes back.
+    ///   - method: The method, with the types of its request and its answer.
     ///   - message: The request.
-    ///   - options: How the call is made; as by default if left out.
-    ///   - callbackQueue: Where `completionHandler` runs; nil, the default, for the configuration's.
+    ///   - options: The options of the call; the defaults if left out.
+    ///   - callbackQueue: The queue on which `completionHandler` runs; nil, the default, for the configuration's.
     ///   - completionHandler: Called exactly once after ``SocketTask/resume()`` or ``SocketTask/cancel()``, with the
-    ///     answer or with what went wrong, as ``call(_:_:options:)``.
-    /// - Throws: ``HHSocket/SocketError`` with the code `invalidArgument`: `message` cannot be written.
+    ///     answer or with an error, as ``call(_:_:options:)`` throws it.
+    /// - Throws: ``HHSocket/SocketError`` with the code `invalidArgument` if `message` cannot be written.
     @inlinable
     public func messageTask<Request, Response>(
         with method: MethodDescriptor<Request, Response>,
@@ -50,9 +50,9 @@ extension SocketClient {
 }
 
 extension SocketResponse {
-    /// The payload as a message.
+    /// Decodes the payload as a message.
     ///
-    /// - Throws: What the message's reader throws: ``HHSocketMessage/MessageError`` for generated ones.
+    /// - Throws: The error of the message's decoder; ``HHSocketMessage/MessageError`` for generated messages.
     @inlinable
     public func message<Message: MessageBody>(as type: Message.Type = Message.self) throws -> Message {
         try self.body.message()

@@ -1,2 +1,2 @@
-// A screen names requests, tasks and errors as well: one import is enough.
+// The code of a screen also names requests, tasks and errors: one import is enough.
 @_exported import HHSocketRPC

@@ -1,5 +1,5 @@
-// A server names statuses and endpoints as well, and generated code messages; its configuration takes a `Logger`, and
-// it is a `Service`: one import is enough.
+// The code of a server also names statuses and endpoints, and generated code names messages; its configuration takes a
+// `Logger`, and it is a `Service`: one import is enough.
 @_exported import HHSocket
 @_exported import HHSocketMessage
 @_exported import Logging

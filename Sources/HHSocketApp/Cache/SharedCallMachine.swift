@@ -1,31 +1,31 @@
 import HHSocket
 import NIOCore
 
-/// Decides which callers are answered from the cache, which share a call, and which answers are kept.
+/// The decisions of a cache: which callers are answered from it, which share a call, and which answers are kept.
 ///
-/// A caller who may share is looked up first, together with all who ask for the same in the meantime. Who finds nothing
-/// of use joins the call that is in flight for the same key, or begins one. So there is one lookup and one call for a
-/// key at a time. Clearing parts the times: who asked before and who asks after share nothing, and what the former get
-/// is not kept.
+/// A caller that may share is looked up first, together with all others that ask for the same in the meantime. A miss
+/// joins the call in flight for its key, or begins one, so there is one lookup and one call for a key at a time.
+/// Clearing separates generations: callers from before and after share neither calls nor results, and the answers of
+/// the former are not kept.
 ///
-/// Does no I/O and has no clock. Each event says what is to be done into an ``Actions``.
+/// It does no I/O and has no clock. Each event adds the steps to take to an ``Actions``.
 struct SharedCallMachine {
-    /// The caller, unique in the process: the manager's number, and the identifier that the manager gave.
+    /// A caller, unique in the process: the manager's number, and the identifier that the manager gave.
     struct Caller: Hashable, Sendable {
         var manager: UInt64
         var number: Int
-        /// Not a caller, but the revalidation after a stale answer was given.
+        /// Whether this is not a caller, but the revalidation after a stale answer.
         var isRefresh = false
 
         var refresh: Caller { Caller(manager: self.manager, number: self.number, isRefresh: true) }
     }
 
-    /// A caller's question.
+    /// A caller's request.
     struct Asking: Sendable {
         var request: SocketRequest
-        /// Nil: nothing is looked up, kept, or shared.
+        /// The key in the cache; nil if nothing is looked up, kept or shared.
         var key: ResponseKey?
-        /// The manager that makes the call. Managers share no calls.
+        /// The transport that makes the call. Only callers with the same transport share one.
         var transport: any APITransport
         var policy = CachePolicy.returningCached
         var validity = Duration.seconds(60)
@@ -40,13 +40,13 @@ struct SharedCallMachine {
     }
 
     enum StoreOperation: Sendable {
-        /// Report the answer by ``found(_:by:at:_:)``.
+        /// A lookup, whose result must be reported to ``found(_:by:at:_:)``.
         case lookUp(UInt64, ResponseKey)
         case store(ResponseKey, StoredResponse)
         case remove(ResponseRemoval)
     }
 
-    /// A call to be made; report its end by ``answered(_:_:at:_:)``.
+    /// A call to make. Its end must be reported to ``answered(_:_:at:_:)``.
     struct Start: Sendable {
         var call: UInt64
         var request: SocketRequest
@@ -55,19 +55,19 @@ struct SharedCallMachine {
 
     /// The steps to take, each kind in this order.
     struct Actions {
-        /// One after the other, behind those of events before.
+        /// Operations to perform one at a time, after those of earlier events.
         var store: [StoreOperation] = []
         var starts: [Start] = []
-        /// Calls whose end is of no interest any more.
+        /// Calls that no caller waits for any more.
         var cancels: [UInt64] = []
-        /// Each caller exactly once, and its refresh as often as there was one.
+        /// The results: one for each caller, and one for each refresh.
         var completions: [(caller: Caller, result: Result<Answer, SocketError>)] = []
         /// References to the user's objects that are no longer needed. They must be released outside every lock: their
         /// deinitializers may run any code.
         var released: [Asking] = []
     }
 
-    /// A unit that is looked up, called and shared together.
+    /// The unit of lookups, calls and sharing.
     private struct Slot: Hashable {
         var key: ResponseKey
         var transport: ObjectIdentifier
@@ -77,13 +77,13 @@ struct SharedCallMachine {
         case lookup(UInt64)
         /// Waits for this call's answer.
         case call(UInt64)
-        /// Waits for this call's end, to begin one of its own then.
+        /// Waits for this call to end, and then begins its own.
         case next(UInt64)
     }
 
     private struct Waiter {
         var asking: Asking
-        /// In the order in which they asked, in which they are answered.
+        /// The rank of the caller. Callers are answered in the order in which they asked.
         var order: UInt64
         var deadline: NIODeadline
         var place: Place
@@ -94,7 +94,7 @@ struct SharedCallMachine {
         var callers: Set<Caller> = []
         /// The removals during the lookup, which does not find the answers that they cover.
         var cleared: [ResponseRemoval] = []
-        /// Whether what these callers ask for was cleared since they asked.
+        /// Whether the answers for these callers were cleared after they asked.
         var isCleared = false
     }
 
@@ -102,15 +102,15 @@ struct SharedCallMachine {
         var slot: Slot?
         var callers: Set<Caller> = []
         var next: Set<Caller> = []
-        /// The callers that asked for it, cancelled ones included.
+        /// The names of the managers that asked for it, including those of cancelled callers.
         var owners: Set<String> = []
         /// The kept answer, if its revision was sent to the server and it has not been cleared since.
         var revalidated: StoredResponse?
-        /// Whether the revision of what was kept was sent to the server.
+        /// Whether the revision of the kept answer was sent to the server.
         var tellsRevision = false
-        /// Whether what these callers ask for was cleared since they asked: the answer is not kept then.
+        /// Whether the answers for these callers were cleared after they asked. The call's answer is not kept then.
         var isCleared: Bool
-        /// When it times out by itself.
+        /// The time at which the call times out by itself.
         var endsAt: NIODeadline
     }
 
@@ -122,13 +122,13 @@ struct SharedCallMachine {
     private var waiters: [Caller: Waiter] = [:]
     private var lookups: [UInt64: Lookup] = [:]
     private var calls: [UInt64: Call] = [:]
-    /// Those that may be joined.
+    /// The lookups, and below the calls, that further callers may join.
     private var openLookups: [Slot: UInt64] = [:]
     private var openCalls: [Slot: UInt64] = [:]
     private var alarms = DeadlineHeap<Caller>()
     private var lastNumber: UInt64 = 0
 
-    /// - Parameter maximumCallers: The limit of callers that wait; more fail with `tooManyInFlight`.
+    /// - Parameter maximumCallers: The number of callers that may wait; further ones fail with `tooManyInFlight`.
     init(maximumCallers: Int) {
         self.maximumCallers = maximumCallers
     }
@@ -138,14 +138,14 @@ struct SharedCallMachine {
         return self.lastNumber
     }
 
-    // MARK: Looking from outside
+    // MARK: Inspection
 
     var callerCount: Int { self.waiters.count }
     var callCount: Int { self.calls.count }
     var lookupCount: Int { self.lookups.count }
     func isRunning(_ call: UInt64) -> Bool { self.calls[call] != nil }
 
-    /// When ``timePassed(_:_:)`` is to be called next; nil: it need not be.
+    /// The time at which ``timePassed(_:_:)`` must be called next; nil if it need not be.
     var nextAlarm: NIODeadline? { self.waiters.isEmpty ? nil : self.alarms.first?.deadline }
 
     // MARK: Asking
@@ -184,7 +184,7 @@ struct SharedCallMachine {
         self.waiters[caller]?.place = .lookup(number)
     }
 
-    /// - Note: Its place is to be said by the caller.
+    /// Adds a waiter, whose place the calling function must set.
     private mutating func enter(_ caller: Caller, _ asking: Asking, _ now: APIClock.Moment) {
         assert(self.waiters[caller] == nil, "a caller asks once")
         let timeout = now.time.advanced(clamping: TimeAmount(clamping: asking.timeout))
@@ -192,14 +192,14 @@ struct SharedCallMachine {
         let order = self.nextNumber()
         self.waiters[caller] = Waiter(asking: asking, order: order, deadline: deadline, place: .call(0))
         self.alarms.insert(.init(deadline: deadline, key: caller))
-        // Those of callers that have gone are still there.
+        // The alarms of completed callers are still in the heap.
         if self.alarms.count > 2 * self.waiters.count + 64 {
             let waiters = self.waiters
             self.alarms.sweep { waiters[$0.key] != nil }
         }
     }
 
-    /// The store has said what it keeps.
+    /// Handles the result of a lookup.
     mutating func found(
         _ stored: StoredResponse?,
         by number: UInt64,
@@ -249,9 +249,9 @@ struct SharedCallMachine {
 
     // MARK: Calls
 
-    /// Those for whom the cache has nothing join the call in flight, or begin one.
+    /// Makes callers without a kept answer join the call in flight, or begins one for them.
     ///
-    /// - Parameter stored: What is kept, whose revision is sent to the server if it has one.
+    /// - Parameter stored: The kept answer, whose revision is sent to the server if it has one.
     private mutating func call(
         _ slot: Slot,
         _ callers: [Caller],
@@ -261,7 +261,7 @@ struct SharedCallMachine {
         _ actions: inout Actions
     ) {
         guard !isCleared, let open = self.openCalls[slot] else {
-            // All of them have asked before it begins.
+            // All these callers asked before the call begins.
             return self.begin(slot, callers, revalidating: stored, isCleared: isCleared, now, &actions)
         }
         for caller in callers {
@@ -299,7 +299,7 @@ struct SharedCallMachine {
         if request.deadline != nil { request.deadline = call.endsAt }
         if slot != nil {
             self.statistics.calls += 1
-            // What a request says of a revision itself is its maker's own affair.
+            // A revision that the request itself states is left as it is.
             if let revision = stored?.revision, request.metadata[StoredResponse.revisionName] == nil {
                 request.metadata[StoredResponse.revisionName] = revision
                 call.tellsRevision = true
@@ -311,7 +311,7 @@ struct SharedCallMachine {
         actions.starts.append(Start(call: number, request: request, transport: first.asking.transport))
     }
 
-    /// A call has ended. One that nobody waited for any more has no effect.
+    /// Handles the end of a call. Has no effect if no caller waited for it any more.
     mutating func answered(
         _ number: UInt64,
         _ result: Result<SocketResponse, SocketError>,
@@ -326,7 +326,7 @@ struct SharedCallMachine {
         case .failure(let error) where call.tellsRevision && error.code == .notModified:
             self.statistics.revalidations += 1
             guard var renewed = call.revalidated?.response else {
-                // It has been cleared since, so it has to come again.
+                // The kept answer has been cleared since, so it must be fetched again.
                 return self.again(call, call.callers, now, &actions)
             }
             if !error.metadata.isEmpty { renewed.metadata.merge(error.metadata) { $1 } }
@@ -354,7 +354,7 @@ struct SharedCallMachine {
         return call
     }
 
-    /// Has an answer kept, if it may be; nil if not.
+    /// Stores an answer and returns it; nil if it may not be kept.
     private mutating func keep(
         _ response: SocketResponse,
         of call: Call,
@@ -372,7 +372,7 @@ struct SharedCallMachine {
         return stored
     }
 
-    /// A call has ended for all who waited for it; those who waited for its end begin another.
+    /// Completes the callers of a call that has ended, and begins another for those that waited for its end.
     private mutating func end(
         _ call: Call,
         _ result: Result<Answer, SocketError>,
@@ -386,8 +386,8 @@ struct SharedCallMachine {
         self.call(slot, next, revalidating: stored, isCleared: call.isCleared, now, &actions)
     }
 
-    /// These callers are answered by another call, without the revision of what is kept; and those who waited for the
-    /// end of the one before too, for they have asked before that one begins.
+    /// Makes another call for these callers, without the revision of the kept answer. Callers that waited for the end
+    /// of the previous call share it, since they asked before it begins.
     private mutating func again(
         _ call: Call,
         _ callers: Set<Caller>,
@@ -428,13 +428,13 @@ struct SharedCallMachine {
         }
     }
 
-    /// Completes all that a manager has asked for with `cancelled`.
+    /// Completes all requests of a manager with `cancelled`.
     mutating func cancelAll(ofManager number: UInt64, at now: APIClock.Moment, _ actions: inout Actions) {
         let callers = Set(self.waiters.keys.lazy.filter { $0.manager == number })
         for caller in self.inOrder(callers) { self.cancel(caller, at: now, &actions) }
     }
 
-    /// Completes those whose time is over.
+    /// Completes the callers that have timed out.
     mutating func timePassed(_ now: APIClock.Moment, _ actions: inout Actions) {
         while let alarm = self.alarms.first, alarm.deadline <= now.time {
             self.alarms.removeFirst()
@@ -448,8 +448,8 @@ struct SharedCallMachine {
         }
     }
 
-    /// When the caller's time is over, if its call has not said so. A call that is over by then says so
-    /// itself, and knows better why.
+    /// The time at which a caller times out. If its call times out no later, the caller waits a little longer, since
+    /// the call reports the timeout itself, with a better reason.
     private func due(_ waiter: Waiter) -> NIODeadline {
         guard case .call(let number) = waiter.place, let call = self.calls[number], call.endsAt <= waiter.deadline
         else { return waiter.deadline }
@@ -474,7 +474,7 @@ struct SharedCallMachine {
         if case .call = waiter.place { .sentUnknown } else { .notSent }
     }
 
-    /// Completes a caller before its answer is there. A call that nobody waits for any more is cancelled.
+    /// Completes a caller before its answer has arrived. Cancels its call if no other caller waits for it.
     private mutating func leave(
         _ caller: Caller,
         _ error: SocketError,

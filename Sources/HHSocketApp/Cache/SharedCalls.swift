@@ -3,7 +3,8 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Performs what a ``SharedCallMachine`` decides: asks the store, makes the calls, tells the callers, keeps the time.
+/// The performer of a ``SharedCallMachine``'s decisions: uses the store, makes the calls, notifies the callers, and
+/// keeps the time.
 final class SharedCalls: Sendable {
     typealias Machine = SharedCallMachine
     typealias Completion = @Sendable (Result<Machine.Answer, SocketError>) -> Void
@@ -19,9 +20,9 @@ final class SharedCalls: Sendable {
         /// Callers that also receive the fresh answer, after a stale one.
         var refreshCompletions: [Machine.Caller: Completion] = [:]
         var tasks: [UInt64: Task<Void, Never>] = [:]
-        /// For the store, in the order of what was decided. So it has to be filled under the lock.
+        /// The operations for the store, in the order of the decisions, and therefore appended under the lock.
         var operations: Deque<Operation> = []
-        /// The size of the answers in it, in bytes.
+        /// The size of the answers in ``operations``, in bytes.
         var operationBytes = 0
         var isPumping = false
         var droppedStores = 0
@@ -75,12 +76,12 @@ final class SharedCalls: Sendable {
         self.update { state, _, actions in state.machine.remove(removal, &actions) }
     }
 
-    /// Drops what is kept for this key, and leaves calls alone.
+    /// Drops the answer kept for this key, and leaves calls alone.
     func discard(_ key: ResponseKey) {
         self.update { _, _, actions in actions.store.append(.remove(.forKey(key))) }
     }
 
-    /// Returns when the store has done all that it was asked for before.
+    /// Waits until the store has performed all earlier operations.
     func flush() async {
         await withCheckedContinuation { continuation in
             let mustPump = self.state.withLockedValue { state in
@@ -106,8 +107,8 @@ final class SharedCalls: Sendable {
     private func update(_ body: (inout State, APIClock.Moment, inout Machine.Actions) -> Void) {
         let now = self.clock.now
         var actions = Machine.Actions()
-        // Handlers that are not called any more, released outside the lock: a handler may be the last to hold a
-        // manager, whose end asks for the lock.
+        // Handlers that are not called any more, released outside the lock: a handler may hold the last reference to a
+        // manager, whose deinitializer takes the lock.
         var unused: [Completion] = []
         let (mustPump, cancelled, completions, alarm) = self.state.withLockedValue { state in
             body(&state, now, &actions)
@@ -121,7 +122,7 @@ final class SharedCalls: Sendable {
         }
         alarm?.cancel()
         if mustPump { self.pump() }
-        // Before calls begin, so that nobody hears of a fresh answer before the stale one.
+        // Before calls begin, so that no caller receives a fresh answer before the stale one.
         for (completion, result) in completions { completion(result) }
         for start in actions.starts { self.perform(start) }
         for task in cancelled { task.cancel() }
@@ -141,7 +142,7 @@ final class SharedCalls: Sendable {
                 state.machine.answered(start.call, result, at: now, &actions)
             }
         }
-        // Meanwhile it may have ended, or nobody may want it any more.
+        // Meanwhile the call may have ended, or have lost all its callers.
         let isWanted = self.state.withLockedValue { state in
             guard state.machine.isRunning(start.call) else { return false }
             state.tasks[start.call] = task
@@ -150,7 +151,7 @@ final class SharedCalls: Sendable {
         if !isWanted { task.cancel() }
     }
 
-    /// Has the store do what it is to do, one after the other.
+    /// Performs the operations for the store, one at a time.
     private func pump() {
         Task {
             while let operation = self.nextOperation() {
@@ -186,7 +187,7 @@ final class SharedCalls: Sendable {
 
     /// Schedules a wake-up for the next alarm; returns the one that it replaces.
     private func armAlarm(_ state: inout State) -> Task<Void, Never>? {
-        // One that comes too early finds nothing to do, and one that is there need not be made.
+        // An alarm that fires too early has no effect, and one that is set already need not be set again.
         guard let next = state.machine.nextAlarm, next < state.alarm?.time ?? .distantFuture else { return nil }
         let previous = state.alarm?.task
         let task = Task { [weak self, clock = self.clock] in
@@ -218,14 +219,15 @@ extension SharedCalls.State {
         self.operations.append(.machine(operation))
     }
 
-    /// Whether somebody must begin to work on the operations.
+    /// Whether the caller must call ``SharedCalls/pump()``.
     fileprivate mutating func beginsPumping() -> Bool {
         guard !self.isPumping, !self.operations.isEmpty else { return false }
         self.isPumping = true
         return true
     }
 
-    /// The callers to notify.
+    /// Removes and returns the completion to call for a caller, if there is one. Adds those that are never called to
+    /// `unused`.
     fileprivate mutating func completion(
         of caller: SharedCalls.Machine.Caller,
         _ result: Result<SharedCalls.Machine.Answer, SocketError>,

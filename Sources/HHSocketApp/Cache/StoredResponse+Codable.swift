@@ -7,7 +7,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-// For stores that write answers down.
+// For stores that serialize answers.
 extension StoredResponse: Codable {
     private enum CodingKeys: String, CodingKey {
         case type, serial, body, header, metadata, host, port, unixPath, storedAt, owners

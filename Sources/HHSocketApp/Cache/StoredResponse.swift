@@ -9,9 +9,9 @@ import Foundation
 
 /// An answer as a ``ResponseStore`` keeps it.
 public struct StoredResponse: Hashable, Sendable {
-    /// The answer. It has a memory of its own, and keeps no larger read in memory.
+    /// The answer, in memory of its own, so that it keeps no larger read in memory.
     public var response: SocketResponse
-    /// When it came, or when the server last said that it is still right. Its age counts from here.
+    /// The time at which the answer arrived or was last revalidated, from which its age counts.
     public var storedAt: Date
     /// The names of the managers that asked for it.
     public var owners: Set<String>
@@ -24,12 +24,12 @@ public struct StoredResponse: Hashable, Sendable {
 
     /// The name of the metadata that holds the revision of an answer.
     static let revisionName = "revision"
-    /// Longer revisions are not sent back to the server, in bytes: there is room for them in no request that has
-    /// metadata of its own.
+    /// The length of the longest revision that is sent back to the server, in bytes, so that there is room for the
+    /// request's own metadata.
     static let maximumRevisionLength = 256
 
-    /// Which revision of its answer this is, by the server's word (metadata `revision`); nil where it said nothing, or
-    /// too much to be repeated (more than 256 bytes).
+    /// The revision of the answer, as named by the server (metadata `revision`); nil if it named none, or one of more
+    /// than 256 bytes.
     public var revision: String? {
         guard let revision = self.response.metadata[Self.revisionName],
             (1...Self.maximumRevisionLength).contains(revision.utf8.count)
@@ -37,7 +37,7 @@ public struct StoredResponse: Hashable, Sendable {
         return revision
     }
 
-    /// A copy of the answer in memory of its own.
+    /// Copies the answer into memory of its own.
     static func detached(_ response: SocketResponse) -> SocketResponse {
         SocketResponse(
             type: response.type,
@@ -50,7 +50,8 @@ public struct StoredResponse: Hashable, Sendable {
         )
     }
 
-    /// How old it is; nil if that makes no sense, because the clock was set back since, or the store made it up.
+    /// The age of the answer; nil if it makes no sense, because the clock was set back since, or the store returned a
+    /// wrong time.
     func age(at date: Date) -> Duration? {
         let seconds = date.timeIntervalSince(self.storedAt)
         // A hundred centuries; a `Duration` of anything would not hold it.
@@ -64,7 +65,7 @@ public struct StoredResponse: Hashable, Sendable {
     /// The memory that each value of metadata and each field of a header takes besides its bytes, in bytes.
     private static let valueOverhead = 64
 
-    /// How much memory it takes together with its key, in bytes.
+    /// The memory that the answer takes together with its key, in bytes.
     func cost(with key: ResponseKey) -> Int {
         var cost = Self.overhead + key.bytes.count + self.response.body.storageCapacity
         for (name, value) in self.response.metadata { cost += Self.valueOverhead + name.utf8.count + value.utf8.count }

@@ -5,7 +5,7 @@ extension SocketTaskGroup {
     /// Resumes the group and waits until it is complete and its completion handler has returned. Cancelling the Swift
     /// task cancels the group.
     ///
-    /// - Returns: How it ended, also if that was before.
+    /// - Returns: The outcome, even if the group had completed before.
     @discardableResult
     public func run() async -> Outcome {
         await withTaskCancellationHandler {
@@ -18,10 +18,10 @@ extension SocketTaskGroup {
         }
     }
 
-    /// Makes a call that belongs to the group, and waits for its answer: it begins when the group is resumed, and is
-    /// cancelled with it. Cancelling the Swift task cancels this call alone.
+    /// Makes a call that belongs to the group, and waits for its answer. The call begins when the group is resumed, and
+    /// is cancelled with it. Cancelling the Swift task cancels this call alone.
     ///
-    /// - Parameter weight: What share of ``fractionCompleted`` it has, beside the others'; 1 by default, 0 at least.
+    /// - Parameter weight: The call's weight in ``fractionCompleted``; 1 by default, at least 0.
     /// - Throws: ``HHSocket/SocketError``, as ``SocketClient/data(for:)``.
     public func data(
         for request: SocketRequest,
@@ -45,15 +45,15 @@ extension SocketTaskGroup {
     /// group; a function that has not begun then does not run.
     ///
     /// - Parameters:
-    ///   - weight: What share of ``fractionCompleted`` it has, beside the others'; 1 by default, 0 at least.
-    ///   - operation: What to do. What it throws is the member's failure.
+    ///   - weight: The function's weight in ``fractionCompleted``; 1 by default, at least 0.
+    ///   - operation: The function. An error that it throws is the member's failure.
     public func addOperation(weight: Int = 1, _ operation: @escaping @Sendable () async throws -> Void) {
         self.add(weight: weight) { end in OperationMember(operation, end) }
     }
 }
 
-/// Runs `body` with a group that is running, and stays open for new members until `body` has returned: for several
-/// `async let` that are cancelled together and have one progress.
+/// Runs `body` with a running group, which stays open for new members until `body` has returned: for several `async
+/// let` that are cancelled together and have one progress.
 ///
 /// ```swift
 /// let (profile, friends) = try await withSocketTaskGroup { group in
@@ -64,7 +64,7 @@ extension SocketTaskGroup {
 /// ```
 /// Returns when all members have ended. If `body` throws, or the Swift task is cancelled, the group is cancelled.
 ///
-/// - Throws: What `body` throws. That a member fails is the body's to know: the group itself throws nothing.
+/// - Throws: The error of `body`. Failures of members are for `body` to handle: the group itself throws nothing.
 public func withSocketTaskGroup<Value: Sendable>(
     isolation: isolated (any Actor)? = #isolation,
     _ body: (SocketTaskGroup) async throws -> Value
@@ -87,7 +87,7 @@ public func withSocketTaskGroup<Value: Sendable>(
     return try result.get()
 }
 
-/// The group to cancel, also if it is cancelled before the group exists.
+/// A member that can be cancelled even before it exists.
 private final class CancellableMember: Sendable {
     private struct State {
         var member: SocketTask?
@@ -113,7 +113,7 @@ private final class CancellableMember: Sendable {
     }
 }
 
-/// A function as a member.
+/// A member that runs a function.
 private final class OperationMember: SocketTaskGroupMember {
     private enum State {
         case suspended(@Sendable () async throws -> Void)
@@ -136,7 +136,7 @@ private final class OperationMember: SocketTaskGroupMember {
         self.state.withLockedValue { state in
             guard case .suspended(let operation) = state else { return }
             let end = self.end
-            // Only begins under the lock; nothing of it runs there.
+            // The task is only created under the lock; its body does not run there.
             state = .running(
                 Task {
                     do {

@@ -2,12 +2,12 @@ import HHSocket
 import NIOConcurrencyHelpers
 
 extension SocketTaskGroup {
-    /// Adds a request of a manager's, which still owns it: when the manager goes, it ends as cancelled.
+    /// Adds a request of a manager, which still owns it: when the manager is released, the request ends as cancelled.
     ///
     /// - Parameters:
-    ///   - weight: What share of ``fractionCompleted`` it has, beside the others'; 1 by default, 0 at least.
+    ///   - weight: The request's weight in ``fractionCompleted``; 1 by default, at least 0.
     ///   - completionHandler: Called exactly once, as by ``APIManager/dispatch(_:refreshHandler:completionHandler:)``,
-    ///     with `cancelled` also where it was never begun. The group is complete after it has returned, not before.
+    ///     with `cancelled` even if the request never began. The group is complete after it has returned, not before.
     public func add<Value>(
         _ request: APIRequest<Value>,
         to manager: APIManager,
@@ -26,20 +26,20 @@ extension SocketTaskGroup {
     }
 }
 
-/// A request of a manager's that has yet to begin, or has begun.
+/// A manager's request that has yet to begin, or has begun.
 private final class ManagedCall<Value: Sendable>: SocketTaskGroupMember {
     typealias Completion = @Sendable (Result<APIResponse<Value>, SocketError>) -> Void
 
     private enum Phase {
         case suspended(Completion)
-        /// It is being begun; whether it is to be cancelled as soon as it has.
+        /// The request is being begun; `isCancelled` if it must be cancelled right afterwards.
         case beginning(isCancelled: Bool)
         case begun(identifier: Int)
         case over
     }
 
     private struct State {
-        /// The manager's end is to be the request's.
+        /// Weak, so that the request ends with its manager.
         weak var manager: APIManager?
         var phase: Phase
     }
@@ -94,7 +94,7 @@ private final class ManagedCall<Value: Sendable>: SocketTaskGroupMember {
         if let completion { self.end(completion) }
     }
 
-    /// Reports that it was cancelled before it began, where other ends are reported too.
+    /// Reports that the request was cancelled before it began, on the queue of other completions.
     private func end(_ completion: @escaping Completion) {
         self.transport.performCallback {
             completion(.failure(SocketError(.cancelled, message: "the request was cancelled before it began")))

@@ -1,7 +1,7 @@
 public import Foundation
 import HHSocket
 
-/// Several calls, and whatever else can be resumed and cancelled, of which only the end of the last one matters.
+/// A group of calls, or of anything else that can be resumed and cancelled, which completes with its last member.
 ///
 /// ```swift
 /// let group = SocketTaskGroup { outcome in
@@ -11,17 +11,17 @@ import HHSocket
 /// group.add(friendsRequest, to: client) { result in … }
 /// group.resume()
 /// ```
-/// It is complete once, after the completion handler of its last member has returned; a group without members when it
-/// is resumed. A member that fails harms no other: the outcome has its error. ``cancel()`` cancels all members and
-/// completes the group once too, as cancelled, when all have ended.
+/// The group completes once, after the completion handler of its last member has returned; without members, when it is
+/// resumed. A member that fails does not affect the others: the outcome has its error. ``cancel()`` cancels all
+/// members; the group then completes once, as cancelled, when all have ended.
 ///
 /// Members may be added at any time. Those of a suspended group wait for ``resume()``; those of a running one are
-/// resumed at once, and a member that is added by the handler of the last one keeps the group open. One that is added
-/// to a group that is being cancelled is cancelled and waited for; one that is added to a complete group is cancelled,
-/// and nobody waits for it.
+/// resumed at once, and a member that is added by the handler of the last one keeps the group open. A member that is
+/// added to a group that is being cancelled is cancelled and waited for; one that is added to a complete group is
+/// cancelled and not waited for.
 ///
-/// A running group needs no reference to go on. One that is released before it is resumed or cancelled releases its
-/// members; no end is reported then.
+/// A running group needs no reference to continue. A group that is released before it is resumed or cancelled releases
+/// its members, and reports no end.
 public final class SocketTaskGroup: Sendable {
     public enum State: Sendable, Hashable {
         /// Neither resumed nor cancelled yet.
@@ -33,15 +33,14 @@ public final class SocketTaskGroup: Sendable {
         case completed
     }
 
-    /// How a group ended. It is an error itself, for groups that are members of others.
+    /// The result of a group. It is an error itself, for groups that are members of others.
     public struct Outcome: Error, Sendable {
-        /// Whether the group was cancelled before it was complete. Some of its members may have come to a good end all
-        /// the same.
+        /// Whether the group was cancelled before it was complete. Some of its members may have succeeded all the same.
         public var isCancelled: Bool
-        /// The number of members that it had.
+        /// The number of the group's members.
         public var memberCount: Int
-        /// Those that failed, in the order in which they were added. Members that end by ``SocketTaskGroup/cancel()``
-        /// are among them, with the error that they tell.
+        /// The members that failed, in the order in which they were added. Members that ended by
+        /// ``SocketTaskGroup/cancel()`` are among them, with the error that they reported.
         public var failures: [Failure]
 
         /// - Throws: The first failure's error; ``HHSocket/SocketError`` with the code `cancelled` if the group was
@@ -56,20 +55,20 @@ public final class SocketTaskGroup: Sendable {
 
     /// A member that failed.
     public struct Failure: Sendable {
-        /// Which: 0 is the one that was added first.
+        /// The index of the member; 0 is the one that was added first.
         public var index: Int
-        /// Why. A ``HHSocket/SocketError`` for calls, an ``Outcome`` for groups.
+        /// The error of the member: a ``HHSocket/SocketError`` for calls, an ``Outcome`` for groups.
         public var error: any Error
     }
 
     let core: TaskGroupCore
-    /// Larger values count as this one.
+    /// The largest weight; larger values count as this one.
     private static let maximumWeight = Int(clamping: Int64(1) << 32)
 
     /// - Parameters:
-    ///   - callbackQueue: Where `completionHandler` runs, and ``progress`` changes: by default the main queue on
-    ///     Apple's platforms, a private one elsewhere. With `.socketThread` it is the thread on which the last member
-    ///     ends, or that calls ``resume()`` or ``cancel()`` where nothing is left to wait for.
+    ///   - callbackQueue: The queue on which `completionHandler` runs and ``progress`` changes: by default the main
+    ///     queue on Apple's platforms, a private one elsewhere. With `.socketThread` it is the thread on which the last
+    ///     member ends, or that calls ``resume()`` or ``cancel()`` if no member is left.
     ///   - completionHandler: Called exactly once after ``resume()`` or ``cancel()``.
     public init(
         on callbackQueue: CallbackQueue = .default,
@@ -87,11 +86,11 @@ public final class SocketTaskGroup: Sendable {
     /// Adds a call.
     ///
     /// - Parameters:
-    ///   - weight: What share of ``fractionCompleted`` it has, beside the others'; 1 by default, 0 at least.
-    ///   - callbackQueue: Where `completionHandler` runs; nil, the default, for the client's.
+    ///   - weight: The call's weight in ``fractionCompleted``; 1 by default, at least 0.
+    ///   - callbackQueue: The queue on which `completionHandler` runs; nil, the default, for the client's.
     ///   - completionHandler: Called exactly once, as by ``SocketClient/dataTask(with:on:completionHandler:)``. The
     ///     group is complete after it has returned, not before.
-    /// - Returns: The task. To resume or cancel it alone is allowed.
+    /// - Returns: The task, which may also be resumed or cancelled alone.
     @discardableResult
     public func add(
         _ request: SocketRequest,
@@ -119,24 +118,25 @@ public final class SocketTaskGroup: Sendable {
     /// }
     /// ```
     /// - Parameters:
-    ///   - weight: What share of ``fractionCompleted`` it has, beside the others'; 1 by default, 0 at least.
-    ///   - make: Makes it, suspended. It is given what is to be called when the member has ended and its handler has
-    ///     returned, with an error if it failed. Only the first call counts. If it is released uncalled the member
-    ///     counts as failed with `cancelled`.
+    ///   - weight: The member's weight in ``fractionCompleted``; 1 by default, at least 0.
+    ///   - make: Creates the member, suspended. `end` must be called when the member has ended and its handler has
+    ///     returned, with an error if it failed. Only the first call counts. If `end` is released without a call, the
+    ///     member counts as failed with `cancelled`.
     /// - Returns: The member.
     @discardableResult
     public func add<Member: SocketTaskGroupMember>(
         weight: Int = 1,
         _ make: (_ end: @escaping @Sendable ((any Error)?) -> Void) -> Member
     ) -> Member {
-        // So that no sum of them overflows.
+        // Bounded so that no sum of weights overflows.
         self.core.add(weight: min(max(0, weight), Self.maximumWeight), make)
     }
 
     /// Adds another group, which is resumed and cancelled with this one. It has ended when its own completion handler
     /// has returned, and has failed if it was cancelled or one of its members failed; the error is its ``Outcome``.
     ///
-    /// - Parameter weight: As with calls: 1 by default, whatever the number of its members.
+    /// - Parameter weight: The group's weight in ``fractionCompleted``; 1 by default, whatever the number of its
+    ///   members.
     public func add(_ group: SocketTaskGroup, weight: Int = 1) {
         precondition(group !== self, "a task group cannot be a member of itself: it would wait for its own end")
         self.add(weight: weight) { end in
@@ -164,7 +164,7 @@ public final class SocketTaskGroup: Sendable {
         }
     }
 
-    /// How it ended, once the completion handler has returned.
+    /// The result of the group, once the completion handler has returned.
     public var outcome: Outcome? { self.core.outcome }
 
     // MARK: Progress
@@ -175,15 +175,15 @@ public final class SocketTaskGroup: Sendable {
     /// The number of members that have ended.
     public var completedCount: Int { self.core.completedCount }
 
-    /// How far the whole has come, from 0 to 1: what members tell of themselves, by their weights. It falls when
-    /// members are added, or a call is sent again.
+    /// The progress of the whole group, from 0 to 1: that of its members, by their weights. It falls when members are
+    /// added, or a call is sent again.
     public var fractionCompleted: Double { self.core.fractionCompleted }
 
-    /// An object for user interfaces: the weights of the members that have ended, and one more for the completion.
-    /// Cancelling it cancels the group.
+    /// The progress as an object for user interfaces: the weights of the members that have ended, and one more for the
+    /// completion. Cancelling it cancels the group.
     ///
-    /// Changes where the completion handler runs, and is finished when that is called. Where Foundation's `Progress`
-    /// may not be used by several threads, as on Linux, read it there.
+    /// It changes on the queue of the completion handler, and is finished when the handler is called. Where
+    /// Foundation's `Progress` may not be used by several threads, as on Linux, read it on that queue.
     public var progress: Progress {
         self.core.progress { [weak core] in core?.cancel() }
     }

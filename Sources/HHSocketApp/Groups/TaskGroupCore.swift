@@ -2,24 +2,24 @@ import Foundation
 import HHSocket
 import NIOConcurrencyHelpers
 
-/// Performs what a group's machine decides. Its members' ends keep it, so that a running group is complete one day
-/// though nobody has it.
+/// The performer of the decisions of a group's machine. Kept by the ``Ending``s of its members, so that a running group
+/// completes without a reference to it.
 final class TaskGroupCore: Sendable {
     typealias Outcome = SocketTaskGroup.Outcome
     typealias Handler = @Sendable (Outcome) -> Void
 
     private struct State {
         var machine = TaskGroupMachine<any SocketTaskGroupMember>()
-        /// Told once, in this order; the first is the user's.
+        /// Called once, in this order; the first is the user's.
         var handlers: [Handler]
-        /// Whether all of them have returned.
+        /// Whether all handlers have returned.
         var allAreTold = false
-        /// Set once the user's has returned.
+        /// The outcome, set once the user's handler has returned.
         var outcome: Outcome?
         var progress: TaskProgress?
 
         var units: TaskProgress.Units {
-            // One more than there is, so that it is finished by the completion alone.
+            // One unit more than the weights, so that only the completion finishes it.
             let isOver = self.machine.isOver
             return .init(
                 completed: self.machine.completedWeight + (isOver ? 1 : 0),
@@ -30,7 +30,7 @@ final class TaskGroupCore: Sendable {
 
     private let callbackQueue: CallbackQueue
     private let state: NIOLockedValueBox<State>
-    /// One thread at a time changes ``Progress``: a callback queue need not be serial.
+    /// Lets one thread at a time change ``Progress``, since a callback queue need not be serial.
     private let showing = NIOLockedValueBox(Showing.nothing)
 
     init(_ callbackQueue: CallbackQueue, _ handler: @escaping Handler) {
@@ -40,7 +40,8 @@ final class TaskGroupCore: Sendable {
 
     // MARK: Members
 
-    /// Tells the end of one member, once: the first time that it is asked to, or else when nobody can ask it any more.
+    /// The reporter of one member's end, which reports it once: at the first call of ``end(_:)``, or when it is
+    /// released without one.
     final class Ending: Sendable {
         private let core: TaskGroupCore
         private let number: Int
@@ -80,7 +81,7 @@ final class TaskGroupCore: Sendable {
             return (number, number == nil ? nil : Self.mustShowProgress(&state))
         }
         guard let number else {
-            // Nobody waits for it.
+            // The group is over, and does not wait for the member.
             let member = make { _ in }
             member.cancel()
             return member
@@ -97,7 +98,7 @@ final class TaskGroupCore: Sendable {
     }
 
     private func left(_ number: Int, _ error: (any Error)?) {
-        // The member is released outside the lock: that may release objects of the user's.
+        // The member is released outside the lock, since that may release the user's objects.
         let (member, isComplete, progress) = self.state.withLockedValue { state in
             let (member, isComplete) = state.machine.left(number, error)
             return (member, isComplete, isComplete ? nil : Self.mustShowProgress(&state))
@@ -130,7 +131,7 @@ final class TaskGroupCore: Sendable {
         if self.state.withLockedValue({ $0.machine.letGo() }) { self.complete() }
     }
 
-    /// Nobody has the group any more.
+    /// Releases the members and handlers, if the group is released before it began.
     func release() {
         let released = self.state.withLockedValue { state -> ([any SocketTaskGroupMember], [Handler])? in
             guard let members = state.machine.release() else { return nil }
@@ -153,7 +154,7 @@ final class TaskGroupCore: Sendable {
                         .map { SocketTaskGroup.Failure(index: $0.number, error: $0.error) }
                 )
             }
-            // Until none is left: some may come while others run.
+            // Until none is left, since handlers may be added while others run.
             while true {
                 let handlers: [Handler] = self.state.withLockedValue { state in
                     defer { state.handlers = [] }
@@ -221,9 +222,9 @@ final class TaskGroupCore: Sendable {
         }
     }
 
-    /// Changes ``Progress`` to what is known by now. The change runs observers of the user's, who may change the group
-    /// in turn, so that nothing is locked meanwhile: whoever comes while it runs leaves the next change to the thread
-    /// that is at it.
+    /// Updates ``Progress`` to the present state. The update runs the user's observers, which may change the group in
+    /// turn, so no lock is held meanwhile: a thread that comes while it runs leaves the next update to the thread that
+    /// is updating.
     private func showProgress() {
         let isFirst = self.showing.withLockedValue { showing in
             defer { showing = showing == .nothing ? .progress : .progressThatIsOld }
@@ -241,6 +242,6 @@ final class TaskGroupCore: Sendable {
         }
     }
 
-    /// Whether a thread changes ``Progress`` now.
+    /// Whether a thread is updating ``Progress``, and must do so again.
     private enum Showing { case nothing, progress, progressThatIsOld }
 }

@@ -1,4 +1,4 @@
-/// The decisions of a group of tasks. It knows its members by the order in which they were added.
+/// The decisions of a group of tasks. Members are numbered in the order in which they were added.
 struct TaskGroupMachine<Member> {
     enum Phase: Hashable, Sendable {
         case suspended, running, canceling, completed
@@ -13,12 +13,12 @@ struct TaskGroupMachine<Member> {
 
     struct Entry {
         var weight: Int
-        /// Nil while it is being made.
+        /// The member; nil while it is being created.
         var member: Member?
     }
 
     private(set) var phase = Phase.suspended
-    /// Those that have not ended, by number.
+    /// The members that have not ended, by number.
     private var entries: [Int: Entry] = [:]
     private var lastNumber = -1
     private var isHeld = false
@@ -37,7 +37,7 @@ struct TaskGroupMachine<Member> {
         self.entries.sorted { $0.key < $1.key }.compactMap { _, entry in entry.member.map { ($0, entry.weight) } }
     }
 
-    /// A member is about to be made; it may end before ``made(_:_:)``.
+    /// Adds a member that is about to be created; it may end before ``made(_:_:)``.
     ///
     /// - Returns: Its number; nil if the group is over, and the member is not waited for.
     mutating func enter(weight: Int) -> Int? {
@@ -48,9 +48,9 @@ struct TaskGroupMachine<Member> {
         return self.lastNumber
     }
 
-    /// - Returns: What is to be done with it at once.
+    /// - Returns: The step to take with the member at once.
     mutating func made(_ number: Int, _ member: Member) -> Order {
-        // It has ended meanwhile, or the group is over.
+        // Otherwise it has ended meanwhile, or the group is over.
         guard self.entries[number] != nil else { return .nothing }
         self.entries[number]?.member = member
         switch self.phase {
@@ -74,7 +74,7 @@ struct TaskGroupMachine<Member> {
         return (self.remaining.map(\.member), self.completeIfEmpty())
     }
 
-    /// A member has ended, and its handler has returned. Only its first end counts.
+    /// Removes a member that has ended, and whose handler has returned. Only its first end counts.
     ///
     /// - Returns: The member, which the caller releases, and whether the group is complete.
     mutating func left(_ number: Int, _ error: (any Error)?) -> (member: Member?, isComplete: Bool) {
@@ -84,9 +84,9 @@ struct TaskGroupMachine<Member> {
         return (entry.member, self.completeIfEmpty())
     }
 
-    /// Nobody has the group any more, but perhaps its members.
+    /// Releases a group that is no longer referenced, except perhaps by its members.
     ///
-    /// - Returns: The members, which the caller releases; nil if the group goes on until it is complete.
+    /// - Returns: The members, which the caller releases; nil if the group continues until it is complete.
     mutating func release() -> [Member]? {
         guard self.phase == .suspended else { return nil }
         self.phase = .released
@@ -94,7 +94,7 @@ struct TaskGroupMachine<Member> {
         return self.remaining.map(\.member)
     }
 
-    /// The group stays open, though it has no members, until ``letGo()``.
+    /// Keeps the group open, even without members, until ``letGo()``.
     mutating func hold() {
         self.isHeld = true
     }

@@ -2,7 +2,8 @@ import Atomics
 import HHSocket
 import NIOCore
 
-/// The calls of one screen or feature: made with values, answered by handlers or `async`, and cancelled when it goes.
+/// The calls of one screen or feature: made with values, answered by handlers or `async`, and cancelled when the
+/// manager is released.
 ///
 /// ```swift
 /// let manager = APIManager(client: client, cache: cache)
@@ -10,9 +11,9 @@ import NIOCore
 /// manager.cancelTask(withIdentifier: identifier)
 /// let profile = try await manager.value(for: request)
 /// ```
-/// It owns what it has begun. When the last reference to it goes, all of that is cancelled, what is fetched in the
-/// background included: each handler that is still to be called is called, once, with `cancelled`. Handlers do not keep
-/// the manager, unless they refer to it. An `async` call keeps it until it returns.
+/// A manager owns its requests. When the last reference to it is released, all of them are cancelled, including
+/// refreshes in the background: each handler that has yet to be called is called once, with `cancelled`. Handlers do
+/// not keep the manager, unless they refer to it. An `async` call keeps it until it returns.
 ///
 /// All methods may be called from any thread and return at once.
 public final class APIManager: Sendable {
@@ -24,15 +25,14 @@ public final class APIManager: Sendable {
     /// The cache, in which answers are kept and calls are shared.
     public let cache: ResponseCache
     let transport: any APITransport
-    /// Unique in the process.
+    /// The number of the manager, unique in the process.
     private let number: UInt64
     private let lastIdentifier = ManagedAtomic(0)
 
     /// - Parameters:
-    ///   - client: What makes the calls: a ``SocketClient``.
-    ///   - cache: Where answers are kept, and calls are shared, of requests that allow it; by default a cache of its
-    ///     own.
-    ///   - name: What it is called in the cache; by default a name that no other manager of the process has.
+    ///   - client: The maker of the calls: a ``SocketClient``.
+    ///   - cache: The cache, in which requests that allow it keep answers and share calls; by default one of its own.
+    ///   - name: The name in the cache; by default one that no other manager of the process has.
     public init(client: any APITransport, cache: ResponseCache = ResponseCache(), name: String? = nil) {
         self.number = Self.lastNumber.wrappingIncrementThenLoad(ordering: .relaxed)
         self.name = name ?? "manager \(self.number)"
@@ -49,17 +49,17 @@ public final class APIManager: Sendable {
     /// Begins a request and returns its identifier, for ``cancelTask(withIdentifier:)``: 1 or more, unique among those
     /// of this manager.
     ///
-    /// Handlers run where the client's configuration has them run, also if the answer is in the cache. On the thread
-    /// that calls this they never run before it has returned; where callbacks run on another thread, a handler may run
-    /// before the caller has the identifier.
+    /// Handlers run on the callback queue of the client's configuration, even if the answer is in the cache. On the
+    /// thread that calls this function they never run before it has returned; if the queue uses another thread, a
+    /// handler may run before the caller has the identifier.
     ///
     /// - Parameters:
-    ///   - refreshHandler: Called once with the fresh answer, after `completionHandler` was called with one that was no
-    ///     longer valid (``CachePolicy/returningStale(upTo:)``); not called if the fresh one cannot be had, or is no
-    ///     value. Nil by default.
-    ///   - completionHandler: Called exactly once, with the value or with what went wrong: as ``SocketClient`` says;
-    ///     `decodingFailed` where the answer cannot be decoded, `noData` and `noMoreData` where a page of a list is
-    ///     empty, `timeout` also where only this caller's time is over.
+    ///   - refreshHandler: Called once with the fresh answer, after `completionHandler` was called with an expired one
+    ///     (``CachePolicy/returningStale(upTo:)``); not called if the refresh fails, or its answer cannot be decoded.
+    ///     Nil by default.
+    ///   - completionHandler: Called exactly once, with the value or with an error: those of ``SocketClient``;
+    ///     `decodingFailed` if the answer cannot be decoded, `noData` and `noMoreData` if a page of a list is empty,
+    ///     `timeout` also if only this caller has timed out.
     @discardableResult
     public func dispatch<Value>(
         _ request: APIRequest<Value>,
@@ -86,7 +86,7 @@ public final class APIManager: Sendable {
 
     /// Makes a request and waits for its answer. Cancelling the Swift task cancels it.
     ///
-    /// - Throws: ``HHSocket/SocketError``: as ``dispatch(_:refreshHandler:completionHandler:)`` completes.
+    /// - Throws: ``HHSocket/SocketError``, with which ``dispatch(_:refreshHandler:completionHandler:)`` would complete.
     public nonisolated(nonsending) func response<Value>(
         for request: APIRequest<Value>
     ) async throws(SocketError) -> APIResponse<Value> {
@@ -101,11 +101,11 @@ public final class APIManager: Sendable {
         let key = self.key(of: request)
         let calls = self.cache.calls
         let result = await withTaskCancellationHandler {
-            // What captures the isolation has it. Else it would begin elsewhere, and come back.
+            // A closure that captures the isolation runs in it. Otherwise it would begin elsewhere, and hop back.
             _ = isolation
             return await withCheckedContinuation { continuation in
                 calls.ask(caller, self.asking(request, key)) { continuation.resume(returning: $0) }
-                // It may have been cancelled before there was anything to cancel.
+                // The task may have been cancelled before there was a request to cancel.
                 if Task.isCancelled { calls.cancel(caller) }
             }
         } onCancel: {
@@ -114,19 +114,19 @@ public final class APIManager: Sendable {
         return Self.response(result, request, key, calls)
     }
 
-    /// Asks for the value alone, wherever it comes from.
+    /// Makes a request and returns only the value, wherever it comes from.
     public nonisolated(nonsending) func value<Value>(for request: APIRequest<Value>) async throws(SocketError) -> Value
     {
         try await self.response(for: request).value
     }
 
-    /// Cancels one request, and what is fetched in the background because of it. Its handler is called with
-    /// `cancelled`; other callers that share its call are not affected. Does nothing if it has completed.
+    /// Cancels one request, and its refresh in the background. Its handler is called with `cancelled`; other callers
+    /// that share its call are not affected. Does nothing if it has completed.
     public func cancelTask(withIdentifier identifier: Int) {
         self.cache.calls.cancel(.init(manager: self.number, number: identifier))
     }
 
-    /// Cancels all that this manager has begun, `async` calls included.
+    /// Cancels all requests of this manager, including `async` ones.
     public func cancelAllTasks() {
         self.cache.calls.cancelAll(ofManager: self.number)
     }
@@ -153,7 +153,7 @@ public final class APIManager: Sendable {
         )
     }
 
-    /// Returns the caller's result. An answer that is no value is not kept.
+    /// Returns the caller's result. An answer that cannot be decoded is not kept.
     private static func response<Value>(
         _ result: Result<SharedCallMachine.Answer, SocketError>,
         _ request: APIRequest<Value>,

@@ -1,18 +1,18 @@
 import HHSocket
 
-/// Which part of a list a request asks for.
+/// The part of a list that a request asks for.
 public enum ListPage: Hashable, Sendable {
-    /// If it is empty, there is nothing to show (`noData`).
+    /// The first page. If it is empty, there is nothing to show (`noData`).
     case first
-    /// If it is empty, there is nothing more to show (`noMoreData`).
+    /// A later page. If it is empty, there is nothing more to show (`noMoreData`).
     case later
 }
 
 extension APIRequest {
-    /// This request for a page of a list, which fails where the page is empty: with `noData` if it is the first
-    /// page, with `noMoreData` if it is a later one. An empty page is an answer like others to the cache.
+    /// Returns this request for a page of a list. It fails if the page is empty: with `noData` if it is the first page,
+    /// with `noMoreData` if it is a later one. To the cache an empty page is an answer like others.
     ///
-    /// - Parameter isEmpty: Whether nothing is in the list.
+    /// - Parameter isEmpty: Whether the value has no items.
     public func page(_ page: ListPage, isEmpty: @escaping @Sendable (Value) -> Bool) -> APIRequest {
         let type = self.request.type
         return self.mapAnswer { value, response in
@@ -30,6 +30,6 @@ extension APIRequest {
 }
 
 extension APIRequest where Value: Collection {
-    /// A request for a page of values that are lists themselves.
+    /// Returns this request for a page whose value is a list itself.
     public func page(_ page: ListPage) -> APIRequest { self.page(page) { $0.isEmpty } }
 }

@@ -16,30 +16,30 @@ import Foundation
 /// request.validity = .seconds(300)
 /// let profile = try await manager.value(for: request)
 /// ```
-/// A cache is asked, and calls are shared, only where ``cachePolicy`` says so: whether a request may be answered
-/// without the server only its author knows.
+/// A cache is used, and calls are shared, only if ``cachePolicy`` says so: only the author of a request knows whether
+/// it may be answered without the server.
 public struct APIRequest<Value: Sendable>: Sendable {
-    /// The request that is sent: type, body, headers, and how the call is made. Of calls that are shared, the first to
-    /// begin decides how.
+    /// The request that is sent: type, body, headers, and the options of the call. Of requests that share a call, the
+    /// options of the first apply.
     public var request: SocketRequest
     /// The use of the cache; ``CachePolicy/ignoringCache`` by default.
     public var cachePolicy = CachePolicy.ignoringCache
-    /// For how long an answer that was kept may be given to this request, from when it came; 60 s by default, as in the
-    /// first client of this protocol. Other requests of the same key may think otherwise.
+    /// The age up to which a kept answer is valid for this request; 60 s by default, as in the first client of this
+    /// protocol. Other requests with the same key may have another validity.
     public var validity = Duration.seconds(60)
-    /// The names of those among the request's custom header fields and metadata on which the answer depends, such as a
-    /// language. Requests that differ in them are different; in other headers they may differ. None by default.
+    /// The names of the custom header fields and metadata on which the answer depends, such as a language. Requests
+    /// that differ in them have different keys; other headers may differ. None by default.
     public var significantHeaders: Set<String> = []
-    /// Bytes that stand for the body when requests are compared, where different bodies mean the same, such as JSON
-    /// with its keys in another order. Nil, the default, for the body itself.
+    /// Bytes that stand for the body when requests are compared, if different bodies mean the same, such as JSON with
+    /// its keys in another order. Nil, the default, for the body itself.
     public var canonicalBody: ByteBuffer?
-    /// Makes the value of an answer. Where it throws, the request fails, and the answer is not kept.
+    /// Decodes an answer into the value. If it throws, the request fails, and the answer is not kept.
     let decode: @Sendable (SocketResponse) throws -> Value
 
     /// - Parameters:
-    ///   - request: What is sent.
-    ///   - decode: Makes the value of the answer, where the completion handler runs, or in the task that waits. What it
-    ///     throws that is no ``HHSocket/SocketError`` becomes one with the code `decodingFailed`.
+    ///   - request: The request that is sent.
+    ///   - decode: Decodes the answer into the value, on the queue of the completion handler or in the task that waits.
+    ///     An error that is not a ``HHSocket/SocketError`` becomes one with the code `decodingFailed`.
     public init(_ request: SocketRequest, decode: @escaping @Sendable (SocketResponse) throws -> Value) {
         self.request = request
         self.decode = decode
@@ -57,14 +57,14 @@ public struct APIRequest<Value: Sendable>: Sendable {
         )
     }
 
-    /// This request, for something that is made of the value.
+    /// Returns this request with its value transformed.
     public func map<Other: Sendable>(
         _ transform: @escaping @Sendable (Value) throws -> Other
     ) -> APIRequest<Other> {
         self.mapAnswer { value, _ in try transform(value) }
     }
 
-    /// This request, for something that is made of the value with the answer at hand.
+    /// Returns this request with its value transformed, with the answer at hand.
     func mapAnswer<Other: Sendable>(
         _ transform: @escaping @Sendable (Value, SocketResponse) throws -> Other
     ) -> APIRequest<Other> {
@@ -79,29 +79,29 @@ public struct APIRequest<Value: Sendable>: Sendable {
 }
 
 extension APIRequest where Value == ByteBuffer {
-    /// A request for the answer's payload.
+    /// Creates a request whose value is the answer's payload.
     public init(_ request: SocketRequest) {
         self.init(request) { $0.body }
     }
 }
 
 extension APIRequest where Value: Decodable {
-    /// A request for an answer in JSON.
+    /// Creates a request whose value is decoded from JSON.
     public init(_ request: SocketRequest, decoding type: Value.Type) {
         self.init(request) { try JSONDecoder().decode(Value.self, from: $0.data) }
     }
 }
 
 extension APIRequest where Value: MessageBody {
-    /// A call of a method.
+    /// Creates a request that calls a method.
     ///
-    /// Equal messages make the same request: maps in them are written in the order of their keys.
+    /// Equal messages make equal requests: maps in them are written in the order of their keys.
     ///
     /// - Parameters:
-    ///   - method: Which method: what is sent and what comes back.
+    ///   - method: The method, with the types of its request and its answer.
     ///   - message: The request.
-    ///   - options: How the call is made; as by default if left out.
-    /// - Throws: ``HHSocket/SocketError`` with the code `invalidArgument`: `message` cannot be written.
+    ///   - options: The options of the call; the defaults if left out.
+    /// - Throws: ``HHSocket/SocketError`` with the code `invalidArgument` if `message` cannot be written.
     public init<Message>(
         _ method: MethodDescriptor<Message, Value>,
         _ message: Message,

@@ -4,10 +4,10 @@ public struct APIResponse<Value: Sendable>: Sendable {
     public var value: Value
     /// The origin of the value: the server, or the cache.
     public var source: ResponseSource
-    /// The answer that the value was made of. One from the cache has the serial of the call that brought it.
+    /// The answer that the value was decoded from. One from the cache has the serial of the call that it came with.
     public var response: SocketResponse
 
-    /// Whether it was in the cache.
+    /// Whether the value was in the cache.
     public var isHit: Bool { self.source.isHit }
 
     public init(value: Value, source: ResponseSource, response: SocketResponse) {

@@ -4,15 +4,16 @@ import HHSocket
 /// The maker of the calls of an ``APIManager``: a ``SocketClient``, or a replacement for it in tests of screens without
 /// a server, such as a ``MockTransport``.
 public protocol APITransport: AnyObject, Sendable {
-    /// Makes a call and waits for its answer. It ends soon when the task is cancelled, and, with `timeout`, when
-    /// ``SocketRequest/timeout`` is over, which is never nil here.
+    /// Makes a call and waits for its answer. The call ends soon after the task is cancelled, and with `timeout` after
+    /// ``SocketRequest/timeout``, which is never nil here.
     func data(for request: SocketRequest) async throws(SocketError) -> SocketResponse
 
-    /// The time that a call may take whose request sets none; 8 s by default.
+    /// The time that a call may take if its request sets none; 8 s by default.
     var defaultTimeout: Duration { get }
 
-    /// Runs `body` where completion handlers run; on the thread that calls this not before it has returned. By default
-    /// that is the main queue on Apple's platforms, and elsewhere a serial queue of all that use the default.
+    /// Runs `body` on the queue of completion handlers; on the calling thread not before this function has returned. By
+    /// default that is the main queue on Apple's platforms, and elsewhere a serial queue shared by all transports with
+    /// the default.
     func performCallback(_ body: @escaping @Sendable () -> Void)
 }
 
@@ -25,9 +26,9 @@ extension APITransport {
 }
 
 extension SocketClient: APITransport {
-    /// ``Configuration/timeout``
+    /// The client's ``Configuration/timeout``.
     public var defaultTimeout: Duration { self.configuredTimeout }
 
-    /// Runs `body` where the configuration has completion handlers run, and not before this has returned.
+    /// Runs `body` on the configuration's callback queue, and not before this function has returned.
     public func performCallback(_ body: @escaping @Sendable () -> Void) { self.callBack(body) }
 }

@@ -1,7 +1,7 @@
 import HHSocket
 import NIOCore
 
-/// Answers an ``APIManager``'s calls without a server, for tests of what stands above it.
+/// A transport that answers an ``APIManager``'s calls without a server, for tests of the code above it.
 ///
 /// ```swift
 /// let transport = MockTransport { request in ByteBuffer(string: "hello") }
@@ -10,13 +10,14 @@ import NIOCore
 public final class MockTransport: APITransport {
     private let answer: @Sendable (SocketRequest) async throws -> SocketResponse
 
-    /// - Parameter answer: Called for each call, in a task that is cancelled with the call. What it throws that is no
-    ///   ``HHSocket/SocketError`` the call fails with as `unknown`, or as `cancelled` where its task is.
+    /// - Parameter answer: Called for each call, in a task that is cancelled with the call. If it throws an error that
+    ///   is not a ``HHSocket/SocketError``, the call fails with `unknown`, or with `cancelled` for a
+    ///   `CancellationError` of the cancelled task.
     public init(response answer: @escaping @Sendable (SocketRequest) async throws -> SocketResponse) {
         self.answer = answer
     }
 
-    /// Answers with a body alone.
+    /// Creates a transport whose answers have a body alone.
     public convenience init(_ answer: @escaping @Sendable (SocketRequest) async throws -> ByteBuffer) {
         self.init(response: { request in
             SocketResponse(

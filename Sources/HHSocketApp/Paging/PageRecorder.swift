@@ -1,7 +1,7 @@
 import NIOCore
 
-/// How far a list that comes page by page has been loaded, and what to ask for next. It has no list and makes no calls:
-/// it takes events and the time.
+/// The state of a list that is loaded page by page, and the next page to ask for. It has no list and makes no calls: it
+/// takes events and the time.
 ///
 /// ```swift
 /// var recorder = PageRecorder(.offset(pageSize: 20))
@@ -14,7 +14,7 @@ import NIOCore
 ///     }
 /// }
 /// ```
-/// One request is in progress at most:
+/// At most one request is in progress:
 ///
 /// | while | refresh | load more |
 /// |---|---|---|
@@ -22,35 +22,35 @@ import NIOCore
 /// | a refresh is in progress | refused | refused |
 /// | a load-more is in progress | begins, and makes the other's answer void | refused |
 ///
-/// A refusal is nil. An answer that is void is ignored, whenever it comes. A request that fails leaves everything as it
-/// was before it began. So does ``reset()`` with what is in progress: its answer is void.
+/// A refusal is nil. A void answer is ignored, whenever it arrives. A failed request leaves everything as it was before
+/// it began. ``reset()`` makes the request in progress void.
 public struct PageRecorder: Sendable {
-    /// How pages are asked for.
+    /// The way in which pages are asked for.
     public enum Style: Hashable, Sendable {
         /// By number: the first is `firstPage`, 1 by default; some servers count from 0.
         case offset(firstPage: Int = 1, pageSize: Int)
-        /// By what the server said with the page before.
+        /// By the cursor that the server named with the previous page.
         case cursor(pageSize: Int)
     }
 
     /// The treatment of the items that arrived.
     public enum Verdict: Hashable, Sendable {
-        /// They are the list, in the place of what was there.
+        /// They replace the list.
         case replace
-        /// They follow what is there.
+        /// They are appended to the list.
         case append
-        /// They belong to a request that is void or over. Nothing is to be done with them.
+        /// They belong to a request that is void or over, and are ignored.
         case ignore
     }
 
     public let style: Style
-    /// The number of the last page that came; nil before the first. By cursor they are counted from 1.
+    /// The number of the last page that arrived; nil before the first. With cursors, pages are counted from 1.
     public private(set) var page: Int?
     /// The number of items that have arrived.
     public private(set) var count = 0
-    /// Whether there is more to be asked for. True before the first page.
+    /// Whether there is more to ask for. True before the first page.
     public private(set) var hasMore = true
-    /// When the last request began, whatever became of it; nil before the first, and after ``reset()``.
+    /// The time at which the last request began, whatever its result; nil before the first, and after ``reset()``.
     public private(set) var lastRequestTime: NIODeadline?
     /// The request in progress.
     public private(set) var current: PageRequest?
@@ -58,7 +58,7 @@ public struct PageRecorder: Sendable {
     private var nextCursor: String?
     private var lastToken: UInt64 = 0
 
-    /// - Parameter style: How pages are asked for. A page size below 1 counts as 1.
+    /// - Parameter style: The way in which pages are asked for. A page size below 1 counts as 1.
     public init(_ style: Style) {
         switch style {
         case .offset(let firstPage, let pageSize):
@@ -75,7 +75,7 @@ public struct PageRecorder: Sendable {
         }
     }
 
-    /// Whether the first page has come and had no items: there is nothing to show, and nothing more to ask for.
+    /// Whether the first page has arrived and had no items: there is nothing to show, and nothing more to ask for.
     public var isEmpty: Bool { self.page != nil && self.count == 0 && !self.hasMore }
 
     public var isLoading: Bool { self.current != nil }
@@ -89,23 +89,23 @@ public struct PageRecorder: Sendable {
 
     // MARK: Requests
 
-    /// Asks for the first page anew. What is there stays until it comes.
+    /// Begins to load the first page again. The present list stays until it arrives.
     ///
-    /// - Returns: What to ask for; nil while another refresh is in progress.
+    /// - Returns: The request to make; nil while another refresh is in progress.
     public mutating func beginRefresh(now: NIODeadline) -> PageRequest? {
         if self.current?.kind == .refresh { return nil }
         return self.begin(.refresh, page: self.firstPage, offset: 0, cursor: nil, now: now)
     }
 
-    /// Asks for the page after the last, or for the first if there is none yet.
+    /// Begins to load the page after the last, or the first if there is none yet.
     ///
-    /// - Returns: What to ask for; nil if there is no more, or a request is in progress.
+    /// - Returns: The request to make; nil if there is no more, or a request is in progress.
     public mutating func beginLoadMore(now: NIODeadline) -> PageRequest? {
         guard self.current == nil, self.hasMore else { return nil }
         guard let page = self.page else {
             return self.begin(.loadMore, page: self.firstPage, offset: 0, cursor: nil, now: now)
         }
-        // A page with the highest number there is has none after it.
+        // The page with the highest possible number has none after it.
         let (next, overflow) = page.addingReportingOverflow(1)
         guard !overflow else { return nil }
         return self.begin(.loadMore, page: next, offset: self.count, cursor: self.nextCursor, now: now)
@@ -134,19 +134,19 @@ public struct PageRecorder: Sendable {
 
     // MARK: Answers
 
-    /// A page has come.
+    /// Records a page that has arrived.
     ///
-    /// There is more if `hasMore` says so; else, where that is nil, by cursor if there is a next one, and by number if
-    /// `total` is more than have come, or, where that is nil too, if the page is full. After a page without items there
-    /// is never more, and by cursor never without one: asked again, the server would say the same.
+    /// There is more if `hasMore` says so. If that is nil: with cursors, if there is a next one; with numbers, if
+    /// `total` exceeds the number of items so far, or, if that is nil too, if the page is full. There is never more
+    /// after a page without items, nor with cursors without a next one: asked again, the server would answer the same.
     ///
     /// - Parameters:
-    ///   - token: Of the request.
-    ///   - count: How many items it has. Less than 0 counts as 0.
-    ///   - nextCursor: What to ask for next; nil by default.
-    ///   - total: How many items there are in all; nil, the default, where the server does not say.
-    ///   - hasMore: Whether there are more; nil, the default, where the server does not say.
-    /// - Returns: What to do with the items.
+    ///   - token: The token of the request.
+    ///   - count: The number of its items. Less than 0 counts as 0.
+    ///   - nextCursor: The cursor of the next page; nil by default.
+    ///   - total: The number of items in all; nil, the default, if the server does not say.
+    ///   - hasMore: Whether there are more; nil, the default, if the server does not say.
+    /// - Returns: The treatment of the items.
     public mutating func finish(
         _ token: PageRequest.Token,
         count: Int,
@@ -185,7 +185,8 @@ public struct PageRecorder: Sendable {
         )
     }
 
-    /// A request has failed: everything is as before it began. A load-more that a refresh has made void stays void.
+    /// Records that a request has failed: everything is as before it began. A load-more that a refresh has made void
+    /// stays void.
     ///
     /// - Returns: Whether the request was in progress.
     @discardableResult
@@ -195,11 +196,11 @@ public struct PageRecorder: Sendable {
         return true
     }
 
-    /// Forgets everything; what is in progress is void.
+    /// Forgets everything. A request in progress becomes void.
     public mutating func reset() {
         let token = self.lastToken
         self = PageRecorder(self.style)
-        // Numbers go on, so that what is void is never taken for what comes next.
+        // Token numbers continue, so that a void answer is never taken for a later one.
         self.lastToken = token
     }
 }

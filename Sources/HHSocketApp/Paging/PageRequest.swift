@@ -1,13 +1,13 @@
-/// Which page to ask for next.
+/// A request for a page.
 public struct PageRequest: Hashable, Sendable {
     /// A token that joins an answer to its request. Unique within one ``PageRecorder``.
     public struct Token: Hashable, Sendable {
         let number: UInt64
     }
 
-    /// Why it is asked for.
+    /// The reason for a request.
     public enum Kind: Hashable, Sendable {
-        /// The first page, in the place of all that is there.
+        /// The first page, to replace the whole list.
         case refresh
         /// The page after the last.
         case loadMore
@@ -37,8 +37,9 @@ public struct Page<Item> {
 
     /// - Parameters:
     ///   - items: The items, in their order.
-    ///   - nextCursor: What to ask for next; nil, the default: nothing follows, where paging is by cursor.
-    ///   - total: How many items there are in all; nil by default.
+    ///   - nextCursor: The cursor of the next page, if the server pages by cursors; nil, the default, if nothing
+    ///     follows.
+    ///   - total: The number of items in all; nil by default.
     ///   - hasMore: Whether there are more; nil by default.
     public init(_ items: [Item], nextCursor: String? = nil, total: Int? = nil, hasMore: Bool? = nil) {
         self.items = items

@@ -1,6 +1,6 @@
 import NIOCore
 
-/// A list, page after page, from its first to its last.
+/// The pages of a list, from the first to the last.
 ///
 /// ```swift
 /// let pages = Pages(.cursor(pageSize: 50)) { request in
@@ -11,9 +11,9 @@ import NIOCore
 /// }
 /// ```
 /// A page is loaded when it is asked for, and none ahead. The sequence ends when there are no more; a first page
-/// without items is an element, a later one is not. What `load` throws, the iterator throws, and everything is as
-/// before: asked again, it loads the same page again. `for try await` leaves the loop with the error, so a retry takes
-/// an iterator of one's own, or a `load` that tries again. Each iterator begins with the first page.
+/// without items is an element, a later one is not. If `load` throws, the iterator throws the error and keeps its
+/// state: asked again, it loads the same page again. `for try await` leaves the loop with the error, so a retry
+/// requires an explicit iterator, or a `load` that tries again. Each iterator begins with the first page.
 public struct Pages<Item: Sendable>: AsyncSequence, Sendable {
     public typealias Element = Page<Item>
     public typealias Failure = any Error
@@ -22,7 +22,7 @@ public struct Pages<Item: Sendable>: AsyncSequence, Sendable {
     private let load: @Sendable (PageRequest) async throws -> Page<Item>
 
     /// - Parameters:
-    ///   - style: How pages are asked for.
+    ///   - style: The way in which pages are asked for.
     ///   - load: Loads a page.
     public init(
         _ style: PageRecorder.Style,
@@ -37,7 +37,7 @@ public struct Pages<Item: Sendable>: AsyncSequence, Sendable {
     }
 
     public struct AsyncIterator: AsyncIteratorProtocol {
-        /// How far it has come.
+        /// The state of the iteration.
         public private(set) var recorder: PageRecorder
         let load: @Sendable (PageRequest) async throws -> Page<Item>
 
@@ -49,15 +49,15 @@ public struct Pages<Item: Sendable>: AsyncSequence, Sendable {
             self.load = load
         }
 
-        /// The next page; nil if there is none.
+        /// Loads and returns the next page; nil if there is none.
         ///
-        /// - Throws: What loading throws; the page may then be asked for again.
+        /// - Throws: The error of `load`; the page may then be asked for again.
         public mutating func next() async throws -> Page<Item>? {
             guard let request = self.recorder.beginLoadMore(now: .now()) else { return nil }
             do {
                 let page = try await self.load(request)
                 let verdict = self.recorder.finish(request.token, page)
-                // An empty page after others says that there is no more.
+                // An empty page after others means that there is no more.
                 return page.items.isEmpty && verdict == .append ? nil : page
             } catch {
                 self.recorder.fail(request.token)

@@ -1,15 +1,16 @@
-/// Finds out how many requests can be in flight without waiting for one another, from how long they take: as long as
-/// they take hardly longer than when there were few, there may be more; when they begin to queue, fewer.
+/// A limit on requests in flight that follows from the time they take: it rises while they take hardly longer than when
+/// there were few, and falls when they begin to queue.
 ///
 /// The limit is multiplied, after each window, by the ratio of the shortest time seen to the present average (between
 /// one half and one), and the square root of the limit is added for bursts: the gradient of Netflix's
-/// concurrency-limits. Now and then the shortest time is found out anew, with a quarter as many in flight for a moment.
+/// concurrency-limits. From time to time the shortest time is measured again, with a quarter as many in flight for a
+/// moment.
 public struct AdaptiveConcurrency: Hashable, Sendable {
     /// The limit at the beginning; 100 by default.
     public var initial = 100
-    /// The fewest that are always let in; 10 by default, 1 at least.
+    /// The smallest limit; 10 by default, at least 1.
     public var minimum = 10
-    /// The most that are ever let in; 10,000 by default.
+    /// The largest limit; 10,000 by default.
     public var maximum = 10_000
     /// The ratio of the average time of requests to the shortest above which there are too many: 2 by default.
     public var tolerance = 2.0

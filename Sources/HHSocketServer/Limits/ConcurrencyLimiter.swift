@@ -1,27 +1,28 @@
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Decides how many requests may be in flight at a time. Told the time; keeps none itself.
+/// The computation of the number of requests that may be in flight. Times are passed in; it has no clock.
 struct ConcurrencyGradient: Sendable {
     /// The number of requests in a window.
     static let windowLength = 100
-    /// The number of windows after which the shortest time is measured anew, with a quarter as many in flight: under a
-    /// load that never ebbs nothing else would show that requests have become slower for good.
+    /// The number of windows after which the shortest time is measured again, with a quarter as many in flight: under a
+    /// constant load nothing else would show that requests have become slower for good.
     private static let windowsBetweenMeasurements = 50
-    /// How much of a step is taken at once.
+    /// The share of a step that is taken at once.
     private static let smoothing = 0.5
 
     private let policy: AdaptiveConcurrency
     private var estimate: Double
     private(set) var inFlight = 0
-    /// The shortest average of a window, in nanoseconds; nil while it is found out.
+    /// The shortest average of a window, in nanoseconds; nil while it is being measured.
     private var shortest: Double?
     private var windows = 0
-    /// The number of requests in flight when the present measurement of the shortest time began; theirs are ignored.
+    /// The number of requests whose times are still ignored: that many were in flight when the present measurement of
+    /// the shortest time began.
     private var old = 0
     private var sum = 0.0
     private var count = 0
-    /// The most that were in flight in this window.
+    /// The largest number in flight in this window.
     private var height = 0
 
     init(_ policy: AdaptiveConcurrency) {
@@ -41,7 +42,7 @@ struct ConcurrencyGradient: Sendable {
         )
     }
 
-    /// Whether one more may be; if so it is, until ``finished(after:)``.
+    /// Admits one more request, until ``finished(after:)``; false if the limit is reached.
     mutating func start() -> Bool {
         guard self.inFlight < self.limit else { return false }
         self.inFlight += 1
@@ -49,7 +50,7 @@ struct ConcurrencyGradient: Sendable {
         return true
     }
 
-    /// - Parameter time: How long the request took; nil where that tells nothing, because it was cancelled.
+    /// - Parameter time: The time that the request took; nil if that says nothing, because it was cancelled.
     mutating func finished(after time: TimeAmount?) {
         self.inFlight -= 1
         guard self.old == 0 else {
@@ -75,7 +76,7 @@ struct ConcurrencyGradient: Sendable {
         let isUsed = Double(self.height) >= self.estimate / 2
         (self.sum, self.count, self.height) = (0, 0, self.inFlight)
         let gradient = min(1, max(0.5, self.policy.tolerance * shortest / average))
-        // That there could be more, a server of which little is asked does not show.
+        // A server with little load does not show that there could be more.
         guard !isMeasurement, isUsed || gradient < 1 else { return }
         let goal = self.estimate * gradient + self.estimate.squareRoot()
         let next = self.estimate * (1 - Self.smoothing) + goal * Self.smoothing

@@ -13,10 +13,10 @@ final class ConnectionLoad: Sendable {
 
     var bytes: Int { self.held.load(ordering: .relaxed) }
 
-    /// Whether no more bytes should be held than there are, here or by all.
+    /// Whether this connection, or all of them together, hold more bytes than they may.
     var isFull: Bool { self.bytes > self.maximumBytes || self.server.isFull }
 
-    /// Adds to what the connection holds; negative where that has shrunk.
+    /// Changes the number of bytes that the connection holds; `change` is negative if it has shrunk.
     func held(_ change: Int) {
         self.held.wrappingIncrement(by: change, ordering: .relaxed)
         self.server.held(change)

@@ -9,14 +9,14 @@ struct KeptAnswer: Sendable {
     var metadata: [String: String]
 }
 
-/// Names a request among all that the server gets.
+/// The identity of a request among all that the server receives.
 struct IdempotencyKey: Hashable, Sendable {
-    /// The identity that the key belongs to; nil: of clients without one.
+    /// The client identity that the key belongs to; nil for clients without one.
     var identity: String?
     var key: String
 }
 
-/// Tells a request from another that has the same key.
+/// The fingerprint that distinguishes a request from another with the same key.
 struct RequestFingerprint: Hashable, Sendable {
     var type: UInt32
     /// SHA-256 of the body, decompressed.
@@ -28,17 +28,18 @@ struct RequestFingerprint: Hashable, Sendable {
     }
 }
 
-/// The first answers to requests with keys. Told the time; keeps none itself.
+/// The first answers to requests with keys. The time is passed in.
 ///
-/// `Waiter` is whatever waits for the first answer. Nothing here takes longer when many wait for one key.
+/// `Waiter` is any representation of a repeat that waits for the first answer. To add or remove one takes no longer if
+/// many wait for one key.
 struct IdempotencyWindow<Waiter> {
     enum Beginning {
-        /// It is the first: run it, and tell ``finish(_:_:now:)``.
+        /// The request is the first: run it, and report its end to ``finish(_:_:now:)``.
         case run
-        /// The first is at work.
+        /// The first is running.
         case wait
         case answered(KeptAnswer)
-        /// The first is at work, and ``maximumWaiters`` wait for it already.
+        /// The first is running, and ``maximumWaiters`` wait for it already.
         case full
         /// Another request has this key.
         case contradiction
@@ -52,7 +53,7 @@ struct IdempotencyWindow<Waiter> {
 
     struct Kept {
         var answer: KeptAnswer
-        /// Tells it from another of the same key.
+        /// The number that distinguishes it from another with the same key.
         var number: UInt64
         /// The memory that keeping it costs, in bytes.
         var cost: Int
@@ -77,12 +78,12 @@ struct IdempotencyWindow<Waiter> {
 
     var keptCount: Int { self.ages.count }
 
-    /// A request has come.
+    /// Begins a request, or makes it wait.
     ///
     /// - Parameters:
-    ///   - request: What it asks for. A key is bound to that.
-    ///   - number: Names the waiter, for ``abandon(_:_:)``.
-    ///   - waiter: Kept if it is to wait.
+    ///   - request: The fingerprint of the request, to which the key is bound.
+    ///   - number: The number of the waiter, for ``abandon(_:_:)``.
+    ///   - waiter: The waiter, kept if the request must wait.
     mutating func begin(
         _ key: IdempotencyKey,
         _ request: RequestFingerprint,
@@ -95,7 +96,7 @@ struct IdempotencyWindow<Waiter> {
             self.entries[key] = Entry(request: request)
             return .run
         }
-        // Changed where it is: with a copy of the entry all that wait would be copied, each time.
+        // Changed in place: a copy of the entry would copy all waiters each time.
         guard self.entries.values[index].request == request else { return .contradiction }
         if let kept = self.entries.values[index].kept { return .answered(kept.answer) }
         guard self.entries.values[index].waiters.count < Self.maximumWaiters else { return .full }
@@ -103,9 +104,9 @@ struct IdempotencyWindow<Waiter> {
         return .wait
     }
 
-    /// The first is answered.
+    /// Records the end of the first request.
     ///
-    /// - Parameter answer: Nil if there is none, or it is not to be kept: the next repeat is a first.
+    /// - Parameter answer: The answer to keep; nil if there is none, so that the next repeat is a first.
     /// - Returns: The repeats that have waited for it.
     mutating func finish(_ key: IdempotencyKey, _ answer: KeptAnswer?, now: NIODeadline) -> [Waiter] {
         guard let entry = self.entries[key], entry.kept == nil else { return [] }
@@ -122,7 +123,7 @@ struct IdempotencyWindow<Waiter> {
         return Array(entry.waiters.values)
     }
 
-    /// A repeat waits no longer. Nil if it did not.
+    /// Removes and returns a repeat that waits; nil if it did not.
     mutating func abandon(_ key: IdempotencyKey, _ number: UInt64) -> Waiter? {
         self.entries[key]?.waiters.removeValue(forKey: number)
     }

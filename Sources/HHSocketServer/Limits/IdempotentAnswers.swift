@@ -2,7 +2,7 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// Has requests with keys answered once. For any thread.
+/// The answers to requests with keys, for each of which the handler runs once. Any thread.
 final class IdempotentAnswers: Sendable {
     private typealias Waiter = CheckedContinuation<KeptAnswer?, Never>
 
@@ -26,20 +26,20 @@ final class IdempotentAnswers: Sendable {
     /// The origin of an answer.
     enum Source: Sendable {
         case handler
-        /// It was there before, or another request's handler has found it.
+        /// The answer was kept, or another request's handler has returned it.
         case `repeat`
-        /// Too many wait for that handler.
+        /// Too many repeats wait for the handler.
         case overload
         /// The key is that of another request.
         case contradiction
     }
 
-    /// The first answer to a request.
+    /// Returns the first answer to a request.
     ///
     /// - Parameters:
-    ///   - request: What is asked for.
-    ///   - run: Finds it, if this is the first.
-    ///   - isKept: Whether it is an answer that repeats are to get.
+    ///   - request: The fingerprint of the request.
+    ///   - run: Runs the handler, if this is the first.
+    ///   - isKept: Whether an answer is kept for repeats.
     func answer(
         _ key: IdempotencyKey,
         _ request: RequestFingerprint,
@@ -52,8 +52,8 @@ final class IdempotentAnswers: Sendable {
                 let answer = await run()
                 let kept = isKept(answer) ? answer : nil
                 let waiters = self.state.withLockedValue { $0.window.finish(key, kept, now: .now()) }
-                // A transient failure is the answer of those that waited for it too: if each of them ran the handler, a
-                // thousand would run it a thousand times. A first that was cancelled leaves its place to one of them.
+                // A transient failure also answers the repeats that waited for it: if each of them ran the handler, a
+                // thousand would run it a thousand times. If the first was cancelled, one of them takes its place.
                 let shared = kept ?? (Task.isCancelled ? nil : answer)
                 for waiter in waiters { waiter.resume(returning: shared) }
                 return (answer, .handler)
@@ -62,7 +62,7 @@ final class IdempotentAnswers: Sendable {
             case .over(nil) where Task.isCancelled:
                 return (KeptAnswer(status: .cancelledByServer, body: ByteBuffer(), metadata: [:]), .handler)
             case .over(nil):
-                // The first has come to nothing: perhaps it is for us to be the next.
+                // The first has no answer: perhaps this request is the next.
                 continue
             case .refused(let source):
                 let status: Status = source == .overload ? .overloaded : .illegalFormat
@@ -77,7 +77,7 @@ final class IdempotentAnswers: Sendable {
             state.lastNumber += 1
             return state.lastNumber
         }
-        // Where the window says what to do instead of waiting.
+        // The decision of the window, if it is not to wait.
         let instead = NIOLockedValueBox<Turn?>(nil)
         let answer = await withTaskCancellationHandler {
             await withCheckedContinuation { (waiter: Waiter) in
@@ -96,7 +96,7 @@ final class IdempotentAnswers: Sendable {
                         return answer
                     case .wait:
                         guard Task.isCancelled else { return nil }
-                        // Cancelled from here on, it is found by the handler below.
+                        // If it is cancelled later, the handler below finds it.
                         _ = state.window.abandon(key, number)
                         return .some(nil)
                     }

@@ -30,9 +30,8 @@ public struct ServerLimits: Sendable {
     public var maximumInFlight = 1 << 20
     /// The rate of requests on one connection. Nil, the default: no limit. Further ones are answered 503.
     public var requestRate: RequestRate?
-    /// Finds out by itself how many requests can be in flight without waiting for one another. Nil, the default:
-    /// nothing is found out. Further ones are answered 503. Requests that are answered on the event loop are never in
-    /// flight.
+    /// The adaptive limit on requests in flight. Nil, the default: none. Further ones are answered 503. Requests that
+    /// are answered on the event loop do not count.
     public var concurrency: AdaptiveConcurrency?
 
     // MARK: Bytes
@@ -43,7 +42,7 @@ public struct ServerLimits: Sendable {
     /// The largest payload of an answer or a push, before compression, in bytes; 16 MiB by default, which is what
     /// clients accept unless they say otherwise: a client that gets a larger one closes the connection, with all its
     /// other calls. An answer that is larger is replaced by ``HHSocket/Status/illegalLength`` (301) and logged; a push
-    /// is not taken.
+    /// is refused.
     public var maximumAnswerLength = Frame.defaultMaximumPayloadLength
     /// The number of consecutive frames with a wrong checksum that closes a connection. 3 by default, 1 at least.
     public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
@@ -52,17 +51,18 @@ public struct ServerLimits: Sendable {
     /// answered 503; a client that does not take its answers is closed.
     public var maximumBufferedBytesPerConnection = 64 << 20
     /// The number of bytes that may be held for all connections. 1 GiB by default. Further requests are answered 503,
-    /// further pushes to clients that are behind are dropped, and connections whose frames go on arriving are sent a
+    /// further pushes to clients that are behind are dropped, and connections whose frames keep arriving are sent a
     /// go-away, and closed.
     public var maximumBufferedBytes = 1 << 30
     /// The time within which the rest of a frame must make progress: if no byte arrives for this time, or fewer than
     /// ``minimumReadRate`` within a window of that length, the client is sent a go-away, and closed. 30 s by default;
     /// nil: no limit.
     public var readStallTimeout: Duration? = .seconds(30)
-    /// In bytes a second; 128 by default. See ``readStallTimeout``.
+    /// The rate at which the rest of a frame must arrive, in bytes per second; 128 by default. See
+    /// ``readStallTimeout``.
     public var minimumReadRate = 128
-    /// A client for which bytes wait is closed when fewer than 128 a second reach it within a window of this length:
-    /// one to two windows after it stops taking them. 30 s by default; nil: they may wait as long as it likes.
+    /// The window within which at least 128 bytes per second must reach a client for which bytes wait. Otherwise it is
+    /// closed: one to two windows after it stops taking them. 30 s by default; nil: no limit.
     public var writeStallTimeout: Duration? = .seconds(30)
     /// The number of unsent bytes that the system may hold for one connection, where it has such an option
     /// (`TCP_NOTSENT_LOWAT`). 256 KiB by default; nil: the system's own limit. For Unix domain sockets the system has a
@@ -73,9 +73,9 @@ public struct ServerLimits: Sendable {
 
     /// The number of pushes that may wait for a client that is behind. 1,024 by default.
     public var maximumWaitingPushes = 1_024
-    /// The number of their bytes; 4 MiB by default. One push may always wait.
+    /// The number of bytes of these pushes; 4 MiB by default. One push may always wait.
     public var maximumWaitingPushBytes = 4 << 20
-    /// The treatment of a push beyond these; it is dropped by default.
+    /// The treatment of a push beyond these limits; it is dropped by default.
     public var slowClients = SlowClientPolicy.dropPushes
 
     public init() {}
@@ -85,18 +85,18 @@ public struct ServerLimits: Sendable {
 public enum SlowClientPolicy: Hashable, Sendable {
     /// Further pushes to it are dropped until it has taken some.
     case dropPushes
-    /// It is closed, and can find out what it has missed when it is back.
+    /// The client is closed. When it is back, it can find out what it has missed.
     case disconnect
 }
 
-/// A bound of the rate of requests on one connection: a bucket that fills at `perSecond` and holds `burst`.
+/// A limit on the rate of requests on one connection: a bucket that fills at `perSecond` and holds `burst`.
 public struct RequestRate: Hashable, Sendable {
-    /// The number per second in the long run; above 0.
+    /// The number of requests per second in the long run; above 0.
     public var perSecond: Double
-    /// At once; 1 at least.
+    /// The number of requests at once; at least 1.
     public var burst: Int
 
-    /// - Parameter burst: As many as in one second by default.
+    /// - Parameter burst: The number of requests at once; by default as many as in one second.
     public init(perSecond: Double, burst: Int? = nil) {
         self.perSecond = perSecond
         self.burst = burst ?? max(1, Int(perSecond.rounded(.up).clamped(to: 1...1e9)))
@@ -104,7 +104,7 @@ public struct RequestRate: Hashable, Sendable {
 }
 
 extension Double {
-    /// Never what cannot be an `Int`.
+    /// Returns the value within a range; for NaN, its lower bound.
     fileprivate func clamped(to range: ClosedRange<Double>) -> Double {
         self.isNaN ? range.lowerBound : min(max(self, range.lowerBound), range.upperBound)
     }

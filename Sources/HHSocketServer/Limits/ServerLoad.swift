@@ -15,7 +15,7 @@ final class ServerLoad: Sendable {
     var requestsInFlight: Int { self.inFlight.load(ordering: .relaxed) }
     var bytes: Int { self.bufferedBytes.load(ordering: .relaxed) }
 
-    /// Whether one more request may be in flight; if so it is, until ``finished(_:)``.
+    /// Admits one more request, until ``finished(_:)``; false if the limit is reached.
     func start() -> Bool {
         guard self.inFlight.loadThenWrappingIncrement(ordering: .relaxed) >= self.maximumInFlight else { return true }
         self.inFlight.wrappingDecrement(ordering: .relaxed)
@@ -26,10 +26,10 @@ final class ServerLoad: Sendable {
         self.inFlight.wrappingDecrement(by: count, ordering: .relaxed)
     }
 
-    /// Whether no more bytes should be held than there are.
+    /// Whether the connections hold more bytes than they may.
     var isFull: Bool { self.bytes > self.maximumBufferedBytes }
 
-    /// Adds to what the connections hold; negative where that has shrunk.
+    /// Changes the number of bytes that the connections hold; `change` is negative if it has shrunk.
     func held(_ change: Int) {
         self.bufferedBytes.wrappingIncrement(by: change, ordering: .relaxed)
     }

@@ -4,11 +4,11 @@ import NIOCore
 /// The time limits of one client: decides that it is idle, or that it stalls. The time is passed in.
 struct SessionWatch: Sendable {
     enum Verdict: Hashable, Sendable {
-        /// No byte came for too long, and nothing was under way.
+        /// No byte arrived for too long, and nothing was under way.
         case idle
-        /// Its first frame did not come.
+        /// The first frame did not arrive in time.
         case noFirstFrame
-        /// The frame that is arriving does not get on.
+        /// The frame that is arriving does not make progress.
         case stalledReading
         /// The client does not take the bytes that wait for it.
         case stalledWriting
@@ -16,7 +16,7 @@ struct SessionWatch: Sendable {
 
     /// The state of a connection at a moment.
     struct Observation: Sendable {
-        /// Of a frame that has begun to arrive and is not whole.
+        /// The number of bytes of a frame that has begun to arrive and is not complete.
         var partialBytes = 0
         /// The number of bytes given to the channel that it still holds.
         var waitingBytes = 0
@@ -24,7 +24,7 @@ struct SessionWatch: Sendable {
         var bytesTaken = 0
         /// Whether requests are in flight.
         var isBusy = false
-        /// Whether we do not read, so that it is not to blame for what does not come.
+        /// Whether reading is suspended here, so that the client is not to blame for missing bytes.
         var isReadingHeld = false
     }
 
@@ -38,7 +38,7 @@ struct SessionWatch: Sendable {
 
     private var begun: NIODeadline
     private var lastRead: NIODeadline
-    /// Since when the rate is measured at which a frame is arriving, and what of it had come then.
+    /// The start of the measurement of the rate at which a frame arrives, and the number of its bytes at that time.
     private var partial: (since: NIODeadline, bytes: Int)?
     private var writing = StallWatch()
     private var hasFirstFrame = false
@@ -48,15 +48,15 @@ struct SessionWatch: Sendable {
         self.lastRead = now
     }
 
-    /// Whether a frame has begun to arrive and is not whole.
+    /// Whether a frame has begun to arrive and is not complete.
     var hasPartialFrame: Bool { self.partial != nil }
 
-    /// Bytes came.
+    /// Records that bytes have arrived.
     ///
     /// - Parameters:
-    ///   - count: How many.
+    ///   - count: The number of bytes.
     ///   - partialBytes: The number of bytes held of a frame that is incomplete.
-    ///   - frames: Whether a whole frame was among them.
+    ///   - frames: Whether a complete frame was among them.
     mutating func received(_ count: Int, partialBytes: Int, frames: Bool, now: NIODeadline) {
         self.lastRead = now
         if partialBytes == 0 {
@@ -71,13 +71,13 @@ struct SessionWatch: Sendable {
         self.hasFirstFrame = true
     }
 
-    /// Notes that the first frame was of no use: another is awaited, for as long again.
+    /// Notes that the first frame was of no use. Another is awaited, for the same time again.
     mutating func awaitFirstFrame(now: NIODeadline) {
         self.begun = now
         self.hasFirstFrame = false
     }
 
-    /// Called from time to time.
+    /// Returns the limit that the client has exceeded, if any. Called periodically.
     mutating func verdict(_ observation: Observation, _ times: Times, now: NIODeadline) -> Verdict? {
         if let window = times.writeStall,
             self.writing.isStalled(
@@ -90,7 +90,7 @@ struct SessionWatch: Sendable {
             return .stalledWriting
         }
         if observation.isReadingHeld {
-            // The clocks of what it sends stand still.
+            // The limits on the client's sending are suspended.
             self.lastRead = now
             if self.partial != nil { self.partial = (now, observation.partialBytes) }
             return nil
@@ -102,7 +102,7 @@ struct SessionWatch: Sendable {
             if time >= limit {
                 let rate = Double(observation.partialBytes - partial.bytes) / (Double(time.nanoseconds) / 1e9)
                 if rate < Double(times.minimumReadRate) { return .stalledReading }
-                // What came at once at the beginning does not make up for a trickle later.
+                // A burst at the beginning does not make up for a trickle later.
                 self.partial = (now, observation.partialBytes)
             }
         }

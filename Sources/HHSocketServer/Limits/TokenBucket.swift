@@ -1,6 +1,6 @@
 import NIOCore
 
-/// One connection's requests: how many more it may make. Told the time; keeps none itself.
+/// The bucket of requests that one connection may still make. The time is passed in.
 struct TokenBucket: Sendable {
     private let rate: RequestRate
     private var tokens: Double
@@ -12,7 +12,7 @@ struct TokenBucket: Sendable {
         self.filled = now
     }
 
-    /// Whether there was one more.
+    /// Takes a token; false if there is none.
     mutating func take(now: NIODeadline) -> Bool {
         if now > self.filled {
             let seconds = Double((now - self.filled).nanoseconds) / 1e9

@@ -16,23 +16,23 @@ import Darwin
 struct BoundListener: Sendable {
     var channel: any Channel
     var address: Endpoint
-    /// Which file the path of a Unix socket named when it was bound; nil for others.
+    /// The file of a Unix socket when it was bound; nil for other sockets.
     var file: FileIdentity?
 
-    /// No more connections are accepted once this returns.
+    /// Closes the listener. No more connections are accepted once this returns.
     func close() async {
-        // Before the socket is closed: from then on somebody else may listen there, and the path is theirs.
+        // Before the socket is closed, since from then on another process may listen at the path.
         if let path = self.address.unixPath, self.file == FileIdentity(path: path) { unlink(path) }
         try? await self.channel.close()
     }
 }
 
-/// Tells a file from another that has its path later.
+/// The identity of a file, which distinguishes it from a later one at its path.
 struct FileIdentity: Hashable, Sendable {
     private var device: UInt64
     private var number: UInt64
 
-    /// Nil where there is no such file.
+    /// Fails if there is no such file.
     init?(path: String) {
         var information = stat()
         guard lstat(path, &information) == 0 else { return nil }
@@ -41,7 +41,7 @@ struct FileIdentity: Hashable, Sendable {
     }
 }
 
-/// Makes a link of each connection that one listener accepts.
+/// The setup of the connections that one listener accepts.
 struct Acceptor: Sendable {
     private let core: ServerCore
     private let loops: [ObjectIdentifier: ServerLoop]
@@ -96,7 +96,7 @@ struct Acceptor: Sendable {
         do {
             return try await bootstrap.bind(unixDomainSocketPath: path).get()
         } catch let error as IOError where error.errnoCode == EADDRINUSE {
-            // Of a process that still listens, or left behind by one that does not?
+            // Either another process listens there, or the file was left behind.
             let probe = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             if let channel = try? await probe.connect(unixDomainSocketPath: path).get() {
                 try? await channel.close()
@@ -106,8 +106,8 @@ struct Acceptor: Sendable {
         }
     }
 
-    /// Has the system find out about clients that are gone while a request of theirs is in flight, and so are not idle:
-    /// as rarely as that, for each probe wakes a phone's radio.
+    /// Makes the system probe clients, to detect those that are gone while a request of theirs is in flight and that
+    /// are therefore not idle. Probes are as rare as the idle timeout, since each wakes a phone's radio.
     private func probing(_ bootstrap: ServerBootstrap) -> ServerBootstrap {
         guard let idle = self.core.limits.idleTimeout else { return bootstrap }
         let seconds = min(max(TimeAmount(clamping: idle).nanoseconds / 1_000_000_000, 60), 32_767)
@@ -129,7 +129,7 @@ struct Acceptor: Sendable {
             .serverChannelOption(.backlog, value: 4096)
             .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
             .serverChannelInitializer { channel in
-                // NIO waits for a second after such an error, and goes on.
+                // After a failed accept, NIO pauses for a second by itself and continues.
                 channel.eventLoop.makeCompletedFuture {
                     let loop = loops[ObjectIdentifier(channel.eventLoop)]
                     try channel.pipeline.syncOperations.addHandler(AcceptFailureCounter(loop: loop, core: core))
@@ -146,7 +146,7 @@ struct Acceptor: Sendable {
             }
     }
 
-    /// On the connection's event loop.
+    /// Sets up an accepted connection, on its event loop.
     private func accept(_ channel: any Channel) throws {
         guard let loop = self.loops[ObjectIdentifier(channel.eventLoop)] else {
             throw ChannelError.operationUnsupported
@@ -164,8 +164,8 @@ struct Acceptor: Sendable {
         ])
     }
 
-    /// - Returns: The go-away for a client beyond the limit; nil: it is served.
-    /// - Throws: If too many are being sent away already; this one is closed at once.
+    /// - Returns: The go-away for a client beyond the limit; nil if it is served.
+    /// - Throws: An error if too many clients are being refused already; this one is then closed at once.
     private func admit(_ channel: any Channel, _ loop: ServerLoop) throws -> GoAway? {
         let quota = self.core.quota
         let origin = ConnectionQuota.Origin(channel.remoteAddress)
@@ -183,11 +183,11 @@ struct Acceptor: Sendable {
         }
         guard quota.beginRefusal() else { throw ChannelError.operationUnsupported }
         channel.closeFuture.whenComplete { _ in quota.refusalIsOver() }
-        // So that refused clients do not all return at the same moment.
+        // Random, so that refused clients do not all return at the same time.
         return GoAway(reason: reason, retryAfter: .milliseconds(Int64.random(in: 1_000...5_000)))
     }
 
-    /// The option for the number of unsent bytes that the system holds at most. Nil where it has no such option.
+    /// The option for the number of unsent bytes that the system holds at most. Nil if it has no such option.
     private static var unsentBytesOption: NIOBSDSocket.Option? {
         #if os(Linux) || canImport(Darwin)
         NIOBSDSocket.Option(rawValue: CInt(TCP_NOTSENT_LOWAT))
@@ -230,7 +230,7 @@ struct Acceptor: Sendable {
     }
 }
 
-/// Counts, and logs, the times that the system has no means for one more connection.
+/// The handler that counts and logs failures to accept a connection.
 private final class AcceptFailureCounter: ChannelInboundHandler {
     typealias InboundIn = any Channel
 

@@ -14,7 +14,7 @@ final class ConnectionQuota: Sendable {
         private let bits: UInt64
         private let isIPv4: Bool
 
-        /// Nil for what has no IP address.
+        /// Fails for an address without an IP address.
         init?(_ address: SocketAddress?) {
             switch address {
             case .v4(let address):
@@ -23,7 +23,7 @@ final class ConnectionQuota: Sendable {
             case .v6(let address):
                 let bytes = address.bytes
                 let high = bytes.prefix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-                // What an IPv6 socket makes of an IPv4 address: ::ffff:a.b.c.d.
+                // An IPv4 address as an IPv6 socket reports it: ::ffff:a.b.c.d.
                 self.isIPv4 = high == 0 && Array(bytes[8..<12]) == [0, 0, 0xFF, 0xFF]
                 self.bits = self.isIPv4 ? bytes.suffix(4).reduce(UInt64(0)) { $0 << 8 | UInt64($1) } : high
             case .unixDomainSocket, nil:
@@ -35,11 +35,11 @@ final class ConnectionQuota: Sendable {
     private struct State {
         var total = 0
         var origins: [Origin: Int] = [:]
-        /// Connections that are open for as long as it takes to tell them so.
+        /// The number of refused connections that stay open until they are notified.
         var refused = 0
     }
 
-    /// The number of refused connections that may be notified at a time. Further ones are closed without a word.
+    /// The number of refused connections that may be notified at a time. Further ones are closed without notification.
     static let maximumRefusals = 1_024
 
     private let maximum: Int?
@@ -53,7 +53,7 @@ final class ConnectionQuota: Sendable {
 
     var total: Int { self.state.withLockedValue { $0.total } }
 
-    /// - Returns: Why the connection is one too many; nil: it is counted until ``leave(_:)``.
+    /// - Returns: The reason for a refusal; nil if the connection is counted, until ``leave(_:)``.
     func enter(_ origin: Origin?) -> Refusal? {
         self.state.withLockedValue { state in
             if let maximum = self.maximum, state.total >= maximum { return .tooMany }
@@ -75,7 +75,7 @@ final class ConnectionQuota: Sendable {
         }
     }
 
-    /// Whether a refused connection may be sent a go-away; then ``refusalIsOver()`` is owed.
+    /// Whether a refused connection may be sent a go-away; then ``refusalIsOver()`` must follow.
     func beginRefusal() -> Bool {
         self.state.withLockedValue { state in
             guard state.refused < Self.maximumRefusals else { return false }

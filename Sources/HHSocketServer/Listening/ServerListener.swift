@@ -1,17 +1,17 @@
 public import HHSocket
 
-/// A place where a server accepts connections, and what is spoken there.
+/// An address at which a server accepts connections, with its TLS and its wire format.
 public struct ServerListener: Sendable {
     /// The address to listen on: an IP address or a host name. Empty where ``unixPath`` is set.
     public var host: String
-    /// The TCP port, 0 to 65,535. 0 takes a free one; ``SocketServer/addresses`` tells which.
+    /// The TCP port, 0 to 65,535. 0 takes a free one, which ``SocketServer/addresses`` reports.
     public var port: Int
-    /// Listen on a Unix domain socket at this path instead. One that a dead server left there is replaced.
+    /// The path of a Unix domain socket to listen on instead. One that a dead server left there is replaced.
     public var unixPath: String?
-    /// TLS; nil: what is sent can be read and changed by whoever is on the path.
+    /// The TLS settings. Nil, the default: anyone on the network path can read and change the traffic.
     public var tls: ServerTLS?
-    /// How frames are laid out. In a format whose responses have no status, errors cannot be sent: such answers are not
-    /// sent, and counted in ``ServerStatistics/errorsNotSent``.
+    /// The layout of frames. In a format whose responses have no status, errors cannot be sent: such answers are
+    /// dropped, and counted in ``ServerStatistics/errorsNotSent``.
     public var wireFormat: WireFormat
     /// The values of the format's custom response fields, by name, in pushes and pings, and in answers where the
     /// request has no field of that name; those that it has are repeated. Fields that are not named here are zero.
@@ -35,7 +35,7 @@ public struct ServerListener: Sendable {
         self.header = header
     }
 
-    /// - Parameter unixPath: Where the socket is to be in the file system; the system allows about 100 bytes.
+    /// - Parameter unixPath: The path of the socket in the file system; the system allows about 100 bytes.
     public init(
         unixPath: String,
         tls: ServerTLS? = nil,
@@ -46,7 +46,7 @@ public struct ServerListener: Sendable {
         self.unixPath = unixPath
     }
 
-    /// The address that it is asked to listen on.
+    /// The address to listen on.
     var endpoint: Endpoint {
         self.unixPath.map { Endpoint(unixPath: $0) } ?? Endpoint(host: self.host, port: self.port)
     }

@@ -13,14 +13,18 @@ public struct SocketConfiguration: Sendable {
     public var serverPolicy = ServerPolicy()
     /// Attempts at several servers at once; nil by default: one after the other.
     public var racing: RacingPolicy?
-    /// TLS; nil by default: anyone on the path can then read and change what is sent.
+    /// TLS; nil by default: anyone on the path can then read and change what is sent. A server whose URL begins with
+    /// `wss` has it in any case, and one whose URL begins with `ws` cannot have it.
     public var tls: ClientTLS?
     /// The proxy through which servers are reached; nil by default, for none. Unix domain sockets are always reached
     /// directly.
     public var proxy: Proxy?
+    /// How WebSockets are opened, where a server's address is a URL.
+    public var webSocket = WebSocketOptions()
     /// The handshake that must succeed on each new connection before anything else is sent; nil by default, for none.
     public var gate: HandshakeGate?
-    /// The time allowed for one attempt, including name resolution, proxy and TLS. 10 s by default.
+    /// The time allowed for one attempt, including name resolution, proxy, TLS and opening a WebSocket.
+    /// 10 s by default.
     public var connectTimeout: Duration = .seconds(10)
     /// The waits between rounds of attempts.
     public var backoff = Backoff()

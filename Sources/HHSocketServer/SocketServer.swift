@@ -214,7 +214,8 @@ public final class SocketServer: Service {
                     loops: loops,
                     settings: made,
                     tls: self.tlsContexts[index],
-                    handshakeTimeout: listener.tls?.handshakeTimeout ?? .zero
+                    handshakeTimeout: listener.tls?.handshakeTimeout ?? .zero,
+                    webSocket: try listener.webSocket?.settings(for: listener.wireFormat)
                 )
                 bound.append(try await acceptor.listen(listener, on: group))
             }
@@ -508,7 +509,11 @@ public final class SocketServer: Service {
         guard !self.configuration.hello.isRequired || format.supportsHello else {
             throw fail("hello is required, but the wire format \(format) cannot have it")
         }
+        guard listener.webSocket == nil || listener.unixPath == nil else {
+            throw fail("a Unix domain socket takes no WebSockets")
+        }
         do throws(SocketError) {
+            _ = try listener.webSocket?.settings(for: format)
             _ = try format.customFields(listener.header, in: .response)
         } catch {
             throw fail(error.message)

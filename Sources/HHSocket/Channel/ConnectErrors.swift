@@ -39,6 +39,10 @@ extension SocketError {
             return (.proxyFailed, failure.description)
         case let failure as TLSFailure:
             return (.tlsFailed, failure.description)
+        case let error as OpeningError:
+            return (error.isInvalidArgument ? .invalidArgument : .handshakeRefused, error.description)
+        case let refusal as WebSocketRefusal:
+            return (.handshakeRefused, "the server refused the WebSocket: \(refusal)")
         case let error as IOError:
             return self.classify(error)
         case let error as NIOConnectionError:

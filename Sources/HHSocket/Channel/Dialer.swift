@@ -10,20 +10,23 @@ import Network
 /// Opens connections, and closes those that are no longer needed. Lives on the socket thread.
 final class Dialer: @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable themselves; the variables are touched on the event loop alone.
-    private let eventLoop: any EventLoop
-    private let configuration: SocketConfiguration
+    let eventLoop: any EventLoop
+    let configuration: SocketConfiguration
     /// Why no attempt can succeed; nil: it can.
     private let refusal: SocketError?
-    /// Nil where there is no TLS.
+    /// The configuration's TLS; nil where it has none.
     let tls: ClientTLSContext?
-    private var attempts: [ConnectionID: Attempt] = [:]
+    /// The TLS of `wss` where the configuration has none, once it was needed.
+    private lazy var defaultTLS = ClientTLSContext(ClientTLS())
+    var openings = OpeningOrder()
+    var attempts: [ConnectionID: Attempt] = [:]
     /// Attempts whose future is still to come, abandoned ones included.
     private var unfinished = 0
     private var finishedPromise: EventLoopPromise<Void>?
 
     typealias MakeLink = () throws(SocketError) -> any ChannelHandler & DrivenLink
 
-    private struct Attempt {
+    struct Attempt {
         var endpoint: Endpoint
         /// Name resolution may lead to several.
         var channels: [any Channel] = []
@@ -37,6 +40,8 @@ final class Dialer: @unchecked Sendable {
         /// The proxy is there, and has not connected us yet.
         case proxy
         case tls
+        /// The server has not answered the request to open a WebSocket.
+        case opening
     }
 
     init(
@@ -50,7 +55,7 @@ final class Dialer: @unchecked Sendable {
         self.tls = configuration.tls.map { ClientTLSContext($0) }
     }
 
-    /// Opens a connection, proxy, TLS and all.
+    /// Opens a connection, proxy, TLS, WebSocket and all.
     ///
     /// - Parameters:
     ///   - makeLink: Makes what goes to the end of the pipeline of a channel that is connected.
@@ -79,12 +84,7 @@ final class Dialer: @unchecked Sendable {
         let timer = self.eventLoop.scheduleTask(in: TimeAmount(clamping: self.configuration.connectTimeout)) {
             self.timedOut(id, completion.value)
         }
-        self.prepareTLS(id)
-            .flatMap { context in
-                self.connect(id, plan.proxy?.endpoint ?? endpoint)
-                    .flatMap { channel in self.tunnel(channel, id, plan).map { channel } }
-                    .flatMap { channel in self.secure(channel, id, plan, context).map { channel } }
-            }
+        self.reach(id, plan)
             .flatMapThrowing { channel in
                 guard self.attempts[id] != nil else {
                     channel.close(promise: nil)
@@ -97,6 +97,7 @@ final class Dialer: @unchecked Sendable {
             .whenComplete { result in
                 timer.cancel()
                 self.unfinished -= 1
+                self.openings.finish(id)
                 if let attempt = self.attempts.removeValue(forKey: id) {
                     // Where nobody has closed it, such as after a TLS handler that could not be made.
                     if case .failure = result { for channel in attempt.channels { channel.close(promise: nil) } }
@@ -108,16 +109,38 @@ final class Dialer: @unchecked Sendable {
             }
     }
 
+    /// Connects to one server: the listed one, or one that it redirects to.
+    func reach(_ id: ConnectionID, _ plan: Plan) -> EventLoopFuture<any Channel> {
+        self.attempts[id]?.stage = .connecting
+        return self.prepareTLS(id, plan)
+            .flatMap { context in
+                self.connect(id, plan.proxy?.endpoint ?? plan.server)
+                    .flatMap { channel in self.tunnel(channel, id, plan).map { channel } }
+                    .flatMap { channel in self.secure(channel, id, plan, context).map { channel } }
+            }
+            .flatMap { channel in
+                guard let redirects = plan.redirects else { return self.eventLoop.makeSucceededFuture(channel) }
+                return self.open(channel, id, plan, redirects)
+            }
+    }
+
     // MARK: Before anything is sent
 
     /// The details of an attempt, found out before it is made.
-    private struct Plan: Sendable {
+    struct Plan: Sendable {
+        /// The listed server.
         var endpoint: Endpoint
+        /// The server to connect to: the listed one, unless that has redirected.
+        var server: Endpoint
         var proxy: Proxy?
         /// The exchange with the proxy, if there is one.
         var negotiation: (any ProxyNegotiation)?
+        /// TLS; nil where there is none.
+        var tls: ClientTLS?
         /// For the certificate; nil: the address that is connected to.
         var serverName: String?
+        /// The address of the WebSocket, and how it was found; nil where there is none to open.
+        var redirects: RedirectRules?
     }
 
     private func plan(_ endpoint: Endpoint) throws(SocketError) -> Plan {
@@ -131,18 +154,46 @@ final class Dialer: @unchecked Sendable {
         }
         do throws(SocketError) {
             if let refusal = self.refusal { throw refusal }
-            var plan = Plan(endpoint: endpoint)
-            if let proxy = self.proxy(for: endpoint) {
-                plan.proxy = proxy
-                plan.negotiation = try proxy.negotiation(to: endpoint)
-            }
-            if let tls = self.configuration.tls { plan.serverName = try self.serverName(tls, endpoint) }
-            return plan
+            return try self.plan(endpoint, endpoint, endpoint.webSocketTarget.map { RedirectRules(from: $0) })
         } catch {
             var error = error
             error.endpoint = endpoint
             throw error
         }
+    }
+
+    /// - Parameters:
+    ///   - endpoint: The listed server.
+    ///   - server: The server to connect to.
+    func plan(
+        _ endpoint: Endpoint,
+        _ server: Endpoint,
+        _ redirects: RedirectRules?
+    ) throws(SocketError) -> Plan {
+        let server = server.tcpAddress
+        var plan = Plan(endpoint: endpoint, server: server, tls: self.configuration.tls, redirects: redirects)
+        if let proxy = self.proxy(for: server) {
+            plan.proxy = proxy
+            plan.negotiation = try proxy.negotiation(to: server)
+        }
+        if let redirects {
+            plan.tls = try self.tls(endpoint, redirects)
+            if server.host != endpoint.host { plan.tls?.serverName = nil }
+        }
+        if let tls = plan.tls { plan.serverName = try self.serverName(tls, server) }
+        return plan
+    }
+
+    /// The TLS of a WebSocket, by its scheme.
+    private func tls(_ endpoint: Endpoint, _ redirects: RedirectRules) throws(SocketError) -> ClientTLS? {
+        if redirects.target.isSecure { return self.configuration.tls ?? ClientTLS() }
+        guard self.configuration.tls == nil || redirects.count > 0 else {
+            throw SocketError(
+                .invalidArgument,
+                message: "cannot connect to \(endpoint): ws is without TLS, which is configured; write wss"
+            )
+        }
+        return nil
     }
 
     /// A Unix domain socket is on this machine's file system, where no proxy can go.
@@ -151,9 +202,9 @@ final class Dialer: @unchecked Sendable {
     }
 
     /// Prepares the TLS context, before a connection is opened; nil where there is no TLS.
-    private func prepareTLS(_ id: ConnectionID) -> EventLoopFuture<NIOSSLContext?> {
-        guard let tls = self.tls else { return self.eventLoop.makeSucceededFuture(nil) }
-        return tls.get(on: self.eventLoop).flatMapThrowing { context in
+    private func prepareTLS(_ id: ConnectionID, _ plan: Plan) -> EventLoopFuture<NIOSSLContext?> {
+        guard plan.tls != nil else { return self.eventLoop.makeSucceededFuture(nil) }
+        return (self.tls ?? self.defaultTLS).get(on: self.eventLoop).flatMapThrowing { context in
             // It may have been given up while files were read.
             guard self.attempts[id] != nil else { throw CancellationError() }
             return context
@@ -236,7 +287,7 @@ final class Dialer: @unchecked Sendable {
         _ plan: Plan,
         _ context: NIOSSLContext?
     ) -> EventLoopFuture<Void> {
-        guard let context, let tls = self.configuration.tls else {
+        guard let context, let tls = plan.tls else {
             return self.eventLoop.makeSucceededVoidFuture()
         }
         self.attempts[id]?.stage = .tls
@@ -275,6 +326,7 @@ final class Dialer: @unchecked Sendable {
         _ completion: (Result<any DrivenLink, SocketError>) -> Void
     ) {
         guard let attempt = self.attempts.removeValue(forKey: id) else { return }
+        self.openings.finish(id)
         let timeout = self.configuration.connectTimeout
         let proxy = self.proxy(for: attempt.endpoint)
         let reason =
@@ -285,6 +337,8 @@ final class Dialer: @unchecked Sendable {
             case .proxy:
                 "the proxy did not connect us within \(timeout); the server may be down, or what answers be no proxy"
             case .tls: "the TLS handshake was not over within \(timeout); see that it speaks TLS on this port"
+            case .opening:
+                "the server did not open a WebSocket within \(timeout); see that it speaks WebSocket on this port"
             }
         for channel in attempt.channels { channel.close(promise: nil) }
         completion(
@@ -301,6 +355,7 @@ final class Dialer: @unchecked Sendable {
     /// Gives up an attempt that is in progress. False if there is none of this name.
     func abandon(_ id: ConnectionID) -> Bool {
         guard let attempt = self.attempts.removeValue(forKey: id) else { return false }
+        self.openings.finish(id)
         for channel in attempt.channels { channel.close(promise: nil) }
         return true
     }

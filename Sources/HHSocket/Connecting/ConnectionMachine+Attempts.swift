@@ -22,6 +22,9 @@ extension ConnectionMachine {
         else { return [] }
         let attempt = race.attempts.remove(at: index)
         making.stage = .racing(race)
+        if let time = (error.underlying as? WebSocketRefusal)?.retryAfter {
+            self.servers.postpone(attempt.endpoint, until: now.advanced(clamping: TimeAmount(clamping: time)))
+        }
         return self.attemptFailed(making, attempt.endpoint, error, now: now)
     }
 

@@ -44,7 +44,7 @@ extension ConnectionMachine {
         self.phase = .idle
         switch verdict.next {
         case .never:
-            return self.giveUp(error)
+            return self.giveUp(error, isVerdict: true)
         case .atOnce where self.reasonToHold == nil,
             .afterBackoff where connection.isSuspect && self.reasonToHold == nil:
             return self.startMaking(now: now)

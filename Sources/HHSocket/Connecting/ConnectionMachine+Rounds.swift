@@ -220,7 +220,9 @@ extension ConnectionMachine {
     }
 
     /// Stops. `reason` is the error of the calls that wait.
-    mutating func giveUp(_ reason: SocketError) -> [ConnectAction] {
+    ///
+    /// - Parameter isVerdict: Whether it says by itself why there is no connection any more.
+    mutating func giveUp(_ reason: SocketError, isVerdict: Bool = false) -> [ConnectAction] {
         self.stopMaking()
         self.insists = false
         self.lastError = reason
@@ -231,7 +233,7 @@ extension ConnectionMachine {
         }
         self.phase = .closed
         self.alternates = []
-        let isVerdict = reason.code == .invalidArgument || reason.code == .handshakeRefused
+        let isVerdict = isVerdict || reason.code == .invalidArgument || reason.code == .handshakeRefused
         return [.offline(reason), .report(.gaveUp(isVerdict ? reason : self.unreachable(reason)))]
     }
 

@@ -170,6 +170,10 @@ package final class PendingConnection: LinkReceiver {
 extension LinkError {
     /// The bytes make no sense as frames.
     package init(_ error: FrameError) {
-        self.init("\(error)", underlying: error)
+        self.init(
+            "\(error)",
+            underlying: error,
+            reason: error.code == .payloadTooLarge ? .tooLarge : .protocolViolation
+        )
     }
 }

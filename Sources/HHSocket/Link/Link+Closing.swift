@@ -72,6 +72,7 @@ extension Link {
             return
         }
         self.parting.outputIsClosed = true
+        self.sayReason(self.parting.reason, context)
         if self.hot.reading.inputIsClosed {
             // Both directions are done once the channel is empty.
             let flushed = context.eventLoop.makePromise(of: Void.self)
@@ -114,7 +115,15 @@ extension Link {
         self.finish(in: &turn)
         // Before the channel closes: a peer that sees the end may ask at once for what is counted when we are notified.
         if wasOpen { self.notifyHost(of: .ended(end), in: &turn) }
-        self.context?.close(promise: nil)
+        guard let context = self.context else { return }
+        if case .protocolViolation(let error) = end.cause { self.sayReason(error.reason, context) }
+        context.close(promise: nil)
+    }
+
+    /// Tells what carries the link why it closes, where the peer can be told. Below a link that TCP carries nobody
+    /// listens.
+    private func sayReason(_ reason: CloseReason, _ context: ChannelHandlerContext) {
+        context.triggerUserOutboundEvent(reason, promise: nil)
     }
 
     func end(_ cause: LinkEnd.Cause, in turn: inout Turn) {
@@ -145,7 +154,8 @@ extension Link {
         // Without a last word of TLS: units have ends, so nothing is taken for complete that is not. What follows is an
         // end like that of any other connection.
         if case NIOSSLError.uncleanShutdown = error { return }
-        self.loop.enter { self.end(.failed(error), in: &$0) }
+        let end = (error as? LinkEndError)?.end ?? LinkEnd(.failed(error))
+        self.loop.enter { self.end(end, in: &$0) }
     }
 
     package func channelInactive(context: ChannelHandlerContext) {

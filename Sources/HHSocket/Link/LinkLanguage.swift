@@ -60,6 +60,8 @@ package enum CloseReason: Sendable, Equatable {
     case done
     /// The peer broke the language's rules.
     case protocolViolation
+    /// The peer's unit is longer than we take.
+    case tooLarge
 }
 
 /// How a connection ends that we close.
@@ -74,9 +76,16 @@ package enum Closing: Sendable, Equatable {
 package struct LinkError: Error, CustomStringConvertible {
     package var description: String
     package var underlying: (any Error)?
+    /// The reason that the peer is given, where what is below the link can give one.
+    package var reason: CloseReason
 
-    package init(_ description: String, underlying: (any Error)? = nil) {
+    package init(
+        _ description: String,
+        underlying: (any Error)? = nil,
+        reason: CloseReason = .protocolViolation
+    ) {
         self.description = description
         self.underlying = underlying
+        self.reason = reason
     }
 }

@@ -81,6 +81,15 @@ package struct LinkEnd: Sendable {
     }
 }
 
+/// An end that what carries the link has found: an error of the channel.
+struct LinkEndError: Error {
+    var end: LinkEnd
+
+    init(_ end: LinkEnd) {
+        self.end = end
+    }
+}
+
 /// The consequences of the end of a connection: when the next is made, and whether the server is blamed.
 package struct EndVerdict: Sendable, Equatable {
     package enum Next: Sendable, Equatable {

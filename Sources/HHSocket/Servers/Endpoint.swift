@@ -1,8 +1,8 @@
-/// The address of a server: a TCP port of a host, or a Unix domain socket.
+/// The address of a server: a TCP port of a host, a Unix domain socket, or the URL of a WebSocket.
 public struct Endpoint: Hashable, Sendable {
     /// A host name, an IPv4 address, or an IPv6 address without brackets. Empty for a Unix domain socket.
     public var host: String
-    /// A TCP port, 1 to 65,535. 0 for a Unix domain socket.
+    /// A TCP port, 1 to 65,535; in a URL without one 80, or 443 for `wss`. 0 for a Unix domain socket.
     public var port: Int
     /// The path of a Unix domain socket; nil for TCP.
     public let unixPath: String?
@@ -10,12 +10,15 @@ public struct Endpoint: Hashable, Sendable {
     /// an address that was found by that name, such as by ``ServerResolver/dns(host:port:)``. Nil by default, for the
     /// host itself. `ClientTLS.serverName` takes precedence.
     public var serverName: String?
+    /// The scheme, path and query of a WebSocket's URL; nil for addresses that are none.
+    let webSocket: WebSocketLocation?
 
     public init(host: String, port: Int, serverName: String? = nil) {
         self.host = host
         self.port = port
         self.unixPath = nil
         self.serverName = serverName
+        self.webSocket = nil
     }
 
     /// Creates the endpoint of a server on this machine.
@@ -25,11 +28,48 @@ public struct Endpoint: Hashable, Sendable {
         self.host = ""
         self.port = 0
         self.unixPath = unixPath
+        self.webSocket = nil
     }
 
-    /// Creates an endpoint from `host:port`, with an IPv6 address in brackets: `[::1]:7000`; or from `unix:` and a
-    /// path. Nil for anything else.
+    /// Creates the endpoint of a WebSocket. Its path and query are requested as they are written.
+    ///
+    /// - Parameter url: A URL such as `wss://example.com/rpc?room=1`; the scheme is `ws`, or `wss` for TLS.
+    /// - Throws: ``SocketError`` with code `invalidArgument`, whose message says what is wrong with the URL and does
+    ///   not quote it: a query may be a secret.
+    public init(url: String) throws(SocketError) {
+        do throws(OpeningError) {
+            try self.init(WebSocketTarget(url))
+        } catch {
+            throw SocketError(.invalidArgument, message: "\(error)")
+        }
+    }
+
+    /// Creates the URL of a WebSocket at a path of a server.
+    package init(_ address: Endpoint, isSecure: Bool, path: String) {
+        self.host = address.host
+        self.port = address.port
+        self.unixPath = nil
+        self.serverName = address.serverName
+        self.webSocket = WebSocketLocation(isSecure: isSecure, path: path, query: nil)
+    }
+
+    init(_ target: WebSocketTarget) throws(OpeningError) {
+        guard target.port > 0 else { throw .invalidURL(.port) }
+        self.host = target.host
+        self.port = target.port
+        self.unixPath = nil
+        self.webSocket = WebSocketLocation(isSecure: target.isSecure, path: target.path, query: target.query)
+    }
+
+    /// Creates an endpoint from `host:port`, with an IPv6 address in brackets: `[::1]:7000`; from `unix:` and a path; or
+    /// from a URL that begins with `ws://` or `wss://`. Nil for anything else; ``init(url:)`` says what is wrong with a
+    /// URL.
     public init?(_ text: some StringProtocol) {
+        if text.contains("://") {
+            guard let endpoint = try? Endpoint(url: String(text)) else { return nil }
+            self = endpoint
+            return
+        }
         if text.hasPrefix("unix:") {
             let path = String(text.dropFirst(5))
             guard !path.isEmpty else { return nil }
@@ -50,10 +90,35 @@ public struct Endpoint: Hashable, Sendable {
     }
 }
 
+extension Endpoint {
+    /// Whether it is the URL of a WebSocket.
+    public var isWebSocket: Bool { self.webSocket != nil }
+
+    /// The address without what TCP does not know.
+    var tcpAddress: Endpoint {
+        self.webSocket == nil ? self : Endpoint(host: self.host, port: self.port, serverName: self.serverName)
+    }
+
+    /// The URL as a WebSocket's request needs it; nil for an address that is no URL. A host that was found by a name is
+    /// asked for by that name.
+    var webSocketTarget: WebSocketTarget? {
+        self.webSocket.map { location in
+            WebSocketTarget(
+                isSecure: location.isSecure,
+                authority: HostAndPort(host: self.serverName ?? self.host, port: self.port),
+                path: location.path,
+                query: location.query
+            )
+        }
+    }
+}
+
 extension Endpoint: CustomStringConvertible {
-    /// The text in the form that ``init(_:)`` reads.
+    /// The text in the form that ``init(_:)`` reads; of a URL without its query, which may be a secret.
     public var description: String {
         if let unixPath = self.unixPath { return "unix:\(unixPath)" }
-        return self.host.contains(":") ? "[\(self.host)]:\(self.port)" : "\(self.host):\(self.port)"
+        let address = self.host.contains(":") ? "[\(self.host)]:\(self.port)" : "\(self.host):\(self.port)"
+        guard let location = self.webSocket else { return address }
+        return "\(location.isSecure ? "wss" : "ws")://\(address)\(location.path)"
     }
 }

@@ -215,6 +215,14 @@ struct ServerList: Sendable {
         return span
     }
 
+    /// Records that a server does not want to be tried before `time`.
+    mutating func postpone(_ endpoint: Endpoint, until time: NIODeadline) {
+        guard let index = self.index(of: endpoint) else { return }
+        self.entries[index].awayUntil = time
+        self.entries[index].askedUntil = time
+        self.entries[index].canRetryEarly = false
+    }
+
     /// Whether any server other than `excluded` can be tried now.
     func hasPresent(besides excluded: Endpoint? = nil, now: NIODeadline) -> Bool {
         self.entries.contains { $0.endpoint != excluded && !$0.isAway(now) }

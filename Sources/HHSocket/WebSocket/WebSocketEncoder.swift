@@ -1,28 +1,72 @@
 package import NIOCore
 
 /// Turns messages and control frames into bytes. Masks those of a client as it copies them.
+///
+/// Where compression was agreed on, the bytes have to be sent in the order of the calls, and none may be left out:
+/// messages refer to earlier ones. Copies share the state of the compression, so only one of them may go on encoding.
 package struct WebSocketEncoder: Sendable {
     /// The longest message of a stream, in bytes: gateways and browsers pass on a message when they have all of it.
     package static let maximumStreamMessageLength = 65_535
 
     private var masks: MaskSource?
+    /// The parameters for our messages; nil if they are not compressed.
+    private let compression: DeflateDirection?
+    /// Nil before the first message that is long enough.
+    private var deflater: WebSocketDeflater?
 
-    /// - Parameter role: Our side.
-    package init(role: WebSocketRole) {
-        self.masks = role == .client ? MaskSource() : nil
+    /// - Parameters:
+    ///   - role: Our side.
+    ///   - deflate: The agreement on compression, if there is one.
+    package init(role: WebSocketRole, deflate: DeflateAgreement? = nil) {
+        self.init(role, role == .client ? MaskSource() : nil, deflate)
     }
 
-    /// - Parameter secret: The source of masking keys; 32 bytes.
-    package init(role: WebSocketRole, secret: [UInt8]) {
-        self.masks = role == .client ? MaskSource(secret: secret) : nil
+    /// - Parameters:
+    ///   - role: Our side.
+    ///   - secret: The source of masking keys; 32 bytes.
+    ///   - deflate: The agreement on compression, if there is one.
+    package init(role: WebSocketRole, secret: [UInt8], deflate: DeflateAgreement? = nil) {
+        self.init(role, role == .client ? MaskSource(secret: secret) : nil, deflate)
     }
 
-    /// Writes a message in one frame.
+    private init(_ role: WebSocketRole, _ masks: MaskSource?, _ deflate: DeflateAgreement?) {
+        self.masks = masks
+        let direction = deflate?.direction(from: role)
+        self.compression = direction?.canDeflate == true ? direction : nil
+    }
+
+    /// Writes a message in one frame, compressed if that was agreed on and makes it shorter.
     package mutating func encode(_ kind: WebSocketMessageKind, _ payload: ByteBuffer, into out: inout ByteBuffer) {
-        self.encode(kind.opcode, isFinal: true, payload, into: &out)
+        if let compressed = self.compress(payload) {
+            self.encode(kind.opcode, isFinal: true, isCompressed: true, compressed, into: &out)
+        } else {
+            self.encode(kind.opcode, isFinal: true, payload, into: &out)
+        }
     }
 
-    /// Writes one fragment of a message.
+    private mutating func compress(_ payload: ByteBuffer) -> ByteBuffer? {
+        guard let compression = self.compression, payload.readableBytes >= WebSocketDeflater.minimumLength else {
+            return nil
+        }
+        if self.deflater == nil { self.deflater = WebSocketDeflater(compression) }
+        return self.deflater?.compress(payload)
+    }
+
+    /// Writes the header of a message in one frame, whose payload the caller writes.
+    ///
+    /// - Parameter length: The length of the payload, in bytes.
+    /// - Returns: The mask for the payload, which is to be applied to its parts in their order; nil at a server.
+    mutating func beginMessage(
+        _ kind: WebSocketMessageKind,
+        length: Int,
+        into out: inout ByteBuffer
+    ) -> WebSocketMask? {
+        let key = self.masks?.next()
+        WebSocketFrameHeader.write(kind.opcode, length: length, key: key, to: &out)
+        return key.map { WebSocketMask(key: $0) }
+    }
+
+    /// Writes one fragment of a message, uncompressed.
     ///
     /// - Parameter isFirst: Whether the message begins with it.
     package mutating func encodeFragment(
@@ -35,7 +79,7 @@ package struct WebSocketEncoder: Sendable {
         self.encode(isFirst ? kind.opcode : .continuation, isFinal: isFinal, payload, into: &out)
     }
 
-    /// Writes bytes of a stream, in binary messages of at most ``maximumStreamMessageLength`` bytes.
+    /// Writes bytes of a stream, in uncompressed binary messages of at most ``maximumStreamMessageLength`` bytes.
     package mutating func encodeStream(_ bytes: ByteBuffer, into out: inout ByteBuffer) {
         var bytes = bytes
         while bytes.readableBytes > 0 {
@@ -74,11 +118,19 @@ package struct WebSocketEncoder: Sendable {
     private mutating func encode(
         _ opcode: WebSocketOpcode,
         isFinal: Bool,
+        isCompressed: Bool = false,
         _ payload: ByteBuffer,
         into out: inout ByteBuffer
     ) {
         let key = self.masks?.next()
-        WebSocketFrameHeader.write(opcode, isFinal: isFinal, length: payload.readableBytes, key: key, to: &out)
+        WebSocketFrameHeader.write(
+            opcode,
+            isFinal: isFinal,
+            isCompressed: isCompressed,
+            length: payload.readableBytes,
+            key: key,
+            to: &out
+        )
         guard let key else {
             out.writeImmutableBuffer(payload)
             return

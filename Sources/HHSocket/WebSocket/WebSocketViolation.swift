@@ -18,6 +18,8 @@ package enum WebSocketViolation: Error, Hashable, Sendable {
     case closeCode(UInt16)
     case closeReasonNotUTF8
     case textNotUTF8
+    /// A compressed message that cannot be inflated, with zlib's reason.
+    case notDeflate(String)
     /// A text message where only binary ones have a meaning.
     case unexpectedText
     case messageTooLong(length: UInt64, limit: Int)
@@ -27,7 +29,7 @@ package enum WebSocketViolation: Error, Hashable, Sendable {
     package var code: UInt16 {
         switch self {
         case .unexpectedText: 1_003
-        case .textNotUTF8, .closeReasonNotUTF8: 1_007
+        case .textNotUTF8, .closeReasonNotUTF8, .notDeflate: 1_007
         case .messageTooLong, .tooManyFragments: 1_009
         default: 1_002
         }
@@ -52,6 +54,7 @@ extension WebSocketViolation: CustomStringConvertible {
         case .closeCode(let code): "a close frame has the code \(code), which is not sent"
         case .closeReasonNotUTF8: "the reason of a close frame is not UTF-8"
         case .textNotUTF8: "a text message is not UTF-8"
+        case .notDeflate(let reason): "a compressed message cannot be inflated: \(reason)"
         case .unexpectedText: "a text message arrived where only binary ones are expected"
         case .messageTooLong(let length, let limit): "a message has \(length) bytes or more; the limit is \(limit)"
         case .tooManyFragments(let limit): "a message has more than \(limit) fragments"

@@ -113,6 +113,15 @@ struct ListenCommand: AsyncParsableCommand {
         let interruption = Task { [stream = signals.stream] in
             for await _ in stream { printing.cancel() }
         }
+        let watchingForEnd = Task { [ends = client.events] in
+            for await event in ends {
+                guard case .gaveUp = event else { continue }
+                // Nothing will come any more.
+                printing.cancel()
+                return true
+            }
+            return false
+        }
         await printing.value
         interruption.cancel()
         reporting.cancel()
@@ -120,6 +129,8 @@ struct ListenCommand: AsyncParsableCommand {
         watching.cancel()
         await watching.value
         self.connection.report(client.history)
+        watchingForEnd.cancel()
+        if await watchingForEnd.value { throw ExitCode.failure }
     }
 
     /// Returns the line for a push.

@@ -41,8 +41,9 @@ struct ServeCommand: AsyncParsableCommand {
     @Option(
         help: ArgumentHelp(
             """
-            A further address to listen on: HOST:PORT, with an IPv6 address in brackets, or unix:PATH; port 0 picks a free \
-            one. May be given several times. All listeners have the same TLS and format.
+            A further address to listen on: HOST:PORT, with an IPv6 address in brackets, unix:PATH, ws://HOST[:PORT]/PATH \
+            for WebSockets, or tcp+ws://HOST[:PORT]/PATH for both on one port; port 0 picks a free one. May be given \
+            several times. All listeners have the same TLS and format.
             """,
             valueName: "address"
         )
@@ -129,6 +130,9 @@ struct ServeCommand: AsyncParsableCommand {
         guard !self.requireHello || self.format.supportsHello else {
             throw ValidationError("The format \(self.format) cannot have hello: \(WireFormat.helloNeeds).")
         }
+        guard self.tls.tls != nil || !self.listen.contains(where: { $0.isSecure }) else {
+            throw ValidationError("--listen wss://… requires --cert and --key.")
+        }
         guard self.pushEvery == nil || self.push != nil else {
             throw ValidationError("--push-every requires --push TYPE:TEXT.")
         }
@@ -158,7 +162,9 @@ struct ServeCommand: AsyncParsableCommand {
             throw ExitCode.failure
         }
         // Serving continues even if the output is closed.
-        try? StandardOutput.write(server.addresses.map { self.announcement(of: $0) + "\n" }.joined())
+        try? StandardOutput.write(
+            zip(server.configuration.listeners, server.addresses).map { self.announcement(of: $1, $0) + "\n" }.joined()
+        )
 
         let pushing = Task { [push, pushEvery] in
             guard let push else { return }
@@ -233,9 +239,15 @@ struct ServeCommand: AsyncParsableCommand {
         }
     }
 
-    private func announcement(of address: Endpoint) -> String {
-        guard let format = self.announce else { return "listening on \(address)" }
+    private func announcement(of address: Endpoint, _ listener: ServerListener) -> String {
+        guard let format = self.announce else { return "listening on \(Self.name(of: address, listener))" }
         return Self.announcement(format, address)
+    }
+
+    /// The address in the form of `--listen`.
+    private static func name(of address: Endpoint, _ listener: ServerListener) -> String {
+        guard let webSocket = listener.webSocket, webSocket.sharesPort else { return address.description }
+        return "tcp+\(Endpoint(address, isSecure: listener.tls != nil, path: webSocket.path))"
     }
 
     static func announcement(_ format: String, _ address: Endpoint) -> String {

@@ -3,28 +3,47 @@ import HHSocket
 import HHSocketServer
 import NIOCore
 
-/// `HOST:PORT[,HOST:PORT…]`, or `unix:PATH`
+/// Addresses with commas in between: `HOST:PORT`, `unix:PATH`, or a URL of a WebSocket
 struct ServerAddresses: ExpressibleByArgument, Sendable {
     var endpoints: [Endpoint]
 
     init?(argument: String) {
-        let parts = argument.split(separator: ",", omittingEmptySubsequences: false)
-        let endpoints = parts.compactMap { Endpoint($0) }
-        guard endpoints.count == parts.count else { return nil }
+        var texts: [String] = []
+        for part in argument.split(separator: ",", omittingEmptySubsequences: false) {
+            // A URL may have commas.
+            if Endpoint(part) == nil, let last = texts.last, last.contains("://"), !part.contains("://") {
+                texts[texts.count - 1] += ",\(part)"
+            } else {
+                texts.append(String(part))
+            }
+        }
+        let endpoints = texts.compactMap { Endpoint($0) }
+        guard endpoints.count == texts.count else { return nil }
         self.endpoints = endpoints
     }
 
     static let help = ArgumentHelp(
-        "The servers, tried in this order; an IPv6 address in brackets, a Unix domain socket as unix:PATH.",
+        "The servers, tried in this order; an IPv6 address in brackets, a Unix domain socket as unix:PATH, a WebSocket "
+            + "as ws://HOST[:PORT]/PATH or wss://….",
         valueName: "host:port,..."
     )
 }
 
-/// An address to listen on: `HOST:PORT`, with an IPv6 address in brackets, or `unix:PATH`. Port 0 picks a free one.
+/// An address to listen on: `HOST:PORT`, with an IPv6 address in brackets, `unix:PATH`, or the URL of a WebSocket. Port 0
+/// picks a free one.
 struct ListenAddress: ExpressibleByArgument, Sendable {
     var listener: ServerListener
+    /// Whether it must have TLS.
+    var isSecure = false
 
     init?(argument: String) {
+        if argument.contains("://") {
+            guard let target = try? WebSocketTarget(argument, for: .listener) else { return nil }
+            self.listener = ServerListener(host: target.host, port: target.port)
+            self.listener.webSocket = WebSocketListening(path: target.path, sharesPort: target.sharesPort)
+            self.isSecure = target.isSecure
+            return
+        }
         // An endpoint is an address to connect to, so it cannot have port 0.
         let picksFreePort = argument.hasSuffix(":0") && !argument.hasPrefix("unix:")
         guard let endpoint = Endpoint(picksFreePort ? argument.dropLast() + "1" : argument[...]) else { return nil }

@@ -48,19 +48,23 @@ struct Acceptor: Sendable {
     private let settings: ListenerSettings
     private let tls: NIOLockedValueBox<NIOSSLContext?>
     private let handshakeTimeout: TimeAmount
+    /// How WebSockets are opened; nil where there are none.
+    private let webSocket: WebSocketAcceptance.Settings?
 
     init(
         core: ServerCore,
         loops: [ServerLoop],
         settings: ListenerSettings,
         tls: NIOLockedValueBox<NIOSSLContext?>,
-        handshakeTimeout: Duration
+        handshakeTimeout: Duration,
+        webSocket: WebSocketAcceptance.Settings? = nil
     ) {
         self.core = core
         self.loops = Dictionary(uniqueKeysWithValues: loops.map { (ObjectIdentifier($0.eventLoop), $0) })
         self.settings = settings
         self.tls = tls
         self.handshakeTimeout = max(.milliseconds(1), TimeAmount(clamping: handshakeTimeout))
+        self.webSocket = webSocket
     }
 
     /// - Throws: ``HHSocket/SocketError`` with code `bindFailed` or `hostNotFound`.
@@ -76,7 +80,7 @@ struct Acceptor: Sendable {
                 } ?? listener.endpoint
             return BoundListener(
                 channel: channel,
-                address: listener.unixPath == nil ? address : listener.endpoint,
+                address: listener.unixPath == nil ? listener.url(of: address) : listener.endpoint,
                 file: listener.unixPath.flatMap { FileIdentity(path: $0) }
             )
         } catch {
@@ -151,17 +155,48 @@ struct Acceptor: Sendable {
         guard let loop = self.loops[ObjectIdentifier(channel.eventLoop)] else {
             throw ChannelError.operationUnsupported
         }
-        let (core, settings) = (self.core, self.settings)
         let refusal = try self.admit(channel, loop)
         let operations = channel.pipeline.syncOperations
+        guard let context = self.tls.withLockedValue({ $0 }) else {
+            _ = try self.install(on: operations, .last, loop, refusal)
+            return
+        }
+        try operations.addHandlers([
+            NIOSSLServerHandler(context: context),
+            TLSAcceptance(loop: loop, timeout: self.handshakeTimeout) { context, handler in
+                try self.install(on: context.pipeline.syncOperations, .after(handler), loop, refusal)
+            },
+        ])
+    }
+
+    /// Begins a connection whose channel is connected already.
+    typealias Begin = (inout Turn) -> Void
+
+    /// Adds the stage that follows TCP, or TLS where there is any.
+    private func install(
+        on operations: ChannelPipeline.SynchronousOperations,
+        _ position: ChannelPipeline.SynchronousOperations.Position,
+        _ loop: ServerLoop,
+        _ refusal: GoAway?
+    ) throws -> Begin? {
+        let (core, settings) = (self.core, self.settings)
         func connection() -> ServerConnection {
             ServerConnection(loop: loop, core: core, listener: settings, refusal: refusal)
         }
-        guard let context = self.tls.withLockedValue({ $0 }) else { return try connection().add(to: operations) }
-        try operations.addHandlers([
-            NIOSSLServerHandler(context: context),
-            TLSAcceptance(loop: loop, timeout: self.handshakeTimeout, connection: connection),
-        ])
+        guard let webSocket = self.webSocket else {
+            let connection = connection()
+            try connection.add(to: operations, position: position)
+            return { connection.begin(in: &$0) }
+        }
+        guard webSocket.sharesPort else {
+            try operations.addHandler(WebSocketAcceptance(webSocket, loop, connection), position: position)
+            return nil
+        }
+        let acceptance = WebSocketAcceptance(webSocket, loop, nil)
+        try operations.addHandler(acceptance, position: position)
+        let shared = connection()
+        try shared.add(to: operations, position: .after(acceptance))
+        return { shared.begin(in: &$0) }
     }
 
     /// - Returns: The go-away for a client beyond the limit; nil if it is served.

@@ -10,6 +10,8 @@ public struct ServerListener: Sendable {
     public var unixPath: String?
     /// The TLS settings. Nil, the default: anyone on the network path can read and change the traffic.
     public var tls: ServerTLS?
+    /// WebSockets at this address, which carry the frames. Nil, the default: frames alone.
+    public var webSocket: WebSocketListening?
     /// The layout of frames. In a format whose responses have no status, errors cannot be sent: such answers are
     /// dropped, and counted in ``ServerStatistics/errorsNotSent``.
     public var wireFormat: WireFormat
@@ -35,6 +37,31 @@ public struct ServerListener: Sendable {
         self.header = header
     }
 
+    /// Creates a listener for WebSockets.
+    ///
+    /// - Parameter url: `ws://address[:port]/path`, or `tcp+ws://address[:port]/path` for a port that also takes
+    ///   connections that are no WebSockets. With `wss` in place of `ws`, `tls` is needed. The port is 80, or 443 for
+    ///   `wss`, if the URL has none; 0 takes a free one.
+    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what is wrong with the URL.
+    public init(
+        url: String,
+        tls: ServerTLS? = nil,
+        wireFormat: WireFormat = .standard,
+        header: [String: [UInt8]] = [:]
+    ) throws(SocketError) {
+        let target: WebSocketTarget
+        do throws(OpeningError) {
+            target = try WebSocketTarget(url, for: .listener)
+        } catch {
+            throw SocketError(.invalidArgument, message: "\(error)")
+        }
+        guard tls != nil || !target.isSecure else {
+            throw SocketError(.invalidArgument, message: "the scheme wss needs a certificate (ServerListener.tls)")
+        }
+        self.init(host: target.host, port: target.port, tls: tls, wireFormat: wireFormat, header: header)
+        self.webSocket = WebSocketListening(path: target.path, sharesPort: target.sharesPort)
+    }
+
     /// - Parameter unixPath: The path of the socket in the file system; the system allows about 100 bytes.
     public init(
         unixPath: String,
@@ -49,5 +76,11 @@ public struct ServerListener: Sendable {
     /// The address to listen on.
     var endpoint: Endpoint {
         self.unixPath.map { Endpoint(unixPath: $0) } ?? Endpoint(host: self.host, port: self.port)
+    }
+
+    /// The address that clients connect to, by the one that the listener has: a URL, unless the port is shared.
+    func url(of address: Endpoint) -> Endpoint {
+        guard let webSocket = self.webSocket, !webSocket.sharesPort else { return address }
+        return Endpoint(address, isSecure: self.tls != nil, path: webSocket.path)
     }
 }

@@ -2,21 +2,25 @@ import NIOCore
 import NIOSSL
 import NIOTLS
 
-/// Stands behind the TLS handler until the handshake is over, for a limited time; then its place is the link's.
+/// Stands behind the TLS handler until the handshake is over, for a limited time; then its place is the next stage's.
 final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
 
     private let loop: ServerLoop
     private let timeout: TimeAmount
-    private let connection: () -> ServerConnection
+    private let install: (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
     private var timer: SocketLoop.TimerID?
     private var isOver = false
 
-    /// - Parameter connection: Makes the connection.
-    init(loop: ServerLoop, timeout: TimeAmount, connection: @escaping () -> ServerConnection) {
+    /// - Parameter install: Adds the next stage behind this one, and returns what begins it.
+    init(
+        loop: ServerLoop,
+        timeout: TimeAmount,
+        install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
+    ) {
         self.loop = loop
         self.timeout = timeout
-        self.connection = connection
+        self.install = install
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -49,11 +53,9 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         guard case TLSUserEvent.handshakeCompleted = event, !self.isOver else { return }
         self.end(failed: false)
         do {
-            let operations = context.pipeline.syncOperations
-            let connection = self.connection()
-            try connection.add(to: operations, position: .after(self))
-            operations.removeHandler(self, promise: nil)
-            self.loop.socketLoop.enter { connection.begin(in: &$0) }
+            let begin = try self.install(context, self)
+            context.pipeline.syncOperations.removeHandler(self, promise: nil)
+            if let begin { self.loop.socketLoop.enter(begin) }
         } catch {
             context.close(promise: nil)
         }

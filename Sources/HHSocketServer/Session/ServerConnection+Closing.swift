@@ -134,10 +134,10 @@ extension ServerConnection {
     /// Lets the last answers leave, then closes: our direction first, so that nothing is lost on its way.
     ///
     /// - Parameter time: How long the client may take to read them; nil: as long as ``SessionWatch`` allows.
-    func finish(within time: TimeAmount? = nil, in turn: inout Turn) {
+    func finish(_ reason: CloseReason = .done, within time: TimeAmount? = nil, in turn: inout Turn) {
         guard self.hot.phase == .open else { return }
         self.hot.phase = .finishing
         self.link.discardIncoming(in: &turn)
-        self.link.close(.done, within: time, in: &turn)
+        self.link.close(reason, within: time, in: &turn)
     }
 }

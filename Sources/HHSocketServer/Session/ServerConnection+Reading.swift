@@ -47,7 +47,8 @@ extension ServerConnection {
         guard self.hot.phase == .open else { return }
         self.stopHandlers()
         self.takeStatistics()
-        self.finish(within: Self.protocolErrorTime, in: &turn)
+        let reason: CloseReason = error.code == .payloadTooLarge ? .tooLarge : .protocolViolation
+        self.finish(reason, within: Self.protocolErrorTime, in: &turn)
     }
 
     func finishedReading(in turn: inout Turn) {

@@ -10,6 +10,11 @@ struct HostAndPort: Hashable, Sendable {
     /// The port; nil where none is written.
     let port: Int?
 
+    init(host: String, port: Int?) {
+        self.host = host
+        self.port = port
+    }
+
     init(_ text: Substring) throws(WebSocketURLFault) {
         let bytes = text.utf8
         guard !bytes.contains(UInt8(ascii: "@")) else { throw .userInformation }

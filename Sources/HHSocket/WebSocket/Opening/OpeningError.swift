@@ -30,6 +30,8 @@ package enum OpeningError: Error, Hashable, Sendable {
     case acceptWrong
     case subprotocolNotOffered(String)
     case subprotocolSelectedTwice
+    /// The server selected none of these.
+    case subprotocolMissing([String])
     case malformedExtensions
     case extensionNotOffered(String)
     case extensionSelectedTwice
@@ -99,6 +101,8 @@ extension OpeningError: CustomStringConvertible {
         case .acceptWrong: "the Sec-WebSocket-Accept of the server's 101 does not belong to our key"
         case .subprotocolNotOffered(let name):
             "the server selected the subprotocol \"\(HTTPSyntax.shown(name.utf8))\", which was not offered"
+        case .subprotocolMissing(let names):
+            "the server selected no subprotocol, where \(names.joined(separator: ", ")) was offered"
         case .subprotocolSelectedTwice: "the server's 101 has more than one Sec-WebSocket-Protocol"
         case .malformedExtensions: "the Sec-WebSocket-Extensions of the server's 101 is malformed"
         case .extensionNotOffered(let name):

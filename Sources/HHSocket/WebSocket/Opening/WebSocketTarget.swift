@@ -63,6 +63,26 @@ extension WebSocketTarget {
     /// The path and the query, as a request line has them.
     package var requestTarget: String { self.query.map { "\(self.path)?\($0)" } ?? self.path }
 
+    /// The URL with its query.
+    package var url: String {
+        let query = self.query.map { "?\($0)" } ?? ""
+        return "\(self.isSecure ? "wss" : "ws")://\(self.hostField)\(self.path)\(query)"
+    }
+
+    /// Returns the same server's address with another path and query, as a request line has them.
+    package func requesting(_ requestTarget: String) throws(OpeningError) -> WebSocketTarget {
+        guard requestTarget != self.requestTarget else { return self }
+        do throws(WebSocketURLFault) {
+            try Self.checkCharacters(requestTarget[...])
+        } catch {
+            throw .invalidURL(error)
+        }
+        guard requestTarget.hasPrefix("/") else { throw .invalidURL(.path) }
+        guard !requestTarget.utf8.contains(UInt8(ascii: "#")) else { throw .invalidURL(.fragment) }
+        let (path, query) = Self.pathAndQuery(requestTarget[...])
+        return WebSocketTarget(self, path: String(path), query: query.map { String($0) })
+    }
+
     /// The value of `Host`: without the port where it is the scheme's (RFC 6455, section 4.1).
     package var hostField: String {
         self.port == self.defaultPort ? self.writtenHost : "\(self.writtenHost):\(self.port)"

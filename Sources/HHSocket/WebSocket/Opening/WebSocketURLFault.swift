@@ -10,6 +10,8 @@ package enum WebSocketURLFault: Error, Hashable, Sendable {
     case host
     case port
     case queryOfListener
+    /// A path that does not begin with a slash.
+    case path
 }
 
 extension WebSocketURLFault: CustomStringConvertible {
@@ -24,6 +26,7 @@ extension WebSocketURLFault: CustomStringConvertible {
         case .userInformation: "has a user, which a WebSocket's cannot have; set a header field Authorization"
         case .host: "has no valid host; an IPv6 address stands in brackets"
         case .port: "has a port that is not a number from 0 to 65535"
+        case .path: "has a path that does not begin with /"
         case .queryOfListener: "has a query, without which a listener compares paths"
         }
     }

@@ -1,0 +1,115 @@
+import NIOCore
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#elseif canImport(Android)
+import Android
+#endif
+
+/// Opening a WebSocket on a connection that is made.
+extension Dialer {
+    /// Opens a WebSocket, or follows the server to where it redirects.
+    ///
+    /// - Returns: The channel on which the carriage is, which is another one after a redirect.
+    func open(
+        _ channel: any Channel,
+        _ id: ConnectionID,
+        _ plan: Plan,
+        _ redirects: RedirectRules
+    ) -> EventLoopFuture<any Channel> {
+        self.openings.begin(id, on: self.eventLoop)
+            .flatMap { self.request(id, redirects) }
+            .flatMap { request in self.open(channel, request, id) }
+            .flatMap { location in
+                guard let location else { return self.eventLoop.makeSucceededFuture(channel) }
+                channel.close(promise: nil)
+                do {
+                    var redirects = redirects
+                    try redirects.follow(to: location)
+                    let plan = try self.plan(plan.endpoint, Endpoint(location), redirects)
+                    return self.reach(id, plan)
+                } catch {
+                    return self.eventLoop.makeFailedFuture(error)
+                }
+            }
+    }
+
+    /// Makes the request, which the user may change.
+    private func request(_ id: ConnectionID, _ redirects: RedirectRules) -> EventLoopFuture<OpeningRequest> {
+        guard self.attempts[id] != nil else { return self.eventLoop.makeFailedFuture(CancellationError()) }
+        self.attempts[id]?.stage = .opening
+        let options = self.configuration.webSocket
+        let target = redirects.target
+        let request = WebSocketRequest(
+            url: target.url,
+            path: target.requestTarget,
+            headers: redirects.sendsFixedHeaders ? options.headers : [],
+            isRedirected: redirects.count > 0
+        )
+        guard let prepare = options.prepare else {
+            return self.eventLoop.makeCompletedFuture { try self.request(request, target) }
+        }
+        let promise = self.eventLoop.makePromise(of: WebSocketRequest.self)
+        promise.completeWithTask { try await prepare(request) }
+        return promise.futureResult.flatMapThrowing { try self.request($0, target) }
+    }
+
+    private func request(_ request: WebSocketRequest, _ target: WebSocketTarget) throws -> OpeningRequest {
+        let options = self.configuration.webSocket
+        guard let subprotocol = options.subprotocol ?? self.configuration.wireFormat.subprotocol else {
+            throw SocketError(
+                .invalidArgument,
+                message: """
+                    the wire format \(self.configuration.wireFormat) has no subprotocol of its own; name the server's \
+                    (SocketConfiguration.webSocket.subprotocol)
+                    """
+            )
+        }
+        var generator = SystemRandomNumberGenerator()
+        return try OpeningRequest(
+            target: target.requesting(request.path),
+            key: OpeningKey(using: &generator),
+            headers: HTTPFields(request.headers.map { HTTPField(name: $0.name, value: $0.value) }),
+            subprotocols: [subprotocol],
+            origin: options.origin
+        )
+    }
+
+    /// - Returns: The place to which the server redirects; nil if the WebSocket is open.
+    private func open(
+        _ channel: any Channel,
+        _ request: OpeningRequest,
+        _ id: ConnectionID
+    ) -> EventLoopFuture<WebSocketTarget?> {
+        guard self.attempts[id] != nil else { return self.eventLoop.makeFailedFuture(CancellationError()) }
+        let done = self.eventLoop.makePromise(of: WebSocketTarget?.self)
+        let opening = WebSocketOpening(request, clock: Self.secondsSince1970, eventLoop: self.eventLoop) { result in
+            switch result {
+            case .success(.accepted(let agreement, let begin)):
+                guard agreement.subprotocol != nil else {
+                    return done.fail(OpeningError.subprotocolMissing(request.subprotocols))
+                }
+                // The link is added by what waits for this.
+                done.succeed(nil)
+                begin()
+            case .success(.redirect(let target)):
+                done.succeed(target)
+            case .failure(let error):
+                done.fail(error)
+            }
+        }
+        do {
+            try channel.pipeline.syncOperations.addHandler(opening)
+        } catch {
+            // It has been closed already.
+            done.fail(OpeningError.closedEarly)
+        }
+        return done.futureResult
+    }
+
+    private static func secondsSince1970() -> Int64 { Int64(time(nil)) }
+}

@@ -1,0 +1,277 @@
+package import NIOCore
+
+/// Carries the bytes of a link as the binary messages of a WebSocket. Stands between TLS and the link, which neither
+/// sees nor pays for it elsewhere.
+///
+/// The opening handshake is over when it is added. The link's end of output becomes our close frame, and the peer's
+/// close frame the end of a link's input at a server, and of the link at a client.
+package final class WebSocketCarriage: ChannelDuplexHandler {
+    package typealias InboundIn = ByteBuffer
+    package typealias InboundOut = ByteBuffer
+    package typealias OutboundIn = ByteBuffer
+    package typealias OutboundOut = ByteBuffer
+
+    /// The number of bytes that are gathered before they are passed on unflushed, so that the channel notices when it
+    /// holds too many: a message of the greatest length.
+    private static let gatherLimit = WebSocketEncoder.maximumStreamMessageLength
+    /// A buffer larger than this is released after each flush: an idle connection keeps no more.
+    private static let largestKept = 512
+
+    private let role: WebSocketRole
+    private var decoder: WebSocketDecoder
+    private var encoder: WebSocketEncoder
+    private var writer = WebSocketStreamWriter()
+    private var out = SendBytes()
+    /// Completes with the next write, for those who asked.
+    private var promise: EventLoopPromise<Void>?
+    /// The payload of the last ping that is not answered.
+    private var ping: ByteBuffer?
+    private var closing: ClosingHandshake
+    /// The reason that the link has given for its end.
+    private var reason: CloseReason?
+    private var violation: WebSocketViolation?
+    /// What the peer's last bytes mean to the link, which is told when it has dealt with those before.
+    private var news: News?
+    private var timer: Scheduled<Void>?
+    private var context: ChannelHandlerContext?
+
+    private enum News {
+        case closed(WebSocketClose)
+        case violated(WebSocketViolation)
+    }
+
+    /// - Parameter role: Our side.
+    package init(role: WebSocketRole) {
+        self.role = role
+        self.decoder = WebSocketDecoder(role: role, mode: .stream)
+        self.encoder = WebSocketEncoder(role: role)
+        self.closing = ClosingHandshake(role: role)
+    }
+
+    package func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+    }
+
+    package func handlerRemoved(context: ChannelHandlerContext) {
+        self.context = nil
+        self.timer?.cancel()
+        self.promise?.fail(ChannelError.ioOnClosedChannel)
+        self.promise = nil
+    }
+
+    /// Takes bytes that came behind the opening handshake. Call when the link is in the pipeline.
+    package func begin(with bytes: ByteBuffer) {
+        guard bytes.readableBytes > 0, let context = self.context else { return }
+        self.receive(bytes, context)
+        self.finishReading(context)
+    }
+
+    /// Sends bytes that the link has written before the carriage was there.
+    package func send(_ bytes: [ByteBuffer]) {
+        guard !bytes.isEmpty, let context = self.context else { return }
+        for bytes in bytes { self.writer.append(bytes) }
+        self.flush(context: context)
+    }
+
+    // MARK: Received bytes
+
+    package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        self.receive(self.unwrapInboundIn(data), context)
+    }
+
+    private func receive(_ bytes: ByteBuffer, _ context: ChannelHandlerContext) {
+        guard self.news == nil, self.violation == nil else { return }
+        var hasDelivered = false
+        self.decoder.append(bytes)
+        do throws(WebSocketViolation) {
+            while let input = try self.decoder.next() {
+                switch input {
+                case .bytes(let bytes):
+                    hasDelivered = true
+                    context.fireChannelRead(self.wrapInboundOut(bytes))
+                case .ping(let payload): self.ping = payload
+                case .close(let close): self.news = .closed(close)
+                case .pong, .message: break
+                }
+            }
+        } catch {
+            self.news = .violated(error)
+        }
+        // Any byte is a sign of life.
+        if !hasDelivered { context.fireChannelRead(self.wrapInboundOut(ByteBuffer())) }
+    }
+
+    package func channelReadComplete(context: ChannelHandlerContext) {
+        self.finishReading(context)
+    }
+
+    private func finishReading(_ context: ChannelHandlerContext) {
+        // The link answers what has come.
+        context.fireChannelReadComplete()
+        self.answerPing(context)
+        guard self.context != nil, let news = self.news.take() else { return }
+        switch news {
+        case .closed(let close):
+            self.perform(self.closing.receive(close), context)
+            guard !self.closing.hasSent else { return }
+            if self.role == .server {
+                context.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
+            } else {
+                context.fireErrorCaught(LinkEndError(close.end))
+            }
+        case .violated(let violation):
+            self.violation = violation
+            let error = LinkError("\(violation)", underlying: violation)
+            context.fireErrorCaught(LinkEndError(LinkEnd(.protocolViolation(error))))
+        }
+    }
+
+    /// Answers the last ping (RFC 6455, section 5.5.3), unless the peer does not read.
+    private func answerPing(_ context: ChannelHandlerContext) {
+        guard context.channel.isWritable, !self.closing.hasSent, let payload = self.ping.take() else { return }
+        self.emit(context)
+        self.out.prepare()
+        self.encoder.encodePong(payload, into: &self.out.gathered)
+        self.writeOut(context)
+        self.flushOut(context)
+    }
+
+    package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case .inputClosed? = event as? ChannelEvent { self.perform(self.closing.endInput(), context) }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    // MARK: Sent bytes
+
+    package func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        guard !self.closing.hasSent else {
+            promise?.fail(ChannelError.outputClosed)
+            return
+        }
+        if let promise { self.promise.setOrCascade(to: promise) }
+        self.writer.append(self.unwrapOutboundIn(data))
+        if self.writer.count >= Self.gatherLimit { self.emit(context) }
+    }
+
+    package func flush(context: ChannelHandlerContext) {
+        self.emit(context)
+        self.flushOut(context)
+    }
+
+    package func channelWritabilityChanged(context: ChannelHandlerContext) {
+        self.answerPing(context)
+        context.fireChannelWritabilityChanged()
+    }
+
+    /// Passes on what was written, in messages.
+    private func emit(_ context: ChannelHandlerContext) {
+        self.writer.write(&self.encoder, into: &self.out)
+        self.writeOut(context)
+        // Nobody wrote bytes: the promise waits for what was written before.
+        if let promise = self.promise.take() { context.write(self.wrapOutboundOut(ByteBuffer()), promise: promise) }
+    }
+
+    /// Writes `out`. The last part has the promise.
+    private func writeOut(_ context: ChannelHandlerContext) {
+        while let bytes = self.out.popFirst() { context.write(self.wrapOutboundOut(bytes), promise: nil) }
+        if let bytes = self.out.takeGathered() {
+            context.write(self.wrapOutboundOut(bytes), promise: self.promise.take())
+        }
+    }
+
+    private func flushOut(_ context: ChannelHandlerContext) {
+        context.flush()
+        if self.out.gathered.capacity > Self.largestKept { self.out = SendBytes() }
+    }
+
+    // MARK: The end
+
+    package func triggerUserOutboundEvent(
+        context: ChannelHandlerContext,
+        event: Any,
+        promise: EventLoopPromise<Void>?
+    ) {
+        guard let reason = event as? CloseReason else {
+            return context.triggerUserOutboundEvent(event, promise: promise)
+        }
+        self.reason = reason
+        promise?.succeed()
+    }
+
+    package func close(context: ChannelHandlerContext, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+        self.emit(context)
+        switch mode {
+        case .input:
+            context.close(mode: .input, promise: promise)
+        case .output:
+            self.close(context, promise: promise)
+        case .all:
+            // A link that ends because the peer has closed, or has broken the rules, says so. Else there is nobody to
+            // talk to, or no time left.
+            let isHeard =
+                self.closing.received != nil || self.violation != nil || (self.reason.map { $0 != .done } ?? false)
+            guard isHeard, !self.closing.hasSent, context.channel.isActive else {
+                return context.close(mode: .all, promise: promise)
+            }
+            if let promise { context.channel.closeFuture.cascade(to: promise) }
+            self.close(context, promise: nil)
+        }
+    }
+
+    /// Sends our close frame, and what belongs to it.
+    ///
+    /// - Parameter promise: Completes when it has left.
+    private func close(_ context: ChannelHandlerContext, promise: EventLoopPromise<Void>?) {
+        if let promise { self.promise.setOrCascade(to: promise) }
+        if let violation = self.violation {
+            self.perform(self.closing.fail(WebSocketClose(code: violation.code, reason: "\(violation)")), context)
+        } else {
+            self.perform(self.closing.close(WebSocketClose(code: self.code)), context)
+        }
+        self.promise.take()?.succeed()
+    }
+
+    private var code: UInt16 {
+        switch self.reason {
+        case .protocolViolation: 1_002
+        case .tooLarge: 1_009
+        case .done, nil: self.role == .server ? 1_001 : 1_000
+        }
+    }
+
+    private func perform(_ actions: [ClosingHandshake.Action], _ context: ChannelHandlerContext) {
+        for action in actions {
+            switch action {
+            case .send(let close):
+                self.out.prepare()
+                self.encoder.encodeClose(close, into: &self.out.gathered)
+                self.writeOut(context)
+                self.flushOut(context)
+            case .closeOutput:
+                context.close(mode: .output, promise: nil)
+            case .closeChannel:
+                // Behind what is still to leave.
+                let flushed = context.eventLoop.makePromise(of: Void.self)
+                context.writeAndFlush(self.wrapOutboundOut(ByteBuffer()), promise: flushed)
+                flushed.futureResult.assumeIsolated().whenComplete { _ in self.context?.close(promise: nil) }
+                self.awaitPeer(context)
+            case .awaitPeer:
+                self.awaitPeer(context)
+            }
+        }
+    }
+
+    private func awaitPeer(_ context: ChannelHandlerContext) {
+        guard self.timer == nil else { return }
+        self.timer = context.eventLoop.assumeIsolated().scheduleTask(in: .seconds(ClosingHandshake.patience)) {
+            self.context?.close(promise: nil)
+        }
+    }
+}
+
+extension Optional where Wrapped == EventLoopPromise<Void> {
+    /// Has `promise` completed with the one that is there, which it becomes where there is none.
+    fileprivate mutating func setOrCascade(to promise: EventLoopPromise<Void>) {
+        if let present = self { present.futureResult.cascade(to: promise) } else { self = promise }
+    }
+}

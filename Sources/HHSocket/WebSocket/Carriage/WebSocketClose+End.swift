@@ -1,0 +1,17 @@
+extension WebSocketClose {
+    /// Whether a client comes back after a peer's close frame with this code (the ranges are Centrifugo's).
+    static func endsLink(code: UInt16) -> Bool {
+        switch code {
+        case 3_500...3_999, 4_500...4_999: true
+        default: false
+        }
+    }
+
+    /// The end that a server's close frame means to a link of frames.
+    var end: LinkEnd {
+        let closure = WebSocketClosure(code: self.code ?? WebSocketClosure.noCode, reason: self.reason)
+        let error = SocketError(.connectionLost, message: "\(closure)", underlying: closure, delivery: .sentUnknown)
+        let isFinal = Self.endsLink(code: closure.code)
+        return LinkEnd(.said(error), EndVerdict(isFinal ? .never : .afterBackoff))
+    }
+}

@@ -1,0 +1,120 @@
+import NIOCore
+
+/// Stands behind TLS until the server has answered the request to open a WebSocket. Then its place is the carriage's.
+final class WebSocketOpening: ChannelInboundHandler, RemovableChannelHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    /// The answer of a server that did not refuse.
+    enum Answer {
+        /// The carriage is in the pipeline. What came behind the answer is to be given to it by the closure, once the
+        /// link is there too.
+        case accepted(OpeningAgreement, begin: () -> Void)
+        case redirect(to: WebSocketTarget)
+    }
+
+    private let request: OpeningRequest
+    private let isolated: NIOLoopBound<(Result<Answer, any Error>) -> Void>
+    private let makeCarriage: () -> WebSocketCarriage
+    private let clock: () -> Int64
+    private var reader: OpeningResponseReader
+    private var hasBegun = false
+    private var isDone = false
+
+    /// - Parameters:
+    ///   - clock: The present time in seconds since 1970, for `Retry-After`.
+    ///   - completion: Called once, on the event loop.
+    init(
+        _ request: OpeningRequest,
+        makeCarriage: @escaping () -> WebSocketCarriage = { WebSocketCarriage(role: .client) },
+        clock: @escaping () -> Int64,
+        eventLoop: any EventLoop,
+        completion: @escaping (Result<Answer, any Error>) -> Void
+    ) {
+        self.request = request
+        self.makeCarriage = makeCarriage
+        self.clock = clock
+        self.reader = OpeningResponseReader(for: request)
+        self.isolated = NIOLoopBound(completion, eventLoop: eventLoop)
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        if context.channel.isActive { self.begin(context) }
+    }
+
+    func channelActive(context: ChannelHandlerContext) {
+        self.begin(context)
+        context.fireChannelActive()
+    }
+
+    private func begin(_ context: ChannelHandlerContext) {
+        guard !self.hasBegun else { return }
+        self.hasBegun = true
+        context.writeAndFlush(self.wrapOutboundOut(self.request.encode()), promise: nil)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard !self.isDone else { return }
+        self.reader.append(self.unwrapInboundIn(data))
+        do throws(OpeningError) {
+            if let result = try self.reader.next(now: self.clock()) { self.take(result, context) }
+        } catch {
+            self.finish(.failure(error))
+        }
+    }
+
+    private func take(_ result: OpeningResult, _ context: ChannelHandlerContext) {
+        switch result {
+        case .accepted(let agreement, let rest):
+            let carriage = self.makeCarriage()
+            let pipeline = context.pipeline.syncOperations
+            do {
+                try pipeline.addHandler(carriage, position: .after(self))
+            } catch {
+                return self.finish(.failure(error))
+            }
+            self.isDone = true
+            pipeline.removeHandler(context: context, promise: nil)
+            self.isolated.value(.success(.accepted(agreement) { carriage.begin(with: rest) }))
+        case .redirect(_, let location):
+            self.finish(.success(.redirect(to: location)))
+        case .refused(let refusal):
+            self.finish(.failure(WebSocketRefusal(refusal)))
+        }
+    }
+
+    private func finish(_ result: Result<Answer, any Error>) {
+        guard !self.isDone else { return }
+        self.isDone = true
+        self.isolated.value(result)
+    }
+
+    /// The connection has ended: a refusal may have no length.
+    private func end(_ error: any Error) {
+        guard !self.isDone else { return }
+        do throws(OpeningError) {
+            if case .refused(let refusal)? = try self.reader.finish() {
+                self.finish(.failure(WebSocketRefusal(refusal)))
+            } else {
+                self.finish(.failure(error))
+            }
+        } catch {
+            self.finish(.failure(error))
+        }
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        guard !self.isDone else { return context.fireErrorCaught(error) }
+        self.end(error)
+        context.close(promise: nil)
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        self.end(OpeningError.closedEarly)
+        context.fireChannelInactive()
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.end(OpeningError.closedEarly)
+    }
+}

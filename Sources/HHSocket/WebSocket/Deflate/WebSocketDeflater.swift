@@ -1,0 +1,119 @@
+import CZlib
+package import NIOCore
+
+/// Deflates messages (RFC 7692, section 7.2.1).
+///
+/// zlib's memory is 264 KiB for a window of 15 bits, and 40 KiB for 12. It is allocated for the first message, and kept
+/// if later ones refer to it.
+///
+/// `Sendable` is not checked by the compiler because of the pointer to zlib's state. It holds because a deflater has
+/// one owner, an encoder or a test, which makes all calls itself; an encoder is a structure whose calls are `mutating`,
+/// so that only one thread at a time can make them, and it hands its deflater to nobody. Copies of an encoder, which
+/// would share it, are forbidden to be used side by side.
+package final class WebSocketDeflater: @unchecked Sendable {
+    /// The length of the shortest message that is compressed, in bytes: for less it hardly pays.
+    package static let minimumLength = 256
+    /// The end of the output of each flush, which is not sent.
+    private static let tail: [UInt8] = [0x00, 0x00, 0xFF, 0xFF]
+
+    private let windowBits: Int32
+    private let keepsWindow: Bool
+    private let level: Int32
+    /// zlib keeps a pointer to the stream, so it must not move.
+    private var stream: UnsafeMutablePointer<z_stream>?
+
+    /// Nil if zlib cannot deflate with the window: it has 8 bits.
+    ///
+    /// - Parameters:
+    ///   - direction: The parameters for our messages.
+    ///   - level: zlib's level, 1 to 9; others are clamped.
+    package init?(_ direction: DeflateDirection, level: Int = 6) {
+        guard direction.canDeflate else { return nil }
+        self.windowBits = Int32(direction.windowBits)
+        self.keepsWindow = direction.keepsWindow
+        self.level = Int32(min(max(level, 1), 9))
+    }
+
+    deinit { self.release() }
+
+    /// Whether zlib's memory is allocated.
+    package var isAllocated: Bool { self.stream != nil }
+
+    private func release() {
+        guard let stream = self.stream.take() else { return }
+        deflateEnd(stream)
+        stream.deallocate()
+    }
+
+    /// Compresses a whole message; nil if it is to be sent as it is, because it is short or would not become shorter.
+    ///
+    /// What is returned must be sent, and in the order of the calls: later messages refer to it.
+    package func compress(_ message: ByteBuffer) -> ByteBuffer? {
+        guard message.readableBytes >= Self.minimumLength, message.readableBytes < z_stream.maximumCount,
+            let stream = self.begin()
+        else { return nil }
+        let output = Self.deflate(stream, message)
+        if !self.keepsWindow {
+            self.release()
+        } else if output == nil, deflateReset(stream) != Z_OK {
+            // The message is in our window now but will not be in the peer's: without the reset, which empties ours,
+            // later messages might refer to it.
+            self.release()
+        }
+        return output
+    }
+
+    private func begin() -> UnsafeMutablePointer<z_stream>? {
+        if let stream = self.stream { return stream }
+        let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
+        stream.initialize(to: z_stream())
+        let status = deflateInit2_(
+            stream,
+            self.level,
+            Z_DEFLATED,
+            -self.windowBits,
+            // As much for zlib's other tables as for its window; fewer than 5 make blocks that are too small to pay.
+            max(self.windowBits - 7, 5),
+            Z_DEFAULT_STRATEGY,
+            zlibVersion(),
+            Int32(MemoryLayout<z_stream>.size)
+        )
+        guard status == Z_OK else {
+            stream.deallocate()
+            return nil
+        }
+        self.stream = stream
+        return stream
+    }
+
+    /// Deflates and flushes; nil if the output, without its tail, is not shorter than the message.
+    private static func deflate(_ stream: UnsafeMutablePointer<z_stream>, _ message: ByteBuffer) -> ByteBuffer? {
+        // One byte is left free where the output is short enough, by which zlib tells that the flush is complete.
+        let maximum = message.readableBytes + Self.tail.count
+        var output = ByteBuffer()
+        let isComplete = message.withUnsafeReadableBytes { source in
+            stream.pointee.read(from: source)
+            var capacity = min(max(source.count / 4, Self.minimumLength), maximum)
+            while output.readableBytes < maximum {
+                var status = Z_OK
+                let room = min(capacity, maximum) - output.readableBytes
+                output.writeWithUnsafeMutableBytes(minimumWritableBytes: room) { space in
+                    stream.pointee.write(to: UnsafeMutableRawBufferPointer(rebasing: space[..<room]))
+                    status = CZlib.deflate(stream, Z_SYNC_FLUSH)
+                    return room - Int(stream.pointee.avail_out)
+                }
+                // The second means that the output ended exactly where the space did.
+                guard status == Z_OK || status == Z_BUF_ERROR else { return false }
+                if stream.pointee.avail_out > 0 { return stream.pointee.avail_in == 0 }
+                capacity = output.readableBytes * 2
+            }
+            return false
+        }
+        let length = output.readableBytes - Self.tail.count
+        guard isComplete, length > 0,
+            output.getBytes(at: output.readerIndex + length, length: Self.tail.count) == Self.tail
+        else { return nil }
+        output.moveWriterIndex(to: output.readerIndex + length)
+        return output
+    }
+}

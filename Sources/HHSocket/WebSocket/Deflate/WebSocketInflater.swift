@@ -1,0 +1,244 @@
+import CZlib
+package import NIOCore
+
+/// Inflates the compressed messages of the peer (RFC 7692, section 7.2.2), in slices and up to a limit.
+///
+/// References beyond the agreed window are found where zlib has dropped what they refer to, which depends on how the
+/// message is cut; its memory does not grow by them.
+///
+/// zlib's memory is 7 KiB and the window. It is allocated when a message begins, and kept while it is needed.
+///
+/// `Sendable` is not checked by the compiler because of the pointer to zlib's state. It holds because an inflater has
+/// one owner, a decoder or a test, which makes all calls itself; a decoder is a structure whose calls are `mutating`,
+/// so that only one thread at a time can make them, and it hands its inflater to nobody. Copies of a decoder, which
+/// would share it, are forbidden to be used side by side.
+package final class WebSocketInflater: @unchecked Sendable {
+    /// What ended a call to ``inflate(_:isEnd:into:limit:budget:)``.
+    package enum Progress: Hashable, Sendable {
+        /// All of the input has been taken, and all of its output written.
+        case needsInput
+        /// The budget has been spent. More output may be there, even if all of the input has been taken.
+        case moreOutput
+        /// The message is over. The next call begins another one.
+        case finished
+    }
+
+    /// One call of zlib's.
+    private struct Step {
+        var status = Z_OK
+        var taken = 0
+        var written = 0
+        /// Whether there was no room for more output.
+        var isFull = false
+    }
+
+    /// The end of the last block of each message, which is not sent.
+    private static let tail: [UInt8] = [0x00, 0x00, 0xFF, 0xFF]
+    /// The smallest first capacity of the output, in bytes.
+    private static let minimumCapacity = 256
+
+    private let windowBits: Int32
+    private let keepsWindow: Bool
+    /// zlib keeps a pointer to the stream, so it must not move.
+    private var stream: UnsafeMutablePointer<z_stream>?
+    /// Whether a message has begun that is not over.
+    private var isUnfinished = false
+    /// The length of the output of the message so far, in bytes; not counted without a limit.
+    private var length = 0
+    /// The number of bytes of the tail that zlib has taken.
+    private var tailTaken = 0
+    /// Whether zlib may have output left for which there was no room.
+    private var mayHoldOutput = false
+    /// Whether the last input was a block that is marked as the final one (RFC 7692, section 7.2.3.4).
+    private var isAfterFinalBlock = false
+    /// Whether the last input ended a block, with no bits left over of its last byte.
+    private var isBetweenBlocks = false
+
+    package init(_ direction: DeflateDirection) {
+        // zlib inflates raw data with 9 bits or more, which includes smaller windows.
+        self.windowBits = Int32(min(max(direction.windowBits, 9), 15))
+        self.keepsWindow = direction.keepsWindow
+    }
+
+    deinit { self.release() }
+
+    /// Whether zlib's memory is allocated.
+    package var isAllocated: Bool { self.stream != nil }
+
+    /// Frees zlib's memory where nothing is lost: between messages that do not refer to earlier ones.
+    package func releaseIfIdle() {
+        guard !self.isUnfinished, !self.keepsWindow else { return }
+        self.release()
+    }
+
+    private func release() {
+        guard let stream = self.stream.take() else { return }
+        inflateEnd(stream)
+        stream.deallocate()
+    }
+
+    /// Inflates the next bytes of a message. After a violation the inflater is of no use.
+    ///
+    /// - Parameters:
+    ///   - input: The bytes, unmasked. Those that zlib has taken are read off.
+    ///   - isEnd: Whether the message ends with them.
+    ///   - output: The buffer that the output is appended to; also before a violation.
+    ///   - limit: The largest output of the whole message, in bytes; none is `.max`. At most one byte beyond it is
+    ///     inflated, which is not appended.
+    ///   - budget: The largest output of this call, in bytes; 1 or more.
+    package func inflate(
+        _ input: inout ByteBuffer,
+        isEnd: Bool,
+        into output: inout ByteBuffer,
+        limit: Int,
+        budget: Int = .max
+    ) throws(WebSocketViolation) -> Progress {
+        do throws(WebSocketViolation) {
+            return try self.run(&input, isEnd: isEnd, into: &output, limit: limit, budget: max(budget, 1))
+        } catch {
+            self.release()
+            throw error
+        }
+    }
+
+    private func run(
+        _ input: inout ByteBuffer,
+        isEnd: Bool,
+        into output: inout ByteBuffer,
+        limit: Int,
+        budget: Int
+    ) throws(WebSocketViolation) -> Progress {
+        let stream = try self.begin()
+        var budget = budget
+        while true {
+            if input.readableBytes == 0, !self.mayHoldOutput {
+                guard isEnd else { return .needsInput }
+                // A message that ends with a final block needs no tail to end.
+                if self.isAfterFinalBlock || self.tailTaken == Self.tail.count {
+                    try self.finish(stream)
+                    return .finished
+                }
+            }
+            guard budget > 0 else { return .moreOutput }
+            let allowed = limit == .max ? .max : max(limit - self.length, 0)
+            let isInputEmpty: Bool
+            let step: Step
+            if input.readableBytes > 0 || !isEnd {
+                isInputEmpty = input.readableBytes == 0
+                step = Self.step(stream, &input, into: &output, room: min(allowed, budget))
+            } else {
+                var tail = ByteBuffer(bytes: Self.tail[self.tailTaken...])
+                isInputEmpty = tail.readableBytes == 0
+                step = Self.step(stream, &tail, into: &output, room: min(allowed, budget))
+                self.tailTaken += step.taken
+            }
+            if allowed == 0, step.isFull {
+                throw .messageTooLong(length: UInt64(max(limit, 0)) + 1, limit: limit)
+            }
+            if limit != .max { self.length += step.written }
+            budget -= step.written
+            self.mayHoldOutput = step.isFull
+            if step.taken > 0 { self.isAfterFinalBlock = false }
+            // zlib's sign for it, which a further call without input clears.
+            if step.taken > 0 || step.written > 0 { self.isBetweenBlocks = stream.pointee.data_type == 128 }
+            switch step.status {
+            case Z_STREAM_END:
+                // What follows begins with a new block, which may refer to the window that there is.
+                guard inflateResetKeep(stream) == Z_OK else { throw .notDeflate("zlib cannot be reset") }
+                self.isAfterFinalBlock = true
+                self.mayHoldOutput = false
+            case Z_OK:
+                break
+            case Z_BUF_ERROR where isInputEmpty:
+                // There was no more output.
+                break
+            default:
+                throw .notDeflate(
+                    stream.pointee.msg.map { String(cString: $0) } ?? "zlib's error \(step.status)"
+                )
+            }
+        }
+    }
+
+    private func begin() throws(WebSocketViolation) -> UnsafeMutablePointer<z_stream> {
+        self.isUnfinished = true
+        if let stream = self.stream { return stream }
+        let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
+        stream.initialize(to: z_stream())
+        let size = Int32(MemoryLayout<z_stream>.size)
+        guard inflateInit2_(stream, -self.windowBits, zlibVersion(), size) == Z_OK else {
+            stream.deallocate()
+            throw .notDeflate("there is no memory to inflate it")
+        }
+        self.stream = stream
+        return stream
+    }
+
+    private func finish(_ stream: UnsafeMutablePointer<z_stream>) throws(WebSocketViolation) {
+        guard self.isAfterFinalBlock || self.isBetweenBlocks else { throw .notDeflate("it ends within a block") }
+        if !self.keepsWindow {
+            guard inflateReset(stream) == Z_OK else { throw .notDeflate("zlib cannot be reset") }
+        }
+        self.isUnfinished = false
+        self.length = 0
+        self.tailTaken = 0
+        self.isAfterFinalBlock = false
+        self.isBetweenBlocks = false
+    }
+
+    /// Calls zlib once.
+    ///
+    /// - Parameter room: The largest output, in bytes. With 0 one byte is inflated to see whether there is any, and
+    ///   not appended.
+    private static func step(
+        _ stream: UnsafeMutablePointer<z_stream>,
+        _ input: inout ByteBuffer,
+        into output: inout ByteBuffer,
+        room: Int
+    ) -> Step {
+        var step = Step()
+        input.readWithUnsafeReadableBytes { source in
+            stream.pointee.read(from: source)
+            let available = Int(stream.pointee.avail_in)
+            if room == 0 {
+                var probe: UInt8 = 0
+                withUnsafeMutableBytes(of: &probe) { probe in
+                    stream.pointee.write(to: probe)
+                    step.status = CZlib.inflate(stream, Z_SYNC_FLUSH)
+                }
+            } else {
+                let growth = max(output.readableBytes, min(source.count, 1 << 20) * 2, Self.minimumCapacity)
+                let minimum = output.writableBytes > 0 ? 1 : min(room, growth)
+                output.writeWithUnsafeMutableBytes(minimumWritableBytes: minimum) { space in
+                    stream.pointee.write(to: UnsafeMutableRawBufferPointer(rebasing: space.prefix(room)))
+                    let space = Int(stream.pointee.avail_out)
+                    step.status = CZlib.inflate(stream, Z_SYNC_FLUSH)
+                    step.written = space - Int(stream.pointee.avail_out)
+                    return step.written
+                }
+            }
+            step.isFull = stream.pointee.avail_out == 0
+            step.taken = available - Int(stream.pointee.avail_in)
+            return step.taken
+        }
+        return step
+    }
+}
+
+extension z_stream {
+    /// The largest count of bytes that zlib is given at once; it counts in 32 bits.
+    static let maximumCount = 1 << 30
+
+    /// Sets the input of the next call, as much of `bytes` as zlib can take at once.
+    mutating func read(from bytes: UnsafeRawBufferPointer) {
+        // zlib does not write to it.
+        self.next_in = UnsafeMutablePointer(mutating: bytes.bindMemory(to: UInt8.self).baseAddress)
+        self.avail_in = UInt32(min(bytes.count, Self.maximumCount))
+    }
+
+    /// Sets the space for the output of the next call, as much of `bytes` as zlib can fill at once.
+    mutating func write(to bytes: UnsafeMutableRawBufferPointer) {
+        self.next_out = bytes.bindMemory(to: UInt8.self).baseAddress
+        self.avail_out = UInt32(min(bytes.count, Self.maximumCount))
+    }
+}

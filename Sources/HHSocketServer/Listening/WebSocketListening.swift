@@ -1,0 +1,124 @@
+import HHSocket
+
+/// The WebSockets of a listener.
+public struct WebSocketListening: Sendable {
+    /// The origins whose pages may connect. Requests without an origin come from no browser, and are let in.
+    public enum Origins: Sendable {
+        case any
+        /// Origins such as `https://example.com`.
+        case list([String])
+        case closure(@Sendable (String) -> Bool)
+    }
+
+    /// The answer to a request to open a WebSocket.
+    public enum Admission: Sendable {
+        /// The WebSocket is opened, with these header fields in the answer.
+        case allow(headers: [(name: String, value: String)] = [])
+        /// The request is refused with a status of 300 to 599, header fields and a text.
+        case refuse(status: Int, headers: [(name: String, value: String)] = [], text: String = "")
+    }
+
+    /// A request to open a WebSocket, which is valid but for what the application asks.
+    public struct Request: Sendable {
+        /// The path, without the query.
+        public var path: String
+        /// The query, as it was written; nil if there is none.
+        public var query: String?
+        /// The header fields, in their order.
+        public var headers: [(name: String, value: String)]
+
+        /// The value of the first header field called `name`, in whatever case.
+        public func header(_ name: String) -> String? {
+            self.headers.first { $0.name.lowercased() == name.lowercased() }?.value
+        }
+    }
+
+    /// The path that requests must have, compared exactly and without the query; another is answered 404.
+    public var path: String
+    /// Whether the port also takes connections that are no WebSockets. A connection that begins with an upper-case
+    /// letter is HTTP then: a format whose frames may begin so is refused. False by default.
+    public var sharesPort: Bool
+    /// The origins whose pages may connect; any by default. Others are answered 403.
+    public var origins = Origins.any
+    /// The subprotocol that carries the frames. Nil, the default: `hhsocket.1` for the standard format, and
+    /// `hhsocket.1.` followed by the name of another preset. A described format requires a name. A request that does
+    /// not offer it is answered 400.
+    public var subprotocol: String?
+    /// Decides on a request before it is answered, such as by its `Authorization`. Nil, the default: all are allowed.
+    /// It counts towards the time for the opening.
+    public var authenticate: (@Sendable (Request) async -> Admission)?
+    /// The time that a client may take for its request; then its connection is closed. 10 s by default.
+    public var timeout = Duration.seconds(10)
+
+    /// - Parameters:
+    ///   - path: The path that requests must have; `/` by default.
+    ///   - sharesPort: Whether the port also takes connections that are no WebSockets; false by default.
+    public init(path: String = "/", sharesPort: Bool = false) {
+        self.path = path
+        self.sharesPort = sharesPort
+    }
+
+    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument`.
+    func settings(for format: WireFormat) throws(SocketError) -> WebSocketAcceptance.Settings {
+        guard let subprotocol = self.subprotocol ?? format.subprotocol else {
+            throw SocketError(
+                .invalidArgument,
+                message: """
+                    the wire format \(format) has no subprotocol of its own; name one (WebSocketListening.subprotocol)
+                    """
+            )
+        }
+        guard !self.sharesPort || !format.mayBeginWithLetter else {
+            throw SocketError(
+                .invalidArgument,
+                message: """
+                    frames of the wire format \(format) may begin with an upper-case letter, as HTTP does: give \
+                    WebSockets a port of their own
+                    """
+            )
+        }
+        guard self.path.hasPrefix("/") else {
+            throw SocketError(.invalidArgument, message: "a WebSocket's path begins with /, not as \"\(self.path)\"")
+        }
+        do throws(OpeningError) {
+            var rules = try OpeningRules(path: self.path, subprotocols: [subprotocol], requiresSubprotocol: true)
+            rules.origins =
+                switch self.origins {
+                case .any: .any
+                case .list(let origins): .list(origins)
+                case .closure(let allows): .closure(allows)
+                }
+            return WebSocketAcceptance.Settings(
+                rules: rules,
+                authenticate: self.authenticate,
+                sharesPort: self.sharesPort,
+                timeout: self.timeout
+            )
+        } catch {
+            throw SocketError(.invalidArgument, message: "\(error)")
+        }
+    }
+}
+
+extension WebSocketListening.Request {
+    init(_ head: OpeningRequestHead) {
+        self.path = head.path
+        self.query = head.query
+        self.headers = head.headers.all.map { ($0.name, $0.value) }
+    }
+}
+
+extension WebSocketListening.Admission {
+    var permission: OpeningPermission {
+        switch self {
+        case .allow(let headers):
+            .allow(headers: HTTPFields(headers.map { HTTPField(name: $0.name, value: $0.value) }))
+        case .refuse(let status, let headers, let text):
+            .refuse(
+                status: status,
+                headers: HTTPFields(headers.map { HTTPField(name: $0.name, value: $0.value) }),
+                text: text
+            )
+        }
+    }
+}

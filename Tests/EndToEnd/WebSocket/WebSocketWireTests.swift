@@ -1,0 +1,183 @@
+import HHSocket
+import HHSocketRPC
+import HHSocketServer
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+/// What peers that are not ours see of a WebSocket, byte for byte.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct WebSocketWireTests {
+    /// A request of type 101 with this payload.
+    private func request(_ text: String, serial: UInt32 = 50) -> [UInt8] {
+        var bytes = ByteBuffer()
+        FrameEncoder(direction: .request)
+            .encode(Frame(type: 101, serial: serial, payload: ByteBuffer(string: text)), into: &bytes)
+        return Array(bytes.readableBytesView)
+    }
+
+    private func with(_ body: (SocketServer, RawPeer) async throws -> Void) async throws {
+        try await WebSocketCallTests.with { server, addresses in
+            let peer = try await RawPeer(addresses[0])
+            let head = try await peer.open("/rpc")
+            #expect(head.hasPrefix("HTTP/1.1 101 Switching Protocols\r\n"))
+            #expect(head.contains("Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"))
+            #expect(head.contains("Sec-WebSocket-Protocol: hhsocket.1\r\n"))
+            try await body(server, peer)
+            await peer.close()
+        }
+    }
+
+    private func code(_ payload: [UInt8]) -> Int { Int(payload[0]) << 8 | Int(payload[1]) }
+
+    @Test func framesMayBeginInOneMessageAndEndInAnother() async throws {
+        try await self.with { _, peer in
+            let request = self.request("hello")
+            for byte in request.dropLast() { try await peer.send(RawPeer.masked(0x82, [byte])) }
+            // Empty messages, fragments and pings mean nothing to the stream.
+            try await peer.send(RawPeer.masked(0x82, []))
+            try await peer.send(RawPeer.masked(0x89, Array("are you there".utf8)))
+            let ping = try await peer.frame()
+            #expect(ping.first == 0x8A)
+            #expect(ping.payload == Array("are you there".utf8))
+            try await peer.send(RawPeer.masked(0x02, []) + RawPeer.masked(0x80, [request.last ?? 0]))
+            let answer = try await peer.frame()
+            #expect(answer.first == 0x82)
+            #expect(String(decoding: answer.payload, as: UTF8.self).contains("hello"))
+        }
+    }
+
+    @Test func closeIsAnsweredBehindWhatCameBeforeIt() async throws {
+        try await self.with { _, peer in
+            try await peer.send(
+                RawPeer.masked(0x82, self.request("last")) + RawPeer.masked(0x88, [0x0F, 0xA0] + Array("bye".utf8))
+            )
+            let answer = try await peer.frame()
+            #expect(String(decoding: answer.payload, as: UTF8.self).contains("last"))
+            let close = try await peer.frame()
+            #expect(close.first == 0x88)
+            #expect(close.payload == [0x0F, 0xA0])
+            // The server ends TCP first.
+            try await peer.waitForEnd()
+        }
+    }
+
+    @Test(
+        arguments: [
+            ([0x82, 0x00], 1_002), (RawPeer.masked(0xC2, [1]), 1_002), (RawPeer.masked(0x83, [1]), 1_002),
+            (RawPeer.masked(0x81, Array("text".utf8)), 1_003), (RawPeer.masked(0x80, [1]), 1_002),
+            (RawPeer.masked(0x88, [1]), 1_002), (RawPeer.masked(0x88, [0x03, 0xED]), 1_002),
+            // A payload that no server takes, and bytes that are no frame.
+            (RawPeer.masked(0x82, [0, 0, 0, 101, 0, 0, 0, 50, 1, 0x10, 0, 0]), 1_009),
+        ] as [([UInt8], Int)]
+    )
+    func violationsAreClosedWithTheirCodeBehindAnswers(bytes: [UInt8], code: Int) async throws {
+        try await self.with { _, peer in
+            try await peer.send(RawPeer.masked(0x82, self.request("before")) + bytes)
+            let answer = try await peer.frame()
+            #expect(String(decoding: answer.payload, as: UTF8.self).contains("before"))
+            // The flush that has the answer has status 301 too.
+            if code == 1_009 { #expect(Array(answer.payload.suffix(12).prefix(4)) == [0, 0, 1, 45]) }
+            let close = try await peer.frame()
+            #expect(close.first == 0x88)
+            #expect(self.code(close.payload) == code)
+            try await peer.waitForEnd()
+        }
+    }
+
+    @Test func drainedServerClosesWith1001() async throws {
+        try await self.with { server, peer in
+            try await peer.send(RawPeer.masked(0x82, self.request("hello")))
+            _ = try await peer.frame()
+            async let shutdown: Void = server.shutdown(gracePeriod: .milliseconds(2_500))
+            let goAway = try await peer.frame()
+            #expect(goAway.first == 0x82)
+            try await peer.send(RawPeer.masked(0x88, [0x03, 0xE8]))
+            let close = try await peer.frame()
+            #expect(close.first == 0x88)
+            try await peer.waitForEnd()
+            await shutdown
+        }
+    }
+
+    @Test func noUpgradeHasAnAnswerOfHTTP() async throws {
+        try await WebSocketCallTests.with { _, addresses in
+            for (request, status) in [
+                ("GET /rpc HTTP/1.1\r\nHost: a\r\n\r\n", "426"), ("POST /rpc HTTP/1.1\r\nHost: a\r\n\r\n", "400"),
+                ("GET /other HTTP/1.1\r\nHost: a\r\n\r\n", "404"), ("\u{1}nothing", "400"),
+                ("GET /\(String(repeating: "x", count: 17_000))", "431"),
+            ] {
+                let peer = try await RawPeer(addresses[0])
+                try await peer.send(request.utf8)
+                let head = try await peer.head()
+                #expect(head.hasPrefix("HTTP/1.1 \(status) "), "\(request.prefix(40)): \(head)")
+                try await peer.waitForEnd()
+                await peer.close()
+            }
+            let peer = try await RawPeer(addresses[0])
+            let head = try await peer.open("/rpc", subprotocol: "chat")
+            #expect(head.hasPrefix("HTTP/1.1 400 "))
+        }
+    }
+
+    @Test func slowOpeningIsCutOff() async throws {
+        try await WebSocketCallTests.with(change: { $0.listeners[0].webSocket?.timeout = .milliseconds(50) }) {
+            _,
+            addresses in
+            let peer = try await RawPeer(addresses[0])
+            try await peer.send("GET /rpc HTTP".utf8)
+            try await peer.waitForEnd()
+        }
+    }
+
+    /// A server that accepts every request and sends `frames`.
+    private func server(_ frames: @escaping @Sendable (Int) -> [UInt8]) async throws -> ByteServer {
+        try await ByteServer { number, received in
+            let text = String(buffer: received)
+            let name = "Sec-WebSocket-Key: "
+            guard text.hasSuffix("\r\n\r\n"),
+                let line = text.split(separator: "\r\n").first(where: { $0.hasPrefix(name) }),
+                let key = OpeningKey(text: String(line.dropFirst(name.count)))
+            else { return ByteBuffer() }
+            received.clear()
+            var answer = ByteBuffer(
+                string: """
+                    HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
+                    Sec-WebSocket-Accept: \(key.accept)\r\nSec-WebSocket-Protocol: hhsocket.1\r\n\r\n
+                    """
+            )
+            // In the same read as the answer.
+            answer.writeBytes(frames(number))
+            return answer
+        }
+    }
+
+    @Test(arguments: [3_500, 3_999, 4_500, 4_999]) func closeCodesForEverEndTheClient(code: Int) async throws {
+        let server = try await self.server { _ in
+            [0x88, 0x06, UInt8(code >> 8), UInt8(code & 0xFF)] + Array("away".utf8)
+        }
+        let url = try Endpoint(url: "ws://127.0.0.1:\(server.endpoint.port)/")
+        let client = SocketClient.connecting(to: url)
+        let event = try await first(of: client.events, "the end") { if case .gaveUp = $0 { true } else { false } }
+        guard case .gaveUp(let error) = event else { return }
+        #expect(error.code == .connectionLost)
+        #expect(error.message == "closed: \(code) away")
+        #expect(error.underlying as? WebSocketClosure == WebSocketClosure(code: UInt16(code), reason: "away"))
+        await client.close()
+        try await server.close()
+    }
+
+    @Test(arguments: [[0x88, 0x02, 0x03, 0xE8], [0x88, 0x02, 0x03, 0xF4], [0x88, 0x00], [0x82, 0x80, 0, 0, 0, 0]])
+    func otherEndsAreFollowedByAnotherConnection(frames: [UInt8]) async throws {
+        let connections = NIOLockedValueBox(0)
+        let server = try await self.server { number in
+            connections.withLockedValue { $0 = number + 1 }
+            return number < 2 ? frames : []
+        }
+        let url = try Endpoint(url: "ws://127.0.0.1:\(server.endpoint.port)/")
+        let client = SocketClient.connecting(to: url)
+        try await eventually("three connections") { connections.withLockedValue { $0 } == 3 }
+        await client.close()
+        try await server.close()
+    }
+}

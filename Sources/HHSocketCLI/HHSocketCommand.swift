@@ -18,6 +18,8 @@ struct HHSocketCommand: AsyncParsableCommand {
             ServeCommand.self,
             CallCommand.self,
             ListenCommand.self,
+            WebSocketCommand.self,
+            WebSocketServeCommand.self,
             InspectCommand.self,
             DescribeCommand.self,
             BenchCommand.self,

@@ -1,4 +1,4 @@
-import HHSocket
+public import HHSocket
 import Logging
 import Metrics
 import NIOConcurrencyHelpers
@@ -57,6 +57,7 @@ public final class SocketServer: Service {
     public let configuration: Configuration
     private let router: Router
     private let state = NIOLockedValueBox(State.idle)
+    private let routes = NIOLockedValueBox<[WebSocketAcceptance.Route]>([])
     /// Of listeners that the system has closed, the first.
     private let lostListeners = AsyncStream<SocketError>.makeStream(bufferingPolicy: .bufferingOldest(1))
     /// The TLS context of new connections, for each listener; nil without TLS.
@@ -84,6 +85,46 @@ public final class SocketServer: Service {
         // Only then: a job that an event loop is given after its end is lost.
         EventLoopFuture.andAllComplete(drained, on: ownGroup.any()).whenComplete { _ in
             ownGroup.shutdownGracefully { _ in }
+        }
+    }
+
+    // MARK: WebSockets
+
+    /// Serves messages at a path, on every listener that has WebSockets (``ServerListener/webSocket``). To be called
+    /// before ``start()``.
+    ///
+    /// - Parameters:
+    ///   - path: The path, compared exactly and without the query; nil: all that no other route has.
+    ///   - options: Who may connect, and the limits of messages.
+    ///   - handler: Called for each connection, in a task of its own. The connection is closed when it returns, with
+    ///     1000, or with 1011 when it throws; and its task is cancelled when the connection ends.
+    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument`.
+    public func webSocket(
+        _ path: String?,
+        options: WebSocketRouteOptions = WebSocketRouteOptions(),
+        _ handler: @escaping @Sendable (WebSocketConnection) async throws -> Void
+    ) throws(SocketError) {
+        try self.add(options.route(path, WebSocketRoute(.task(handler), options)))
+    }
+
+    /// Serves messages at a path as ``webSocket(_:options:_:)`` does, by a handler that is called for each message on
+    /// the connection's thread, which it must not block: the fastest way. What it sends leaves with the flush of the read
+    /// that brought the message.
+    ///
+    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument`.
+    public func webSocket(
+        _ path: String?,
+        options: WebSocketRouteOptions = WebSocketRouteOptions(),
+        onMessage handler: @escaping @Sendable (WebSocketMessage, WebSocketConnection) -> Void
+    ) throws(SocketError) {
+        try self.add(options.route(path, WebSocketRoute(.synchronous(handler), options)))
+    }
+
+    private func add(_ route: WebSocketAcceptance.Route) throws(SocketError) {
+        self.routes.withLockedValue { routes in
+            // One without a path is asked last.
+            let index = route.rules.path == nil ? routes.count : routes.firstIndex { $0.rules.path == nil }
+            routes.insert(route, at: index ?? routes.count)
         }
     }
 
@@ -215,7 +256,10 @@ public final class SocketServer: Service {
                     settings: made,
                     tls: self.tlsContexts[index],
                     handshakeTimeout: listener.tls?.handshakeTimeout ?? .zero,
-                    webSocket: try listener.webSocket?.settings(for: listener.wireFormat)
+                    webSocket: try listener.webSocket?.settings(
+                        for: listener.wireFormat,
+                        self.routes.withLockedValue { $0 }
+                    )
                 )
                 bound.append(try await acceptor.listen(listener, on: group))
             }

@@ -59,23 +59,15 @@ extension Dialer {
     }
 
     private func request(_ request: WebSocketRequest, _ target: WebSocketTarget) throws -> OpeningRequest {
-        let options = self.configuration.webSocket
-        guard let subprotocol = options.subprotocol ?? self.configuration.wireFormat.subprotocol else {
-            throw SocketError(
-                .invalidArgument,
-                message: """
-                    the wire format \(self.configuration.wireFormat) has no subprotocol of its own; name the server's \
-                    (SocketConfiguration.webSocket.subprotocol)
-                    """
-            )
-        }
+        let offer = try self.maker.webSocketOffer()
         var generator = SystemRandomNumberGenerator()
         return try OpeningRequest(
             target: target.requesting(request.path),
             key: OpeningKey(using: &generator),
             headers: HTTPFields(request.headers.map { HTTPField(name: $0.name, value: $0.value) }),
-            subprotocols: [subprotocol],
-            origin: options.origin
+            subprotocols: offer.subprotocols,
+            origin: self.configuration.webSocket.origin,
+            deflate: offer.deflate
         )
     }
 
@@ -89,13 +81,14 @@ extension Dialer {
         let done = self.eventLoop.makePromise(of: WebSocketTarget?.self)
         let opening = WebSocketOpening(request, clock: Self.secondsSince1970, eventLoop: self.eventLoop) { result in
             switch result {
-            case .success(.accepted(let agreement, let begin)):
-                guard agreement.subprotocol != nil else {
-                    return done.fail(OpeningError.subprotocolMissing(request.subprotocols))
+            case .success(.accepted(let agreement)):
+                do {
+                    try self.accept(agreement, channel, id)
+                    // The link is added by what waits for this.
+                    done.succeed(nil)
+                } catch {
+                    done.fail(error)
                 }
-                // The link is added by what waits for this.
-                done.succeed(nil)
-                begin()
             case .success(.redirect(let target)):
                 done.succeed(target)
             case .failure(let error):
@@ -109,6 +102,15 @@ extension Dialer {
             done.fail(OpeningError.closedEarly)
         }
         return done.futureResult
+    }
+
+    private func accept(_ agreement: OpeningAgreement, _ channel: any Channel, _ id: ConnectionID) throws {
+        let offer = try self.maker.webSocketOffer()
+        guard agreement.subprotocol != nil || !offer.requiresSubprotocol else {
+            throw OpeningError.subprotocolMissing(offer.subprotocols)
+        }
+        self.attempts[id]?.agreement = agreement
+        if offer.isCarriage { try channel.pipeline.syncOperations.addHandler(WebSocketCarriage(role: .client)) }
     }
 
     private static func secondsSince1970() -> Int64 { Int64(time(nil)) }

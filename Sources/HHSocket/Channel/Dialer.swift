@@ -12,6 +12,7 @@ final class Dialer: @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable themselves; the variables are touched on the event loop alone.
     let eventLoop: any EventLoop
     let configuration: SocketConfiguration
+    let maker: any LinkMaker
     /// Why no attempt can succeed; nil: it can.
     private let refusal: SocketError?
     /// The configuration's TLS; nil where it has none.
@@ -24,13 +25,16 @@ final class Dialer: @unchecked Sendable {
     private var unfinished = 0
     private var finishedPromise: EventLoopPromise<Void>?
 
-    typealias MakeLink = () throws(SocketError) -> any ChannelHandler & DrivenLink
+    /// Given the agreement on a WebSocket, where there is one.
+    typealias MakeLink = (OpeningAgreement?) throws(SocketError) -> any ChannelHandler & DrivenLink
 
     struct Attempt {
         var endpoint: Endpoint
         /// Name resolution may lead to several.
         var channels: [any Channel] = []
         var stage = Stage.connecting
+        /// The agreement on a WebSocket.
+        var agreement: OpeningAgreement?
     }
 
     /// How far an attempt got: what is said when it fails or its time is up.
@@ -47,9 +51,11 @@ final class Dialer: @unchecked Sendable {
     init(
         eventLoop: any EventLoop,
         configuration: SocketConfiguration,
-        refusal: SocketError?
+        refusal: SocketError?,
+        maker: any LinkMaker
     ) {
         self.eventLoop = eventLoop
+        self.maker = maker
         self.configuration = configuration
         self.refusal = refusal
         self.tls = configuration.tls.map { ClientTLSContext($0) }
@@ -86,11 +92,11 @@ final class Dialer: @unchecked Sendable {
         }
         self.reach(id, plan)
             .flatMapThrowing { channel in
-                guard self.attempts[id] != nil else {
+                guard let attempt = self.attempts[id] else {
                     channel.close(promise: nil)
                     throw CancellationError()
                 }
-                let link = try makeLink.value()
+                let link = try makeLink.value(attempt.agreement)
                 try channel.pipeline.syncOperations.addHandler(link)
                 return NIOLoopBound(link as any DrivenLink, eventLoop: self.eventLoop)
             }

@@ -74,15 +74,35 @@ package enum ConnectionChange {
     case invalidated
 }
 
+/// The offer of a client that opens a WebSocket.
+package struct WebSocketOffer: Sendable {
+    /// The subprotocols, the preferred one first.
+    package var subprotocols: [String] = []
+    /// Whether the server has to select one.
+    package var requiresSubprotocol = false
+    /// The parameters of permessage-deflate; nil: it is not offered.
+    package var deflate: DeflatePolicy?
+    /// Whether the WebSocket carries the bytes of a link; else the link speaks its frames itself.
+    package var isCarriage = false
+
+    package init() {}
+}
+
 /// Makes links for a driver, which does not know what is spoken on them, and gets them ready.
 package protocol LinkMaker: AnyObject {
     /// Whether a connection may be made while another one is left. Only a language that joins answers to requests by
     /// serial can have two.
     var linksMayOverlap: Bool { get }
+    /// The offer by which WebSockets are opened, where an address is a URL.
+    ///
+    /// - Throws: ``SocketError`` with code `invalidArgument` if the configuration cannot work.
+    func webSocketOffer() throws(SocketError) -> WebSocketOffer
+    /// - Parameter agreement: The agreement with the server, on a WebSocket.
     /// - Throws: ``SocketError`` if the configuration cannot work.
     func makeLink(
         _ id: ConnectionID,
         _ endpoint: Endpoint,
+        _ agreement: OpeningAgreement?,
         _ loop: SocketLoop,
         _ host: any LinkHost
     ) throws(SocketError) -> any ChannelHandler & DrivenLink

@@ -164,8 +164,8 @@ extension Driver {
     }
 
     private func dial(_ id: ConnectionID, _ endpoint: Endpoint) {
-        self.dialer.dial(id, endpoint) { () throws(SocketError) in
-            try self.maker.makeLink(id, endpoint, self.loop, self)
+        self.dialer.dial(id, endpoint) { (agreement) throws(SocketError) in
+            try self.maker.makeLink(id, endpoint, agreement, self.loop, self)
         } completion: { result in
             self.loop.enter { turn in
                 switch result {

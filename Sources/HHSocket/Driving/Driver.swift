@@ -65,7 +65,12 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
             logger: configuration.logger
         )
         self.executor = SocketExecutor(self.loop)
-        self.dialer = Dialer(eventLoop: self.thread.eventLoop, configuration: configuration, refusal: refusal)
+        self.dialer = Dialer(
+            eventLoop: self.thread.eventLoop,
+            configuration: configuration,
+            refusal: refusal,
+            maker: maker
+        )
         self.log = configuration.logger.map { ConnectionLog($0) }
         let metricsFactory = configuration.metricsFactory ?? MetricsSystem.factory
         self.metrics = metricsFactory is NOOPMetricsHandler ? nil : ConnectionMetrics(factory: metricsFactory)
@@ -216,6 +221,11 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
 
     package var isClosed: Bool {
         if case .closed = self.machine.state { true } else { false }
+    }
+
+    /// Whether nobody has asked for a connection yet.
+    var isIdle: Bool {
+        if case .idle = self.machine.state { true } else { false }
     }
 
     package func notConnected() -> SocketError {

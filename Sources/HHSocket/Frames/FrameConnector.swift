@@ -28,9 +28,27 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
         self.readGoAway = readGoAway
     }
 
+    package func webSocketOffer() throws(SocketError) -> WebSocketOffer {
+        guard let subprotocol = self.rules.configuration.webSocket.subprotocol ?? self.rules.format.subprotocol else {
+            throw SocketError(
+                .invalidArgument,
+                message: """
+                    the wire format \(self.rules.format) has no subprotocol of its own; name the server's \
+                    (SocketConfiguration.webSocket.subprotocol)
+                    """
+            )
+        }
+        var offer = WebSocketOffer()
+        offer.subprotocols = [subprotocol]
+        offer.requiresSubprotocol = true
+        offer.isCarriage = true
+        return offer
+    }
+
     package func makeLink(
         _ id: ConnectionID,
         _ endpoint: Endpoint,
+        _ agreement: OpeningAgreement?,
         _ loop: SocketLoop,
         _ host: any LinkHost
     ) throws(SocketError) -> any ChannelHandler & DrivenLink {

@@ -12,6 +12,8 @@ extension Link {
         var closing: Closing?
         /// Whether nothing is waited for any more that the language may have asked for.
         var peerHasAnswered = false
+        /// Whether the time for the peer's answer runs.
+        var awaitsPeer = false
         var outputIsClosed = false
         /// Closes the channel, whatever is still to come.
         var timer: SocketLoop.TimerID?
@@ -68,7 +70,8 @@ extension Link {
             !self.hot.reading.inputIsClosed
         {
             // Its answer, and our time for that, end it.
-            self.closeChannel(in: time, in: &turn)
+            if !self.parting.awaitsPeer { self.closeChannel(in: time, in: &turn) }
+            self.parting.awaitsPeer = true
             return
         }
         self.parting.outputIsClosed = true
@@ -105,6 +108,17 @@ extension Link {
     /// Closes the channel at once.
     package func kill() {
         self.context?.close(promise: nil)
+    }
+
+    /// Ends the link because of the peer, which is told so in the language: its host takes it for ended at once, while
+    /// what was sent leaves, and what the language says.
+    ///
+    /// - Parameter time: How long that may take.
+    package func part(_ end: LinkEnd, _ reason: CloseReason, within time: TimeAmount, in turn: inout Turn) {
+        guard self.hot.phase == .open, self.context != nil else { return }
+        self.reportBeatLost(in: &turn)
+        self.close(reason, within: time, in: &turn)
+        self.notifyHost(of: .ended(end), in: &turn)
     }
 
     /// Ends the link for a reason that its language gives.

@@ -5,7 +5,7 @@ import NIOCore
 /// turn.
 ///
 /// `Link+Reading` reads, `Link+Sending` writes, `Link+Beats` has the timers, and `Link+Closing` ends the link.
-package final class Link<Language: LinkLanguage>: ChannelDuplexHandler {
+package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, RemovableChannelHandler {
     package typealias InboundIn = ByteBuffer
     package typealias OutboundIn = ByteBuffer
     package typealias OutboundOut = ByteBuffer

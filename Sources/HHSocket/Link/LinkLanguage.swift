@@ -50,6 +50,8 @@ package enum Piece: Sendable {
     case more
     /// Another unit may leave before the next piece.
     case boundary
+    /// A unit of a higher priority that is written whole may leave before the next piece.
+    case interruptible
     /// The last one.
     case end
 }

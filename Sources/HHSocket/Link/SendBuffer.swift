@@ -44,6 +44,8 @@ package struct SendBuffer<Language: LinkLanguage> {
     /// Whether something leaves piece by piece. Every turn asks, and comparing an optional of a generic type with nil
     /// has the runtime look up that type.
     private var hasCurrent = false
+    /// Whether a unit of a higher priority may leave before its next piece.
+    private var isInterruptible = false
     /// The length of the waiting units on the wire, in bytes.
     private var waitingUnitBytes = 0
 
@@ -83,6 +85,7 @@ package struct SendBuffer<Language: LinkLanguage> {
     package mutating func begin(_ unit: consuming Language.Unit, _ priority: FramePriority, _ language: inout Language)
     {
         guard let outgoing = language.begin(unit, into: &self.bytes) else { return }
+        self.isInterruptible = false
         self.current = (outgoing, priority, language.cost(of: outgoing.unit))
     }
 
@@ -90,6 +93,11 @@ package struct SendBuffer<Language: LinkLanguage> {
     ///
     /// - Parameter limit: The most bytes of a piece.
     package mutating func pull(_ language: inout Language, limit: Int) -> Pulled {
+        if self.mayInterrupt, let priority = self.waiting.firstPriority, case .unit(let unit, let cost)? = self.waiting.popFirst()
+        {
+            self.waitingUnitBytes -= cost
+            return .unit(unit, priority)
+        }
         if let current = self.current.take() {
             return .piece(self.writePiece(current.outgoing, current.priority, cost: current.cost, &language, limit))
         }
@@ -104,6 +112,14 @@ package struct SendBuffer<Language: LinkLanguage> {
         }
     }
 
+    /// Whether a unit that waits leaves before the next piece of the one that has begun.
+    private var mayInterrupt: Bool {
+        guard self.hasCurrent, self.isInterruptible, let current = self.current,
+            let priority = self.waiting.firstPriority, priority > current.priority, case .unit? = self.waiting.first
+        else { return false }
+        return true
+    }
+
     private mutating func writePiece(
         _ begun: Outgoing<Language.Unit>,
         _ priority: FramePriority,
@@ -112,8 +128,10 @@ package struct SendBuffer<Language: LinkLanguage> {
         _ limit: Int
     ) -> Outgoing<Language.Unit> {
         var outgoing = begun
-        switch language.next(of: &outgoing, limit: limit, into: &self.bytes) {
-        case .more:
+        let piece = language.next(of: &outgoing, limit: limit, into: &self.bytes)
+        self.isInterruptible = piece == .interruptible
+        switch piece {
+        case .more, .interruptible:
             self.current = (outgoing, priority, cost)
         case .boundary:
             self.waiting.append(.outgoing(outgoing, cost: cost), priority)

@@ -44,7 +44,8 @@ package struct WebSocketEncoder: Sendable {
         }
     }
 
-    private mutating func compress(_ payload: ByteBuffer) -> ByteBuffer? {
+    /// Compresses a message, if that was agreed on and makes it shorter; nil otherwise. The message must be sent next.
+    mutating func compress(_ payload: ByteBuffer) -> ByteBuffer? {
         guard let compression = self.compression, payload.readableBytes >= WebSocketDeflater.minimumLength else {
             return nil
         }
@@ -66,17 +67,26 @@ package struct WebSocketEncoder: Sendable {
         return key.map { WebSocketMask(key: $0) }
     }
 
-    /// Writes one fragment of a message, uncompressed.
+    /// Writes one fragment of a message.
     ///
-    /// - Parameter isFirst: Whether the message begins with it.
+    /// - Parameters:
+    ///   - isFirst: Whether the message begins with it.
+    ///   - isCompressed: Whether the message was compressed, by ``compress(_:)``.
     package mutating func encodeFragment(
         _ kind: WebSocketMessageKind,
         isFirst: Bool,
         isFinal: Bool,
+        isCompressed: Bool = false,
         _ payload: ByteBuffer,
         into out: inout ByteBuffer
     ) {
-        self.encode(isFirst ? kind.opcode : .continuation, isFinal: isFinal, payload, into: &out)
+        self.encode(
+            isFirst ? kind.opcode : .continuation,
+            isFinal: isFinal,
+            isCompressed: isCompressed && isFirst,
+            payload,
+            into: &out
+        )
     }
 
     /// Writes bytes of a stream, in uncompressed binary messages of at most ``maximumStreamMessageLength`` bytes.

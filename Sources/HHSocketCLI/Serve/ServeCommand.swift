@@ -247,7 +247,7 @@ struct ServeCommand: AsyncParsableCommand {
     /// The address in the form of `--listen`.
     private static func name(of address: Endpoint, _ listener: ServerListener) -> String {
         guard let webSocket = listener.webSocket, webSocket.sharesPort else { return address.description }
-        return "tcp+\(Endpoint(address, isSecure: listener.tls != nil, path: webSocket.path))"
+        return "tcp+\(Endpoint(address, isSecure: listener.tls != nil, path: webSocket.path ?? "/"))"
     }
 
     static func announcement(_ format: String, _ address: Endpoint) -> String {

@@ -53,7 +53,7 @@ struct ConnectionOptions: ParsableArguments {
         return policy
     }
 
-    private static func proxy(_ url: String) throws -> Proxy {
+    static func proxy(_ url: String) throws -> Proxy {
         do throws(SocketError) {
             return try Proxy(url: url)
         } catch {

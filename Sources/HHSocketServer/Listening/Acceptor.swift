@@ -188,13 +188,14 @@ struct Acceptor: Sendable {
             try connection.add(to: operations, position: position)
             return { connection.begin(in: &$0) }
         }
+        let acceptance = WebSocketAcceptance(webSocket, loop, core, isRefused: refusal != nil, connection)
         guard webSocket.sharesPort else {
-            try operations.addHandler(WebSocketAcceptance(webSocket, loop, connection), position: position)
+            try operations.addHandler(acceptance, position: position)
             return nil
         }
-        let acceptance = WebSocketAcceptance(webSocket, loop, nil)
         try operations.addHandler(acceptance, position: position)
         let shared = connection()
+        acceptance.linkIsThere(shared)
         try shared.add(to: operations, position: .after(acceptance))
         return { shared.begin(in: &$0) }
     }

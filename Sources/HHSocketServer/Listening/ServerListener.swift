@@ -81,6 +81,6 @@ public struct ServerListener: Sendable {
     /// The address that clients connect to, by the one that the listener has: a URL, unless the port is shared.
     func url(of address: Endpoint) -> Endpoint {
         guard let webSocket = self.webSocket, !webSocket.sharesPort else { return address }
-        return Endpoint(address, isSecure: self.tls != nil, path: webSocket.path)
+        return Endpoint(address, isSecure: self.tls != nil, path: webSocket.path ?? "/")
     }
 }

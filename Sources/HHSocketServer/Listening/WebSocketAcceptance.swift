@@ -10,10 +10,18 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// The settings of a listener.
     struct Settings: Sendable {
-        var rules: OpeningRules
-        var authenticate: (@Sendable (WebSocketListening.Request) async -> WebSocketListening.Admission)?
+        /// The first whose path is the request's, or that has none, answers.
+        var routes: [Route]
         var sharesPort: Bool
         var timeout: Duration
+    }
+
+    /// The WebSockets at one path.
+    struct Route: Sendable {
+        var rules: OpeningRules
+        var authenticate: (@Sendable (WebSocketListening.Request) async -> WebSocketListening.Admission)?
+        /// Speaks in messages; nil: frames.
+        var messages: WebSocketRoute?
     }
 
     private enum State {
@@ -31,8 +39,12 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
 
     private let settings: Settings
     private let loop: ServerLoop
-    /// Makes the connection; nil on a shared port, where it is there already.
-    private let connection: (() -> ServerConnection)?
+    private let core: ServerCore
+    /// Whether there are too many connections.
+    private let isRefused: Bool
+    private let makeConnection: () -> ServerConnection
+    /// On a shared port, where it is there already.
+    private var connection: ServerConnection?
     private var state: State
     private var reader = OpeningRequestReader()
     /// Output of the link, until the WebSocket is open.
@@ -41,11 +53,24 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private var context: ChannelHandlerContext?
     private var authentication: Task<Void, Never>?
 
-    init(_ settings: Settings, _ loop: ServerLoop, _ connection: (() -> ServerConnection)?) {
+    init(
+        _ settings: Settings,
+        _ loop: ServerLoop,
+        _ core: ServerCore,
+        isRefused: Bool,
+        _ makeConnection: @escaping () -> ServerConnection
+    ) {
         self.settings = settings
         self.loop = loop
+        self.core = core
+        self.isRefused = isRefused
+        self.makeConnection = makeConnection
+        self.state = settings.sharesPort ? .undecided : .request
+    }
+
+    /// The connection has been made, on a shared port.
+    func linkIsThere(_ connection: ServerConnection) {
         self.connection = connection
-        self.state = connection == nil ? .undecided : .request
     }
 
     func handlerAdded(context: ChannelHandlerContext) {
@@ -58,6 +83,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
 
     func handlerRemoved(context: ChannelHandlerContext) {
         self.context = nil
+        self.connection = nil
         self.state = .done
         self.authentication?.cancel()
         self.removeTimer()
@@ -123,12 +149,14 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     }
 
     private func decide(_ head: OpeningRequestHead, _ context: ChannelHandlerContext) {
-        let decision = self.settings.rules.decide(head)
-        guard case .upgrade = decision, let authenticate = self.settings.authenticate else {
-            return self.carryOut(decision, context)
+        guard let route = self.settings.routes.first(where: { $0.rules.path == nil || $0.rules.path == head.path })
+        else { return self.reject(.path, context) }
+        let decision = route.rules.decide(head)
+        guard case .upgrade = decision, let authenticate = route.authenticate else {
+            return self.carryOut(decision, route, head, context)
         }
         self.state = .authenticating
-        let rules = self.settings.rules
+        let rules = route.rules
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let eventLoop = context.eventLoop
         self.authentication = Task {
@@ -136,40 +164,84 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             var rules = rules
             rules.permission = { _ in permission }
             let decision = rules.decide(head)
-            eventLoop.execute { bound.value.wasAuthenticated(decision) }
+            eventLoop.execute { bound.value.wasAuthenticated(decision, route, head) }
         }
     }
 
-    private func wasAuthenticated(_ decision: OpeningDecision) {
+    private func wasAuthenticated(_ decision: OpeningDecision, _ route: Route, _ head: OpeningRequestHead) {
         guard self.state == .authenticating, let context = self.context else { return }
-        self.carryOut(decision, context)
+        self.carryOut(decision, route, head, context)
         self.setReading(true, context)
     }
 
-    private func carryOut(_ decision: OpeningDecision, _ context: ChannelHandlerContext) {
-        switch decision {
-        case .upgrade(_, let response): self.upgrade(response, context)
-        case .reject(let rejection): self.reject(rejection, context)
+    private func carryOut(
+        _ decision: OpeningDecision,
+        _ route: Route,
+        _ head: OpeningRequestHead,
+        _ context: ChannelHandlerContext
+    ) {
+        do {
+            switch decision {
+            case .upgrade(let agreement, let response):
+                guard let messages = route.messages else { return try self.carryFrames(response, context) }
+                guard !self.isRefused, self.loop.draining == nil else { return self.reject(Self.busy, context) }
+                try self.carry(messages, agreement, head, response, context)
+            case .reject(let rejection):
+                self.reject(rejection, context)
+            }
+        } catch {
+            context.close(promise: nil)
         }
     }
 
-    private func upgrade(_ response: ByteBuffer, _ context: ChannelHandlerContext) {
+    private static let busy = OpeningRejection.application(
+        status: 503,
+        headers: HTTPFields([HTTPField(name: "Retry-After", value: "5")]),
+        text: "The server takes no more connections."
+    )
+
+    private func carryFrames(_ response: ByteBuffer, _ context: ChannelHandlerContext) throws {
         context.writeAndFlush(self.wrapOutboundOut(response), promise: nil)
         let operations = context.pipeline.syncOperations
         let carriage = WebSocketCarriage(role: .server)
-        let connection = self.connection?()
-        do {
-            try operations.addHandler(carriage, position: .after(self))
-            try connection?.add(to: operations, position: .after(carriage))
-        } catch {
-            return context.close(promise: nil)
+        try operations.addHandler(carriage, position: .after(self))
+        if self.connection == nil {
+            let connection = self.makeConnection()
+            try connection.add(to: operations, position: .after(carriage))
+            self.loop.socketLoop.enter { connection.begin(in: &$0) }
         }
-        let (rest, held) = (self.reader.takeRest(), self.held)
+        carriage.send(self.held)
+        self.end(context)
+    }
+
+    private func carry(
+        _ route: WebSocketRoute,
+        _ agreement: OpeningAgreement,
+        _ head: OpeningRequestHead,
+        _ response: ByteBuffer,
+        _ context: ChannelHandlerContext
+    ) throws {
+        context.writeAndFlush(self.wrapOutboundOut(response), promise: nil)
+        let operations = context.pipeline.syncOperations
+        if let connection = self.connection {
+            // It has said nothing, and is another's place now.
+            connection.leavePipeline(operations)
+        }
+        let session = MessageSession(route, agreement, head, self.loop, self.core)
+        try operations.addHandler(session.link, position: .after(self))
+        self.loop.socketLoop.enter { session.begin(context.remoteAddress, in: &$0) }
+        self.end(context)
+    }
+
+    /// Steps aside, and gives what came behind the request to those who are there.
+    private func end(_ context: ChannelHandlerContext) {
         self.state = .done
-        operations.removeHandler(context: context, promise: nil)
-        if let connection { self.loop.socketLoop.enter { connection.begin(in: &$0) } }
-        carriage.send(held)
-        carriage.begin(with: rest)
+        let rest = self.reader.takeRest()
+        if rest.readableBytes > 0 {
+            context.fireChannelRead(NIOAny(rest))
+            context.fireChannelReadComplete()
+        }
+        context.pipeline.syncOperations.removeHandler(context: context, promise: nil)
     }
 
     private func reject(_ rejection: OpeningRejection, _ context: ChannelHandlerContext) {

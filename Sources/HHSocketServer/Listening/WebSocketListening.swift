@@ -33,8 +33,9 @@ public struct WebSocketListening: Sendable {
         }
     }
 
-    /// The path that requests must have, compared exactly and without the query; another is answered 404.
-    public var path: String
+    /// The path of the WebSockets that carry frames, compared exactly and without the query; nil for none. Another path,
+    /// unless it is one of ``SocketServer/webSocket(_:options:_:)``, is answered 404.
+    public var path: String?
     /// Whether the port also takes connections that are no WebSockets. A connection that begins with an upper-case
     /// letter is HTTP then: a format whose frames may begin so is refused. False by default.
     public var sharesPort: Bool
@@ -53,21 +54,20 @@ public struct WebSocketListening: Sendable {
     /// - Parameters:
     ///   - path: The path that requests must have; `/` by default.
     ///   - sharesPort: Whether the port also takes connections that are no WebSockets; false by default.
-    public init(path: String = "/", sharesPort: Bool = false) {
+    public init(path: String? = "/", sharesPort: Bool = false) {
         self.path = path
         self.sharesPort = sharesPort
     }
 
     /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument`.
-    func settings(for format: WireFormat) throws(SocketError) -> WebSocketAcceptance.Settings {
-        guard let subprotocol = self.subprotocol ?? format.subprotocol else {
-            throw SocketError(
-                .invalidArgument,
-                message: """
-                    the wire format \(format) has no subprotocol of its own; name one (WebSocketListening.subprotocol)
-                    """
-            )
-        }
+    ///
+    /// - Parameter routes: Those of messages.
+    func settings(
+        for format: WireFormat,
+        _ routes: [WebSocketAcceptance.Route] = []
+    ) throws(SocketError) -> WebSocketAcceptance.Settings {
+        var routes = routes
+        if let path = self.path { routes.insert(try self.route(of: format, path), at: 0) }
         guard !self.sharesPort || !format.mayBeginWithLetter else {
             throw SocketError(
                 .invalidArgument,
@@ -77,25 +77,41 @@ public struct WebSocketListening: Sendable {
                     """
             )
         }
-        guard self.path.hasPrefix("/") else {
-            throw SocketError(.invalidArgument, message: "a WebSocket's path begins with /, not as \"\(self.path)\"")
-        }
-        do throws(OpeningError) {
-            var rules = try OpeningRules(path: self.path, subprotocols: [subprotocol], requiresSubprotocol: true)
-            rules.origins =
-                switch self.origins {
-                case .any: .any
-                case .list(let origins): .list(origins)
-                case .closure(let allows): .closure(allows)
-                }
-            return WebSocketAcceptance.Settings(
-                rules: rules,
-                authenticate: self.authenticate,
-                sharesPort: self.sharesPort,
-                timeout: self.timeout
+        return WebSocketAcceptance.Settings(routes: routes, sharesPort: self.sharesPort, timeout: self.timeout)
+    }
+
+    /// The route of frames.
+    private func route(of format: WireFormat, _ path: String) throws(SocketError) -> WebSocketAcceptance.Route {
+        guard let subprotocol = self.subprotocol ?? format.subprotocol else {
+            throw SocketError(
+                .invalidArgument,
+                message: """
+                    the wire format \(format) has no subprotocol of its own; name one (WebSocketListening.subprotocol)
+                    """
             )
+        }
+        try Self.check(path: path)
+        do throws(OpeningError) {
+            var rules = try OpeningRules(path: path, subprotocols: [subprotocol], requiresSubprotocol: true)
+            rules.origins = self.origins.rule
+            return WebSocketAcceptance.Route(rules: rules, authenticate: self.authenticate)
         } catch {
             throw SocketError(.invalidArgument, message: "\(error)")
+        }
+    }
+
+    static func check(path: String) throws(SocketError) {
+        guard !path.hasPrefix("/") else { return }
+        throw SocketError(.invalidArgument, message: "a WebSocket's path begins with /, not as \"\(path)\"")
+    }
+}
+
+extension WebSocketListening.Origins {
+    var rule: OpeningRules.Origins {
+        switch self {
+        case .any: .any
+        case .list(let origins): .list(origins)
+        case .closure(let allows): .closure(allows)
         }
     }
 }

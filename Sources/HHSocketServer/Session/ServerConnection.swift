@@ -179,6 +179,12 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         }
     }
 
+    /// Leaves a channel that speaks something else.
+    func leavePipeline(_ operations: ChannelPipeline.SynchronousOperations) {
+        self.end()
+        operations.removeHandler(self.link, promise: nil)
+    }
+
     func linkChanged(_ change: LinkChange, _ id: ConnectionID, in turn: inout Turn) {
         switch change {
         case .active:

@@ -9,6 +9,8 @@ import NIOCore
 final class ServerLoop: Sendable {
     private struct Connections {
         var open: [ObjectIdentifier: ServerConnection] = [:]
+        /// WebSockets that carry messages.
+        var messages: [ObjectIdentifier: MessageSession] = [:]
         /// Connections beyond the limit, which are being sent away.
         var refused: [ObjectIdentifier: ServerConnection] = [:]
         /// Channels whose TLS handshake is not over.
@@ -18,7 +20,7 @@ final class ServerLoop: Sendable {
         /// Whether the last one has gone: nobody looks after what comes now.
         var isOver = false
 
-        var isEmpty: Bool { self.open.isEmpty && self.refused.isEmpty }
+        var isEmpty: Bool { self.open.isEmpty && self.refused.isEmpty && self.messages.isEmpty }
     }
 
     let socketLoop: SocketLoop
@@ -61,6 +63,7 @@ final class ServerLoop: Sendable {
                 self.connections.value.draining = policy
                 self.closeHandshakes()
                 self.connections.value.empty = empty
+                for session in Array(self.connections.value.messages.values) { session.drain(in: &turn) }
                 self.drain(Array(self.connections.value.open.values)[...], policy, in: &turn)
                 self.endIfEmpty()
             }
@@ -97,6 +100,7 @@ final class ServerLoop: Sendable {
                 self.closeHandshakes()
                 for connection in Array(self.connections.value.open.values) { connection.kill() }
                 for connection in Array(self.connections.value.refused.values) { connection.kill() }
+                for session in Array(self.connections.value.messages.values) { session.kill() }
             }
         )
     }
@@ -131,6 +135,17 @@ final class ServerLoop: Sendable {
         self.connections.value.refused[ObjectIdentifier(connection)] = connection
     }
 
+    func add(_ session: MessageSession) {
+        self.connections.value.messages[ObjectIdentifier(session)] = session
+        self.counters.connectionBegan()
+    }
+
+    func remove(_ session: MessageSession) {
+        guard self.connections.value.messages.removeValue(forKey: ObjectIdentifier(session)) != nil else { return }
+        self.counters.connectionEnded()
+        self.endIfEmpty()
+    }
+
     func remove(_ connection: ServerConnection) {
         let id = ObjectIdentifier(connection)
         if self.connections.value.open.removeValue(forKey: id) != nil {
@@ -159,6 +174,7 @@ final class ServerLoop: Sendable {
 
     private func sweep(in turn: inout Turn) {
         for connection in Array(self.connections.value.open.values) { connection.checkTimeouts(in: &turn) }
+        for session in Array(self.connections.value.messages.values) { session.checkTimeouts(in: &turn) }
         self.counters.endSweep()
     }
 }

@@ -30,7 +30,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     /// The reason that the link has given for its end.
     private var reason: CloseReason?
     private var violation: WebSocketViolation?
-    /// What the peer's last bytes mean to the link, which is told when it has dealt with those before.
+    /// The meaning of the peer's last bytes for the link, which is told when it has dealt with those before.
     private var news: News?
     private var timer: Scheduled<Void>?
     private var context: ChannelHandlerContext?
@@ -57,13 +57,6 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         self.timer?.cancel()
         self.promise?.fail(ChannelError.ioOnClosedChannel)
         self.promise = nil
-    }
-
-    /// Takes bytes that came behind the opening handshake. Call when the link is in the pipeline.
-    package func begin(with bytes: ByteBuffer) {
-        guard bytes.readableBytes > 0, let context = self.context else { return }
-        self.receive(bytes, context)
-        self.finishReading(context)
     }
 
     /// Sends bytes that the link has written before the carriage was there.

@@ -8,10 +8,14 @@ extension WebSocketClose {
     }
 
     /// The end that a server's close frame means to a link of frames.
-    var end: LinkEnd {
+    var end: LinkEnd { self.end { !Self.endsLink(code: $0) } }
+
+    /// The end that the peer's close frame means.
+    ///
+    /// - Parameter reconnects: Whether another connection is made after a code.
+    func end(reconnects: (UInt16) -> Bool) -> LinkEnd {
         let closure = WebSocketClosure(code: self.code ?? WebSocketClosure.noCode, reason: self.reason)
         let error = SocketError(.connectionLost, message: "\(closure)", underlying: closure, delivery: .sentUnknown)
-        let isFinal = Self.endsLink(code: closure.code)
-        return LinkEnd(.said(error), EndVerdict(isFinal ? .never : .afterBackoff))
+        return LinkEnd(.said(error), EndVerdict(reconnects(closure.code) ? .afterBackoff : .never))
     }
 }

@@ -1,21 +1,20 @@
 import NIOCore
 
-/// Stands behind TLS until the server has answered the request to open a WebSocket. Then its place is the carriage's.
+/// Stands behind TLS until the server has answered the request to open a WebSocket.
 final class WebSocketOpening: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
     /// The answer of a server that did not refuse.
     enum Answer {
-        /// The carriage is in the pipeline. What came behind the answer is to be given to it by the closure, once the
-        /// link is there too.
-        case accepted(OpeningAgreement, begin: () -> Void)
+        /// The connection is a WebSocket. The handlers that speak its frames must be in the pipeline when the completion
+        /// returns: they are given what came behind the answer.
+        case accepted(OpeningAgreement)
         case redirect(to: WebSocketTarget)
     }
 
     private let request: OpeningRequest
     private let isolated: NIOLoopBound<(Result<Answer, any Error>) -> Void>
-    private let makeCarriage: () -> WebSocketCarriage
     private let clock: () -> Int64
     private var reader: OpeningResponseReader
     private var hasBegun = false
@@ -26,13 +25,11 @@ final class WebSocketOpening: ChannelInboundHandler, RemovableChannelHandler {
     ///   - completion: Called once, on the event loop.
     init(
         _ request: OpeningRequest,
-        makeCarriage: @escaping () -> WebSocketCarriage = { WebSocketCarriage(role: .client) },
         clock: @escaping () -> Int64,
         eventLoop: any EventLoop,
         completion: @escaping (Result<Answer, any Error>) -> Void
     ) {
         self.request = request
-        self.makeCarriage = makeCarriage
         self.clock = clock
         self.reader = OpeningResponseReader(for: request)
         self.isolated = NIOLoopBound(completion, eventLoop: eventLoop)
@@ -54,7 +51,7 @@ final class WebSocketOpening: ChannelInboundHandler, RemovableChannelHandler {
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        guard !self.isDone else { return }
+        guard !self.isDone else { return context.fireChannelRead(data) }
         self.reader.append(self.unwrapInboundIn(data))
         do throws(OpeningError) {
             if let result = try self.reader.next(now: self.clock()) { self.take(result, context) }
@@ -66,16 +63,12 @@ final class WebSocketOpening: ChannelInboundHandler, RemovableChannelHandler {
     private func take(_ result: OpeningResult, _ context: ChannelHandlerContext) {
         switch result {
         case .accepted(let agreement, let rest):
-            let carriage = self.makeCarriage()
-            let pipeline = context.pipeline.syncOperations
-            do {
-                try pipeline.addHandler(carriage, position: .after(self))
-            } catch {
-                return self.finish(.failure(error))
+            self.finish(.success(.accepted(agreement)))
+            if rest.readableBytes > 0 {
+                context.fireChannelRead(NIOAny(rest))
+                context.fireChannelReadComplete()
             }
-            self.isDone = true
-            pipeline.removeHandler(context: context, promise: nil)
-            self.isolated.value(.success(.accepted(agreement) { carriage.begin(with: rest) }))
+            context.pipeline.syncOperations.removeHandler(context: context, promise: nil)
         case .redirect(_, let location):
             self.finish(.success(.redirect(to: location)))
         case .refused(let refusal):

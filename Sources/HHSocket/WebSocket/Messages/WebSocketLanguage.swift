@@ -1,0 +1,114 @@
+package import NIOCore
+
+/// WebSocket as a language of links: messages of any length, and the frames that control them.
+package struct WebSocketLanguage: LinkLanguage {
+    package typealias Unit = WebSocketUnit
+    package typealias Incoming = WebSocketInput
+
+    /// The length of the fragments in which a long message leaves, so that pings and pongs can leave in between.
+    private static let fragmentLength = 64 << 10
+    /// The longest header of a frame, with its masking key, in bytes.
+    private static let headerLength = 14
+    /// The time that each side waits for the other at the end.
+    static let patience = TimeAmount.seconds(ClosingHandshake.patience)
+
+    private let role: WebSocketRole
+    private var decoder: WebSocketDecoder
+    private var encoder: WebSocketEncoder
+    private var hasClosed = false
+    private var violation: WebSocketViolation?
+    /// The peer's close frame.
+    private(set) var received: WebSocketClose?
+    /// Our own close frame, where the user has chosen one.
+    var ownClose: WebSocketClose?
+
+    /// - Parameter role: Our side.
+    package init(role: WebSocketRole, limits: WebSocketLimits, deflate: DeflateAgreement?) {
+        self.role = role
+        self.decoder = WebSocketDecoder(role: role, mode: .messages(limits), deflate: deflate)
+        self.encoder = WebSocketEncoder(role: role, deflate: deflate)
+    }
+
+    package mutating func append(_ bytes: consuming ByteBuffer) { self.decoder.append(bytes) }
+
+    package mutating func next() throws(LinkError) -> WebSocketInput? {
+        do throws(WebSocketViolation) {
+            let input = try self.decoder.next()
+            if case .close(let close)? = input { self.received = close }
+            return input
+        } catch {
+            self.violation = error
+            throw LinkError("\(error)", underlying: error)
+        }
+    }
+
+    package var unfinishedBytes: Int { self.decoder.bufferedBytes }
+
+    package func cost(of unit: WebSocketUnit) -> Int { unit.payload.readableBytes + Self.headerLength }
+
+    package mutating func begin(
+        _ unit: consuming WebSocketUnit,
+        into bytes: inout SendBytes
+    ) -> Outgoing<WebSocketUnit>? {
+        bytes.prepare()
+        switch unit.kind {
+        case .ping:
+            self.encoder.encodePing(unit.payload, into: &bytes.gathered)
+        case .pong:
+            self.encoder.encodePong(unit.payload, into: &bytes.gathered)
+        case .message(let kind):
+            guard unit.payload.readableBytes > Self.fragmentLength else {
+                self.encoder.encode(kind, unit.payload, into: &bytes.gathered)
+                return nil
+            }
+            var unit = unit
+            if let compressed = self.encoder.compress(unit.payload) {
+                unit.payload = compressed
+                unit.isCompressed = true
+            }
+            return Outgoing(unit: unit)
+        }
+        return nil
+    }
+
+    package mutating func next(
+        of outgoing: inout Outgoing<WebSocketUnit>,
+        limit: Int,
+        into bytes: inout SendBytes
+    ) -> Piece {
+        guard case .message(let kind) = outgoing.unit.kind else { return .end }
+        let payload = outgoing.unit.payload
+        let length = min(limit, Self.fragmentLength, payload.readableBytes - outgoing.sent)
+        let isFinal = outgoing.sent + length == payload.readableBytes
+        if let slice = payload.getSlice(at: payload.readerIndex + outgoing.sent, length: length) {
+            bytes.prepare()
+            self.encoder.encodeFragment(
+                kind,
+                isFirst: outgoing.sent == 0,
+                isFinal: isFinal,
+                isCompressed: outgoing.unit.isCompressed,
+                slice,
+                into: &bytes.gathered
+            )
+        }
+        outgoing.sent += length
+        return isFinal ? .end : .interruptible
+    }
+
+    package mutating func close(_ reason: CloseReason, into bytes: inout SendBytes) -> Closing {
+        if !self.hasClosed {
+            self.hasClosed = true
+            bytes.prepare()
+            self.encoder.encodeClose(self.closeFrame, into: &bytes.gathered)
+        }
+        // Nothing that comes behind a violation can be read. A server ends TCP first.
+        if self.violation != nil || (self.received != nil && self.role == .server) { return .shutdown }
+        return .awaitPeer(Self.patience)
+    }
+
+    private var closeFrame: WebSocketClose {
+        if let violation = self.violation { return WebSocketClose(code: violation.code, reason: "\(violation)") }
+        if let received = self.received { return WebSocketClose(code: received.code) }
+        return self.ownClose ?? WebSocketClose(code: self.role == .server ? 1_001 : 1_000)
+    }
+}

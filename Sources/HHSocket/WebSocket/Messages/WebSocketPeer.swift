@@ -1,0 +1,242 @@
+package import NIOCore
+
+/// The receiver of a link that speaks WebSocket, on either side: hands messages on, answers pings, and takes part in the
+/// closing handshake. On the socket's thread.
+package final class WebSocketPeer: LinkReceiver {
+    package typealias Language = WebSocketLanguage
+
+    /// The number of waiting bytes, of whatever kind, from which on pings are not answered: 64 KiB.
+    private static let maximumWaitingPongs = 64 << 10
+
+    /// The place where messages go.
+    package enum Delivery {
+        case inbox(WebSocketInbox)
+        /// Called on the socket's thread, among the handlers of a turn.
+        case handler(@Sendable (WebSocketMessage) -> Void)
+    }
+
+    private enum News {
+        case closed(WebSocketClose)
+        case violated(LinkError)
+    }
+
+    package let link: Link<WebSocketLanguage>
+    private let role: WebSocketRole
+    private let delivery: Delivery
+    /// The end that a close frame of the peer's means.
+    private let end: (WebSocketClose) -> LinkEnd
+    /// Told what the peer's last word was, and the units that have not begun to leave.
+    private let ended: (WebSocketClose?, [WebSocketUnit], inout Turn) -> Void
+    /// The outcomes of messages that have begun to leave, in order.
+    private var leaving: [WebSocketOutcome] = []
+    private var news: News?
+    private var received: WebSocketClose?
+    /// Those who wait for a pong, the oldest first.
+    private var pings: [(payload: ByteBuffer, completion: (Bool) -> Void)] = []
+
+    package init(
+        _ link: Link<WebSocketLanguage>,
+        role: WebSocketRole,
+        _ delivery: Delivery,
+        end: @escaping (WebSocketClose) -> LinkEnd,
+        ended: @escaping (WebSocketClose?, [WebSocketUnit], inout Turn) -> Void
+    ) {
+        self.link = link
+        self.role = role
+        self.delivery = delivery
+        self.end = end
+        self.ended = ended
+        link.tellsOfRoom = true
+    }
+
+    // MARK: Sending
+
+    /// Sends a message, which fails where the link closes or too much waits.
+    package func send(_ unit: WebSocketUnit, in turn: inout Turn) -> Bool {
+        let outcome = unit.outcome
+        let isLong = unit.payload.readableBytes > Frame.unslicedLength
+        switch self.link.send(unit, in: &turn) {
+        case .sent:
+            if let outcome {
+                outcome.hasBegun = true
+                outcome.isWhole = !isLong
+                self.leaving.append(outcome)
+            }
+            return true
+        case .queued: return true
+        case .refused: return false
+        }
+    }
+
+    package func unitWillBeSent(_ unit: WebSocketUnit, in turn: inout Turn) -> Bool {
+        guard let outcome = unit.outcome else { return true }
+        guard outcome.isOpen else { return false }
+        outcome.hasBegun = true
+        outcome.isWhole = unit.payload.readableBytes <= Frame.unslicedLength
+        self.leaving.append(outcome)
+        return true
+    }
+
+    package func unitProgressed(_ outgoing: Outgoing<WebSocketUnit>, in turn: inout Turn) {
+        if outgoing.sent == outgoing.unit.payload.readableBytes { outgoing.unit.outcome?.isWhole = true }
+    }
+
+    package func hasRoom(in turn: inout Turn) -> Bool {
+        guard !self.leaving.isEmpty else { return false }
+        let count = self.leaving.firstIndex { !$0.isWhole } ?? self.leaving.count
+        guard count > 0 else { return false }
+        let gone = Array(self.leaving.prefix(count))
+        guard self.link.channelBytes > 0, let context = self.link.context else {
+            self.leaving.removeFirst(count)
+            for outcome in gone { outcome.complete(.success(())) }
+            return false
+        }
+        // Behind what the channel still has.
+        guard self.flushed == nil else { return false }
+        let flushed = context.eventLoop.makePromise(of: Void.self)
+        self.flushed = gone.last
+        context.writeAndFlush(NIOAny(ByteBuffer()), promise: flushed)
+        flushed.futureResult.assumeIsolated().whenSuccess { self.completeFlushed() }
+        return false
+    }
+
+    /// The last message that has left when the channel has nothing any more; nil where that is not waited for.
+    private var flushed: WebSocketOutcome?
+
+    private func completeFlushed() {
+        guard let last = self.flushed.take(), let index = self.leaving.firstIndex(where: { $0 === last }) else { return }
+        let gone = self.leaving.prefix(index + 1)
+        self.leaving.removeFirst(index + 1)
+        for outcome in gone { outcome.complete(.success(())) }
+        if !self.leaving.isEmpty { self.link.loop.enter { _ = self.hasRoom(in: &$0) } }
+    }
+
+    /// Sends a ping. `completion` is called once: with true when it was answered, with false when the link ends before.
+    package func ping(_ payload: ByteBuffer, in turn: inout Turn, _ completion: @escaping (Bool) -> Void) {
+        guard self.link.send(WebSocketUnit(.ping, payload), .control, in: &turn) != .refused else {
+            return completion(false)
+        }
+        self.pings.append((payload, completion))
+    }
+
+    /// A pong answers the ping with its payload, and those before it.
+    private func pong(_ payload: ByteBuffer) {
+        guard let index = self.pings.firstIndex(where: { $0.payload == payload }) else { return }
+        let answered = self.pings.prefix(index + 1)
+        self.pings.removeFirst(index + 1)
+        for ping in answered { ping.completion(true) }
+    }
+
+    // MARK: Receiving
+
+    package func received(_ batch: inout Batch<WebSocketLanguage>, in turn: inout Turn) throws(LinkError) {
+        while self.news == nil, batch.goesOn {
+            let input: WebSocketInput?
+            do throws(LinkError) {
+                input = try batch.next()
+            } catch {
+                self.news = .violated(error)
+                break
+            }
+            switch input {
+            case .message(let kind, let payload): self.deliver(WebSocketMessage(wire: kind, payload), in: &turn)
+            case .ping(let payload): self.answer(payload, in: &turn)
+            case .pong(let payload): self.pong(payload)
+            case .close(let close): self.news = .closed(close)
+            case .bytes: break
+            case nil: return
+            }
+        }
+        if self.news != nil { self.link.tellsOfReads = true }
+    }
+
+    /// Answers a ping, unless the peer does not read: a later answer may stand for all (RFC 6455, section 5.5.3).
+    private func answer(_ ping: ByteBuffer, in turn: inout Turn) {
+        guard self.link.waitingBytes < Self.maximumWaitingPongs else { return }
+        self.link.send(WebSocketUnit(.pong, ping), .control, in: &turn)
+    }
+
+    private func deliver(_ message: WebSocketMessage, in turn: inout Turn) {
+        switch self.delivery {
+        case .inbox(let inbox): inbox.append(message)
+        case .handler(let handler): turn.run(MessageHandler(handler: handler, message: message))
+        }
+    }
+
+    package func finishedReading(in turn: inout Turn) {
+        guard let news = self.news.take() else { return }
+        self.link.tellsOfReads = false
+        switch news {
+        case .violated(let error):
+            self.afterHandlers { $0.fail(error, in: &$1) }
+        case .closed(let close):
+            self.received = close
+            guard self.link.phase == .open else {
+                if self.role == .server { self.link.peerAnsweredClose(in: &turn) }
+                return
+            }
+            switch self.delivery {
+            case .handler:
+                self.afterHandlers { $0.answerClose(close, in: &$1) }
+            case .inbox(let inbox):
+                let bound = NIOLoopBound(self, eventLoop: self.link.loop.eventLoop)
+                let loop = self.link.loop
+                inbox.whenRead { loop.submit(.closure { bound.value.answerClose(close, in: &$0) }) }
+                // Nobody may read any more.
+                _ = loop.setTimer(turn.now + WebSocketLanguage.patience) { self.answerClose(close, in: &$0) }
+            }
+        }
+    }
+
+    /// Runs `body` behind the handlers of the messages so far and what they have submitted.
+    private func afterHandlers(_ body: @escaping @Sendable (WebSocketPeer, inout Turn) -> Void) {
+        let bound = NIOLoopBound(self, eventLoop: self.link.loop.eventLoop)
+        self.link.loop.submit(.closure { body(bound.value, &$0) })
+    }
+
+    private func fail(_ error: LinkError, in turn: inout Turn) {
+        var end = LinkEnd(.protocolViolation(error))
+        if let violation = error.underlying as? WebSocketViolation {
+            end.verdict = self.end(WebSocketClose(code: violation.code)).verdict
+        }
+        self.link.part(end, error.reason, within: WebSocketLanguage.patience, in: &turn)
+    }
+
+    private func answerClose(_ close: WebSocketClose, in turn: inout Turn) {
+        self.link.part(self.end(close), .done, within: WebSocketLanguage.patience, in: &turn)
+    }
+
+    package func linkEnded(returning units: [WebSocketUnit], in turn: inout Turn) {
+        let error = SocketError(
+            .connectionLost,
+            message: "the connection was lost while the message was being sent",
+            delivery: .sentUnknown
+        )
+        let lost = self.leaving
+        self.leaving = []
+        self.flushed = nil
+        for outcome in lost { outcome.complete(.failure(error)) }
+        let pings = self.pings
+        self.pings = []
+        for ping in pings { ping.completion(false) }
+        self.ended(self.received, units, &turn)
+    }
+}
+
+/// A message for a handler, among the others of its turn.
+private struct MessageHandler: TurnHandler {
+    let handler: @Sendable (WebSocketMessage) -> Void
+    let message: WebSocketMessage
+
+    static func run(at place: UnsafeMutableRawPointer) {
+        let this = place.takeHandler(Self.self)
+        this.handler(this.message)
+    }
+}
+
+extension Link where Language == WebSocketLanguage {
+    /// Chooses our close frame.
+    package func setClose(_ close: WebSocketClose) {
+        self.hot.language.ownClose = close
+    }
+}

@@ -1,0 +1,359 @@
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// The part of a ``WebSocketLink`` on its thread: makes links, queues what waits for one, and reports events.
+final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendable {
+    // Proof of Sendable: the constants are Sendable or locked; the rest is touched on the socket thread alone, or set
+    // before the first submission.
+    private struct Ready {
+        var peer: WebSocketPeer
+        var agreement: OpeningAgreement?
+        var endpoint: Endpoint
+    }
+
+    private let configuration: WebSocketLink.Configuration
+    let inbox: WebSocketInbox
+    private let streams = NIOLockedValueBox<(next: Int, all: [Int: AsyncStream<WebSocketLink.Event>.Continuation])?>(
+        (0, [:])
+    )
+    private let handler = NIOLockedValueBox<(@Sendable (WebSocketMessage) -> Void)?>(nil)
+    private let suspension: Suspension
+    /// Holds this object until it is invalidated.
+    private weak var driver: Driver?
+    private var pending: Ready?
+    private var ready: Ready?
+    /// Whether the server is left, and nothing new goes there.
+    private var isLeaving = false
+    private var waiting: WaitingLine<WebSocketUnit>
+    /// The peer's last close frame.
+    private var lastClose: WebSocketClose?
+    private var ownClose: WebSocketClose?
+    private var isReconnectDeferred = false
+
+    /// Passes on whether reading is suspended, to a driver that is there later.
+    private final class Suspension: Sendable {
+        let driver = NIOLockedValueBox<Weak?>(nil)
+
+        struct Weak: Sendable {
+            weak var driver: Driver?
+        }
+
+        func set(_ isSuspended: Bool) {
+            guard let driver = self.driver.withLockedValue({ $0?.driver }) else { return }
+            driver.submit(.closure { driver.perform(.setReading(isSuspended: isSuspended), in: &$0) })
+        }
+    }
+
+    /// Why this configuration cannot work; nil: it can.
+    let refusal: SocketError?
+
+    init(_ configuration: WebSocketLink.Configuration) {
+        self.configuration = configuration
+        let suspension = Suspension()
+        self.suspension = suspension
+        self.inbox = WebSocketInbox { suspension.set($0) }
+        self.waiting = WaitingLine(
+            maximumCount: configuration.maximumWaitingMessages,
+            maximumBytes: configuration.socket.maximumQueuedBytes
+        )
+        self.refusal = configuration.socket.servers.first { !$0.isWebSocket }.map { server in
+            SocketError(
+                .invalidArgument,
+                message: "\(server) is no URL of a WebSocket; write ws://\(server)/path",
+                endpoint: server
+            )
+        }
+    }
+
+    func attach(to driver: Driver) {
+        self.driver = driver
+        self.suspension.driver.withLockedValue { $0 = Suspension.Weak(driver: driver) }
+    }
+
+    // MARK: Any thread
+
+    func setHandler(_ handler: (@Sendable (WebSocketMessage) -> Void)?) {
+        self.handler.withLockedValue { $0 = handler }
+    }
+
+    func makeEvents() -> AsyncStream<WebSocketLink.Event> {
+        let (stream, continuation) = AsyncStream.makeStream(
+            of: WebSocketLink.Event.self,
+            bufferingPolicy: .bufferingNewest(EventStreams.bufferLimit)
+        )
+        let id: Int? = self.streams.withLockedValue { streams in
+            guard let id = streams?.next else { return nil }
+            streams?.next += 1
+            streams?.all[id] = continuation
+            return id
+        }
+        guard let id else {
+            continuation.finish()
+            return stream
+        }
+        continuation.onTermination = { [weak self] _ in
+            self?.streams.withLockedValue { _ = $0?.all.removeValue(forKey: id) }
+        }
+        return stream
+    }
+
+    private func report(_ event: WebSocketLink.Event) {
+        for continuation in self.streams.withLockedValue({ Array(($0?.all ?? [:]).values) }) {
+            continuation.yield(event)
+        }
+    }
+
+    // MARK: Links
+
+    var linksMayOverlap: Bool { false }
+
+    func webSocketOffer() throws(SocketError) -> WebSocketOffer {
+        var offer = WebSocketOffer()
+        offer.subprotocols = self.configuration.subprotocols
+        offer.deflate = self.configuration.compression?.policy
+        return offer
+    }
+
+    func makeLink(
+        _ id: ConnectionID,
+        _ endpoint: Endpoint,
+        _ agreement: OpeningAgreement?,
+        _ loop: SocketLoop,
+        _ host: any LinkHost
+    ) throws(SocketError) -> any ChannelHandler & DrivenLink {
+        var limits = WebSocketLimits()
+        limits.maximumMessageLength = self.configuration.maximumMessageLength
+        limits.maximumFragments = self.configuration.maximumFragments
+        let link = Link(
+            id: id,
+            loop: loop,
+            language: WebSocketLanguage(role: .client, limits: limits, deflate: agreement?.deflate),
+            settings: self.settings,
+            host: host
+        )
+        let delivery = self.handler.withLockedValue { $0 }.map { WebSocketPeer.Delivery.handler($0) }
+        let peer = WebSocketPeer(link, role: .client, delivery ?? .inbox(self.inbox)) { [reconnects = configuration.reconnects] in
+            $0.end(reconnects: reconnects)
+        } ended: { [weak self] close, units, turn in
+            self?.linkEnded(close, units, in: &turn)
+        }
+        link.receiver = peer
+        self.pending = Ready(peer: peer, agreement: agreement, endpoint: endpoint)
+        return link
+    }
+
+    private var settings: LinkSettings<WebSocketUnit> {
+        let socket = self.configuration.socket
+        let (heartbeat, message) = (socket.heartbeat, self.configuration.heartbeatMessage)
+        var settings = LinkSettings<WebSocketUnit>(
+            // What waits is bounded before it is sent.
+            maximumQueuedBytes: .max,
+            writeStallTimeout: TimeAmount(clamping: socket.writeStallTimeout)
+        ) { interval, now in
+            guard let heartbeat, let interval else { return nil }
+            return Beats(
+                monitor: HeartbeatMonitor(heartbeat, interval: interval, canPing: true, now: now),
+                now: now
+            )
+        } makeBeat: {
+            if let message = try message?() { return WebSocketUnit(.message(message.wireKind), message.payload) }
+            guard let heartbeat else { return nil }
+            return WebSocketUnit(.ping, try heartbeat.beat(limit: WebSocketFrameHeader.maximumControlLength))
+        }
+        settings.partingTime = WebSocketLanguage.patience
+        return settings
+    }
+
+    func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn) {
+        // Gates speak in frames, of which there are none.
+        self.driver?.perform(.gateReturned(id, nil), in: &turn)
+    }
+
+    func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
+        self.pending = nil
+    }
+
+    private func linkEnded(_ close: WebSocketClose?, _ units: [WebSocketUnit], in turn: inout Turn) {
+        if let close { self.lastClose = close }
+        for unit in units where unit.outcome?.isOpen ?? true {
+            guard case .message = unit.kind else { continue }
+            self.waiting.append(unit, .default, cost: unit.payload.readableBytes, isReturning: true)
+        }
+    }
+
+    // MARK: Connections
+
+    func connectionChanged(_ change: ConnectionChange, in turn: inout Turn) {
+        switch change {
+        case .ready(let id, _):
+            guard let pending = self.pending, pending.peer.link.id == id else { return }
+            self.pending = nil
+            self.ready = pending
+            self.isLeaving = false
+            self.lastClose = nil
+            self.isReconnectDeferred = false
+            let headers = pending.agreement?.headers.all.map { (name: $0.name, value: $0.value) } ?? []
+            self.report(.opened(pending.endpoint, subprotocol: pending.agreement?.subprotocol, headers: headers))
+            self.sendWaiting(in: &turn)
+        case .goingAway:
+            self.isLeaving = true
+        case .lost(let id, let error):
+            self.lose(id, error)
+        case .reconnectDeferred:
+            self.isReconnectDeferred = true
+            if !self.waiting.isEmpty { self.reconnectSooner(in: &turn) }
+        case .draining(let id):
+            self.driver?.perform(.finishDraining(id), in: &turn)
+        case .happened(let event):
+            self.happened(event, in: &turn)
+        case .invalidated:
+            self.failAll(Driver.closedByUser)
+            self.inbox.finish()
+            let streams = self.streams.withLockedValue { streams in
+                defer { streams = nil }
+                return Array((streams?.all ?? [:]).values)
+            }
+            for stream in streams { stream.finish() }
+        case .beingMade, .offline:
+            break
+        }
+    }
+
+    private func lose(_ id: ConnectionID, _ error: SocketError) {
+        guard let ready = self.ready, ready.peer.link.id == id else { return }
+        self.ready = nil
+        // The user has closed it.
+        if error.code == .cancelled { return self.reportOwnClose() }
+        let closure = error.underlying as? WebSocketClosure
+        self.report(
+            .closed(
+                WebSocketLink.Closure(
+                    code: closure?.code ?? 1_006,
+                    reason: closure?.reason ?? "",
+                    wasClean: closure != nil,
+                    error: error
+                )
+            )
+        )
+    }
+
+    private func reportOwnClose() {
+        let close = self.ownClose ?? WebSocketClose(code: 1_000)
+        self.report(
+            .closed(
+                WebSocketLink.Closure(code: close.code ?? 1_000, reason: close.reason, wasClean: true, error: nil)
+            )
+        )
+    }
+
+    private func happened(_ event: SocketEvent, in turn: inout Turn) {
+        self.report(.connection(event))
+        switch event {
+        case .closed:
+            if self.ready != nil {
+                self.ready = nil
+                self.reportOwnClose()
+            }
+            self.ownClose = nil
+            self.failAll(Driver.closedByUser)
+        case .gaveUp(let error):
+            self.failAll(error)
+        default:
+            break
+        }
+    }
+
+    private func failAll(_ error: SocketError) {
+        while let unit = self.waiting.popFirst(unless: { _ in false }) { unit.outcome?.complete(.failure(error)) }
+    }
+
+    private func reconnectSooner(in turn: inout Turn) {
+        self.isReconnectDeferred = false
+        self.driver?.perform(.reconnectSooner, in: &turn)
+    }
+
+    func setClose(_ close: WebSocketClose) {
+        self.ownClose = close
+        self.ready?.peer.link.setClose(close)
+    }
+
+    func turnEnds(in turn: inout Turn) {}
+    func turnEnded() { self.driver?.measure() }
+
+    // MARK: Sending
+
+    func send(_ unit: WebSocketUnit, in turn: inout Turn) {
+        if case .message(.text) = unit.kind {
+            var validator = UTF8Validator()
+            guard unit.payload.withUnsafeReadableBytes({ validator.append($0) }), validator.isComplete else {
+                return self.refuse(unit, .invalidArgument, "a text message is not UTF-8; send it as binary")
+            }
+        }
+        if let ready = self.ready, !self.isLeaving, self.waiting.isEmpty, ready.peer.link.phase == .open {
+            let (cost, link) = (unit.payload.readableBytes, ready.peer.link)
+            let limit = self.configuration.socket.maximumQueuedBytes
+            guard link.waitingBytes == 0 || cost <= limit - link.waitingBytes, ready.peer.send(unit, in: &turn) else {
+                return self.refuse(unit, .queueFull, "too many bytes wait for the server to read (maximumQueuedBytes)")
+            }
+            return
+        }
+        guard let driver = self.driver, !driver.isClosed || driver.isIdle else {
+            unit.outcome?.complete(.failure(self.driver?.notConnected() ?? Driver.closedByUser))
+            return
+        }
+        if self.isReconnectDeferred { self.reconnectSooner(in: &turn) }
+        let cost = unit.payload.readableBytes
+        guard self.waiting.hasRoom(for: cost) else {
+            return self.refuse(unit, .queueFull, "too many messages wait for a connection (maximumWaitingMessages)")
+        }
+        self.waiting.append(unit, .default, cost: cost)
+    }
+
+    private func refuse(_ unit: WebSocketUnit, _ code: SocketError.Code, _ message: String) {
+        unit.outcome?.complete(.failure(SocketError(code, message: message, endpoint: self.ready?.endpoint)))
+    }
+
+    private func sendWaiting(in turn: inout Turn) {
+        guard let ready = self.ready, !self.isLeaving else { return }
+        while let unit = self.waiting.popFirst(unless: { _ in false }) {
+            guard unit.outcome?.isOpen ?? true else { continue }
+            guard ready.peer.send(unit, in: &turn) else {
+                // The link closes: it leaves after the next opening.
+                self.waiting.append(unit, .default, cost: unit.payload.readableBytes, isReturning: true)
+                return
+            }
+        }
+    }
+
+    /// The sender waits no longer. A message that has begun to leave goes on.
+    func cancel(_ outcome: WebSocketOutcome) {
+        guard !outcome.hasBegun else { return }
+        outcome.complete(.failure(SocketError(.cancelled, message: "the sending task was cancelled")))
+    }
+
+    func ping(
+        _ payload: ByteBuffer,
+        in turn: inout Turn,
+        _ completion: @escaping (Result<Void, SocketError>) -> Void
+    ) {
+        guard let ready = self.ready, let driver = self.driver else {
+            return completion(.failure(self.driver?.notConnected() ?? Driver.closedByUser))
+        }
+        let endpoint = ready.endpoint
+        _ = driver
+        ready.peer.ping(payload, in: &turn) { isAnswered in
+            completion(
+                isAnswered
+                    ? .success(())
+                    : .failure(
+                        SocketError(
+                            .connectionLost,
+                            message: "the connection to \(endpoint) ended before the ping was answered",
+                            endpoint: endpoint,
+                            delivery: .sentUnknown
+                        )
+                    )
+            )
+        }
+    }
+}

@@ -1,0 +1,135 @@
+import ArgumentParser
+import Foundation
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// `hhsocket ws`
+struct WebSocketCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "ws",
+        abstract: "Send and receive messages over a WebSocket.",
+        discussion: """
+            Sends what --send and --send-file say, else each line of standard input, as a text message. Prints each \
+            message that arrives on a line of stdout: text as it is, binary in Base64.
+
+            It ends when all has left and, without --send and --send-file, standard input has ended; or, with --count, \
+            after that many messages. It reconnects where the connection is lost or refused, unless --once is given. \
+            SIGINT and SIGTERM close with 1000. A close by the server is reported on stderr as: closed: CODE REASON.
+            """
+    )
+
+    @Argument(help: ArgumentHelp("The server: ws://HOST[:PORT]/PATH, or wss://… for TLS.", valueName: "url"))
+    var url: String
+
+    @Option(help: ArgumentHelp("Send this text. May be given several times.", valueName: "text"))
+    var send: [String] = []
+
+    @Option(help: ArgumentHelp("Send this file as one binary message; - is stdin.", valueName: "file"))
+    var sendFile: String?
+
+    @Flag(help: "Send back each message that arrives, instead of printing it.")
+    var echo = false
+
+    @Option(
+        help: ArgumentHelp("A header field of the opening request. May be given several times.", valueName: "name:value")
+    )
+    var header: [HeaderField] = []
+
+    @Option(help: ArgumentHelp("Offer this subprotocol. May be given several times.", valueName: "name"))
+    var subprotocol: [String] = []
+
+    @Flag(help: "Offer compression of messages (permessage-deflate).")
+    var compress = false
+
+    @Option(
+        help: ArgumentHelp("The silence after which the server is pinged; 0 is never. (default: 60)", valueName: "seconds"),
+        transform: DurationArgument.parseOrZero
+    )
+    var ping = Duration.seconds(60)
+
+    @Option(help: ArgumentHelp("End after this many messages, printed or sent back.", valueName: "n"))
+    var count: Int?
+
+    @Option(
+        help: ArgumentHelp("The time for connecting, TLS and opening of one attempt. (default: 10)", valueName: "seconds"),
+        transform: DurationArgument.parse
+    )
+    var timeout = Duration.seconds(10)
+
+    @Flag(help: "Make one attempt and one connection.")
+    var once = false
+
+    @Flag(help: "Print messages as JSON: {\"kind\":\"text\",\"text\":…} or {\"kind\":\"binary\",\"base64\":…}.")
+    var json = false
+
+    @Option(
+        help: ArgumentHelp(
+            "Connect through this proxy: http://user:password@host:port, or socks5://…; the user and "
+                + "password are optional.",
+            valueName: "url"
+        ),
+        transform: ConnectionOptions.proxy
+    )
+    var proxy: Proxy?
+
+    @OptionGroup(title: "TLS") var tls: ClientTLSOptions
+
+    func validate() throws {
+        guard self.count.map({ $0 > 0 }) ?? true else { throw ValidationError("--count is 1 or more.") }
+    }
+
+    func run() async throws {
+        Signals.ignoreBrokenPipes()
+        let signals = Signals()
+        let file = try self.sendFile.map { try InputFile.content(of: $0) }
+        let configuration: WebSocketLink.Configuration
+        do throws(SocketError) {
+            configuration = try self.configuration()
+        } catch {
+            StandardError.line("error: \(error.code): \(error.message.inOneLine)")
+            throw ExitCode.failure
+        }
+        let exchange = WebSocketExchange(
+            configuration,
+            isOnce: self.once,
+            count: self.count,
+            echoes: self.echo,
+            printsJSON: self.json
+        )
+        let code = await exchange.run(
+            self.send.isEmpty && file == nil
+                ? .standardInput
+                : .messages(self.send.map { WebSocketMessage($0) } + (file.map { [WebSocketMessage($0)] } ?? [])),
+            signals.stream
+        )
+        if code != 0 { throw ExitCode(code) }
+    }
+
+    private func configuration() throws(SocketError) -> WebSocketLink.Configuration {
+        var configuration = try WebSocketLink.Configuration(url: self.url)
+        configuration.socket.tls = self.tls.tls
+        configuration.socket.proxy = self.proxy
+        configuration.socket.connectTimeout = self.timeout
+        configuration.socket.heartbeat = self.ping == .zero ? nil : HeartbeatPolicy(interval: self.ping)
+        configuration.socket.webSocket.headers = self.header.map { (name: $0.name, value: $0.value) }
+        configuration.subprotocols = self.subprotocol
+        configuration.compression = self.compress ? WebSocketCompression() : nil
+        configuration.maximumMessageLength = 64 << 20
+        configuration.socket.maximumQueuedBytes = 256 << 20
+        if self.once { configuration.socket.backoff.maximumRounds = 1 }
+        return configuration
+    }
+}
+
+/// `NAME:VALUE`
+struct HeaderField: ExpressibleByArgument, Sendable {
+    var name: String
+    var value: String
+
+    init?(argument: String) {
+        guard let colon = argument.firstIndex(of: ":"), colon != argument.startIndex else { return nil }
+        self.name = String(argument[..<colon])
+        self.value = argument[argument.index(after: colon)...].trimmingCharacters(in: .whitespaces)
+    }
+}

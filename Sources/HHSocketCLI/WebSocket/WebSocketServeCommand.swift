@@ -1,0 +1,88 @@
+import ArgumentParser
+import HHSocket
+import HHSocketServer
+import NIOCore
+
+/// `hhsocket ws-serve`
+struct WebSocketServeCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "ws-serve",
+        abstract: "Echo messages over WebSockets.",
+        discussion: """
+            Sends back every message, of at most 64 MiB. The first line of stdout is: listening on HOST:PORT. SIGINT and \
+            SIGTERM close all connections with 1001.
+            """
+    )
+
+    @Option(help: "The address to listen on.")
+    var host = "127.0.0.1"
+
+    @Option(help: "The port to listen on; 0 picks a free one.")
+    var port = 7001
+
+    @Option(help: ArgumentHelp("The path of requests. (default: any)", valueName: "path"))
+    var path: String?
+
+    @Option(
+        help: ArgumentHelp(
+            "Select this subprotocol if a client offers it. May be given several times.",
+            valueName: "name"
+        )
+    )
+    var subprotocol: [String] = []
+
+    @Flag(help: "Compress messages for clients that ask for it (permessage-deflate).")
+    var compress = false
+
+    @Option(
+        parsing: .unconditional,
+        help: ArgumentHelp(
+            "The line on stdout: %h is the host, %p the port, %% a percent sign. (default: listening on HOST:PORT)",
+            valueName: "format"
+        )
+    )
+    var announce: String?
+
+    @OptionGroup(title: "TLS") var tls: ServerTLSOptions
+
+    func validate() throws {
+        guard (0...65_535).contains(self.port) else {
+            throw ValidationError("--port is a number from 0 to 65535, not \(self.port).")
+        }
+        guard self.path?.hasPrefix("/") ?? true else { throw ValidationError("--path begins with /.") }
+    }
+
+    func run() async throws {
+        Signals.ignoreBrokenPipes()
+        let signals = Signals()
+        do throws(SocketError) {
+            let server = try self.server()
+            try await server.start()
+            let address = server.address.map { Endpoint(host: $0.host, port: $0.port) } ?? Endpoint(host: self.host, port: self.port)
+            let line = self.announce.map { ServeCommand.announcement($0, address) } ?? "listening on \(address)"
+            try? StandardOutput.write(line + "\n")
+            for await _ in signals.stream { break }
+            // Clients that do not answer are not waited for any longer.
+            await server.shutdown(gracePeriod: .seconds(5))
+        } catch {
+            StandardError.line("error: \(error.code): \(error.message.inOneLine)")
+            throw ExitCode.failure
+        }
+    }
+
+    private func server() throws(SocketError) -> SocketServer {
+        var listener = ServerListener(host: self.host, port: self.port, tls: self.tls.tls)
+        listener.webSocket = WebSocketListening(path: nil)
+        var configuration = SocketServer.Configuration(listeners: [listener])
+        configuration.limits.maximumBufferedBytesPerConnection = 256 << 20
+        let server = SocketServer(configuration: configuration, router: Router())
+        var options = WebSocketRouteOptions()
+        options.subprotocols = self.subprotocol
+        options.compression = self.compress ? WebSocketCompression() : nil
+        options.maximumMessageLength = 64 << 20
+        try server.webSocket(self.path, options: options, onMessage: { message, connection in
+            connection.post(message)
+        })
+        return server
+    }
+}

@@ -1,0 +1,208 @@
+import HHSocket
+import NIOCore
+
+/// A WebSocket that carries messages, at the server: its link, its handler, and its end. On the connection's thread.
+final class MessageSession: LinkHost {
+    let link: Link<WebSocketLanguage>
+    let loop: ServerLoop
+    private let core: ServerCore
+    private let route: WebSocketRoute
+    private let agreement: OpeningAgreement
+    private let head: OpeningRequestHead
+    private let inbox: WebSocketInbox
+    private var peer: WebSocketPeer?
+    private var connection: WebSocketConnection?
+    private var task: Task<Void, Never>?
+    /// The traffic that was seen last, and when it changed.
+    private var seen = Traffic()
+    private var changedAt = NIODeadline.now()
+
+    /// Finds the session from other threads.
+    private final class Place: @unchecked Sendable {
+        // Proof of Sendable: set before it is shared, and read on the connection's thread.
+        weak var session: MessageSession?
+    }
+
+    init(
+        _ route: WebSocketRoute,
+        _ agreement: OpeningAgreement,
+        _ head: OpeningRequestHead,
+        _ loop: ServerLoop,
+        _ core: ServerCore
+    ) {
+        self.route = route
+        self.agreement = agreement
+        self.head = head
+        self.loop = loop
+        self.core = core
+        var limits = WebSocketLimits()
+        limits.maximumMessageLength = route.options.maximumMessageLength
+        limits.maximumFragments = route.options.maximumFragments
+        let link = Link(
+            id: ConnectionID(number: core.nextConnectionID()),
+            loop: loop.socketLoop,
+            language: WebSocketLanguage(role: .server, limits: limits, deflate: agreement.deflate),
+            settings: Self.settings(route.options, core)
+        )
+        self.link = link
+        let place = Place()
+        self.inbox = WebSocketInbox { isSuspended in
+            loop.socketLoop.submit(
+                .closure { place.session?.link.setReading(isSuspended: isSuspended, in: &$0) }
+            )
+        }
+        place.session = self
+        link.host = self
+    }
+
+    private static func settings(_ options: WebSocketRouteOptions, _ core: ServerCore) -> LinkSettings<WebSocketUnit> {
+        let heartbeat = options.heartbeat
+        var settings = LinkSettings<WebSocketUnit>(
+            maximumQueuedBytes: core.limits.maximumBufferedBytesPerConnection,
+            writeStallTimeout: core.limits.writeStallTimeout.map { TimeAmount(clamping: $0) }
+        ) { interval, now in
+            guard let heartbeat, let interval else { return nil }
+            return Beats(monitor: HeartbeatMonitor(heartbeat, interval: interval, canPing: true, now: now), now: now)
+        } makeBeat: {
+            try heartbeat.map { WebSocketUnit(.ping, try $0.beat(limit: 125)) }
+        }
+        settings.readsOnlyWhileWritable = true
+        settings.outputLimit = 1 << 20
+        settings.gathersPieces = true
+        settings.partingTime = .seconds(5)
+        return settings
+    }
+
+    /// The link is in the pipeline.
+    func begin(_ address: SocketAddress?, in turn: inout Turn) {
+        let connection = WebSocketConnection(
+            id: self.link.id.number,
+            address,
+            self.head,
+            subprotocol: self.agreement.subprotocol,
+            self.inbox,
+            self
+        )
+        self.connection = connection
+        let delivery: WebSocketPeer.Delivery
+        switch self.route.handler {
+        case .task: delivery = .inbox(self.inbox)
+        case .synchronous(let handler): delivery = .handler { handler($0, connection) }
+        }
+        let peer = WebSocketPeer(self.link, role: .server, delivery) { close in
+            LinkEnd(.said(SocketError(.connectionLost, message: "closed by the client: \(close.code ?? 1_005)")))
+        } ended: { _, units, _ in
+            let error = SocketError(.connectionLost, message: "the connection has ended")
+            for unit in units { unit.outcome?.complete(.failure(error)) }
+        }
+        self.peer = peer
+        self.link.receiver = peer
+        self.loop.counters.count(\.connectionsAccepted)
+        self.loop.add(self)
+        if let heartbeat = self.route.options.heartbeat {
+            self.link.startBeats(interval: heartbeat.interval.interval(for: HeartbeatHistory()), in: &turn)
+        }
+        if case .task(let handler) = self.route.handler { self.run(handler, connection) }
+        if self.loop.draining != nil { self.drain(in: &turn) }
+    }
+
+    private func run(
+        _ handler: @escaping @Sendable (WebSocketConnection) async throws -> Void,
+        _ connection: WebSocketConnection
+    ) {
+        let core = self.core
+        self.task = Task {
+            do {
+                try await handler(connection)
+                connection.close()
+            } catch {
+                if !Task.isCancelled {
+                    core.peerLog.write(
+                        .error,
+                        "a WebSocket's handler failed",
+                        ["connection": "\(connection.id)", "error": "\(error)"],
+                        by: core.logger
+                    )
+                }
+                connection.close(code: 1_011)
+            }
+        }
+    }
+
+    // MARK: Sending
+
+    func send(_ unit: WebSocketUnit, in turn: inout Turn) {
+        guard self.peer?.send(unit, in: &turn) != true else { return }
+        let isOpen = self.link.phase == .open
+        unit.outcome?.complete(
+            .failure(
+                isOpen
+                    ? SocketError(
+                        .queueFull,
+                        message: """
+                            too many bytes wait for the client to read (ServerLimits.maximumBufferedBytesPerConnection)
+                            """
+                    )
+                    : SocketError(.connectionLost, message: "the connection has ended")
+            )
+        )
+    }
+
+    // MARK: The end
+
+    func close(_ close: WebSocketClose, in turn: inout Turn) {
+        guard self.link.phase == .open else { return }
+        self.link.setClose(close)
+        self.link.close(.done, in: &turn)
+    }
+
+    /// The server shuts down.
+    func drain(in turn: inout Turn) {
+        self.close(WebSocketClose(code: 1_001), in: &turn)
+    }
+
+    func kill() {
+        self.link.kill()
+    }
+
+    /// Called from time to time.
+    func checkTimeouts(in turn: inout Turn) {
+        let traffic = self.link.traffic
+        if traffic.bytesReceived != self.seen.bytesReceived || traffic.bytesSent != self.seen.bytesSent
+            || self.link.isReadingHeld
+        {
+            self.seen = traffic
+            self.changedAt = turn.now
+            return
+        }
+        let limits = self.core.limits
+        let silence = Duration(turn.now - self.changedAt)
+        if let limit = limits.readStallTimeout, self.link.unfinishedBytes > 0, silence >= limit {
+            self.loop.counters.count(\.readStalls)
+            self.close(WebSocketClose(code: 1_008, reason: "a message has not got on for \(limit)"), in: &turn)
+        } else if let limit = limits.idleTimeout, silence >= limit {
+            self.loop.counters.count(\.idleEvictions)
+            self.close(WebSocketClose(code: 1_001, reason: "nothing has happened for \(limit)"), in: &turn)
+        }
+    }
+
+    func linkChanged(_ change: LinkChange, _ id: ConnectionID, in turn: inout Turn) {
+        switch change {
+        case .inputClosed:
+            // Without a close frame.
+            self.close(WebSocketClose(code: 1_001), in: &turn)
+        case .ended(let end):
+            if case .peerIsDead = end.cause { self.loop.counters.count(\.deadPeers) }
+            if case .writeStalled = end.cause { self.loop.counters.count(\.writeStalls) }
+            self.inbox.finish()
+        case .gone:
+            self.inbox.finish()
+            self.task?.cancel()
+            self.connection = nil
+            self.peer = nil
+            self.loop.remove(self)
+        case .active, .alive, .beat, .beatSent, .beatFailed:
+            break
+        }
+    }
+}

@@ -1,0 +1,80 @@
+public import HHSocket
+import NIOConcurrencyHelpers
+public import NIOCore
+
+/// One client of ``SocketServer/webSocket(_:options:_:)``. All methods may be called from any thread.
+public final class WebSocketConnection: Sendable {
+    /// A number that no other connection of the server has.
+    public let id: UInt64
+    /// The client's address; nil where the system does not know it.
+    public let remoteAddress: SocketAddress?
+    /// The request by which the client opened the WebSocket.
+    public let request: WebSocketListening.Request
+    /// The subprotocol that was selected; nil for none.
+    public let subprotocol: String?
+    private let inbox: WebSocketInbox
+    private let loop: ServerLoop
+    private let session: NIOLoopBound<MessageSession>
+
+    init(
+        id: UInt64,
+        _ remoteAddress: SocketAddress?,
+        _ head: OpeningRequestHead,
+        subprotocol: String?,
+        _ inbox: WebSocketInbox,
+        _ session: MessageSession
+    ) {
+        self.id = id
+        self.remoteAddress = remoteAddress
+        self.request = WebSocketListening.Request(head)
+        self.subprotocol = subprotocol
+        self.inbox = inbox
+        self.loop = session.loop
+        self.session = NIOLoopBound(session, eventLoop: session.loop.eventLoop)
+    }
+
+    /// The client's messages, in order; it ends when the connection does. A close frame of the client's is answered when
+    /// all messages before it have been read.
+    public var messages: WebSocketMessages { WebSocketMessages(self.inbox) }
+
+    /// Sends a message, and returns when its last byte was handed to the system.
+    ///
+    /// - Throws: ``HHSocket/SocketError`` with code `connectionLost`, or `queueFull` if more waits than
+    ///   ``ServerLimits/maximumBufferedBytesPerConnection`` allows, since the client does not read.
+    public func send(_ message: WebSocketMessage) async throws(SocketError) {
+        let result = await withCheckedContinuation { (sender: CheckedContinuation<Result<Void, SocketError>, Never>) in
+            self.submit(message, WebSocketOutcome { sender.resume(returning: $0) })
+        }
+        try result.get()
+    }
+
+    /// Sends a message without waiting. One that cannot be sent, since the connection has ended or the client does not
+    /// read, is dropped; ``send(_:)`` tells.
+    public func post(_ message: WebSocketMessage) {
+        self.submit(message, nil)
+    }
+
+    private func submit(_ message: WebSocketMessage, _ outcome: WebSocketOutcome?) {
+        let unit = WebSocketUnit(.message(message.kind == .text ? .text : .binary), message.payload, outcome)
+        // A handler on the connection's thread sends at once.
+        let isSent = self.loop.socketLoop.ifHandlersRun { turn in
+            self.session.value.send(unit, in: &turn)
+            return true
+        }
+        guard !isSent else { return }
+        let session = self.session
+        guard !self.loop.socketLoop.submit(.closure { session.value.send(unit, in: &$0) }) else { return }
+        outcome?.complete(.failure(SocketError(.connectionLost, message: "the server has shut down")))
+    }
+
+    /// Closes the connection behind what was sent.
+    ///
+    /// - Parameters:
+    ///   - code: A code that may be sent, such as 1000, 1001, 1008, 1011, and 3000 to 4999; others count as 1000.
+    ///   - reason: For people to read, cut to 123 bytes of UTF-8.
+    public func close(code: UInt16 = 1_000, reason: String = "") {
+        let close = WebSocketClose(code: WebSocketClose.isValid(code: code) ? code : 1_000, reason: reason)
+        let session = self.session
+        self.loop.socketLoop.submit(.closure { session.value.close(close, in: &$0) })
+    }
+}

@@ -108,8 +108,8 @@ public final class SocketServer: Service {
     }
 
     /// Serves messages at a path as ``webSocket(_:options:_:)`` does, by a handler that is called for each message on
-    /// the connection's thread, which it must not block: the fastest way. What it sends leaves with the flush of the read
-    /// that brought the message.
+    /// the connection's thread, which it must not block: the fastest way. What it sends leaves with the flush of the
+    /// read that brought the message.
     ///
     /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument`.
     public func webSocket(

@@ -1,7 +1,7 @@
 import NIOCore
 
-/// The order of attempts that are to open a WebSocket: one at a time, since only the winner of a race does. Others begin
-/// where the one before has failed.
+/// The order of attempts that are to open a WebSocket: one at a time, since only the winner of a race does. Others
+/// begin where the one before has failed.
 struct OpeningOrder {
     private var current: ConnectionID?
     private var waiting: [(id: ConnectionID, promise: EventLoopPromise<Void>)] = []

@@ -93,7 +93,8 @@ package struct SendBuffer<Language: LinkLanguage> {
     ///
     /// - Parameter limit: The most bytes of a piece.
     package mutating func pull(_ language: inout Language, limit: Int) -> Pulled {
-        if self.mayInterrupt, let priority = self.waiting.firstPriority, case .unit(let unit, let cost)? = self.waiting.popFirst()
+        if self.mayInterrupt, let priority = self.waiting.firstPriority,
+            case .unit(let unit, let cost)? = self.waiting.popFirst()
         {
             self.waitingUnitBytes -= cost
             return .unit(unit, priority)

@@ -61,9 +61,9 @@ public struct Endpoint: Hashable, Sendable {
         self.webSocket = WebSocketLocation(isSecure: target.isSecure, path: target.path, query: target.query)
     }
 
-    /// Creates an endpoint from `host:port`, with an IPv6 address in brackets: `[::1]:7000`; from `unix:` and a path; or
-    /// from a URL that begins with `ws://` or `wss://`. Nil for anything else; ``init(url:)`` says what is wrong with a
-    /// URL.
+    /// Creates an endpoint from `host:port`, with an IPv6 address in brackets: `[::1]:7000`; from `unix:` and a path;
+    /// or from a URL that begins with `ws://` or `wss://`. Nil for anything else; ``init(url:)`` says what is wrong with
+    /// a URL.
     public init?(_ text: some StringProtocol) {
         if text.contains("://") {
             guard let endpoint = try? Endpoint(url: String(text)) else { return nil }

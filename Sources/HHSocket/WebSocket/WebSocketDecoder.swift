@@ -48,7 +48,7 @@ package struct WebSocketDecoder: Sendable {
     /// The number of bytes after which inflating pauses: to check text, or to return the bytes of a stream.
     private static let inflatedSlice = 65_536
 
-    /// What ended a call to `inflate`.
+    /// The reason for the end of a call to `inflate`.
     private enum Pause {
         /// A slice of output is there, and more may follow from the same input.
         case slice

@@ -11,6 +11,9 @@ package struct WebSocketEncoder: Sendable {
     private var masks: MaskSource?
     /// The parameters for our messages; nil if they are not compressed.
     private let compression: DeflateDirection?
+    /// The length of the shortest message that is compressed, in bytes; with 0 all are, also those that get longer by
+    /// it. Not changed once something was encoded.
+    var minimumCompressedLength = WebSocketDeflater.defaultMinimumLength
     /// Nil before the first message that is long enough.
     private var deflater: WebSocketDeflater?
 
@@ -46,10 +49,12 @@ package struct WebSocketEncoder: Sendable {
 
     /// Compresses a message, if that was agreed on and makes it shorter; nil otherwise. The message must be sent next.
     mutating func compress(_ payload: ByteBuffer) -> ByteBuffer? {
-        guard let compression = self.compression, payload.readableBytes >= WebSocketDeflater.minimumLength else {
+        guard let compression = self.compression, payload.readableBytes >= self.minimumCompressedLength else {
             return nil
         }
-        if self.deflater == nil { self.deflater = WebSocketDeflater(compression) }
+        if self.deflater == nil {
+            self.deflater = WebSocketDeflater(compression, minimumLength: self.minimumCompressedLength)
+        }
         return self.deflater?.compress(payload)
     }
 

@@ -209,7 +209,7 @@ struct EchoOptions: ParsableArguments {
     private static func endpoint(_ text: String) throws -> Endpoint {
         guard let endpoint = Endpoint(text) else {
             throw ValidationError(
-                "write HOST:PORT, with an IPv6 address in brackets, unix:PATH, or ws://HOST:PORT/PATH"
+                "write HOST:PORT, with an IPv6 address in brackets, or unix:PATH, or ws://HOST:PORT/PATH"
             )
         }
         return endpoint

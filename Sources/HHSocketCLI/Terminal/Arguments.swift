@@ -29,8 +29,8 @@ struct ServerAddresses: ExpressibleByArgument, Sendable {
     )
 }
 
-/// An address to listen on: `HOST:PORT`, with an IPv6 address in brackets, `unix:PATH`, or the URL of a WebSocket. Port 0
-/// picks a free one.
+/// An address to listen on: `HOST:PORT`, with an IPv6 address in brackets, `unix:PATH`, or the URL of a WebSocket. Port
+/// 0 picks a free one.
 struct ListenAddress: ExpressibleByArgument, Sendable {
     var listener: ServerListener
     /// Whether it must have TLS.

@@ -32,18 +32,24 @@ struct WebSocketCommand: AsyncParsableCommand {
     var echo = false
 
     @Option(
-        help: ArgumentHelp("A header field of the opening request. May be given several times.", valueName: "name:value")
+        help: ArgumentHelp(
+            "A header field of the opening request. May be given several times.",
+            valueName: "name:value"
+        )
     )
     var header: [HeaderField] = []
 
     @Option(help: ArgumentHelp("Offer this subprotocol. May be given several times.", valueName: "name"))
     var subprotocol: [String] = []
 
-    @Flag(help: "Offer compression of messages (permessage-deflate).")
+    @Flag(help: "Offer to compress messages (permessage-deflate), and compress all if the server agrees.")
     var compress = false
 
     @Option(
-        help: ArgumentHelp("The silence after which the server is pinged; 0 is never. (default: 60)", valueName: "seconds"),
+        help: ArgumentHelp(
+            "The silence after which the server is pinged; 0 is never. (default: 60)",
+            valueName: "seconds"
+        ),
         transform: DurationArgument.parseOrZero
     )
     var ping = Duration.seconds(60)
@@ -52,7 +58,10 @@ struct WebSocketCommand: AsyncParsableCommand {
     var count: Int?
 
     @Option(
-        help: ArgumentHelp("The time for connecting, TLS and opening of one attempt. (default: 10)", valueName: "seconds"),
+        help: ArgumentHelp(
+            "The time for connecting, TLS and opening of one attempt. (default: 10)",
+            valueName: "seconds"
+        ),
         transform: DurationArgument.parse
     )
     var timeout = Duration.seconds(10)
@@ -114,11 +123,20 @@ struct WebSocketCommand: AsyncParsableCommand {
         configuration.socket.heartbeat = self.ping == .zero ? nil : HeartbeatPolicy(interval: self.ping)
         configuration.socket.webSocket.headers = self.header.map { (name: $0.name, value: $0.value) }
         configuration.subprotocols = self.subprotocol
-        configuration.compression = self.compress ? WebSocketCompression() : nil
+        configuration.compression = self.compress ? .all : nil
         configuration.maximumMessageLength = 64 << 20
         configuration.socket.maximumQueuedBytes = 256 << 20
         if self.once { configuration.socket.backoff.maximumRounds = 1 }
         return configuration
+    }
+}
+
+extension WebSocketCompression {
+    /// The compression of all messages, which shows that the other side can cope with it.
+    static var all: WebSocketCompression {
+        var compression = WebSocketCompression()
+        compression.minimumLength = 0
+        return compression
     }
 }
 

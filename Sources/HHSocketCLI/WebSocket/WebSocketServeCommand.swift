@@ -31,7 +31,7 @@ struct WebSocketServeCommand: AsyncParsableCommand {
     )
     var subprotocol: [String] = []
 
-    @Flag(help: "Compress messages for clients that ask for it (permessage-deflate).")
+    @Flag(help: "Compress all messages for clients that ask for it (permessage-deflate).")
     var compress = false
 
     @Option(
@@ -58,7 +58,9 @@ struct WebSocketServeCommand: AsyncParsableCommand {
         do throws(SocketError) {
             let server = try self.server()
             try await server.start()
-            let address = server.address.map { Endpoint(host: $0.host, port: $0.port) } ?? Endpoint(host: self.host, port: self.port)
+            let address =
+                server.address.map { Endpoint(host: $0.host, port: $0.port) }
+                ?? Endpoint(host: self.host, port: self.port)
             let line = self.announce.map { ServeCommand.announcement($0, address) } ?? "listening on \(address)"
             try? StandardOutput.write(line + "\n")
             for await _ in signals.stream { break }
@@ -78,11 +80,15 @@ struct WebSocketServeCommand: AsyncParsableCommand {
         let server = SocketServer(configuration: configuration, router: Router())
         var options = WebSocketRouteOptions()
         options.subprotocols = self.subprotocol
-        options.compression = self.compress ? WebSocketCompression() : nil
+        options.compression = self.compress ? .all : nil
         options.maximumMessageLength = 64 << 20
-        try server.webSocket(self.path, options: options, onMessage: { message, connection in
-            connection.post(message)
-        })
+        try server.webSocket(
+            self.path,
+            options: options,
+            onMessage: { message, connection in
+                connection.post(message)
+            }
+        )
         return server
     }
 }

@@ -1,8 +1,8 @@
 import HHSocket
 import NIOCore
 
-/// Stands behind TCP or TLS until a WebSocket is open, for a limited time; then its place is the carriage's. On a shared
-/// port the link is behind it from the start, and it steps aside where the first byte is not one of HTTP.
+/// Stands behind TCP or TLS until a WebSocket is open, for a limited time; then its place is that of who speaks on it.
+/// On a shared port the link is behind it from the start, and it steps aside where the first byte is not one of HTTP.
 final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundIn = ByteBuffer

@@ -33,8 +33,8 @@ public struct WebSocketListening: Sendable {
         }
     }
 
-    /// The path of the WebSockets that carry frames, compared exactly and without the query; nil for none. Another path,
-    /// unless it is one of ``SocketServer/webSocket(_:options:_:)``, is answered 404.
+    /// The path of the WebSockets that carry frames, compared exactly and without the query; nil for none. Another
+    /// path, unless it is one of ``SocketServer/webSocket(_:options:_:)``, is answered 404.
     public var path: String?
     /// Whether the port also takes connections that are no WebSockets. A connection that begins with an upper-case
     /// letter is HTTP then: a format whose frames may begin so is refused. False by default.

@@ -41,7 +41,12 @@ final class MessageSession: LinkHost {
         let link = Link(
             id: ConnectionID(number: core.nextConnectionID()),
             loop: loop.socketLoop,
-            language: WebSocketLanguage(role: .server, limits: limits, deflate: agreement.deflate),
+            language: WebSocketLanguage(
+                role: .server,
+                limits: limits,
+                deflate: agreement.deflate,
+                compression: route.options.compression
+            ),
             settings: Self.settings(route.options, core)
         )
         self.link = link

@@ -33,8 +33,8 @@ public final class WebSocketConnection: Sendable {
         self.session = NIOLoopBound(session, eventLoop: session.loop.eventLoop)
     }
 
-    /// The client's messages, in order; it ends when the connection does. A close frame of the client's is answered when
-    /// all messages before it have been read.
+    /// The client's messages, in order; it ends when the connection does. A close frame of the client's is answered
+    /// when all messages before it have been read.
     public var messages: WebSocketMessages { WebSocketMessages(self.inbox) }
 
     /// Sends a message, and returns when its last byte was handed to the system.

@@ -277,7 +277,7 @@ final class SimulatedConnection: ConnectionDriver, LinkHost, @unchecked Sendable
 
     /// Makes a connection whose handshake is over.
     private func connect(_ id: ConnectionID) -> Bool {
-        guard let link = try? self.connector.makeLink(id, Self.endpoint, self.loop, self),
+        guard let link = try? self.connector.makeLink(id, Self.endpoint, nil, self.loop, self),
             let link = link as? HHSocket.Link<FrameLanguage>
         else { return false }
         if let agreement = self.agreement {

@@ -61,7 +61,7 @@ import Testing
         let requests = driver?.requests
         if let driver { connector.attach(to: driver) { _, _, _ in nil } }
         let id = ConnectionID(number: 1)
-        let link = try connector.makeLink(id, endpoint, loop, IdleHost())
+        let link = try connector.makeLink(id, endpoint, nil, loop, IdleHost())
         loop.submit(.closure { connector.shakeHands(id, attempt: 1, in: &$0) })
         thread.run()
         gatekeeper.yield()

@@ -173,9 +173,12 @@ private final class NoteMaker: LinkMaker {
 
     var linksMayOverlap: Bool { false }
 
+    func webSocketOffer() throws(SocketError) -> WebSocketOffer { WebSocketOffer() }
+
     func makeLink(
         _ id: ConnectionID,
         _ endpoint: Endpoint,
+        _ agreement: OpeningAgreement?,
         _ loop: SocketLoop,
         _ host: any LinkHost
     ) throws(SocketError) -> any ChannelHandler & DrivenLink {

@@ -7,8 +7,8 @@ final class WebSocketOpening: ChannelInboundHandler, RemovableChannelHandler {
 
     /// The answer of a server that did not refuse.
     enum Answer {
-        /// The connection is a WebSocket. The handlers that speak its frames must be in the pipeline when the completion
-        /// returns: they are given what came behind the answer.
+        /// The connection is a WebSocket. The handlers that speak its frames must be in the pipeline when the
+        /// completion returns: they are given what came behind the answer.
         case accepted(OpeningAgreement)
         case redirect(to: WebSocketTarget)
     }

@@ -4,7 +4,7 @@ import NIOCore
 /// ``WebSocketEncoder/maximumStreamMessageLength`` bytes. A client masks them as it copies them; a server passes large
 /// bodies on as they are.
 struct WebSocketStreamWriter: Sendable {
-    /// Smaller parts of a server's messages are copied behind their header, which is cheaper than a vector of their own.
+    /// Smaller parts of a server's messages are copied behind their header, which is cheaper than a vector for each.
     private static let copyLimit = 2_048
 
     /// The part that was appended first. As a rule it is the only one.

@@ -12,10 +12,11 @@ package import NIOCore
 /// would share it, are forbidden to be used side by side.
 package final class WebSocketDeflater: @unchecked Sendable {
     /// The length of the shortest message that is compressed, in bytes: for less it hardly pays.
-    package static let minimumLength = 256
+    package static let defaultMinimumLength = 256
     /// The end of the output of each flush, which is not sent.
     private static let tail: [UInt8] = [0x00, 0x00, 0xFF, 0xFF]
 
+    private let minimumLength: Int
     private let windowBits: Int32
     private let keepsWindow: Bool
     private let level: Int32
@@ -27,7 +28,10 @@ package final class WebSocketDeflater: @unchecked Sendable {
     /// - Parameters:
     ///   - direction: The parameters for our messages.
     ///   - level: zlib's level, 1 to 9; others are clamped.
-    package init?(_ direction: DeflateDirection, level: Int = 6) {
+    ///   - minimumLength: The length of the shortest message that is compressed, in bytes. With 0 all are, also those
+    ///     that get longer by it.
+    package init?(_ direction: DeflateDirection, level: Int = 6, minimumLength: Int = defaultMinimumLength) {
+        self.minimumLength = minimumLength
         guard direction.canDeflate else { return nil }
         self.windowBits = Int32(direction.windowBits)
         self.keepsWindow = direction.keepsWindow
@@ -47,12 +51,15 @@ package final class WebSocketDeflater: @unchecked Sendable {
 
     /// Compresses a whole message; nil if it is to be sent as it is, because it is short or would not become shorter.
     ///
-    /// What is returned must be sent, and in the order of the calls: later messages refer to it.
+    /// The result must be sent, and in the order of the calls: later messages refer to it.
     package func compress(_ message: ByteBuffer) -> ByteBuffer? {
-        guard message.readableBytes >= Self.minimumLength, message.readableBytes < z_stream.maximumCount,
+        guard message.readableBytes >= max(self.minimumLength, 1), message.readableBytes < z_stream.maximumCount,
             let stream = self.begin()
         else { return nil }
-        let output = Self.deflate(stream, message)
+        // All messages includes those that get longer by it.
+        let bound =
+            self.minimumLength > 0 ? message.readableBytes : Int(deflateBound(stream, uLong(message.readableBytes)))
+        let output = Self.deflate(stream, message, bound: bound)
         if !self.keepsWindow {
             self.release()
         } else if output == nil, deflateReset(stream) != Z_OK {
@@ -87,13 +94,19 @@ package final class WebSocketDeflater: @unchecked Sendable {
     }
 
     /// Deflates and flushes; nil if the output, without its tail, is not shorter than the message.
-    private static func deflate(_ stream: UnsafeMutablePointer<z_stream>, _ message: ByteBuffer) -> ByteBuffer? {
+    ///
+    /// - Parameter bound: The length that the output has to be less than, in bytes.
+    private static func deflate(
+        _ stream: UnsafeMutablePointer<z_stream>,
+        _ message: ByteBuffer,
+        bound: Int
+    ) -> ByteBuffer? {
         // One byte is left free where the output is short enough, by which zlib tells that the flush is complete.
-        let maximum = message.readableBytes + Self.tail.count
+        let maximum = bound + Self.tail.count
         var output = ByteBuffer()
         let isComplete = message.withUnsafeReadableBytes { source in
             stream.pointee.read(from: source)
-            var capacity = min(max(source.count / 4, Self.minimumLength), maximum)
+            var capacity = min(max(source.count / 4, Self.defaultMinimumLength), maximum)
             while output.readableBytes < maximum {
                 var status = Z_OK
                 let room = min(capacity, maximum) - output.readableBytes

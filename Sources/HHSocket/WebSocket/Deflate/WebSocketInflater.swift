@@ -13,7 +13,7 @@ package import NIOCore
 /// so that only one thread at a time can make them, and it hands its inflater to nobody. Copies of a decoder, which
 /// would share it, are forbidden to be used side by side.
 package final class WebSocketInflater: @unchecked Sendable {
-    /// What ended a call to ``inflate(_:isEnd:into:limit:budget:)``.
+    /// The outcome of a call to ``inflate(_:isEnd:into:limit:budget:)``.
     package enum Progress: Hashable, Sendable {
         /// All of the input has been taken, and all of its output written.
         case needsInput

@@ -10,6 +10,10 @@ public struct WebSocketCompression: Hashable, Sendable {
     /// The bits of the client's window, 9 to 15; 15 by default.
     public var clientWindowBits = 15
 
+    /// The length of the shortest message that this side compresses, in bytes; 256 by default. A message that would not
+    /// become shorter is sent as it is. With 0 all messages are compressed, also those that get longer by it.
+    public var minimumLength = 256
+
     public init() {}
 
     package var policy: DeflatePolicy {

@@ -10,6 +10,8 @@ package final class WebSocketInbox: Sendable {
         var readers: Deque<UnsafeContinuation<WebSocketMessage?, Never>> = []
         var isFull = false
         var isFinished = false
+        /// Whether a reader has a message, and has not come back for the next.
+        var isHandling = false
         /// Called when somebody asks for a message and there is none left.
         var whenRead: (@Sendable () -> Void)?
     }
@@ -30,7 +32,10 @@ package final class WebSocketInbox: Sendable {
     func append(_ message: WebSocketMessage) {
         let (reader, isFull): (UnsafeContinuation<WebSocketMessage?, Never>?, Bool) = self.state.withLockedValue {
             guard !$0.isFinished else { return (nil, false) }
-            if let reader = $0.readers.popFirst() { return (reader, false) }
+            if let reader = $0.readers.popFirst() {
+                $0.isHandling = true
+                return (reader, false)
+            }
             $0.messages.append(message)
             $0.bytes += message.payload.readableBytes
             guard !$0.isFull, $0.messages.count >= Self.maximumCount || $0.bytes >= Self.maximumBytes else {
@@ -43,11 +48,10 @@ package final class WebSocketInbox: Sendable {
         if isFull { self.setReading(true) }
     }
 
-    /// Calls `body` as soon as a reader asks for more than there is: it has dealt with all messages so far. At once
-    /// where a reader waits.
+    /// Calls `body` once all messages so far have been dealt with: none is left, and no reader has one.
     func whenRead(_ body: @escaping @Sendable () -> Void) {
         let isRead = self.state.withLockedValue { state in
-            if !state.readers.isEmpty || state.isFinished { return true }
+            if state.isFinished || (state.messages.isEmpty && !state.isHandling) { return true }
             state.whenRead = body
             return false
         }
@@ -91,7 +95,9 @@ package final class WebSocketInbox: Sendable {
     private func read(_ reader: UnsafeContinuation<WebSocketMessage?, Never>) {
         let isCancelled = Task.isCancelled
         let read: Read = self.state.withLockedValue { state in
+            state.isHandling = false
             if let message = state.messages.popFirst() {
+                state.isHandling = true
                 state.bytes -= message.payload.readableBytes
                 let goesOn =
                     state.isFull && state.messages.count <= Self.maximumCount / 2

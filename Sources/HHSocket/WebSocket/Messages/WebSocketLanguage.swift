@@ -23,10 +23,16 @@ package struct WebSocketLanguage: LinkLanguage {
     var ownClose: WebSocketClose?
 
     /// - Parameter role: Our side.
-    package init(role: WebSocketRole, limits: WebSocketLimits, deflate: DeflateAgreement?) {
+    package init(
+        role: WebSocketRole,
+        limits: WebSocketLimits,
+        deflate: DeflateAgreement?,
+        compression: WebSocketCompression?
+    ) {
         self.role = role
         self.decoder = WebSocketDecoder(role: role, mode: .messages(limits), deflate: deflate)
         self.encoder = WebSocketEncoder(role: role, deflate: deflate)
+        if let compression { self.encoder.minimumCompressedLength = compression.minimumLength }
     }
 
     package mutating func append(_ bytes: consuming ByteBuffer) { self.decoder.append(bytes) }

@@ -3,8 +3,8 @@ extension WebSocketLink {
     public struct Configuration: Sendable {
         /// How it connects and stays connected. Its servers are URLs; settings of frames have no effect.
         public var socket: SocketConfiguration
-        /// The subprotocols that are offered, the preferred one first. None by default. A server may select one of them,
-        /// or none.
+        /// The subprotocols that are offered, the preferred one first. None by default. A server may select one of
+        /// them, or none.
         public var subprotocols: [String] = []
         /// The compression that is offered. Nil, the default: none, since some servers and their proxies mishandle it.
         /// Messages under 256 bytes are not compressed.
@@ -18,8 +18,8 @@ extension WebSocketLink {
         /// ``SocketConfiguration/maximumQueuedBytes``. One more fails with `queueFull`.
         public var maximumWaitingMessages = 10_000
         /// Makes the message that is sent as a heartbeat instead of a ping, for servers that want to read one. Nil, the
-        /// default: a ping, with the payload of ``SocketConfiguration/heartbeat``. It runs on the socket's thread, which
-        /// it must not block.
+        /// default: a ping, with the payload of ``SocketConfiguration/heartbeat``. It runs on the socket's thread,
+        /// which it must not block.
         public var heartbeatMessage: (@Sendable () throws -> WebSocketMessage)?
         /// Whether the link reconnects after a close frame of the server's with this code. By default not after 1002,
         /// 1003, 1007 to 1010, 3500 to 3999 and 4500 to 4999.

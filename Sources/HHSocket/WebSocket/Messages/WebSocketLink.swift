@@ -1,8 +1,8 @@
 import NIOConcurrencyHelpers
 public import NIOCore
 
-/// A long WebSocket to one of several servers, on its own thread: it connects, reconnects with jitter, sends heartbeats,
-/// and carries text and binary messages.
+/// A long WebSocket to one of several servers, on its own thread: it connects, reconnects with jitter, sends
+/// heartbeats, and carries text and binary messages.
 ///
 /// ```swift
 /// let link = WebSocketLink(configuration: try .init(url: "wss://example.com/chat"))
@@ -111,8 +111,8 @@ public final class WebSocketLink: ConnectionControl {
     /// Sends a ping, and returns the time until it was answered.
     ///
     /// - Parameter payload: At most 125 bytes; empty by default.
-    /// - Throws: ``SocketError`` with code `notConnected`, or `connectionLost` if the connection ends before the answer;
-    ///   `invalidArgument` for a longer payload.
+    /// - Throws: ``SocketError`` with code `notConnected`, or `connectionLost` if the connection ends before the
+    ///   answer; `invalidArgument` for a longer payload.
     public func ping(_ payload: ByteBuffer = ByteBuffer()) async throws(SocketError) -> Duration {
         guard payload.readableBytes <= WebSocketFrameHeader.maximumControlLength else {
             throw SocketError(
@@ -122,7 +122,9 @@ public final class WebSocketLink: ConnectionControl {
         }
         let began = ContinuousClock.now
         let result = await withCheckedContinuation { (pinger: CheckedContinuation<Result<Void, SocketError>, Never>) in
-            self.driver.submit(.closure { [session] in session.ping(payload, in: &$0) { pinger.resume(returning: $0) } })
+            self.driver.submit(
+                .closure { [session] in session.ping(payload, in: &$0) { pinger.resume(returning: $0) } }
+            )
         }
         try result.get()
         return ContinuousClock.now - began

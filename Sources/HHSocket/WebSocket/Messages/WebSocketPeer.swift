@@ -1,7 +1,7 @@
 package import NIOCore
 
-/// The receiver of a link that speaks WebSocket, on either side: hands messages on, answers pings, and takes part in the
-/// closing handshake. On the socket's thread.
+/// The receiver of a link that speaks WebSocket, on either side: hands messages on, answers pings, and takes part in
+/// the closing handshake. On the socket's thread.
 package final class WebSocketPeer: LinkReceiver {
     package typealias Language = WebSocketLanguage
 
@@ -59,7 +59,8 @@ package final class WebSocketPeer: LinkReceiver {
         case .sent:
             if let outcome {
                 outcome.hasBegun = true
-                outcome.isWhole = !isLong
+                // A long one says so itself, and may have done so.
+                if !isLong { outcome.isWhole = true }
                 self.leaving.append(outcome)
             }
             return true
@@ -104,7 +105,9 @@ package final class WebSocketPeer: LinkReceiver {
     private var flushed: WebSocketOutcome?
 
     private func completeFlushed() {
-        guard let last = self.flushed.take(), let index = self.leaving.firstIndex(where: { $0 === last }) else { return }
+        guard let last = self.flushed.take(), let index = self.leaving.firstIndex(where: { $0 === last }) else {
+            return
+        }
         let gone = self.leaving.prefix(index + 1)
         self.leaving.removeFirst(index + 1)
         for outcome in gone { outcome.complete(.success(())) }

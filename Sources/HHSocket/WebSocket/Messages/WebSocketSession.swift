@@ -127,12 +127,18 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
         let link = Link(
             id: id,
             loop: loop,
-            language: WebSocketLanguage(role: .client, limits: limits, deflate: agreement?.deflate),
+            language: WebSocketLanguage(
+                role: .client,
+                limits: limits,
+                deflate: agreement?.deflate,
+                compression: self.configuration.compression
+            ),
             settings: self.settings,
             host: host
         )
         let delivery = self.handler.withLockedValue { $0 }.map { WebSocketPeer.Delivery.handler($0) }
-        let peer = WebSocketPeer(link, role: .client, delivery ?? .inbox(self.inbox)) { [reconnects = configuration.reconnects] in
+        let reconnects = self.configuration.reconnects
+        let peer = WebSocketPeer(link, role: .client, delivery ?? .inbox(self.inbox)) {
             $0.end(reconnects: reconnects)
         } ended: { [weak self] close, units, turn in
             self?.linkEnded(close, units, in: &turn)

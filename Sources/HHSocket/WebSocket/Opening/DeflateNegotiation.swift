@@ -7,7 +7,15 @@ extension DeflateAgreement {
 }
 
 extension DeflatePolicy {
-    /// The one offer of a client with this policy.
+    /// The offers of a client with this policy, the preferred one first: a server that cannot inflate with a window
+    /// that is kept may take the second.
+    package var offers: [DeflateParameters] {
+        var second = self.offer
+        second.clientNoContextTakeover = true
+        return self.clientNoContextTakeover ? [self.offer] : [self.offer, second]
+    }
+
+    /// The offer that a client with this policy prefers.
     package var offer: DeflateParameters {
         var offer = DeflateParameters()
         offer.serverNoContextTakeover = self.serverNoContextTakeover
@@ -18,7 +26,7 @@ extension DeflatePolicy {
         return offer
     }
 
-    /// Returns what a client with this policy agrees on by the server's answer to its ``offer``.
+    /// Returns what a client with this policy agrees on by the server's answer to its ``offers``.
     package func agreement(answer: DeflateParameters) throws(DeflateFault) -> DeflateAgreement {
         // A server accepts these two by repeating them. The second may get smaller, and both may come unasked.
         guard answer.serverNoContextTakeover || !self.serverNoContextTakeover,

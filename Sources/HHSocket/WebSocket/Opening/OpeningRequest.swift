@@ -51,7 +51,10 @@ package struct OpeningRequest: Hashable, Sendable {
         if !self.subprotocols.isEmpty {
             buffer.writeField("Sec-WebSocket-Protocol", self.subprotocols.joined(separator: ", "))
         }
-        if let deflate = self.deflate { buffer.writeField("Sec-WebSocket-Extensions", deflate.offer.description) }
+        if let deflate = self.deflate {
+            let offers = deflate.offers.map(\.description).joined(separator: ", ")
+            buffer.writeField("Sec-WebSocket-Extensions", offers)
+        }
         buffer.writeFields(self.headers)
         buffer.writeStaticString("\r\n")
         return buffer

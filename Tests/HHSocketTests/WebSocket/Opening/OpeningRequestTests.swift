@@ -16,7 +16,8 @@ import Testing
             "GET /chat?room=1 HTTP/1.1", "Host: example.com:8443", "Upgrade: websocket", "Connection: Upgrade",
             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13",
             "Sec-WebSocket-Protocol: hhsocket.1, chat",
-            "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits", "Cookie: a=b", "X-Token: t",
+            "Sec-WebSocket-Extensions: permessage-deflate; client_max_window_bits, "
+                + "permessage-deflate; client_no_context_takeover; client_max_window_bits", "Cookie: a=b", "X-Token: t",
             "Origin: https://example.com", "", "",
         ]
         #expect(String(buffer: request.encode()) == expected.joined(separator: "\r\n"))

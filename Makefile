@@ -26,6 +26,9 @@ COUNTS ?=
 # More options for Scripts/bench-report, e.g. REPORT="--rounds 1 --seconds 0.5".
 REPORT ?=
 
+# For make conformance: all for every case.
+CASES ?= brief
+
 # The time that make fuzz runs after the build.
 FUZZ_SECONDS ?= 60
 
@@ -36,7 +39,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-threads test-addresses test-checked test-fast build-tests slowest-tests test-network test-feed soak build-release bench bench-once bench-report bench-compare counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-checked test-fast build-tests slowest-tests test-network test-feed soak build-release bench bench-once bench-report bench-compare counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -72,12 +75,25 @@ test-feed: programs = sqlite3.h:libsqlite3-dev
 test-feed: dependencies ## build Examples/Feed and compare its output with the expected one
 	sh Scripts/test-feed $(swift_options)
 
+conformance: dependencies ## run Autobahn's WebSocket cases (PyPI's kosoku) against the command: the brief selection, or CASES=all
+	$(needs_python)
+	@swift build $(swift_options) --quiet --product hhsocket-cli
+	@Scripts/conformance $(if $(filter all,$(CASES)),,--brief) --compress also \
+		--program "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli"
+
+interop: dependencies ## exchange WebSocket messages with other implementations, in both directions
+	$(needs_python)
+	@swift build $(swift_options) --quiet --product hhsocket-cli
+	@Scripts/interop --program "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli"
+
 soak: build-tests ## run the randomised tests with fifty times the repetitions, hostile clients for ten minutes, the address sanitizer, and all tests in release with every check of exclusive access
 	HHSOCKET_EFFORT=50 HHSOCKET_HOSTILE_SECONDS=600 Scripts/test all RandomHistoryTests ClientModelTests CacheModelTests \
 		CacheTableTests TaskGroupOrderTests PageRecorderTests OutboxMachineTests CrashTests RollingRestartTests \
 		AbandonedCallsTests FrameSplittingTests PresetFrameTests FrameGarbageTests SwiftProtobufComparisonTests \
 		EngineComparisonTests PythonComparisonTests HostileBytesTests MessageJSONTests JSONParserTests HostileCrowdTests \
 		DefaultConfigurationAttackTests AttackTests
+	$(MAKE) conformance CASES=all
+	$(MAKE) interop
 	Scripts/test-sanitized address
 	$(MAKE) test-checked
 

@@ -78,6 +78,10 @@ struct Demo {
             try await self.push(pushes)
             return ((), "sent by the server, received without asking")
         }
+        try await self.step("WebSocket") {
+            let path = try await Self.overWebSocket()
+            return ((), "100 calls and a message over \(path), on a port that takes plain TCP too")
+        }
         try await self.step("cancel") {
             try await self.cancelledCall(client)
             return ((), "a call of a minute, given up; the server has stopped working on it")
@@ -154,6 +158,54 @@ struct Demo {
             return await iterator.next()
         }
         try Self.expect(push?.string == "good news", "received \"\(push?.string ?? "")\"")
+    }
+
+    /// Calls and a message through what any proxy lets pass.
+    ///
+    /// - Returns: The scheme and path of the calls.
+    private static func overWebSocket() async throws -> String {
+        var listener = ServerListener()
+        listener.webSocket = WebSocketListening(path: "/rpc", sharesPort: true)
+        let server = SocketServer(
+            configuration: .init(listeners: [listener]),
+            router: BuiltIn.router(for: .standard, echo: .synchronous).router
+        )
+        try server.webSocket("/echo", onMessage: { message, connection in connection.post(message) })
+        try await server.start()
+        let result: Result<Void, any Error>
+        do {
+            guard let address = server.address else { throw Unexpected(description: "the server has no address") }
+            let outcome: Result<Void, any Error>? = try await Self.within(Self.patience, "nothing came back") {
+                do {
+                    return .success(try await Self.exchange("ws://\(address)"))
+                } catch {
+                    return .failure(error)
+                }
+            }
+            result = outcome ?? .success(())
+        } catch {
+            result = .failure(error)
+        }
+        await server.shutdown(gracePeriod: .zero)
+        try result.get()
+        return "ws://…/rpc"
+    }
+
+    private static func exchange(_ url: String) async throws {
+        let client = SocketClient(configuration: .init(servers: [try Endpoint(url: "\(url)/rpc")]))
+        client.connect()
+        try await client.connected()
+        for number in 0..<100 {
+            let answer = try await client.data(for: SocketRequest(type: BuiltIn.echo, body: "call \(number)"))
+            try Self.expect(answer.string == "call \(number)", "call \(number) was answered \"\(answer.string)\"")
+        }
+        await client.close()
+        let link = WebSocketLink(configuration: try .init(url: "\(url)/echo"))
+        link.connect()
+        try await link.send(WebSocketMessage("hello"))
+        var messages = link.messages.makeAsyncIterator()
+        let echo = await messages.next()?.text
+        try Self.expect(echo == "hello", "the message \"hello\" came back as \(echo ?? "nothing")")
     }
 
     private func cancelledCall(_ client: SocketClient) async throws {

@@ -1,0 +1,80 @@
+"""The code that Scripts/conformance and Scripts/interop share: the virtual environment with the other side, and processes that
+are waited for until they listen."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+SCRIPTS = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(SCRIPTS)
+REQUIREMENTS = os.path.join(SCRIPTS, "conformance-requirements.txt")
+ENVIRONMENT = os.path.join(ROOT, ".build-python-conformance")
+# What `hhsocket ws-serve` prints first. An IPv6 address has brackets.
+LISTENING = r"listening on (\S+:\d+)"
+
+
+class Failure(Exception):
+    """The run itself failed: there is no result."""
+
+
+def environment(folder):
+    """Makes the virtual environment, unless one with the same requirements is there. Returns its folder of programs."""
+    programs, stamp = os.path.join(folder, "bin"), os.path.join(folder, "conformance-requirements.txt")
+    with open(REQUIREMENTS) as file:
+        wanted = file.read()
+    with contextlib.suppress(FileNotFoundError), open(stamp) as file:
+        if file.read() == wanted:
+            return programs
+    if os.path.exists(folder) and not os.path.exists(os.path.join(folder, "pyvenv.cfg")) and os.listdir(folder):
+        raise Failure(f"{folder} is there and is not a virtual environment")
+    try:
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+        pip = [os.path.join(programs, "python"), "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
+        subprocess.run([*pip, "--only-binary", ":all:", "--disable-pip-version-check", "-r", REQUIREMENTS], check=True)
+    except subprocess.CalledProcessError as error:
+        raise Failure(f"no virtual environment could be made in {folder}: {error}") from error
+    with open(stamp, "w") as file:
+        file.write(wanted)
+    return programs
+
+
+def program(name):
+    """The absolute path of a program given on the command line, by path or by name."""
+    found = shutil.which(name)
+    if found is None:
+        raise Failure(f"{name} is not a program")
+    return os.path.abspath(found)
+
+
+@contextlib.contextmanager
+def listening(command, log, pattern=LISTENING, patience=20, **options):
+    """Runs a process, with its output in the file `log`, and waits until the output matches the pattern. Yields the process and
+    the pattern's group. The process is terminated in the end, if it did not end itself."""
+    with open(log, "wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, **{"stdin": subprocess.DEVNULL, **options})
+    try:
+        deadline = time.monotonic() + patience
+        # The line's end is part of it, so that a port is not read half.
+        while not (match := re.search(pattern + r"\s", text(log))):
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise Failure(f"{os.path.basename(command[0])} does not listen: {text(log).strip()[-500:] or 'no output'}")
+            time.sleep(0.02)
+        yield process, match[1]
+    finally:
+        if process.stdin:
+            process.stdin.close()
+        process.terminate()
+        try:
+            process.wait(10)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def text(path):
+    with open(path, errors="replace") as file:
+        return file.read()

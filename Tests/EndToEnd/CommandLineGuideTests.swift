@@ -68,7 +68,9 @@ import Testing
         return (lines + spans).compactMap { line in
             guard line.hasPrefix("hhsocket ") else { return nil }
             let words = line.split(separator: " ").map(String.init)
-            let name = words.count > 1 && words[1].allSatisfy({ $0.isLetter }) ? words[1] : ""
+            let name =
+                words.count > 1 && words[1].first?.isLetter == true
+                ? words[1] : ""
             return (name == "help" ? "" : name, line)
         }
     }

@@ -78,7 +78,7 @@ struct Demo {
             try await self.push(pushes)
             return ((), "sent by the server, received without asking")
         }
-        try await self.step("WebSocket") {
+        try await self.step("websocket") {
             let path = try await Self.overWebSocket()
             return ((), "100 calls and a message over \(path), on a port that takes plain TCP too")
         }

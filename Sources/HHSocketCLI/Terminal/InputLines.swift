@@ -22,31 +22,41 @@ final class InputLines: @unchecked Sendable {
     private var searched = 0
     private var hasEnded = false
 
-    /// Returns the next line without its LF; nil at the end. A last line without LF counts if it has a byte.
-    func next() async -> [UInt8]? {
+    /// A line without its LF.
+    enum Line: Sendable {
+        case bytes([UInt8])
+        /// A line of more than ``maximumLength`` bytes, which were skipped.
+        case tooLong
+    }
+
+    /// Returns the next line; nil at the end. A last line without LF counts if it has a byte.
+    func next() async -> Line? {
         await withCheckedContinuation { reader in
             self.queue.async { reader.resume(returning: self.read()) }
         }
     }
 
-    private func read() -> [UInt8]? {
+    private func read() -> Line? {
+        var isTooLong = false
         while true {
-            if let end = self.buffer[self.searched...].firstIndex(of: UInt8(ascii: "\n")) {
-                let line = Array(self.buffer[self.start..<end])
-                self.start = end + 1
-                self.searched = self.start
-                return line
+            let end = self.buffer[self.searched...].firstIndex(of: UInt8(ascii: "\n"))
+            if end == nil, !self.hasEnded {
+                self.searched = self.buffer.count
+                if isTooLong || self.buffer.count - self.start > Self.maximumLength {
+                    isTooLong = true
+                    self.start = self.buffer.count
+                }
+                self.fill()
+                continue
             }
-            self.searched = self.buffer.count
-            if self.hasEnded || self.buffer.count - self.start > Self.maximumLength {
-                guard self.start < self.buffer.count else { return nil }
-                let line = Array(self.buffer[self.start...])
-                self.buffer = []
-                self.start = 0
-                self.searched = 0
-                return line
-            }
-            self.fill()
+            // The end of the input is that of its last line.
+            let line = self.buffer[self.start..<(end ?? self.buffer.count)]
+            guard end != nil || isTooLong || !line.isEmpty else { return nil }
+            isTooLong = isTooLong || line.count > Self.maximumLength
+            let bytes = isTooLong ? [] : Array(line)
+            self.start = end.map { $0 + 1 } ?? self.buffer.count
+            self.searched = self.start
+            return isTooLong ? .tooLong : .bytes(bytes)
         }
     }
 

@@ -78,12 +78,18 @@ final class WebSocketExchange: Sendable {
 
     /// The server has a second for its part of the closing handshake.
     private func waitUntilClosed(_ link: WebSocketLink) async {
-        await withTaskGroup(of: Void.self) { group in
-            group.addTask { await link.waitUntilClosed() }
-            group.addTask { try? await Task.sleep(for: .seconds(1)) }
-            await group.next()
-            group.cancelAll()
+        // A task group would wait for both.
+        let (ends, continuation) = AsyncStream<Void>.makeStream()
+        Task {
+            await link.waitUntilClosed()
+            continuation.finish()
         }
+        let limit = Task {
+            try? await Task.sleep(for: .seconds(1))
+            continuation.finish()
+        }
+        for await _ in ends {}
+        limit.cancel()
     }
 
     private func end(_ end: End) {
@@ -100,15 +106,24 @@ final class WebSocketExchange: Sendable {
             let lines = InputLines()
             while !Task.isCancelled, let line = await lines.next() {
                 guard !Task.isCancelled else { return }
-                let payload = ByteBuffer(bytes: line)
-                guard line.count <= InputLines.maximumLength, payload.validUTF8 != nil else {
-                    self.report(SocketError(.invalidArgument, message: "a line of standard input is not UTF-8"))
-                    self.hasLost.withLockedValue { $0 = true }
+                guard case .bytes(let bytes) = line else {
+                    self.refuse("a line of standard input is longer than \(InputLines.maximumLength >> 20) MiB")
                     continue
                 }
-                await self.send(WebSocketMessage(.text, payload), on: link)
+                let payload = ByteBuffer(bytes: bytes)
+                if payload.validUTF8 == nil {
+                    self.refuse("a line of standard input is not UTF-8")
+                } else {
+                    await self.send(WebSocketMessage(.text, payload), on: link)
+                }
             }
         }
+    }
+
+    /// Reports a line that is not sent.
+    private func refuse(_ reason: String) {
+        self.report(SocketError(.invalidArgument, message: reason))
+        self.hasLost.withLockedValue { $0 = true }
     }
 
     private func send(_ message: WebSocketMessage, on link: WebSocketLink) async {
@@ -179,7 +194,8 @@ final class WebSocketExchange: Sendable {
         case .closed(let closure): self.closed(closure)
         case .connection(.connectFailed(let error)):
             self.report(error)
-            if self.isOnce { self.end(.failed) }
+            // No attempt succeeds with such a header field or subprotocol.
+            if self.isOnce || error.code == .invalidArgument { self.end(.failed) }
         case .connection(.gaveUp(let error)):
             let code = (error.underlying as? WebSocketClosure)?.code
             self.end(code.map { .closedByServer($0) } ?? .failed)

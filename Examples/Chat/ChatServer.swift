@@ -6,15 +6,15 @@ actor ChatServer: Chat_Chat.ServiceProtocol {
     private var notes: [Chat_Note] = []
     private var server: SocketServer?
 
-    /// Opens the room, on a port of 127.0.0.1, or on any port if it is 0.
-    func open(port: Int) async throws -> Int {
+    /// Opens the room and returns its address, with the port that the system chose where the listener's is 0.
+    func open(at listener: ServerListener) async throws -> Endpoint? {
         var router = Router()
         // Methods that wait for this actor and compute little need no other thread.
         router.register(self, on: .connection)
-        let server = SocketServer(configuration: .init(port: port), router: router)
+        let server = SocketServer(configuration: .init(listeners: [listener]), router: router)
         try await server.start()
         self.server = server
-        return server.address?.port ?? port
+        return server.address
     }
 
     func send(_ request: Chat_Message, context: ServerContext) async throws -> Chat_Receipt {

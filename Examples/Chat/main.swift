@@ -4,25 +4,37 @@
 //     swift run chat-example 127.0.0.1 7100 alice
 //
 // The client says what is typed, a line each, and ends with its input.
+//
+// With a URL in place of a port the room takes WebSockets too, for Examples/browser. Origins after it are those whose
+// pages may connect; without one, those of every page may.
+//
+//     swift run chat-example serve tcp+ws://127.0.0.1:7100/rpc http://127.0.0.1:8000
+//     swift run chat-example ws://127.0.0.1:7100/rpc alice
 import Foundation
 import HHSocketRPC
+import HHSocketServer
 
 /// Prints a line at once, for whoever reads along.
 func tell(_ line: String) {
     FileHandle.standardOutput.write(Data("\(line)\n".utf8))
 }
 
-let arguments = CommandLine.arguments.dropFirst().map { String($0) }
-switch (arguments.count, arguments.first) {
-case (2, "serve"):
-    let port = try await ChatServer().open(port: Int(arguments[1]) ?? 0)
-    tell("the room is open on 127.0.0.1:\(port)")
+func serve(_ address: String, origins: [String]) async throws {
+    var listener = ServerListener(port: Int(address) ?? 0)
+    if address.contains("://") { listener = try ServerListener(url: address) }
+    if !origins.isEmpty { listener.webSocket?.origins = .list(origins) }
+    guard let opened = try await ChatServer().open(at: listener) else { return }
+    tell("the room is open on \(opened)")
+    if let webSocket = listener.webSocket, webSocket.sharesPort {
+        tell("and on ws://\(opened)\(webSocket.path ?? "/")")
+    }
     try await Task.sleep(for: .seconds(1_000_000_000))
-case (3, let host?):
-    let server = Endpoint(host: host, port: Int(arguments[1]) ?? 0)
+}
+
+func visit(_ server: Endpoint, as author: String) async {
     let connection = SocketClient(configuration: .init(servers: [server]))
     connection.connect()
-    let client = ChatClient(author: arguments[2], chat: Chat_Chat.Client(connection))
+    let client = ChatClient(author: author, chat: Chat_Chat.Client(connection))
     // Not on the thread that reads the lines, which waits for them.
     let listening = Task.detached { try await client.listen() }
     while let line = readLine() {
@@ -34,7 +46,23 @@ case (3, let host?):
     }
     listening.cancel()
     await connection.close()
-default:
-    tell("usage: chat-example serve PORT, or chat-example HOST PORT NAME")
-    exit(64)
+}
+
+let arguments = CommandLine.arguments.dropFirst().map { String($0) }
+do {
+    switch (arguments.count, arguments.first) {
+    case (2..., "serve"):
+        try await serve(arguments[1], origins: Array(arguments[2...]))
+    case (2, let url?):
+        try await visit(Endpoint(url: url), as: arguments[1])
+    case (3, let host?):
+        await visit(Endpoint(host: host, port: Int(arguments[1]) ?? 0), as: arguments[2])
+    default:
+        tell("usage: chat-example serve PORT, or chat-example HOST PORT NAME")
+        tell("or: chat-example serve URL [ORIGIN...], or chat-example URL NAME")
+        exit(64)
+    }
+} catch {
+    FileHandle.standardError.write(Data("error: \(error)\n".utf8))
+    exit(1)
 }

@@ -32,4 +32,32 @@ import Testing
         try bob.type("really")
         try await alice.prints("3 bob: really")
     }
+
+    /// The room of `Examples/browser`.
+    @Test func roomTakesWebSocketsOnTheSamePort() async throws {
+        let server = try self.start(["serve", "tcp+ws://127.0.0.1:0/rpc", "http://127.0.0.1:8000"])
+        defer { server.signal(SIGKILL) }
+        let line = try #require(try await server.lines().first)
+        let port = try #require(line.split(separator: ":").last.map(String.init))
+        let url = "ws://127.0.0.1:\(port)/rpc"
+        try await server.prints("and on \(url)")
+
+        let alice = try self.start([url, "alice"])
+        defer { alice.signal(SIGKILL) }
+        try alice.type("over WebSocket")
+        try await alice.prints("(sent as 1)")
+        let bob = try self.start(["127.0.0.1", port, "bob"])
+        defer { bob.signal(SIGKILL) }
+        try await bob.prints("1 alice: over WebSocket")
+        try bob.type("over TCP")
+        try await alice.prints("2 bob: over TCP")
+    }
+
+    @Test func addressThatIsNoneIsAnError() async throws {
+        for arguments in [["serve", "wss://127.0.0.1:0/rpc"], ["http://127.0.0.1/rpc", "alice"]] {
+            let outcome = try await self.start(arguments).outcome()
+            #expect(outcome.exitCode == 1)
+            #expect(outcome.errors.hasPrefix("error: invalidArgument"), "\(outcome.errors)")
+        }
+    }
 }

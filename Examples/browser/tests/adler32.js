@@ -1,0 +1,9 @@
+// Adler-32 as zlib computes it, which stands at the end of what it compresses.
+
+import { deflateSync } from "node:zlib";
+
+/** The checksum of `bytes`. */
+export function adler32(bytes) {
+    const compressed = deflateSync(bytes);
+    return compressed.readUInt32BE(compressed.length - 4);
+}

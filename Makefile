@@ -39,7 +39,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-checked test-fast build-tests slowest-tests test-network test-feed soak build-release bench bench-once bench-report bench-compare counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-checked test-fast build-tests slowest-tests test-network test-feed test-browser soak build-release bench bench-once bench-report bench-compare counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -75,6 +75,10 @@ test-feed: programs = sqlite3.h:libsqlite3-dev
 test-feed: dependencies ## build Examples/Feed and compare its output with the expected one
 	sh Scripts/test-feed $(swift_options)
 
+test-browser: programs = $(if $(BROWSER),node:nodejs chromium)
+test-browser: dependencies ## test the JavaScript client of Examples/browser in node, if there is one; with BROWSER=1 its page in Chromium too
+	sh Scripts/test-browser $(swift_options)
+
 conformance: dependencies ## run Autobahn's WebSocket cases (PyPI's kosoku) against the command: the brief selection, or CASES=all
 	$(needs_python)
 	@swift build $(swift_options) --quiet --product hhsocket-cli
@@ -94,6 +98,7 @@ soak: build-tests ## run the randomised tests with fifty times the repetitions, 
 		DefaultConfigurationAttackTests AttackTests
 	$(MAKE) conformance CASES=all
 	$(MAKE) interop
+	HHSOCKET_EFFORT=50 $(MAKE) test-browser BROWSER=1
 	Scripts/test-sanitized address
 	$(MAKE) test-checked
 

@@ -15,7 +15,8 @@ package struct DocumentationPage: Sendable {
             let folder = packageFolder.appendingPathComponent("Docs").path
             let pages = try FileManager.default.contentsOfDirectory(atPath: folder)
                 .filter { $0.hasSuffix(".md") }.sorted().map { "Docs/\($0)" }
-            return ["README.md", "CONTRIBUTING.md"] + pages + ["Examples/python/README.md", "Outbox/README.md"]
+            let others = ["Examples/browser/README.md", "Examples/python/README.md", "Outbox/README.md"]
+            return ["README.md", "CONTRIBUTING.md"] + pages + others
         }
     }
 

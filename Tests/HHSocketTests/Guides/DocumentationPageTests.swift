@@ -94,7 +94,10 @@ import Testing
 
     @Test func noPageIsLeftOutOfTheReadme() throws {
         let readme = try DocumentationPage("README.md").text
-        let others = ["README.md", "Examples/python/README.md", "Outbox/README.md", "Docs/PerformanceNotes.md"]
+        let others = [
+            "README.md", "Examples/browser/README.md", "Examples/python/README.md", "Outbox/README.md",
+            "Docs/PerformanceNotes.md",
+        ]
         for path in try DocumentationPage.paths where !others.contains(path) {
             #expect(readme.contains("(\(path))"), "README.md has no link to \(path)")
         }

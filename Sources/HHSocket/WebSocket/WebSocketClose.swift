@@ -44,8 +44,13 @@ package struct WebSocketClose: Hashable, Sendable {
     func write(to payload: inout ByteBuffer) {
         guard let code = self.code else { return }
         payload.writeInteger(code)
-        var reason = Substring(self.reason)
-        while reason.utf8.count > Self.maximumReasonLength { reason.removeLast() }
+        // From the front: where a character begins is not always clear from the back, such as within a row of flags,
+        // and a reason may be very long.
+        var length = 0
+        let reason = self.reason.prefix { character in
+            length += character.utf8.count
+            return length <= Self.maximumReasonLength
+        }
         payload.writeSubstring(reason)
     }
 }

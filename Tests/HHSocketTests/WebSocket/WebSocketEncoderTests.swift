@@ -63,4 +63,14 @@ import Testing
         let inputs = try self.decode(bytes, from: .server, .messages(WebSocketLimits()))
         #expect(inputs == [.close(WebSocketClose(code: 1_000, reason: String(repeating: "é", count: 61)))])
     }
+
+    /// Where characters begin in a row of flags is found from its front alone.
+    @Test(.timeLimit(.minutes(1))) func veryLongReasonsAreCutInNoTime() throws {
+        var encoder = WebSocketEncoder(role: .client)
+        var bytes = ByteBuffer()
+        let flags = String(repeating: "🇩🇪", count: 200_000)
+        encoder.encodeClose(WebSocketClose(code: 1_000, reason: flags), into: &bytes)
+        let inputs = try self.decode(bytes, from: .client, .messages(WebSocketLimits()))
+        #expect(inputs == [.close(WebSocketClose(code: 1_000, reason: String(repeating: "🇩🇪", count: 15)))])
+    }
 }

@@ -4,6 +4,8 @@ import NIOCore
 package struct SendBytes: Sendable {
     /// A buffer larger than this is not kept for the next turn.
     private static let largestKept = 256 << 10
+    /// A buffer larger than this is not kept while nothing is sent.
+    private static let largestKeptInRest = 512
 
     /// The buffer to which the next small unit is written, after ``prepare()``.
     package var gathered = ByteBuffer()
@@ -95,6 +97,14 @@ package struct SendBytes: Sendable {
         let capacity = self.gathered.capacity
         guard self.isLent, capacity > 4_096 else { return }
         if capacity > Self.largestKept || self.gathered.readableBytes < capacity / 8 { self.gathered = ByteBuffer() }
+    }
+
+    /// Whether much memory is kept for bytes to come, and nothing is to be written.
+    var keepsMuch: Bool { self.count == 0 && self.gathered.capacity > Self.largestKeptInRest }
+
+    /// Releases that memory.
+    mutating func releaseRest() {
+        if self.keepsMuch { self.removeAll() }
     }
 
     package mutating func removeAll() {

@@ -89,6 +89,12 @@ package struct WebSocketDecoder: Sendable {
         return self.input.readableBytes + message.compressed.readableBytes + message.body.readableBytes
     }
 
+    /// Whether memory is allocated for the decompression of messages.
+    var holdsContext: Bool { self.inflater?.isAllocated == true }
+
+    /// Frees the memory for decompression between messages, unless it was used since the last call.
+    mutating func releaseContextUnlessUsed() { self.inflater?.releaseUnlessUsed() }
+
     /// Takes the bytes of a read.
     package mutating func append(_ bytes: consuming ByteBuffer) {
         guard self.failure == nil, !self.isClosed else { return }
@@ -106,12 +112,23 @@ package struct WebSocketDecoder: Sendable {
         if let failure = self.failure { throw failure }
         guard !self.isClosed else { return nil }
         do throws(WebSocketViolation) {
-            let input = try self.find()
-            if input == nil, self.message == nil { self.inflater?.releaseIfIdle() }
-            return input
+            if let input = try self.find() { return input }
         } catch {
             self.fail(error)
             throw error
+        }
+        self.keepRest()
+        if self.message == nil { self.inflater?.releaseIfIdle() }
+        return nil
+    }
+
+    /// Releases the buffer of a read, which the channel then uses for the next one: of a cut header or control frame
+    /// a copy is kept.
+    private mutating func keepRest() {
+        if self.input.readableBytes == 0 {
+            self.input = ByteBuffer()
+        } else if self.input.capacity > Self.copyLimit {
+            self.input = ByteBuffer(bytes: self.input.readableBytesView)
         }
     }
 

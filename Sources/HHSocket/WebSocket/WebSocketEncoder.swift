@@ -38,6 +38,12 @@ package struct WebSocketEncoder: Sendable {
         self.compression = direction?.canDeflate == true ? direction : nil
     }
 
+    /// Whether memory is allocated for the compression of messages.
+    var holdsContext: Bool { self.deflater?.isAllocated == true }
+
+    /// Frees the memory for compression, unless it was used since the last call.
+    mutating func releaseContextUnlessUsed() { self.deflater?.releaseUnlessUsed() }
+
     /// Writes a message in one frame, compressed if that was agreed on and makes it shorter.
     package mutating func encode(_ kind: WebSocketMessageKind, _ payload: ByteBuffer, into out: inout ByteBuffer) {
         if let compressed = self.compress(payload) {

@@ -539,6 +539,63 @@ import Testing
         }
     }
 
+    @Test(arguments: [true, false]) func memoryIsFreedAfterAPause(_ keepsWindow: Bool) throws {
+        let direction = DeflateDirection(windowBits: 15, keepsWindow: keepsWindow)
+        let deflater = try #require(WebSocketDeflater(direction))
+        let inflater = WebSocketInflater(direction)
+        let message = ByteBuffer(string: String(repeating: "a text of some words, ", count: 40))
+        for _ in 0..<3 {
+            var (input, output) = (try #require(deflater.compress(message)), ByteBuffer())
+            deflater.releaseUnlessUsed()
+            #expect(deflater.isAllocated == keepsWindow)
+            deflater.releaseUnlessUsed()
+            #expect(!deflater.isAllocated)
+
+            // Never within a message.
+            #expect(try inflater.inflate(&input, isEnd: false, into: &output, limit: .max) == .needsInput)
+            inflater.releaseUnlessUsed()
+            inflater.releaseUnlessUsed()
+            #expect(inflater.isAllocated)
+            #expect(try inflater.inflate(&input, isEnd: true, into: &output, limit: .max) == .finished)
+            inflater.releaseUnlessUsed()
+            #expect(inflater.isAllocated)
+            inflater.releaseUnlessUsed()
+            #expect(!inflater.isAllocated)
+            #expect(output == message)
+        }
+    }
+
+    /// Whenever memory is freed: each message can be inflated that a peer sends who keeps its own, and the other way
+    /// round.
+    @Test(arguments: 9...15, [true, false])
+    func everythingComesBackAcrossPauses(_ windowBits: Int, keepsWindow: Bool) throws {
+        var random = SplitMix(seed: UInt64(windowBits) << 8)
+        let direction = DeflateDirection(windowBits: windowBits, keepsWindow: keepsWindow)
+        let deflaters = [WebSocketDeflater(direction), WebSocketDeflater(direction)]
+        let inflaters = [WebSocketInflater(direction), WebSocketInflater(direction)]
+        for sample in Self.samples(&random) + Self.samples(&random) {
+            for index in 0..<2 {
+                let deflater = try #require(deflaters[index])
+                guard let compressed = deflater.compress(ByteBuffer(bytes: sample)) else { continue }
+                #expect(try Self.inflate(inflaters[index], Array(compressed.readableBytesView)) == sample)
+            }
+            // One side of each pair takes pauses.
+            for _ in 0..<Int.random(in: 0...2, using: &random) {
+                deflaters[0]?.releaseUnlessUsed()
+                inflaters[1].releaseUnlessUsed()
+            }
+        }
+        // What is not there is missed after a pause, too.
+        let forgetful = WebSocketInflater(direction)
+        #expect(try Self.inflate(forgetful, Self.helloDeflated) == Self.hello)
+        for _ in 0..<2 { forgetful.releaseUnlessUsed() }
+        // A letter, and then a reference to the seventh byte back, of which there are six.
+        let tooFar: [UInt8] = [0xF2, 0x00, 0x51, 0x00, 0x00]
+        #expect(throws: WebSocketViolation.notDeflate("invalid distance too far back")) {
+            try Self.inflate(forgetful, tooFar)
+        }
+    }
+
     @Test func windowsOfEightBits() throws {
         let agreement = DeflateAgreement(serverWindowBits: 8, clientWindowBits: 8)
         #expect(!agreement.clientDeflates)

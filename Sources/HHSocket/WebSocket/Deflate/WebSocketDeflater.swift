@@ -4,7 +4,7 @@ package import NIOCore
 /// Deflates messages (RFC 7692, section 7.2.1).
 ///
 /// zlib's memory is 264 KiB for a window of 15 bits, and 40 KiB for 12. It is allocated for the first message, and kept
-/// if later ones refer to it.
+/// while later ones may refer to it; a message after a long pause need not.
 ///
 /// `Sendable` is not checked by the compiler because of the pointer to zlib's state. It holds because a deflater has
 /// one owner, an encoder or a test, which makes all calls itself; an encoder is a structure whose calls are `mutating`,
@@ -22,6 +22,8 @@ package final class WebSocketDeflater: @unchecked Sendable {
     private let level: Int32
     /// zlib keeps a pointer to the stream, so it must not move.
     private var stream: UnsafeMutablePointer<z_stream>?
+    /// Whether a message was compressed since the last call of ``releaseUnlessUsed()``.
+    private var wasUsed = false
 
     /// Nil if zlib cannot deflate with the window: it has 8 bits.
     ///
@@ -43,6 +45,13 @@ package final class WebSocketDeflater: @unchecked Sendable {
     /// Whether zlib's memory is allocated.
     package var isAllocated: Bool { self.stream != nil }
 
+    /// Frees zlib's memory, unless a message was compressed since the last call. The next message refers to no earlier
+    /// one then.
+    package func releaseUnlessUsed() {
+        if !self.wasUsed { self.release() }
+        self.wasUsed = false
+    }
+
     private func release() {
         guard let stream = self.stream.take() else { return }
         deflateEnd(stream)
@@ -56,6 +65,7 @@ package final class WebSocketDeflater: @unchecked Sendable {
         guard message.readableBytes >= max(self.minimumLength, 1), message.readableBytes < z_stream.maximumCount,
             let stream = self.begin()
         else { return nil }
+        self.wasUsed = true
         // All messages includes those that get longer by it.
         let bound =
             self.minimumLength > 0 ? message.readableBytes : Int(deflateBound(stream, uLong(message.readableBytes)))

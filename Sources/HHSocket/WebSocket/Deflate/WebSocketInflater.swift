@@ -6,7 +6,8 @@ package import NIOCore
 /// References beyond the agreed window are found where zlib has dropped what they refer to, which depends on how the
 /// message is cut; its memory does not grow by them.
 ///
-/// zlib's memory is 7 KiB and the window. It is allocated when a message begins, and kept while it is needed.
+/// zlib's memory is 7 KiB and the window. It is allocated when a message begins, and kept while it is needed: after a
+/// pause the bytes of the window alone are, if later messages may refer to them.
 ///
 /// `Sendable` is not checked by the compiler because of the pointer to zlib's state. It holds because an inflater has
 /// one owner, a decoder or a test, which makes all calls itself; a decoder is a structure whose calls are `mutating`,
@@ -41,6 +42,10 @@ package final class WebSocketInflater: @unchecked Sendable {
     private let keepsWindow: Bool
     /// zlib keeps a pointer to the stream, so it must not move.
     private var stream: UnsafeMutablePointer<z_stream>?
+    /// The last bytes inflated, to which messages refer, while zlib's memory is freed.
+    private var window: [UInt8] = []
+    /// Whether there was input since the last call of ``releaseUnlessUsed()``.
+    private var wasUsed = false
     /// Whether a message has begun that is not over.
     private var isUnfinished = false
     /// The length of the output of the message so far, in bytes; not counted without a limit.
@@ -68,6 +73,24 @@ package final class WebSocketInflater: @unchecked Sendable {
     /// Frees zlib's memory where nothing is lost: between messages that do not refer to earlier ones.
     package func releaseIfIdle() {
         guard !self.isUnfinished, !self.keepsWindow else { return }
+        self.release()
+    }
+
+    /// Frees zlib's memory between messages, unless there was input since the last call. The window is kept where
+    /// messages refer to it, as long as it is by then.
+    package func releaseUnlessUsed() {
+        defer { self.wasUsed = false }
+        guard !self.wasUsed, !self.isUnfinished, let stream = self.stream else { return }
+        if self.keepsWindow {
+            var length: UInt32 = 0
+            guard inflateGetDictionary(stream, nil, &length) == Z_OK else { return }
+            var window = [UInt8](repeating: 0, count: Int(length))
+            let status = window.withUnsafeMutableBufferPointer {
+                inflateGetDictionary(stream, $0.baseAddress, &length)
+            }
+            guard status == Z_OK else { return }
+            self.window = window
+        }
         self.release()
     }
 
@@ -162,6 +185,7 @@ package final class WebSocketInflater: @unchecked Sendable {
 
     private func begin() throws(WebSocketViolation) -> UnsafeMutablePointer<z_stream> {
         self.isUnfinished = true
+        self.wasUsed = true
         if let stream = self.stream { return stream }
         let stream = UnsafeMutablePointer<z_stream>.allocate(capacity: 1)
         stream.initialize(to: z_stream())
@@ -171,6 +195,12 @@ package final class WebSocketInflater: @unchecked Sendable {
             throw .notDeflate("there is no memory to inflate it")
         }
         self.stream = stream
+        guard !self.window.isEmpty else { return stream }
+        let status = self.window.withUnsafeBufferPointer {
+            inflateSetDictionary(stream, $0.baseAddress, UInt32($0.count))
+        }
+        guard status == Z_OK else { throw .notDeflate("there is no memory to inflate it") }
+        self.window = []
         return stream
     }
 

@@ -7,6 +7,8 @@ package final class WebSocketInbox: Sendable {
     private struct State {
         var messages: Deque<WebSocketMessage> = []
         var bytes = 0
+        /// The largest number of messages since there was none.
+        var highest = 0
         var readers: Deque<UnsafeContinuation<WebSocketMessage?, Never>> = []
         var isFull = false
         var isFinished = false
@@ -19,6 +21,9 @@ package final class WebSocketInbox: Sendable {
     /// The number of messages, and of their bytes, at which reading is suspended: until half of them are read.
     private static let maximumCount = 256
     private static let maximumBytes = 1 << 20
+
+    /// The memory of more places than these is not kept.
+    private static let largestKept = 8
 
     private let state = NIOLockedValueBox(State())
     /// Called when reading is to be suspended, or may go on; on any thread.
@@ -38,6 +43,7 @@ package final class WebSocketInbox: Sendable {
             }
             $0.messages.append(message)
             $0.bytes += message.payload.readableBytes
+            $0.highest = max($0.highest, $0.messages.count)
             guard !$0.isFull, $0.messages.count >= Self.maximumCount || $0.bytes >= Self.maximumBytes else {
                 return (nil, false)
             }
@@ -99,6 +105,10 @@ package final class WebSocketInbox: Sendable {
             if let message = state.messages.popFirst() {
                 state.isHandling = true
                 state.bytes -= message.payload.readableBytes
+                if state.messages.isEmpty {
+                    if state.highest > Self.largestKept { state.messages = [] }
+                    state.highest = 0
+                }
                 let goesOn =
                     state.isFull && state.messages.count <= Self.maximumCount / 2
                     && state.bytes <= Self.maximumBytes / 2

@@ -48,6 +48,15 @@ package struct WebSocketLanguage: LinkLanguage {
         }
     }
 
+    /// Whether memory is allocated for compression or decompression.
+    var holdsContexts: Bool { self.encoder.holdsContext || self.decoder.holdsContext }
+
+    /// Frees that memory as far as it was not used since the last call.
+    mutating func releaseContextsUnlessUsed() {
+        self.encoder.releaseContextUnlessUsed()
+        self.decoder.releaseContextUnlessUsed()
+    }
+
     package var unfinishedBytes: Int { self.decoder.bufferedBytes }
 
     package func cost(of unit: WebSocketUnit) -> Int { unit.payload.readableBytes + Self.headerLength }

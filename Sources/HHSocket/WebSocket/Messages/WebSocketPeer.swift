@@ -7,6 +7,10 @@ package final class WebSocketPeer: LinkReceiver {
 
     /// The number of waiting bytes, of whatever kind, from which on pings are not answered: 64 KiB.
     private static let maximumWaitingPongs = 64 << 10
+    /// The memory of more places for messages that leave than these is not kept.
+    private static let largestKept = 16
+    /// Memory that is kept for messages to come is freed when it was not used for this time, or up to twice as long.
+    private static let idleTime = TimeAmount.seconds(5)
 
     /// The place where messages go.
     package enum Delivery {
@@ -31,6 +35,8 @@ package final class WebSocketPeer: LinkReceiver {
     private var leaving: [WebSocketOutcome] = []
     private var news: News?
     private var received: WebSocketClose?
+    /// Whether a timer is set to free memory.
+    private var isAging = false
     /// Those who wait for a pong, the oldest first.
     private var pings: [(payload: ByteBuffer, completion: (Bool) -> Void)] = []
 
@@ -83,12 +89,13 @@ package final class WebSocketPeer: LinkReceiver {
     }
 
     package func hasRoom(in turn: inout Turn) -> Bool {
+        self.age(in: &turn)
         guard !self.leaving.isEmpty else { return false }
         let count = self.leaving.firstIndex { !$0.isWhole } ?? self.leaving.count
         guard count > 0 else { return false }
         let gone = Array(self.leaving.prefix(count))
         guard self.link.channelBytes > 0, let context = self.link.context else {
-            self.leaving.removeFirst(count)
+            self.removeLeaving(count)
             for outcome in gone { outcome.complete(.success(())) }
             return false
         }
@@ -108,10 +115,28 @@ package final class WebSocketPeer: LinkReceiver {
         guard let last = self.flushed.take(), let index = self.leaving.firstIndex(where: { $0 === last }) else {
             return
         }
-        let gone = self.leaving.prefix(index + 1)
-        self.leaving.removeFirst(index + 1)
+        let gone = Array(self.leaving.prefix(index + 1))
+        self.removeLeaving(index + 1)
         for outcome in gone { outcome.complete(.success(())) }
         if !self.leaving.isEmpty { self.link.loop.enter { _ = self.hasRoom(in: &$0) } }
+    }
+
+    private func removeLeaving(_ count: Int) {
+        self.leaving.removeFirst(count)
+        // There may have been very many.
+        if self.leaving.isEmpty, self.leaving.capacity > Self.largestKept { self.leaving = [] }
+    }
+
+    /// Has memory freed that nothing uses for a while. There is no timer while there is none.
+    private func age(in turn: inout Turn) {
+        guard !self.isAging, self.link.phase != .ended, self.link.keepsMemory else { return }
+        self.isAging = true
+        _ = self.link.loop.setTimer(turn.now + Self.idleTime) { [weak self] turn in
+            guard let self else { return }
+            self.isAging = false
+            self.link.releaseMemoryUnlessUsed()
+            self.age(in: &turn)
+        }
     }
 
     /// Sends a ping. `completion` is called once: with true when it was answered, with false when the link ends before.
@@ -147,10 +172,11 @@ package final class WebSocketPeer: LinkReceiver {
             case .pong(let payload): self.pong(payload)
             case .close(let close): self.news = .closed(close)
             case .bytes: break
-            case nil: return
+            case nil: return self.age(in: &turn)
             }
         }
         if self.news != nil { self.link.tellsOfReads = true }
+        self.age(in: &turn)
     }
 
     /// Answers a ping, unless the peer does not read: a later answer may stand for all (RFC 6455, section 5.5.3).
@@ -238,6 +264,15 @@ private struct MessageHandler: TurnHandler {
 }
 
 extension Link where Language == WebSocketLanguage {
+    /// Whether memory is kept for messages to come.
+    fileprivate var keepsMemory: Bool { self.hot.language.holdsContexts || self.hot.out.bytes.keepsMuch }
+
+    /// Frees that memory, as far as compression has not used it since the last call.
+    fileprivate func releaseMemoryUnlessUsed() {
+        self.hot.language.releaseContextsUnlessUsed()
+        self.hot.out.bytes.releaseRest()
+    }
+
     /// Chooses our close frame.
     package func setClose(_ close: WebSocketClose) {
         self.hot.language.ownClose = close

@@ -227,9 +227,12 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             // It has said nothing, and is another's place now.
             connection.leavePipeline(operations)
         }
-        let session = MessageSession(route, agreement, head, self.loop, self.core)
+        let session = MessageSession(route, agreement.deflate, self.loop, self.core)
         try operations.addHandler(session.link, position: .after(self))
-        self.loop.socketLoop.enter { session.begin(context.remoteAddress, in: &$0) }
+        let address = context.remoteAddress
+        self.loop.socketLoop.enter {
+            session.begin(head, subprotocol: agreement.subprotocol, address, in: &$0)
+        }
         self.end(context)
     }
 

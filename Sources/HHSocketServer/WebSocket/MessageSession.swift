@@ -7,8 +7,6 @@ final class MessageSession: LinkHost {
     let loop: ServerLoop
     private let core: ServerCore
     private let route: WebSocketRoute
-    private let agreement: OpeningAgreement
-    private let head: OpeningRequestHead
     private let inbox: WebSocketInbox
     private var peer: WebSocketPeer?
     private var connection: WebSocketConnection?
@@ -25,14 +23,11 @@ final class MessageSession: LinkHost {
 
     init(
         _ route: WebSocketRoute,
-        _ agreement: OpeningAgreement,
-        _ head: OpeningRequestHead,
+        _ deflate: DeflateAgreement?,
         _ loop: ServerLoop,
         _ core: ServerCore
     ) {
         self.route = route
-        self.agreement = agreement
-        self.head = head
         self.loop = loop
         self.core = core
         var limits = WebSocketLimits()
@@ -44,7 +39,7 @@ final class MessageSession: LinkHost {
             language: WebSocketLanguage(
                 role: .server,
                 limits: limits,
-                deflate: agreement.deflate,
+                deflate: deflate,
                 compression: route.options.compression
             ),
             settings: Self.settings(route.options, core)
@@ -61,15 +56,18 @@ final class MessageSession: LinkHost {
     }
 
     private static func settings(_ options: WebSocketRouteOptions, _ core: ServerCore) -> LinkSettings<WebSocketUnit> {
-        let heartbeat = options.heartbeat
         var settings = LinkSettings<WebSocketUnit>(
             maximumQueuedBytes: core.limits.maximumBufferedBytesPerConnection,
             writeStallTimeout: core.limits.writeStallTimeout.map { TimeAmount(clamping: $0) }
-        ) { interval, now in
-            guard let heartbeat, let interval else { return nil }
-            return Beats(monitor: HeartbeatMonitor(heartbeat, interval: interval, canPing: true, now: now), now: now)
-        } makeBeat: {
-            try heartbeat.map { WebSocketUnit(.ping, try $0.beat(limit: 125)) }
+        )
+        // Closures that capture something are memory of each connection.
+        if let heartbeat = options.heartbeat {
+            settings.beats = { interval, now in
+                guard let interval else { return nil }
+                let monitor = HeartbeatMonitor(heartbeat, interval: interval, canPing: true, now: now)
+                return Beats(monitor: monitor, now: now)
+            }
+            settings.makeBeat = { WebSocketUnit(.ping, try heartbeat.beat(limit: 125)) }
         }
         settings.readsOnlyWhileWritable = true
         settings.outputLimit = 1 << 20
@@ -79,12 +77,16 @@ final class MessageSession: LinkHost {
     }
 
     /// The link is in the pipeline.
-    func begin(_ address: SocketAddress?, in turn: inout Turn) {
+    ///
+    /// - Parameters:
+    ///   - head: The client's request.
+    ///   - subprotocol: The one that was selected.
+    func begin(_ head: OpeningRequestHead, subprotocol: String?, _ address: SocketAddress?, in turn: inout Turn) {
         let connection = WebSocketConnection(
             id: self.link.id.number,
             address,
-            self.head,
-            subprotocol: self.agreement.subprotocol,
+            KeptRequest(head),
+            subprotocol: subprotocol,
             self.inbox,
             self
         )

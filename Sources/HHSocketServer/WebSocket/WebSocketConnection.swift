@@ -9,9 +9,10 @@ public final class WebSocketConnection: Sendable {
     /// The client's address; nil where the system does not know it.
     public let remoteAddress: SocketAddress?
     /// The request by which the client opened the WebSocket.
-    public let request: WebSocketListening.Request
+    public var request: WebSocketListening.Request { self.kept.request }
     /// The subprotocol that was selected; nil for none.
     public let subprotocol: String?
+    private let kept: KeptRequest
     private let inbox: WebSocketInbox
     private let loop: ServerLoop
     private let session: NIOLoopBound<MessageSession>
@@ -19,14 +20,14 @@ public final class WebSocketConnection: Sendable {
     init(
         id: UInt64,
         _ remoteAddress: SocketAddress?,
-        _ head: OpeningRequestHead,
+        _ request: KeptRequest,
         subprotocol: String?,
         _ inbox: WebSocketInbox,
         _ session: MessageSession
     ) {
         self.id = id
         self.remoteAddress = remoteAddress
-        self.request = WebSocketListening.Request(head)
+        self.kept = request
         self.subprotocol = subprotocol
         self.inbox = inbox
         self.loop = session.loop

@@ -43,15 +43,15 @@ public struct WebSocketRouteOptions: Sendable {
     }
 }
 
-/// The application's part of the WebSockets at one path.
-struct WebSocketRoute: Sendable {
+/// The application's part of the WebSockets at one path. A class, since each connection has it.
+final class WebSocketRoute: Sendable {
     enum Handler: Sendable {
         case task(@Sendable (WebSocketConnection) async throws -> Void)
         case synchronous(@Sendable (WebSocketMessage, WebSocketConnection) -> Void)
     }
 
-    var handler: Handler
-    var options: WebSocketRouteOptions
+    let handler: Handler
+    let options: WebSocketRouteOptions
 
     init(_ handler: Handler, _ options: WebSocketRouteOptions) {
         self.handler = handler

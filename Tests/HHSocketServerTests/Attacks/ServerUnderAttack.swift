@@ -8,11 +8,6 @@ import TestSupport
 
 @testable import HHSocketServer
 
-#if canImport(Glibc)
-/// `malloc_trim` of glibc, whose header its module leaves out.
-@_silgen_name("malloc_trim") private func returnFreeMemory(_ kept: Int) -> CInt
-#endif
-
 /// A server with the default configuration in a process of its own, so that its memory is nobody else's. The test asks
 /// it for figures by another server of that process, on a Unix domain socket, which is under no attack.
 enum ServerUnderAttack {
@@ -136,10 +131,8 @@ enum ServerUnderAttack {
         }
 
         func mark() {
-            #if canImport(Glibc)
-            // What was freed before and would be used again, as if nothing were gained.
-            _ = returnFreeMemory(0)
-            #endif
+            // What was freed before would be used again, as if nothing were gained.
+            returnFreeMemory()
             self.state.withLockedValue { $0 = State(baseline: residentBytes()) }
         }
 

@@ -1,0 +1,283 @@
+#if os(Linux)
+import Foundation
+import HHSocket
+import HHSocketServer
+import HHSocketTesting
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+/// The memory of a server's idle connections, beside that of idle TCP connections of the same process. Clients are
+/// descriptors and nothing else, so that the process's memory is the server's.
+@Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(10))) struct IdleWebSocketMemoryTests {
+    /// Connections before they are idle.
+    enum Kind: String, CaseIterable, Sendable {
+        /// Frames over TCP: one heartbeat.
+        case tcp
+        /// Frames over WebSocket: one heartbeat.
+        case frames
+        /// A message, echoed by the handler that is called for each, or by a task.
+        case handler
+        case task
+        /// The same, and compression is agreed on and not used.
+        case handlerAgreed
+        case taskAgreed
+        /// Compressed messages of more than a window, echoed.
+        case handlerUsed
+        case taskUsed
+        /// The same where windows are not kept from message to message.
+        case handlerForgetful
+
+        var path: String {
+            switch self {
+            case .tcp: ""
+            case .frames: "/rpc"
+            case .handler: "/handler"
+            case .task: "/task"
+            case .handlerAgreed, .handlerUsed: "/handler/deflate"
+            case .taskAgreed, .taskUsed: "/task/deflate"
+            case .handlerForgetful: "/handler/forgetful"
+            }
+        }
+
+        var agreement: DeflateAgreement? {
+            switch self {
+            case .tcp, .frames, .handler, .task: nil
+            case .handlerForgetful: DeflateAgreement(serverNoContextTakeover: true, clientNoContextTakeover: true)
+            default: DeflateAgreement()
+            }
+        }
+
+        var isUsed: Bool { [.handlerUsed, .taskUsed, .handlerForgetful].contains(self) }
+
+        /// The bytes that it may cost beyond a connection over TCP.
+        var limit: Int {
+            var limit = 2 << 10
+            #if DEBUG
+            // The frames of functions that are not optimised need another slab of their task's.
+            if [.task, .taskAgreed, .taskUsed].contains(self) { limit += 1_500 }
+            #endif
+            switch self {
+            // The window, to which the client may refer.
+            case .handlerUsed, .taskUsed: return limit + (32 << 10)
+            // Pages of which something else keeps a part.
+            case .handlerForgetful: return limit + (2 << 10)
+            default: return limit
+            }
+        }
+    }
+
+    /// One client, whose calls wait.
+    private final class Client {
+        private let descriptor: CInt
+
+        init(port: Int) throws {
+            self.descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
+            guard self.descriptor >= 0 else { throw Unexpected(description: "no descriptor: \(errno)") }
+            var patience = timeval(tv_sec: 60, tv_usec: 0)
+            setsockopt(
+                self.descriptor,
+                SOL_SOCKET,
+                SO_RCVTIMEO,
+                &patience,
+                socklen_t(MemoryLayout<timeval>.size)
+            )
+            var address = sockaddr_in()
+            address.sin_family = sa_family_t(AF_INET)
+            address.sin_port = in_port_t(port).bigEndian
+            address.sin_addr.s_addr = inet_addr("127.0.0.1")
+            let status = withUnsafePointer(to: &address) { address in
+                address.withMemoryRebound(to: sockaddr.self, capacity: 1) {
+                    connect(self.descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
+                }
+            }
+            guard status == 0 else { throw Unexpected(description: "no connection: \(errno)") }
+        }
+
+        deinit { close(self.descriptor) }
+
+        func send(_ bytes: [UInt8]) throws {
+            var rest = bytes[...]
+            while !rest.isEmpty {
+                let count = rest.withUnsafeBytes { write(self.descriptor, $0.baseAddress, $0.count) }
+                guard count > 0 else { throw Unexpected(description: "nothing can be sent: \(errno)") }
+                rest = rest.dropFirst(count)
+            }
+        }
+
+        func receive(_ count: Int) throws -> [UInt8] {
+            var bytes: [UInt8] = []
+            while bytes.count < count {
+                var part = [UInt8](repeating: 0, count: count - bytes.count)
+                let length = part.withUnsafeMutableBytes { read(self.descriptor, $0.baseAddress, $0.count) }
+                guard length > 0 else { throw Unexpected(description: "the server does not answer: \(errno)") }
+                bytes += part.prefix(length)
+            }
+            return bytes
+        }
+
+        /// The head of the server's answer.
+        func receiveHead() throws -> String {
+            var bytes: [UInt8] = []
+            while !bytes.suffix(4).elementsEqual("\r\n\r\n".utf8) { bytes += try self.receive(1) }
+            return String(decoding: bytes, as: UTF8.self)
+        }
+
+        /// The payload of the next frame.
+        func receiveFrame() throws -> [UInt8] {
+            let short = Int(try self.receive(2)[1])
+            guard short >= 126 else { return try self.receive(short) }
+            let length = try self.receive(short == 126 ? 2 : 8).reduce(0) { $0 << 8 | Int($1) }
+            return try self.receive(length)
+        }
+
+        func open(_ kind: Kind) throws {
+            let extensions = kind.agreement == nil ? "" : "Sec-WebSocket-Extensions: permessage-deflate\r\n"
+            let subprotocol = kind == .frames ? "Sec-WebSocket-Protocol: hhsocket.1\r\n" : ""
+            // As a browser asks.
+            let request = """
+                GET \(kind.path) HTTP/1.1\r\nHost: chat.example.com\r\nConnection: Upgrade\r\nPragma: no-cache\r\n\
+                Cache-Control: no-cache\r\nUpgrade: websocket\r\nOrigin: https://example.com\r\n\
+                Sec-WebSocket-Version: 13\r\nAccept-Encoding: gzip, deflate, br\r\nAccept-Language: en-US,en;q=0.9\r\n\
+                User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/126.0.0.0 Safari/537.36\r\n\
+                Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\(extensions)\(subprotocol)\r\n
+                """
+            try self.send(Array(request.utf8))
+            let head = try self.receiveHead()
+            guard head.hasPrefix("HTTP/1.1 101"),
+                head.contains("permessage-deflate") == (kind.agreement != nil)
+            else { throw Unexpected(description: "not opened: \(head)") }
+        }
+    }
+
+    /// A heartbeat of the standard format.
+    private static let heartbeat: [UInt8] = [UInt8](repeating: 0, count: 15) + [1]
+
+    /// Messages of words and numbers, more than a window of them. Each is compressed to less than a read of an idle
+    /// connection has, whose buffer would not shrink again, whatever the language of the link.
+    private static let longTexts: [String] = {
+        var random = SplitMix(seed: 36)
+        let words = ["price", "\"EUR\"", "{\"ask\":", "update", "[", "},", "session-", "ü", "volume", " "]
+        return (0..<20).map { _ in
+            var text = ""
+            while text.utf8.count < 2_000 {
+                text += words.randomElement(using: &random) ?? ""
+                text += String(UInt16.random(in: .min ... .max, using: &random))
+            }
+            return text
+        }
+    }()
+
+    /// Connects, and exchanges what the kind says.
+    private static func makeClient(_ kind: Kind, _ ports: (tcp: Int, webSocket: Int)) throws -> Client {
+        guard kind != .tcp else {
+            let client = try Client(port: ports.tcp)
+            try client.send(self.heartbeat)
+            _ = try client.receive(self.heartbeat.count + 4)
+            return client
+        }
+        let client = try Client(port: ports.webSocket)
+        try client.open(kind)
+        var encoder = WebSocketEncoder(role: .client, deflate: kind.agreement)
+        var bytes = ByteBuffer()
+        if kind == .frames {
+            encoder.encode(.binary, ByteBuffer(bytes: self.heartbeat), into: &bytes)
+            try client.send(Array(bytes.readableBytesView))
+            _ = try client.receiveFrame()
+            return client
+        }
+        for text in kind.isUsed ? self.longTexts : ["hello"] {
+            bytes.clear()
+            encoder.encode(.text, ByteBuffer(string: text), into: &bytes)
+            try client.send(Array(bytes.readableBytesView))
+            let echo = try client.receiveFrame()
+            if !kind.isUsed { #expect(echo == Array(text.utf8)) } else { #expect(echo.count < text.utf8.count) }
+        }
+        return client
+    }
+
+    private static func makeServer() throws -> SocketServer {
+        var router = Router()
+        router.handleSynchronously(101) { request, _ in request.body }
+        let configuration = SocketServer.Configuration(listeners: [
+            ServerListener(port: 0), try ServerListener(url: "ws://127.0.0.1:0/rpc", tls: nil),
+        ])
+        let server = SocketServer(configuration: configuration, router: router)
+        var forgetful = WebSocketCompression()
+        (forgetful.serverForgets, forgetful.clientForgets) = (true, true)
+        for (path, compression) in [
+            ("", nil), ("/deflate", WebSocketCompression()), ("/forgetful", forgetful),
+        ] as [(String, WebSocketCompression?)] {
+            var options = WebSocketRouteOptions()
+            options.compression = compression
+            try server.webSocket("/handler\(path)", options: options, onMessage: { $1.post($0) })
+            try server.webSocket("/task\(path)", options: options) { connection in
+                for await message in connection.messages { try await connection.send(message) }
+            }
+        }
+        return server
+    }
+
+    /// Opens so many connections. Not on one of the few threads of Swift's tasks, since it waits.
+    private static func makeClients(
+        _ kind: Kind,
+        count: Int,
+        _ ports: (tcp: Int, webSocket: Int)
+    ) async throws -> [Client] {
+        try await NIOThreadPool.singleton.runIfActive {
+            try Clients(clients: (0..<count).map { _ in try self.makeClient(kind, ports) })
+        }.clients
+    }
+
+    private struct Clients: @unchecked Sendable {
+        // Proof of Sendable: made on one thread, and used on another only when it is complete.
+        var clients: [Client]
+    }
+
+    private static func resident() -> Int {
+        returnFreeMemory()
+        return residentBytes()
+    }
+
+    /// The bytes that a connection of this kind costs, and one over TCP.
+    private static func measure(_ kind: Kind) async throws -> (kind: Int, tcp: Int) {
+        let server = try self.makeServer()
+        try await server.start()
+        let ports = (tcp: server.addresses[0].port, webSocket: server.addresses[1].port)
+        let count = kind.isUsed ? 250 : 1_000
+        let warm = try await self.makeClients(kind, count: 50, ports) + self.makeClients(.tcp, count: 50, ports)
+        let before = self.resident()
+        let plain = try await self.makeClients(.tcp, count: count, ports)
+        let between = self.resident()
+        let clients = try await self.makeClients(kind, count: count, ports)
+        let costOfTCP = (between - before) / count
+        // Contexts are freed after a while.
+        try? await eventually("little memory", within: .seconds(kind.isUsed ? 40 : 5)) {
+            (self.resident() - between) / count <= costOfTCP + kind.limit
+        }
+        let cost = (self.resident() - between) / count
+        #expect(server.connectionCount == warm.count + plain.count + clients.count)
+        await server.shutdown(gracePeriod: .zero)
+        return (cost, costOfTCP)
+    }
+
+    private static func check(_ kind: Kind) async {
+        let result = await #expect(
+            processExitsWith: .success,
+            observing: [\.standardOutputContent]
+        ) { [name = kind.rawValue as String] in
+            let kind = try #require(Kind(rawValue: name))
+            let cost = try await Self.measure(kind)
+            print("\(kind): \(cost.kind) bytes for each idle connection, \(cost.tcp) over TCP")
+            #expect(cost.kind <= cost.tcp + kind.limit, "\(kind): \(cost)")
+        }
+        print(String(decoding: result?.standardOutputContent ?? [], as: UTF8.self), terminator: "")
+    }
+
+    @Test(arguments: Kind.allCases)
+    func idleConnectionCostsHardlyMoreThanOverTCP(kind: Kind) async {
+        await Self.check(kind)
+    }
+}
+#endif

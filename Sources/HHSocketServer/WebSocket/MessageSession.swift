@@ -46,9 +46,12 @@ final class MessageSession: LinkHost {
         )
         self.link = link
         let place = Place()
-        self.inbox = WebSocketInbox { isSuspended in
+        self.inbox = WebSocketInbox {
             loop.socketLoop.submit(
-                .closure { place.session?.link.setReading(isSuspended: isSuspended, in: &$0) }
+                .closure { turn in
+                    guard let session = place.session else { return }
+                    session.link.setReading(isSuspended: session.inbox.isFull, in: &turn)
+                }
             )
         }
         place.session = self

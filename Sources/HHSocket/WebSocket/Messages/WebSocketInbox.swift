@@ -1,21 +1,81 @@
 import DequeModule
 import NIOConcurrencyHelpers
+import NIOCore
 
-/// Messages that have arrived and that nobody has read: bounded, since reading from the network is suspended while too
+/// Messages that have arrived and were not read yet: bounded, since reading from the network is suspended while too
 /// many wait.
 package final class WebSocketInbox: Sendable {
+    /// One iterator. Where it is released while it has a message, the message counts as handled.
+    package final class Reader: @unchecked Sendable {
+        // Proof of Sendable: the inbox is Sendable itself; the variables are touched under its lock alone, and by the
+        // last reference.
+        private let inbox: WebSocketInbox
+        /// Whether it has a message, and has not come back for the next.
+        fileprivate var isHandling = false
+        /// Whether the task that asks for a message was cancelled.
+        fileprivate var isCancelled = false
+
+        fileprivate init(_ inbox: WebSocketInbox) {
+            self.inbox = inbox
+        }
+
+        deinit {
+            if self.isHandling { self.inbox.handled() }
+        }
+
+        /// Waits for and returns the next message; nil if there will be none, or if the calling task was cancelled.
+        package func next(isolation: isolated (any Actor)?) async -> WebSocketMessage? {
+            self.inbox.begin(self)
+            return await withTaskCancellationHandler {
+                _ = isolation
+                return await withUnsafeContinuation { self.inbox.read(self, $0) }
+            } onCancel: {
+                self.inbox.cancel(self)
+            }
+        }
+    }
+
     private struct State {
         var messages: Deque<WebSocketMessage> = []
         var bytes = 0
         /// The largest number of messages since there was none.
         var highest = 0
-        var readers: Deque<UnsafeContinuation<WebSocketMessage?, Never>> = []
+        /// Those that wait for a message, the first come first.
+        var waiting: Deque<(reader: Reader, continuation: UnsafeContinuation<WebSocketMessage?, Never>)> = []
+        /// The number of readers that have a message.
+        var handling = 0
         var isFull = false
         var isFinished = false
-        /// Whether a reader has a message, and has not come back for the next.
-        var isHandling = false
-        /// Called when somebody asks for a message and there is none left.
+        /// Called when all messages have been handled.
         var whenRead: (@Sendable () -> Void)?
+
+        /// Takes the callback where all messages have been handled.
+        mutating func takeWhenRead() -> (@Sendable () -> Void)? {
+            self.messages.isEmpty && self.handling == 0 ? self.whenRead.take() : nil
+        }
+
+        mutating func release(_ reader: Reader) {
+            guard reader.isHandling else { return }
+            reader.isHandling = false
+            self.handling -= 1
+        }
+
+        mutating func hand(to reader: Reader) {
+            guard !reader.isHandling else { return }
+            reader.isHandling = true
+            self.handling += 1
+        }
+
+        /// Takes the oldest message.
+        mutating func popMessage() -> WebSocketMessage? {
+            guard let message = self.messages.popFirst() else { return nil }
+            self.bytes -= message.payload.readableBytes
+            if self.messages.isEmpty {
+                if self.highest > WebSocketInbox.largestKept { self.messages = [] }
+                self.highest = 0
+            }
+            return message
+        }
     }
 
     /// The number of messages, and of their bytes, at which reading is suspended: until half of them are read.
@@ -26,20 +86,26 @@ package final class WebSocketInbox: Sendable {
     private static let largestKept = 8
 
     private let state = NIOLockedValueBox(State())
-    /// Called when reading is to be suspended, or may go on; on any thread.
-    private let setReading: @Sendable (_ isSuspended: Bool) -> Void
+    /// Called when ``isFull`` has changed, on any thread: it is asked anew where reading is suspended, since two calls
+    /// may come in either order.
+    private let fullnessChanged: @Sendable () -> Void
 
-    package init(setReading: @escaping @Sendable (_ isSuspended: Bool) -> Void) {
-        self.setReading = setReading
+    package init(fullnessChanged: @escaping @Sendable () -> Void) {
+        self.fullnessChanged = fullnessChanged
     }
 
+    /// Whether nothing more should be read for now.
+    package var isFull: Bool { self.state.withLockedValue { $0.isFull } }
+
     /// Takes a message for the next reader.
-    func append(_ message: WebSocketMessage) {
+    ///
+    /// - Parameter mayDrop: Whether it is dropped where too many wait.
+    func append(_ message: WebSocketMessage, mayDrop: Bool) {
         let (reader, isFull): (UnsafeContinuation<WebSocketMessage?, Never>?, Bool) = self.state.withLockedValue {
-            guard !$0.isFinished else { return (nil, false) }
-            if let reader = $0.readers.popFirst() {
-                $0.isHandling = true
-                return (reader, false)
+            guard !$0.isFinished, !($0.isFull && mayDrop) else { return (nil, false) }
+            if let (reader, continuation) = $0.waiting.popFirst() {
+                $0.hand(to: reader)
+                return (continuation, false)
             }
             $0.messages.append(message)
             $0.bytes += message.payload.readableBytes
@@ -51,13 +117,13 @@ package final class WebSocketInbox: Sendable {
             return (nil, true)
         }
         reader?.resume(returning: message)
-        if isFull { self.setReading(true) }
+        if isFull { self.fullnessChanged() }
     }
 
-    /// Calls `body` once all messages so far have been dealt with: none is left, and no reader has one.
+    /// Calls `body` once all messages so far have been handled: none is left, and no reader has one.
     func whenRead(_ body: @escaping @Sendable () -> Void) {
         let isRead = self.state.withLockedValue { state in
-            if state.isFinished || (state.messages.isEmpty && !state.isHandling) { return true }
+            if state.isFinished || (state.messages.isEmpty && state.handling == 0) { return true }
             state.whenRead = body
             return false
         }
@@ -68,65 +134,72 @@ package final class WebSocketInbox: Sendable {
     package func finish() {
         let readers = self.state.withLockedValue { state in
             state.isFinished = true
-            defer { state.readers = [] }
-            return state.readers
+            defer { state.waiting = [] }
+            return state.waiting
         }
-        for reader in readers { reader.resume(returning: nil) }
+        for reader in readers { reader.continuation.resume(returning: nil) }
     }
 
-    /// Waits for and returns the next message; nil if there will be none, or if the calling task was cancelled.
-    package func next(isolation: isolated (any Actor)?) async -> WebSocketMessage? {
-        await withTaskCancellationHandler {
-            _ = isolation
-            return await withUnsafeContinuation { self.read($0) }
-        } onCancel: {
-            self.cancelReaders()
+    // MARK: Readers
+
+    package func makeReader() -> Reader { Reader(self) }
+
+    /// The reader asks for a message: it has handled the one before.
+    private func begin(_ reader: Reader) {
+        let whenRead = self.state.withLockedValue { state in
+            reader.isCancelled = false
+            state.release(reader)
+            return state.takeWhenRead()
         }
+        whenRead?()
     }
 
-    private func cancelReaders() {
-        let readers = self.state.withLockedValue { state in
-            defer { state.readers = [] }
-            return state.readers
+    private func cancel(_ reader: Reader) {
+        let cancelled = self.state.withLockedValue { state in
+            reader.isCancelled = true
+            defer { state.waiting.removeAll { $0.reader === reader } }
+            return state.waiting.filter { $0.reader === reader }
         }
-        for reader in readers { reader.resume(returning: nil) }
+        for reader in cancelled { reader.continuation.resume(returning: nil) }
+    }
+
+    /// A reader that has a message was released.
+    private func handled() {
+        let whenRead = self.state.withLockedValue { state in
+            state.handling -= 1
+            return state.takeWhenRead()
+        }
+        whenRead?()
     }
 
     private enum Read {
         case message(WebSocketMessage, goesOn: Bool)
         case over
-        case waits(whenRead: (@Sendable () -> Void)?)
+        case waits
     }
 
-    private func read(_ reader: UnsafeContinuation<WebSocketMessage?, Never>) {
-        let isCancelled = Task.isCancelled
+    private func read(_ reader: Reader, _ continuation: UnsafeContinuation<WebSocketMessage?, Never>) {
         let read: Read = self.state.withLockedValue { state in
-            state.isHandling = false
-            if let message = state.messages.popFirst() {
-                state.isHandling = true
-                state.bytes -= message.payload.readableBytes
-                if state.messages.isEmpty {
-                    if state.highest > Self.largestKept { state.messages = [] }
-                    state.highest = 0
-                }
+            if let message = state.popMessage() {
+                state.hand(to: reader)
                 let goesOn =
                     state.isFull && state.messages.count <= Self.maximumCount / 2
                     && state.bytes <= Self.maximumBytes / 2
                 if goesOn { state.isFull = false }
                 return .message(message, goesOn: goesOn)
             }
-            if state.isFinished || isCancelled { return .over }
-            state.readers.append(reader)
-            return .waits(whenRead: state.whenRead.take())
+            if state.isFinished || reader.isCancelled { return .over }
+            state.waiting.append((reader, continuation))
+            return .waits
         }
         switch read {
         case .message(let message, let goesOn):
-            reader.resume(returning: message)
-            if goesOn { self.setReading(false) }
+            continuation.resume(returning: message)
+            if goesOn { self.fullnessChanged() }
         case .over:
-            reader.resume(returning: nil)
-        case .waits(let whenRead):
-            whenRead?()
+            continuation.resume(returning: nil)
+        case .waits:
+            break
         }
     }
 }
@@ -144,15 +217,15 @@ public struct WebSocketMessages: AsyncSequence, Sendable {
     }
 
     public struct AsyncIterator: AsyncIteratorProtocol {
-        let inbox: WebSocketInbox
+        let reader: WebSocketInbox.Reader
 
-        public mutating func next() async -> WebSocketMessage? { await self.inbox.next(isolation: nil) }
+        public mutating func next() async -> WebSocketMessage? { await self.reader.next(isolation: nil) }
 
         /// Waits for the next message; nil if there will be none.
         public mutating func next(isolation actor: isolated (any Actor)?) async -> WebSocketMessage? {
-            await self.inbox.next(isolation: actor)
+            await self.reader.next(isolation: actor)
         }
     }
 
-    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(inbox: self.inbox) }
+    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(reader: self.inbox.makeReader()) }
 }

@@ -25,6 +25,7 @@ public final class WebSocketLink: ConnectionControl {
         self.driver = Driver(configuration: configuration.socket, maker: session, refusal: session.refusal)
         session.attach(to: self.driver)
         self.driver.setHost(session)
+        session.delegation.setLink(self)
     }
 
     deinit {
@@ -36,8 +37,16 @@ public final class WebSocketLink: ConnectionControl {
     /// The executor of the link's thread, for Swift tasks and actors that run there.
     public var executor: SocketExecutor { self.driver.executor }
 
+    /// The delegate, which is notified of events, and of messages from the next connection on; held weakly. Set it
+    /// before ``connect()``.
+    public var delegate: (any WebSocketLinkDelegate)? {
+        get { self.session.delegation.delegate }
+        set { self.session.delegation.delegate = newValue }
+    }
+
     /// The messages that arrive on this link, over all its connections. There is one sequence: with several readers
-    /// each message goes to one of them. It is empty while ``setMessageHandler(_:)`` has a handler.
+    /// each message goes to one of them. It is empty while there is a ``delegate``, or a handler of
+    /// ``setMessageHandler(_:)``, which comes before both.
     public var messages: WebSocketMessages { WebSocketMessages(self.session.inbox) }
 
     /// Ends ``messages`` once those that have arrived were read.

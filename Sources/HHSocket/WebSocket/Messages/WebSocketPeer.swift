@@ -17,6 +17,7 @@ package final class WebSocketPeer: LinkReceiver {
         case inbox(WebSocketInbox)
         /// Called on the socket's thread, among the handlers of a turn.
         case handler(@Sendable (WebSocketMessage) -> Void)
+        case delegate(WebSocketDelegation)
     }
 
     private enum News {
@@ -37,6 +38,8 @@ package final class WebSocketPeer: LinkReceiver {
     private var received: WebSocketClose?
     /// Whether a timer is set to free memory.
     private var isAging = false
+    /// Called for each pong.
+    var pongCame: ((ByteBuffer) -> Void)?
     /// Those who wait for a pong, the oldest first.
     private var pings: [(payload: ByteBuffer, completion: (Bool) -> Void)] = []
 
@@ -149,6 +152,7 @@ package final class WebSocketPeer: LinkReceiver {
 
     /// A pong answers the ping with its payload, and those before it.
     private func pong(_ payload: ByteBuffer) {
+        self.pongCame?(payload)
         guard let index = self.pings.firstIndex(where: { $0.payload == payload }) else { return }
         let answered = self.pings.prefix(index + 1)
         self.pings.removeFirst(index + 1)
@@ -187,8 +191,9 @@ package final class WebSocketPeer: LinkReceiver {
 
     private func deliver(_ message: WebSocketMessage, in turn: inout Turn) {
         switch self.delivery {
-        case .inbox(let inbox): inbox.append(message)
+        case .inbox(let inbox): inbox.append(message, mayDrop: self.link.phase != .open)
         case .handler(let handler): turn.run(MessageHandler(handler: handler, message: message))
+        case .delegate(let delegation): delegation.deliver(message, on: self.link.loop)
         }
     }
 
@@ -207,6 +212,11 @@ package final class WebSocketPeer: LinkReceiver {
             switch self.delivery {
             case .handler:
                 self.afterHandlers { $0.answerClose(close, in: &$1) }
+            case .delegate:
+                // Behind the messages, and what is sent because of them.
+                let (bound, loop) = (NIOLoopBound(self, eventLoop: self.link.loop.eventLoop), self.link.loop)
+                loop.callBack(.closure { loop.submit(.closure { bound.value.answerClose(close, in: &$0) }) })
+                _ = loop.setTimer(turn.now + WebSocketLanguage.patience) { self.answerClose(close, in: &$0) }
             case .inbox(let inbox):
                 let bound = NIOLoopBound(self, eventLoop: self.link.loop.eventLoop)
                 let loop = self.link.loop

@@ -13,6 +13,7 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
 
     private let configuration: WebSocketLink.Configuration
     let inbox: WebSocketInbox
+    let delegation: WebSocketDelegation
     private let streams = NIOLockedValueBox<(next: Int, all: [Int: AsyncStream<WebSocketLink.Event>.Continuation])?>(
         (0, [:])
     )
@@ -30,17 +31,29 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
     private var ownClose: WebSocketClose?
     private var isReconnectDeferred = false
 
-    /// Passes on whether reading is suspended, to a driver that is there later.
+    /// Passes on that the users are behind, or are so no longer, to a session that is there later.
     private final class Suspension: Sendable {
-        let driver = NIOLockedValueBox<Weak?>(nil)
+        private let session = NIOLockedValueBox<Weak?>(nil)
 
-        struct Weak: Sendable {
-            weak var driver: Driver?
+        private struct Weak: Sendable {
+            weak var session: WebSocketSession?
         }
 
-        func set(_ isSuspended: Bool) {
-            guard let driver = self.driver.withLockedValue({ $0?.driver }) else { return }
-            driver.submit(.closure { driver.perform(.setReading(isSuspended: isSuspended), in: &$0) })
+        func attach(_ session: WebSocketSession) {
+            self.session.withLockedValue { $0 = Weak(session: session) }
+        }
+
+        func update() {
+            guard let session = self.session.withLockedValue({ $0?.session }), let driver = session.driver else {
+                return
+            }
+            driver.submit(
+                .closure { turn in
+                    // Asked anew: since this was submitted it may have changed again.
+                    let isSuspended = session.inbox.isFull || session.delegation.isFull
+                    driver.perform(.setReading(isSuspended: isSuspended), in: &turn)
+                }
+            )
         }
     }
 
@@ -51,7 +64,8 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
         self.configuration = configuration
         let suspension = Suspension()
         self.suspension = suspension
-        self.inbox = WebSocketInbox { suspension.set($0) }
+        self.inbox = WebSocketInbox { suspension.update() }
+        self.delegation = WebSocketDelegation { suspension.update() }
         self.waiting = WaitingLine(
             maximumCount: configuration.maximumWaitingMessages,
             maximumBytes: configuration.socket.maximumQueuedBytes
@@ -67,7 +81,7 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
 
     func attach(to driver: Driver) {
         self.driver = driver
-        self.suspension.driver.withLockedValue { $0 = Suspension.Weak(driver: driver) }
+        self.suspension.attach(self)
     }
 
     // MARK: Any thread
@@ -101,6 +115,7 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
         for continuation in self.streams.withLockedValue({ Array(($0?.all ?? [:]).values) }) {
             continuation.yield(event)
         }
+        if let loop = self.driver?.loop { self.delegation.notify(of: event, on: loop) }
     }
 
     // MARK: Links
@@ -136,16 +151,25 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
             settings: self.settings,
             host: host
         )
-        let delivery = self.handler.withLockedValue { $0 }.map { WebSocketPeer.Delivery.handler($0) }
+        let delivery = self.delivery
         let reconnects = self.configuration.reconnects
-        let peer = WebSocketPeer(link, role: .client, delivery ?? .inbox(self.inbox)) {
+        let peer = WebSocketPeer(link, role: .client, delivery) {
             $0.end(reconnects: reconnects)
         } ended: { [weak self] close, units, turn in
             self?.linkEnded(close, units, in: &turn)
         }
+        peer.pongCame = { [delegation] payload in
+            delegation.notify(on: loop) { $0.webSocketLink($1, didReceivePong: payload) }
+        }
         link.receiver = peer
         self.pending = Ready(peer: peer, agreement: agreement, endpoint: endpoint)
         return link
+    }
+
+    /// The receiver of the messages of the next connection.
+    private var delivery: WebSocketPeer.Delivery {
+        if let handler = self.handler.withLockedValue({ $0 }) { return .handler(handler) }
+        return self.delegation.delegate == nil ? .inbox(self.inbox) : .delegate(self.delegation)
     }
 
     private var settings: LinkSettings<WebSocketUnit> {

@@ -1,0 +1,86 @@
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocket
+
+@Suite(.tags(.io), .timeLimit(.minutes(2))) struct WebSocketInboxTests {
+    private func message(_ text: String) -> WebSocketMessage { WebSocketMessage(text) }
+
+    @Test func cancellingOneReaderLeavesTheOthers() async throws {
+        let inbox = WebSocketInbox {}
+        let texts = NIOLockedValueBox<[String]>([])
+        func reader() -> Task<Bool, Never> {
+            Task {
+                for await message in WebSocketMessages(inbox) {
+                    texts.withLockedValue { $0.append(message.text ?? "") }
+                }
+                return Task.isCancelled
+            }
+        }
+        let (first, second) = (reader(), reader())
+        inbox.append(self.message("a"), mayDrop: false)
+        try await eventually("the first message") { texts.withLockedValue { $0 } == ["a"] }
+        first.cancel()
+        #expect(await first.value)
+        for text in ["b", "c"] { inbox.append(self.message(text), mayDrop: false) }
+        try await eventually("all messages") { texts.withLockedValue { $0 } == ["a", "b", "c"] }
+        inbox.finish()
+        #expect(await second.value == false)
+    }
+
+    @Test func cancellationIsNeverMissed() async throws {
+        let inbox = WebSocketInbox {}
+        for _ in 0..<500 {
+            let reader = Task { for await _ in WebSocketMessages(inbox) {} }
+            if Bool.random() { await Task.yield() }
+            reader.cancel()
+            try await withDeadline("the end of a cancelled reader") { await reader.value }
+        }
+    }
+
+    @Test func messagesAreReadWhenEveryReaderHasComeBackOrIsGone() async throws {
+        let inbox = WebSocketInbox {}
+        let isRead = NIOLockedValueBox(false)
+        for text in ["a", "b"] { inbox.append(self.message(text), mayDrop: false) }
+        var first: WebSocketMessages.AsyncIterator? = WebSocketMessages(inbox).makeAsyncIterator()
+        var second = WebSocketMessages(inbox).makeAsyncIterator()
+        #expect(await first?.next(isolation: #isolation)?.text == "a")
+        #expect(await second.next(isolation: #isolation)?.text == "b")
+        inbox.whenRead { isRead.withLockedValue { $0 = true } }
+        // The second reader comes back for more, and the first still has a message.
+        inbox.append(self.message("c"), mayDrop: false)
+        #expect(await second.next(isolation: #isolation)?.text == "c")
+        #expect(!isRead.withLockedValue { $0 })
+        first = nil
+        #expect(!isRead.withLockedValue { $0 })
+        inbox.finish()
+        #expect(await second.next(isolation: #isolation) == nil)
+        #expect(isRead.withLockedValue { $0 })
+    }
+
+    @Test func readingIsSuspendedWhileTooMuchWaits() async throws {
+        let calls = NIOLockedValueBox(0)
+        let inbox = WebSocketInbox { calls.withLockedValue { $0 += 1 } }
+        for number in 0..<256 {
+            #expect(!inbox.isFull)
+            inbox.append(self.message("\(number)"), mayDrop: false)
+        }
+        #expect(inbox.isFull && calls.withLockedValue { $0 } == 1)
+        // A link that closes drops what comes now.
+        inbox.append(self.message("dropped"), mayDrop: true)
+        var messages = WebSocketMessages(inbox).makeAsyncIterator()
+        for number in 0..<128 {
+            #expect(inbox.isFull)
+            #expect(await messages.next(isolation: #isolation)?.text == "\(number)")
+        }
+        #expect(!inbox.isFull && calls.withLockedValue { $0 } == 2)
+        inbox.finish()
+        for number in 128..<256 { #expect(await messages.next(isolation: #isolation)?.text == "\(number)") }
+        #expect(await messages.next(isolation: #isolation) == nil)
+        let large = WebSocketInbox {}
+        large.append(WebSocketMessage([UInt8](repeating: 0, count: 1 << 20)), mayDrop: false)
+        #expect(large.isFull)
+    }
+}

@@ -23,6 +23,8 @@ MIN ?= 0.98
 COMPARE ?=
 # More options for Scripts/counts: --write writes the budgets.
 COUNTS ?=
+# More options for Scripts/bench-websocket, e.g. WEBSOCKET="--only calls".
+WEBSOCKET ?=
 # More options for Scripts/bench-report, e.g. REPORT="--rounds 1 --seconds 0.5".
 REPORT ?=
 
@@ -39,7 +41,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-checked test-fast build-tests slowest-tests test-network test-feed test-browser soak build-release bench bench-once bench-report bench-compare counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-checked test-fast build-tests slowest-tests test-network test-feed test-browser soak build-release bench bench-once bench-report bench-compare bench-websocket counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -140,6 +142,11 @@ bench-compare: $(command_for_release) ## compare the CPU time of a call with tha
 	$(needs_python)
 	Scripts/bench-compare --base "$(BASE)" --minimum $(MIN) --program "$(command_for_release)" $(COMPARE)
 
+bench-websocket: programs = python3 libwebsockets.h:libwebsockets-dev websocketpp/server.hpp:libwebsocketpp-dev asio.hpp:libasio-dev
+bench-websocket: $(command_for_release) ## compare echo over WebSocket with libwebsockets and websocketpp, and calls with those over TCP (Linux)
+	$(needs_python)
+	Scripts/bench-websocket --program "$(command_for_release)" $(WEBSOCKET)
+
 counts: programs = python3
 counts: $(command_for_release) ## count a call's requests to Swift's runtime and to the system, and fail if a budget is exceeded (Linux)
 	$(needs_python)
@@ -149,6 +156,7 @@ test-tools: ## test the computations of the measuring scripts
 	Scripts/bench-report --self-test
 	Scripts/bench-compare --self-test
 	Scripts/counts --self-test
+	Scripts/bench-websocket --self-test
 	Scripts/lint-prose --self-test
 
 build-fuzz: dependencies ## build what make fuzz runs, without running it

@@ -52,6 +52,7 @@ extension Link {
     // MARK: Bytes that get nowhere
 
     @_specialize(where Language == FrameLanguage)
+    @_specialize(where Language == WebSocketLanguage)
     func noteBlocked(_ context: ChannelHandlerContext, in turn: inout Turn) {
         if self.hot.isWritable {
             if self.hot.stall.isBlocked { self.hot.stall.stop() }

@@ -15,6 +15,7 @@ extension Link {
     }
 
     @_specialize(where Language == FrameLanguage)
+    @_specialize(where Language == WebSocketLanguage)
     package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let bytes = self.unwrapInboundIn(data)
         guard var turn = self.loop.resume() else { return self.loop.enter { self.read(bytes, in: &$0) } }
@@ -23,6 +24,7 @@ extension Link {
     }
 
     @_specialize(where Language == FrameLanguage)
+    @_specialize(where Language == WebSocketLanguage)
     package func channelReadComplete(context: ChannelHandlerContext) {
         if var turn = self.loop.resume() {
             self.finishReading(in: &turn)
@@ -51,6 +53,7 @@ extension Link {
     /// Has the receiver pull what has come, and flushes in between where that makes much to send. A receiver that is
     /// replaced leaves the rest to its successor.
     @_specialize(where Language == FrameLanguage)
+    @_specialize(where Language == WebSocketLanguage)
     private func deliver(in turn: inout Turn) {
         while let receiver = self.receiver {
             if self.hot.mustFlush {
@@ -89,6 +92,7 @@ extension Link {
     /// Whether units that have come wait until what was sent has left.
     package var isPaused: Bool {
         @_specialize(where Language == FrameLanguage)
+        @_specialize(where Language == WebSocketLanguage)
         get { self.hot.reading.isPaused }
     }
 
@@ -127,6 +131,7 @@ extension Link {
     }
 
     @_specialize(where Language == FrameLanguage)
+    @_specialize(where Language == WebSocketLanguage)
     package func read(context: ChannelHandlerContext) {
         if self.mayRead { context.read() } else { self.hot.reading.isHeld = true }
     }

@@ -4,6 +4,7 @@ import NIOCore
 extension Link: TurnLink {
     /// Sends a unit with this turn's flush, or queues it while the peer does not read.
     @_specialize(where Language == FrameLanguage)
+    @_specialize(where Language == WebSocketLanguage)
     @discardableResult
     package func send(
         _ unit: consuming Language.Unit,
@@ -25,6 +26,7 @@ extension Link: TurnLink {
     /// Sends bytes that are in the language already, with this turn's flush. Where ``canSend`` does not allow it they
     /// overtake what waits, at a boundary: the caller asks before.
     @_specialize(where Language == FrameLanguage)
+    @_specialize(where Language == WebSocketLanguage)
     package func send(encoded bytes: ByteBuffer, in turn: inout Turn) {
         self.hot.out.bytes.append(bytes)
         self.unitWasTaken(in: &turn)
@@ -33,6 +35,7 @@ extension Link: TurnLink {
     /// Whether a unit that is sent now leaves with this turn's flush.
     package var canSend: Bool {
         @_specialize(where Language == FrameLanguage)
+        @_specialize(where Language == WebSocketLanguage)
         get { self.hot.canSend && self.context != nil }
     }
 
@@ -76,6 +79,7 @@ extension Link: TurnLink {
 
     /// Hands everything that was sent to the kernel, as far as the peer's window goes.
     @_specialize(where Language == FrameLanguage)
+    @_specialize(where Language == WebSocketLanguage)
     package func flush(in turn: inout Turn) {
         self.hot.isTouched = false
         // Writing and flushing change the channel's writability, which leads back here.
@@ -101,6 +105,7 @@ extension Link: TurnLink {
     // Not inlined into the generic version of ``flush(in:)``, which would look up types before it calls the specialised
     // one.
     @_specialize(where Language == FrameLanguage)
+    @_specialize(where Language == WebSocketLanguage)
     func drain(_ context: ChannelHandlerContext, in turn: inout Turn) {
         repeat {
             if self.hot.isWritable, !self.hot.out.isEmpty { self.pump(context, in: &turn) }
@@ -178,6 +183,7 @@ extension Link: TurnLink {
     /// The number of bytes that are ready to be written or wait, without the channel's own buffer.
     package var unwrittenBytes: Int {
         @_specialize(where Language == FrameLanguage)
+        @_specialize(where Language == WebSocketLanguage)
         get { self.hot.unwrittenBytes }
     }
 

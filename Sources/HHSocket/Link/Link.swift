@@ -166,6 +166,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
     /// The traffic of the link so far.
     package var traffic: Traffic {
         @_specialize(where Language == FrameLanguage)
+        @_specialize(where Language == WebSocketLanguage)
         get { self.hot.traffic }
     }
 

@@ -55,7 +55,7 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
         let link = Link(
             id: id,
             loop: loop,
-            language: self.rules.language(customFields: try self.rules.customFields.get()),
+            language: self.rules.language(customFields: try self.rules.customFields.get(), isMasked: agreement != nil),
             settings: self.rules.linkSettings,
             host: host
         )

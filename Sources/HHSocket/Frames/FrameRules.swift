@@ -100,8 +100,13 @@ package struct FrameRules: Sendable {
         )
     }
 
+    /// The largest body that is copied on its way to a WebSocket, which copies it again as it masks it.
+    private static let largestCopiedBeforeMasking = 16 << 10
+
     /// A client's frames on one connection.
-    func language(customFields: [UInt8]?) -> FrameLanguage {
+    ///
+    /// - Parameter isMasked: Whether a WebSocket carries them.
+    func language(customFields: [UInt8]?, isMasked: Bool) -> FrameLanguage {
         FrameLanguage(
             decoder: FrameDecoder(
                 direction: .response,
@@ -109,7 +114,8 @@ package struct FrameRules: Sendable {
                 maximumPayloadLength: self.configuration.maximumPayloadLength,
                 maximumCorruptRun: self.configuration.maximumCorruptRun
             ),
-            encoder: FrameEncoder(direction: .request, format: self.format, customFields: customFields)
+            encoder: FrameEncoder(direction: .request, format: self.format, customFields: customFields),
+            largestCopied: isMasked ? Self.largestCopiedBeforeMasking : Frame.unslicedLength
         )
     }
 }

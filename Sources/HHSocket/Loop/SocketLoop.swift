@@ -69,6 +69,8 @@ package final class SocketLoop: @unchecked Sendable {
     package let eventLoop: any EventLoop
     /// Handlers that wait, at a place of their own: they are moved in through a ``Turn``.
     @usableFromInline let handlers = UnsafeMutablePointer<HandlerBuffer>.allocate(capacity: 1)
+    /// For bytes that are gone when the turn ends, as a rule.
+    package let buffers = BufferPool()
     /// Nil where it is the event loop's own.
     private let thread: LoopThread?
     package let callbackQueue: CallbackQueue

@@ -43,6 +43,13 @@ package struct WebSocketDecoder: Sendable {
     /// Payloads up to this many bytes are copied out of the read's buffer, so that a small message kept for long does
     /// not keep all of it.
     private static let copyLimit = 1_024
+    /// The number of bytes in which small messages that come together are copied: one that is kept for long keeps that
+    /// many.
+    private static let blockLength = 1_024
+    /// The longest piece of a stream into which messages are joined, in bytes.
+    private static let joinedLength = 256 << 10
+    /// Memory for this much of a long message is there from its beginning, if a quarter of it has come.
+    private static let reservedLength = 256 << 10
     /// The number of compressed bytes that are unmasked at once.
     private static let compressedSlice = 16_384
     /// The number of bytes after which inflating pauses: to check text, or to return the bytes of a stream.
@@ -64,11 +71,17 @@ package struct WebSocketDecoder: Sendable {
     private let mode: Mode
     /// The parameters of the peer's messages; nil if they may not be compressed.
     private let compression: DeflateDirection?
+    /// Memory for unmasked bytes.
+    private let buffers: BufferPool
     /// Nil before the first compressed message.
     private var inflater: WebSocketInflater?
     private var input = ByteBuffer()
+    /// The unmasked payloads of the small messages that are next in `input`, in the order of their frames.
+    private var block = ByteBuffer()
     /// The header of the frame whose payload is next; its length is what is still to come.
     private var frame: WebSocketFrameHeader?
+    /// Whether the frame has the greatest length of our messages, so that the stream goes on in the next one.
+    private var isCut = false
     private var message: Unfinished?
     private var failure: WebSocketViolation?
     private var isClosed = false
@@ -77,9 +90,16 @@ package struct WebSocketDecoder: Sendable {
     ///   - role: Our side.
     ///   - mode: The form in which messages are returned, and their limits.
     ///   - deflate: The agreement on compression, if there is one.
-    package init(role: WebSocketRole, mode: Mode, deflate: DeflateAgreement? = nil) {
+    ///   - buffers: Memory for unmasked bytes; by default its own.
+    package init(
+        role: WebSocketRole,
+        mode: Mode,
+        deflate: DeflateAgreement? = nil,
+        buffers: BufferPool = BufferPool()
+    ) {
         self.isMasked = role == .server
         self.mode = mode
+        self.buffers = buffers
         self.compression = deflate?.direction(from: role == .server ? .client : .server)
     }
 
@@ -112,19 +132,20 @@ package struct WebSocketDecoder: Sendable {
         if let failure = self.failure { throw failure }
         guard !self.isClosed else { return nil }
         do throws(WebSocketViolation) {
-            if let input = try self.find() { return input }
+            let input = try self.find()
+            if input == nil { self.finishRead() }
+            return input
         } catch {
             self.fail(error)
             throw error
         }
-        self.keepRest()
-        if self.message == nil { self.inflater?.releaseIfIdle() }
-        return nil
     }
 
-    /// Releases the buffer of a read, which the channel then uses for the next one: of a cut header or control frame
-    /// a copy is kept.
-    private mutating func keepRest() {
+    /// More bytes are needed. Releases the storage of the read, so that it can be used for the next one: what is left
+    /// of it is a part of a header or of a control frame.
+    private mutating func finishRead() {
+        if self.message == nil { self.inflater?.releaseIfIdle() }
+        if self.block.capacity > 0 { self.block = ByteBuffer() }
         if self.input.readableBytes == 0 {
             self.input = ByteBuffer()
         } else if self.input.capacity > Self.copyLimit {
@@ -140,6 +161,7 @@ package struct WebSocketDecoder: Sendable {
     /// Frees everything held, since nothing that follows is read.
     private mutating func discard() {
         self.input = ByteBuffer()
+        self.block = ByteBuffer()
         self.message = nil
         self.inflater = nil
     }
@@ -147,13 +169,12 @@ package struct WebSocketDecoder: Sendable {
     private mutating func find() throws(WebSocketViolation) -> WebSocketInput? {
         while true {
             if self.frame == nil {
-                guard
-                    let header = try WebSocketFrameHeader.read(
-                        &self.input,
-                        isMasked: self.isMasked,
-                        allowsCompression: self.compression != nil
-                    )
-                else { return nil }
+                guard let header = try self.readHeader() else { return nil }
+                if case .messages(let limits) = self.mode, self.message == nil,
+                    Self.isWhole(header, within: limits, self.input.readableBytes)
+                {
+                    return try self.message(header, limits)
+                }
                 try self.begin(header)
                 self.frame = header
             }
@@ -162,8 +183,15 @@ package struct WebSocketDecoder: Sendable {
             let isCompressed = self.message?.isCompressed == true
             switch self.mode {
             case .stream:
-                let bytes = isCompressed ? try self.inflatedStream() : self.streamed(frame)
-                if let bytes { return .bytes(bytes) }
+                if isCompressed {
+                    if let bytes = try self.inflatedStream() { return .bytes(bytes) }
+                } else if self.isMasked || (self.isCut && self.input.readableBytes > frame.length) {
+                    if let bytes = try self.joined() { return .bytes(bytes) }
+                    // Only empty messages came before it.
+                    if self.frame?.opcode.isControl == true { continue }
+                } else if let bytes = self.streamed(frame) {
+                    return .bytes(bytes)
+                }
             case .messages(let limits):
                 let message =
                     isCompressed
@@ -174,6 +202,16 @@ package struct WebSocketDecoder: Sendable {
             // The frame goes on in the next read.
             if self.frame != nil { return nil }
         }
+    }
+
+    private mutating func readHeader() throws(WebSocketViolation) -> WebSocketFrameHeader? {
+        let (isMasked, allowsCompression) = (self.isMasked, self.compression != nil)
+        let found = try self.input.withUnsafeReadableBytesTyped { bytes throws(WebSocketViolation) in
+            try WebSocketFrameHeader.read(bytes, isMasked: isMasked, allowsCompression: allowsCompression)
+        }
+        guard let found else { return nil }
+        self.input.moveReaderIndex(forwardBy: found.size)
+        return found.header
     }
 
     /// Checks that a frame may come now, and its length.
@@ -191,6 +229,7 @@ package struct WebSocketDecoder: Sendable {
                 isCompressed: header.isCompressed
             )
         }
+        self.isCut = header.length == WebSocketEncoder.maximumStreamMessageLength
         guard case .messages(let limits) = self.mode, var message = self.message.take() else { return }
         defer { self.message = message }
         message.fragments += 1
@@ -232,9 +271,124 @@ package struct WebSocketDecoder: Sendable {
         return bytes
     }
 
+    /// The bytes of the messages that are there, up to a control frame; nil if there are none. Of messages that are not
+    /// masked those are joined that were cut.
+    ///
+    /// Masked ones are copied as they are unmasked, so joining them costs nothing. And the reader of the stream need
+    /// not put together what goes on in the next message, which costs more than a copy.
+    private mutating func joined() throws(WebSocketViolation) -> ByteBuffer? {
+        var bytes = self.buffers.take(capacity: min(self.input.readableBytes, Self.joinedLength))
+        do throws(WebSocketViolation) {
+            while var frame = self.frame, !frame.opcode.isControl, self.message?.isCompressed != true {
+                let length = min(frame.length, self.input.readableBytes, Self.joinedLength - bytes.readableBytes)
+                self.move(length, of: &frame, to: &bytes)
+                self.frame = frame
+                guard frame.length == 0 else { break }
+                self.end(frame)
+                guard self.isMasked || self.isCut else { break }
+                guard let header = try self.readHeader() else { break }
+                try self.begin(header)
+                self.frame = header
+            }
+        } catch {
+            guard bytes.readableBytes > 0 else { throw error }
+            // The next call throws it.
+            self.fail(error)
+        }
+        guard bytes.readableBytes > 0 else { return nil }
+        self.buffers.put(bytes)
+        return bytes
+    }
+
+    /// Takes bytes of a payload off the input and writes them to `bytes`, unmasked. The frame is then what is still to
+    /// come.
+    private mutating func move(_ length: Int, of frame: inout WebSocketFrameHeader, to bytes: inout ByteBuffer) {
+        guard length > 0 else { return }
+        self.input.readWithUnsafeReadableBytes { source in
+            let payload = UnsafeRawBufferPointer(rebasing: source[..<length])
+            if var mask = frame.mask {
+                bytes.write(payload, &mask)
+                frame.mask = mask
+            } else {
+                bytes.writeBytes(payload)
+            }
+            return length
+        }
+        frame.length -= length
+    }
+
     private mutating func end(_ frame: WebSocketFrameHeader) {
         self.frame = nil
         if frame.isFinal { self.message = nil }
+    }
+
+    /// Whether a frame is a message by itself, of an allowed length, and all of it is there: as nearly all are.
+    @inline(__always)
+    private static func isWhole(
+        _ header: WebSocketFrameHeader,
+        within limits: WebSocketLimits,
+        _ availableBytes: Int
+    ) -> Bool {
+        header.isFinal && (header.opcode == .binary || header.opcode == .text) && !header.isCompressed
+            && header.length <= availableBytes && header.length <= limits.maximumMessageLength
+            && limits.maximumFragments > 0
+    }
+
+    /// The message that follows the header.
+    private mutating func message(
+        _ header: WebSocketFrameHeader,
+        _ limits: WebSocketLimits
+    ) throws(WebSocketViolation) -> WebSocketInput {
+        var payload = ByteBuffer()
+        if header.length <= Self.copyLimit {
+            if self.block.readableBytes == 0 { self.fillBlock(header, limits) }
+            payload = self.block.readSlice(length: header.length) ?? payload
+            self.input.moveReaderIndex(forwardBy: header.length)
+        } else if header.mask != nil {
+            var frame = header
+            payload = self.buffers.take(capacity: header.length, excess: 2)
+            self.move(header.length, of: &frame, to: &payload)
+            self.buffers.put(payload)
+        } else {
+            payload = self.input.readSlice(length: header.length) ?? payload
+        }
+        guard header.opcode == .text else { return .message(.binary, payload) }
+        var validator = UTF8Validator()
+        guard payload.withUnsafeReadableBytes({ validator.append($0) }), validator.isComplete else {
+            throw .textNotUTF8
+        }
+        return .message(.text, payload)
+    }
+
+    /// Unmasks the small messages that are there, the first of which has this header: many share an allocation.
+    private mutating func fillBlock(_ first: WebSocketFrameHeader, _ limits: WebSocketLimits) {
+        let (isMasked, allowsCompression) = (self.isMasked, self.compression != nil)
+        var block = ByteBufferAllocator().buffer(capacity: min(Self.blockLength, self.input.readableBytes))
+        self.input.withUnsafeReadableBytes { bytes in
+            _ = block.writeWithUnsafeMutableBytes(minimumWritableBytes: 0) { target in
+                var (header, index, count) = (first, 0, 0)
+                while true {
+                    let payload = UnsafeRawBufferPointer(rebasing: bytes[index..<index + header.length])
+                    let place = UnsafeMutableRawBufferPointer(rebasing: target[count..<count + header.length])
+                    if var mask = header.mask { mask.copy(payload, to: place) } else { place.copyMemory(from: payload) }
+                    index += header.length
+                    count += header.length
+                    let rest = UnsafeRawBufferPointer(rebasing: bytes[index...])
+                    guard
+                        let next = try? WebSocketFrameHeader.read(
+                            rest,
+                            isMasked: isMasked,
+                            allowsCompression: allowsCompression
+                        ),
+                        Self.isWhole(next.header, within: limits, rest.count - next.size),
+                        next.header.length <= Self.blockLength - count
+                    else { return count }
+                    header = next.header
+                    index += next.size
+                }
+            }
+        }
+        self.block = block
     }
 
     /// Takes the bytes of the frame that are there to its message, and returns that if it is whole.
@@ -242,14 +396,28 @@ package struct WebSocketDecoder: Sendable {
         guard var message = self.message.take() else { return nil }
         let available = min(frame.length, self.input.readableBytes)
         let isWhole = available == frame.length
-        var part = frame
-        part.length = available
-        var piece = self.take(part, rest: frame.length - available)
-        if message.kind == .text {
-            guard piece.withUnsafeReadableBytes({ message.validator.append($0) }) else { throw .textNotUTF8 }
-            guard !isWhole || !frame.isFinal || message.validator.isComplete else { throw .textNotUTF8 }
+        let start = message.body.readableBytes
+        if frame.mask != nil {
+            var rest = frame
+            if available >= frame.length / 4 {
+                message.body.reserveCapacity(minimumWritableBytes: min(frame.length, Self.reservedLength))
+            }
+            self.move(available, of: &rest, to: &message.body)
+            self.frame = rest
+        } else {
+            var part = frame
+            part.length = available
+            var piece = self.take(part, rest: frame.length - available)
+            if start == 0 { message.body = piece } else { message.body.writeBuffer(&piece) }
         }
-        if message.body.readableBytes == 0 { message.body = piece } else { message.body.writeBuffer(&piece) }
+        if message.kind == .text {
+            var validator = message.validator
+            let isValid = message.body.withUnsafeReadableBytes {
+                validator.append(UnsafeRawBufferPointer(rebasing: $0[start...]))
+            }
+            guard isValid, !isWhole || !frame.isFinal || validator.isComplete else { throw .textNotUTF8 }
+            message.validator = validator
+        }
         guard isWhole else {
             self.message = message
             return nil

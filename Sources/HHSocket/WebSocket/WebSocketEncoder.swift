@@ -55,14 +55,18 @@ package struct WebSocketEncoder: Sendable {
 
     /// Compresses a message, if that was agreed on and makes it shorter; nil otherwise. The message must be sent next.
     mutating func compress(_ payload: ByteBuffer) -> ByteBuffer? {
-        guard let compression = self.compression, payload.readableBytes >= self.minimumCompressedLength else {
-            return nil
-        }
+        guard let compression = self.compression, self.mayCompress(length: payload.readableBytes) else { return nil }
         if self.deflater == nil {
             self.deflater = WebSocketDeflater(compression, minimumLength: self.minimumCompressedLength)
         }
         return self.deflater?.compress(payload)
     }
+
+    /// Whether an uncompressed payload leaves as it is: it need not be copied then.
+    var leavesUnmasked: Bool { self.masks == nil }
+
+    /// Whether a payload of this length may be compressed.
+    func mayCompress(length: Int) -> Bool { self.compression != nil && length >= self.minimumCompressedLength }
 
     /// Writes the header of a message in one frame, whose payload the caller writes.
     ///
@@ -76,6 +80,25 @@ package struct WebSocketEncoder: Sendable {
         let key = self.masks?.next()
         WebSocketFrameHeader.write(kind.opcode, length: length, key: key, to: &out)
         return key.map { WebSocketMask(key: $0) }
+    }
+
+    /// Writes the header of a fragment, whose payload leaves as it is: see ``leavesUnmasked``.
+    mutating func beginFragment(
+        _ kind: WebSocketMessageKind,
+        isFirst: Bool,
+        isFinal: Bool,
+        isCompressed: Bool,
+        length: Int,
+        into out: inout ByteBuffer
+    ) {
+        WebSocketFrameHeader.write(
+            isFirst ? kind.opcode : .continuation,
+            isFinal: isFinal,
+            isCompressed: isCompressed && isFirst,
+            length: length,
+            key: nil,
+            to: &out
+        )
     }
 
     /// Writes one fragment of a message.

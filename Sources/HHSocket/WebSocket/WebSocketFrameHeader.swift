@@ -14,19 +14,19 @@ struct WebSocketFrameHeader: Hashable, Sendable {
     /// Nil in frames of servers.
     var mask: WebSocketMask?
 
-    /// Reads a header off the front of `bytes`; nil, and nothing is read, if it is incomplete. Faults show as soon as
-    /// their bytes are there.
+    /// Reads the header at the front of `bytes`; nil if it is incomplete. Faults show as soon as their bytes are there.
     ///
     /// - Parameters:
     ///   - isMasked: Whether the peer has to mask.
     ///   - allowsCompression: Whether the first bit that RFC 6455 reserves has a meaning.
+    /// - Returns: The header, and the number of its bytes.
     static func read(
-        _ bytes: inout ByteBuffer,
+        _ bytes: UnsafeRawBufferPointer,
         isMasked: Bool,
         allowsCompression: Bool
-    ) throws(WebSocketViolation) -> WebSocketFrameHeader? {
-        guard let start = bytes.getInteger(at: bytes.readerIndex, as: UInt16.self) else { return nil }
-        let (first, second) = (UInt8(start >> 8), UInt8(truncatingIfNeeded: start))
+    ) throws(WebSocketViolation) -> (header: WebSocketFrameHeader, size: Int)? {
+        guard bytes.count >= 2 else { return nil }
+        let (first, second) = (bytes[0], bytes[1])
         let reserved = first >> 4 & 0b111
         guard let opcode = WebSocketOpcode(rawValue: first & 0x0F) else { throw .opcode(first & 0x0F) }
         // The bit belongs to the first frame of a message.
@@ -40,41 +40,40 @@ struct WebSocketFrameHeader: Hashable, Sendable {
             guard isFinal else { throw .fragmentedControlFrame }
             guard short <= Self.maximumControlLength else { throw .longControlFrame(short) }
         }
-        guard let (length, width) = try self.length(short, bytes) else { return nil }
+        guard let (length, end) = try self.length(short, bytes) else { return nil }
         var header = WebSocketFrameHeader(
             opcode: opcode,
             isFinal: isFinal,
             isCompressed: reserved & 0b100 != 0,
             length: length
         )
-        var end = bytes.readerIndex + 2 + width
-        if isMasked {
-            guard let key = bytes.getInteger(at: end, as: UInt32.self) else { return nil }
-            header.mask = WebSocketMask(key: key)
-            end += 4
-        }
-        bytes.moveReaderIndex(to: end)
-        return header
+        guard isMasked else { return (header, end) }
+        guard bytes.count >= end + 4 else { return nil }
+        let key = UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: end, as: UInt32.self))
+        header.mask = WebSocketMask(key: key)
+        return (header, end + 4)
     }
 
-    /// Reads the length, and the number of bytes of its extended form; nil if they are incomplete.
+    /// Reads the length, and the index behind it; nil if it is incomplete.
+    @inline(__always)
     private static func length(
         _ short: Int,
-        _ bytes: ByteBuffer
-    ) throws(WebSocketViolation) -> (length: Int, width: Int)? {
-        let index = bytes.readerIndex + 2
+        _ bytes: UnsafeRawBufferPointer
+    ) throws(WebSocketViolation) -> (length: Int, end: Int)? {
         switch short {
         case 126:
-            guard let length = bytes.getInteger(at: index, as: UInt16.self) else { return nil }
+            guard bytes.count >= 4 else { return nil }
+            let length = UInt16(bigEndian: bytes.loadUnaligned(fromByteOffset: 2, as: UInt16.self))
             guard length > 125 else { throw .lengthForm(UInt64(length)) }
-            return (Int(length), 2)
+            return (Int(length), 4)
         case 127:
-            guard let length = bytes.getInteger(at: index, as: UInt64.self) else { return nil }
+            guard bytes.count >= 10 else { return nil }
+            let length = UInt64(bigEndian: bytes.loadUnaligned(fromByteOffset: 2, as: UInt64.self))
             guard length <= UInt64(Int64.max) else { throw .lengthSign }
             guard length > 0xFFFF else { throw .lengthForm(length) }
-            return (Int(clamping: length), 8)
+            return (Int(clamping: length), 10)
         default:
-            return (short, 0)
+            return (short, 2)
         }
     }
 

@@ -642,7 +642,8 @@ public struct FrameDecoder: Sendable {
 
 extension ByteBuffer {
     /// `withUnsafeReadableBytes` for closures with a typed error.
-    fileprivate func withUnsafeReadableBytesTyped<T, Failure: Error>(
+    @inline(__always)
+    func withUnsafeReadableBytesTyped<T, Failure: Error>(
         _ body: (UnsafeRawBufferPointer) throws(Failure) -> T
     ) throws(Failure) -> T {
         let result = self.withUnsafeReadableBytes { bytes -> Result<T, Failure> in

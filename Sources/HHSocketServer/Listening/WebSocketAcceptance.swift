@@ -203,7 +203,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private func carryFrames(_ response: ByteBuffer, _ context: ChannelHandlerContext) throws {
         context.writeAndFlush(self.wrapOutboundOut(response), promise: nil)
         let operations = context.pipeline.syncOperations
-        let carriage = WebSocketCarriage(role: .server)
+        let carriage = WebSocketCarriage(role: .server, buffers: self.loop.socketLoop.buffers)
         try operations.addHandler(carriage, position: .after(self))
         if self.connection == nil {
             let connection = self.makeConnection()

@@ -40,7 +40,8 @@ final class MessageSession: LinkHost {
                 role: .server,
                 limits: limits,
                 deflate: deflate,
-                compression: route.options.compression
+                compression: route.options.compression,
+                buffers: loop.socketLoop.buffers
             ),
             settings: Self.settings(route.options, core)
         )
@@ -54,7 +55,9 @@ final class MessageSession: LinkHost {
                 }
             )
         }
-        place.session = self
+        // Not for a handler that is called for each message, which leaves the inbox empty: counting references to an
+        // object is slower once it has been referred to weakly.
+        if case .task = route.handler { place.session = self }
         link.host = self
     }
 

@@ -12,12 +12,11 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     package typealias OutboundOut = ByteBuffer
 
     /// The number of bytes that are gathered before they are passed on unflushed, so that the channel notices when it
-    /// holds too many: a message of the greatest length.
-    private static let gatherLimit = WebSocketEncoder.maximumStreamMessageLength
-    /// A buffer larger than this is released after each flush: an idle connection keeps no more.
-    private static let largestKept = 512
+    /// holds too many: two messages of the greatest length, in which two bodies of 64 KiB leave before a link flushes.
+    private static let gatherLimit = 2 * WebSocketEncoder.maximumStreamMessageLength
 
     private let role: WebSocketRole
+    private let buffers: BufferPool
     private var decoder: WebSocketDecoder
     private var encoder: WebSocketEncoder
     private var writer = WebSocketStreamWriter()
@@ -40,10 +39,14 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         case violated(WebSocketViolation)
     }
 
-    /// - Parameter role: Our side.
-    package init(role: WebSocketRole) {
+    /// - Parameters:
+    ///   - role: Our side.
+    ///   - buffers: Memory for masked and unmasked bytes, which the connections of an event loop may share; by default
+    ///     its own.
+    package init(role: WebSocketRole, buffers: BufferPool = BufferPool(maximumBytes: 1 << 20)) {
         self.role = role
-        self.decoder = WebSocketDecoder(role: role, mode: .stream)
+        self.buffers = buffers
+        self.decoder = WebSocketDecoder(role: role, mode: .stream, buffers: buffers)
         self.encoder = WebSocketEncoder(role: role)
         self.closing = ClosingHandshake(role: role)
     }
@@ -126,7 +129,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         self.out.prepare()
         self.encoder.encodePong(payload, into: &self.out.gathered)
         self.writeOut(context)
-        self.flushOut(context)
+        context.flush()
     }
 
     package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -148,7 +151,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 
     package func flush(context: ChannelHandlerContext) {
         self.emit(context)
-        self.flushOut(context)
+        context.flush()
     }
 
     package func channelWritabilityChanged(context: ChannelHandlerContext) {
@@ -158,8 +161,14 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 
     /// Passes on what was written, in messages.
     private func emit(_ context: ChannelHandlerContext) {
-        self.writer.write(&self.encoder, into: &self.out)
-        self.writeOut(context)
+        if self.writer.count > 0 {
+            if self.out.count == 0 {
+                self.out = SendBytes()
+                self.out.gathered = self.buffers.take(capacity: self.writer.copiedLength(self.encoder))
+            }
+            self.writer.write(&self.encoder, into: &self.out)
+            self.writeOut(context)
+        }
         // Nobody wrote bytes: the promise waits for what was written before.
         if let promise = self.promise.take() { context.write(self.wrapOutboundOut(ByteBuffer()), promise: promise) }
     }
@@ -168,13 +177,11 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     private func writeOut(_ context: ChannelHandlerContext) {
         while let bytes = self.out.popFirst() { context.write(self.wrapOutboundOut(bytes), promise: nil) }
         if let bytes = self.out.takeGathered() {
+            // Only the channel refers to it then, and the pool, until it has left.
+            self.out = SendBytes()
+            self.buffers.put(bytes)
             context.write(self.wrapOutboundOut(bytes), promise: self.promise.take())
         }
-    }
-
-    private func flushOut(_ context: ChannelHandlerContext) {
-        context.flush()
-        if self.out.gathered.capacity > Self.largestKept { self.out = SendBytes() }
     }
 
     // MARK: The end
@@ -239,7 +246,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
                 self.out.prepare()
                 self.encoder.encodeClose(close, into: &self.out.gathered)
                 self.writeOut(context)
-                self.flushOut(context)
+                context.flush()
             case .closeOutput:
                 context.close(mode: .output, promise: nil)
             case .closeChannel:

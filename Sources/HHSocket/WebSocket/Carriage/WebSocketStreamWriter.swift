@@ -6,18 +6,32 @@ import NIOCore
 struct WebSocketStreamWriter: Sendable {
     /// Smaller parts of a server's messages are copied behind their header, which is cheaper than a vector for each.
     private static let copyLimit = 2_048
+    /// The longest header of a message, with its masking key, in bytes.
+    private static let headerLength = 8
+    /// The largest number of parts whose storage is used again.
+    private static let maximumKeptParts = 8
 
     /// The part that was appended first. As a rule it is the only one.
     private var first: ByteBuffer?
     private var others: [ByteBuffer] = []
     /// The number of bytes that were appended and not written.
     private(set) var count = 0
+    /// The number of them that are in large parts.
+    private var largeCount = 0
 
     /// Appends bytes of the stream.
     mutating func append(_ bytes: consuming ByteBuffer) {
         guard bytes.readableBytes > 0 else { return }
         self.count += bytes.readableBytes
+        if bytes.readableBytes > Self.copyLimit { self.largeCount += bytes.readableBytes }
         if self.first == nil { self.first = bytes } else { self.others.append(bytes) }
+    }
+
+    /// The number of bytes that are copied, with the headers of their messages; where large parts leave as they are, a
+    /// rough one.
+    func copiedLength(_ encoder: WebSocketEncoder) -> Int {
+        let messages = self.count / WebSocketEncoder.maximumStreamMessageLength + 1
+        return (encoder.leavesUnmasked ? self.count - self.largeCount : self.count) + messages * Self.headerLength
     }
 
     /// Writes what was appended, in messages.
@@ -26,6 +40,7 @@ struct WebSocketStreamWriter: Sendable {
         var index = 0
         var rest = self.count
         self.count = 0
+        self.largeCount = 0
         while rest > 0 {
             var missing = min(rest, WebSocketEncoder.maximumStreamMessageLength)
             rest -= missing
@@ -42,7 +57,7 @@ struct WebSocketStreamWriter: Sendable {
                 Self.write(piece, &mask, into: &out)
             }
         }
-        self.others.removeAll()
+        if !self.others.isEmpty { self.others.removeAll(keepingCapacity: self.others.count <= Self.maximumKeptParts) }
     }
 
     private static func write(_ piece: ByteBuffer, _ mask: inout WebSocketMask?, into out: inout SendBytes) {

@@ -7,6 +7,8 @@ package struct WebSocketLanguage: LinkLanguage {
 
     /// The length of the fragments in which a long message leaves, so that pings and pongs can leave in between.
     private static let fragmentLength = 64 << 10
+    /// Longer payloads that leave unmasked are not copied.
+    private static let copyLimit = 2_048
     /// The longest header of a frame, with its masking key, in bytes.
     private static let headerLength = 14
     /// The time that each side waits for the other at the end.
@@ -22,15 +24,18 @@ package struct WebSocketLanguage: LinkLanguage {
     /// Our own close frame, where the user has chosen one.
     var ownClose: WebSocketClose?
 
-    /// - Parameter role: Our side.
+    /// - Parameters:
+    ///   - role: Our side.
+    ///   - buffers: Memory for messages.
     package init(
         role: WebSocketRole,
         limits: WebSocketLimits,
         deflate: DeflateAgreement?,
-        compression: WebSocketCompression?
+        compression: WebSocketCompression?,
+        buffers: BufferPool
     ) {
         self.role = role
-        self.decoder = WebSocketDecoder(role: role, mode: .messages(limits), deflate: deflate)
+        self.decoder = WebSocketDecoder(role: role, mode: .messages(limits), deflate: deflate, buffers: buffers)
         self.encoder = WebSocketEncoder(role: role, deflate: deflate)
         if let compression { self.encoder.minimumCompressedLength = compression.minimumLength }
     }
@@ -72,8 +77,14 @@ package struct WebSocketLanguage: LinkLanguage {
         case .pong:
             self.encoder.encodePong(unit.payload, into: &bytes.gathered)
         case .message(let kind):
-            guard unit.payload.readableBytes > Self.fragmentLength else {
-                self.encoder.encode(kind, unit.payload, into: &bytes.gathered)
+            let length = unit.payload.readableBytes
+            guard length > Self.fragmentLength else {
+                if length > Self.copyLimit, self.encoder.leavesUnmasked, !self.encoder.mayCompress(length: length) {
+                    _ = self.encoder.beginMessage(kind, length: length, into: &bytes.gathered)
+                    bytes.append(unit.payload)
+                } else {
+                    self.encoder.encode(kind, unit.payload, into: &bytes.gathered)
+                }
                 return nil
             }
             var unit = unit
@@ -97,14 +108,27 @@ package struct WebSocketLanguage: LinkLanguage {
         let isFinal = outgoing.sent + length == payload.readableBytes
         if let slice = payload.getSlice(at: payload.readerIndex + outgoing.sent, length: length) {
             bytes.prepare()
-            self.encoder.encodeFragment(
-                kind,
-                isFirst: outgoing.sent == 0,
-                isFinal: isFinal,
-                isCompressed: outgoing.unit.isCompressed,
-                slice,
-                into: &bytes.gathered
-            )
+            let (isFirst, isCompressed) = (outgoing.sent == 0, outgoing.unit.isCompressed)
+            if self.encoder.leavesUnmasked {
+                self.encoder.beginFragment(
+                    kind,
+                    isFirst: isFirst,
+                    isFinal: isFinal,
+                    isCompressed: isCompressed,
+                    length: length,
+                    into: &bytes.gathered
+                )
+                bytes.append(slice)
+            } else {
+                self.encoder.encodeFragment(
+                    kind,
+                    isFirst: isFirst,
+                    isFinal: isFinal,
+                    isCompressed: isCompressed,
+                    slice,
+                    into: &bytes.gathered
+                )
+            }
         }
         outgoing.sent += length
         return isFinal ? .end : .interruptible

@@ -146,7 +146,8 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
                 role: .client,
                 limits: limits,
                 deflate: agreement?.deflate,
-                compression: self.configuration.compression
+                compression: self.configuration.compression,
+                buffers: loop.buffers
             ),
             settings: self.settings,
             host: host

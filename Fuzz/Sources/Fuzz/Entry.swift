@@ -12,6 +12,10 @@ enum Target: String, CaseIterable {
     case description
     /// Any bytes as a message, by both engines.
     case messages
+    /// The codec of WebSocket: any bytes, frames that the input describes, and messages that are encoded and decoded.
+    case websocket
+    /// The opening handshake of WebSocket: any bytes as a request, a response or a URL, and one side with the other.
+    case opening
 }
 
 nonisolated(unsafe) private var target = Target.standard
@@ -49,6 +53,8 @@ private func testOne(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     case .frames: FrameFuzz.run(bytes)
     case .description: DescriptionFuzz.run(bytes)
     case .messages: MessageFuzz.run(bytes)
+    case .websocket: WebSocketFuzz.run(bytes)
+    case .opening: OpeningFuzz.run(bytes)
     }
     return 0
 }

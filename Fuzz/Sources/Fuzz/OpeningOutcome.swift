@@ -1,0 +1,101 @@
+import NIOCore
+
+@testable import InstrumentedHHSocket
+
+/// The end of a request at a server, the bytes behind its head included, whatever read they came with.
+struct ServerOutcome: Equatable {
+    var head: OpeningRequestHead?
+    var rest: [UInt8] = []
+    var rejection: OpeningRejection?
+    /// The number of bytes that had come when it was clear.
+    var needed = 0
+
+    init(_ stream: ArraySlice<UInt8>, pieces sizes: [Int]) {
+        var reader = OpeningRequestReader()
+        for piece in Pieces(stream, sizes) {
+            if self.head != nil {
+                self.rest += piece
+                continue
+            }
+            guard self.rejection == nil else { return }
+            self.needed += piece.count
+            reader.append(ByteBuffer(bytes: piece))
+            do throws(OpeningRejection) {
+                guard let head = try reader.next() else { continue }
+                self.head = head
+                self.rest = Array(reader.takeRest().readableBytesView)
+            } catch {
+                self.rejection = error
+            }
+        }
+    }
+
+    static func == (one: ServerOutcome, other: ServerOutcome) -> Bool {
+        one.head == other.head && one.rest == other.rest && one.rejection == other.rejection
+    }
+}
+
+/// The end of a client's opening, the bytes behind a 101 included, whatever read they came with.
+struct ClientOutcome: Equatable {
+    var result: OpeningResult?
+    var rest: [UInt8] = []
+    var error: OpeningError?
+    var needed = 0
+
+    /// - Parameter closes: Whether the connection ends behind the stream.
+    init(_ stream: ArraySlice<UInt8>, to request: OpeningRequest, now: Int64, pieces sizes: [Int], closes: Bool) {
+        var reader = OpeningResponseReader(for: request)
+        for piece in Pieces(stream, sizes) {
+            if case .accepted? = self.result { self.rest += piece }
+            guard self.result == nil, self.error == nil else { continue }
+            self.needed += piece.count
+            reader.append(ByteBuffer(bytes: piece))
+            self.update { () throws(OpeningError) in try reader.next(now: now) }
+        }
+        if closes, self.result == nil, self.error == nil {
+            self.update { () throws(OpeningError) in try reader.finish() }
+        }
+        guard self.result != nil else { return }
+        let more = ((try? reader.next(now: now)) ?? nil) ?? ((try? reader.finish()) ?? nil)
+        require(more == nil, "behind the result came \(String(describing: more))")
+    }
+
+    private mutating func update(_ next: () throws(OpeningError) -> OpeningResult?) {
+        do throws(OpeningError) {
+            guard let result = try next() else { return }
+            if case .accepted(let agreement, let rest) = result {
+                self.rest = Array(rest.readableBytesView)
+                self.result = .accepted(agreement, rest: ByteBuffer())
+            } else {
+                self.result = result
+            }
+        } catch {
+            self.error = error
+        }
+    }
+
+    static func == (one: ClientOutcome, other: ClientOutcome) -> Bool {
+        one.result == other.result && one.rest == other.rest && one.error == other.error
+    }
+}
+
+/// A stream cut by sizes that are taken in turn; all of it without sizes. There are empty pieces, but not for ever.
+struct Pieces: Sequence, IteratorProtocol {
+    private var rest: ArraySlice<UInt8>
+    private let sizes: [Int]
+    private var turn = 0
+
+    init(_ stream: ArraySlice<UInt8>, _ sizes: [Int]) {
+        self.rest = stream
+        self.sizes = sizes
+    }
+
+    mutating func next() -> ArraySlice<UInt8>? {
+        guard !self.rest.isEmpty else { return nil }
+        let size = self.sizes.isEmpty ? self.rest.count : self.sizes[self.turn % self.sizes.count]
+        let piece = self.rest.prefix(self.turn >= 2 * self.sizes.count ? Swift.max(1, size) : size)
+        self.rest = self.rest.dropFirst(piece.count)
+        self.turn += 1
+        return piece
+    }
+}

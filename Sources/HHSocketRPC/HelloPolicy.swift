@@ -85,7 +85,7 @@ public struct HelloPolicy: Sendable {
     private func sayHello(_ handshake: Handshake, _ maximumPayloadLength: Int) async throws {
         let exchange = HelloExchange(
             versions: min(self.minimumVersion, HelloLimits.version)...HelloLimits.version,
-            features: self.features,
+            features: handshake.isCompressed ? self.features.subtracting([.compression]) : self.features,
             sessionToken: try await self.sessionToken?() ?? [],
             isRequired: self.isRequired
         )

@@ -67,7 +67,7 @@ extension Dialer {
             headers: HTTPFields(request.headers.map { HTTPField(name: $0.name, value: $0.value) }),
             subprotocols: offer.subprotocols,
             origin: self.configuration.webSocket.origin,
-            deflate: offer.deflate
+            deflate: offer.compression?.policy
         )
     }
 
@@ -110,7 +110,10 @@ extension Dialer {
             throw OpeningError.subprotocolMissing(offer.subprotocols)
         }
         self.attempts[id]?.agreement = agreement
-        if offer.isCarriage { try channel.pipeline.syncOperations.addHandler(WebSocketCarriage(role: .client)) }
+        guard offer.isCarriage else { return }
+        try channel.pipeline.syncOperations.addHandler(
+            WebSocketCarriage(role: .client, deflate: agreement.deflate, compression: offer.compression)
+        )
     }
 
     private static func secondsSince1970() -> Int64 { Int64(time(nil)) }

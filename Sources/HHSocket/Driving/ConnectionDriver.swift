@@ -80,8 +80,8 @@ package struct WebSocketOffer: Sendable {
     package var subprotocols: [String] = []
     /// Whether the server has to select one.
     package var requiresSubprotocol = false
-    /// The parameters of permessage-deflate; nil: it is not offered.
-    package var deflate: DeflatePolicy?
+    /// The compression; nil: it is not offered.
+    package var compression: WebSocketCompression?
     /// Whether the WebSocket carries the bytes of a link; else the link speaks its frames itself.
     package var isCarriage = false
 

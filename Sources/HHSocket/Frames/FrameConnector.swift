@@ -42,6 +42,7 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
         offer.subprotocols = [subprotocol]
         offer.requiresSubprotocol = true
         offer.isCarriage = true
+        offer.compression = self.rules.configuration.webSocket.compression
         return offer
     }
 
@@ -59,7 +60,12 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
             settings: self.rules.linkSettings,
             host: host
         )
-        let pending = PendingConnection(link: link, endpoint: endpoint, connector: self)
+        let pending = PendingConnection(
+            link: link,
+            endpoint: endpoint,
+            isCompressed: agreement?.deflate != nil,
+            connector: self
+        )
         link.receiver = pending
         self.pending = pending
         return link

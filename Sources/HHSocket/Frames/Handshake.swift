@@ -32,17 +32,21 @@ public final class Handshake: Sendable {
     public let endpoint: Endpoint
     /// Which attempt since the last ready connection this is, from 1.
     public let attempt: Int
+    /// Whether what carries the frames compresses them: hello does not agree on compression then.
+    package let isCompressed: Bool
     private let state: NIOLockedValueBox<State>
     private let transmit: @Sendable (Frame, @escaping @Sendable (Result<Void, SocketError>) -> Void) -> Void
 
     init(
         endpoint: Endpoint,
         attempt: Int,
+        isCompressed: Bool = false,
         lastSerial: UInt32,
         transmit: @escaping @Sendable (Frame, @escaping @Sendable (Result<Void, SocketError>) -> Void) -> Void
     ) {
         self.endpoint = endpoint
         self.attempt = attempt
+        self.isCompressed = isCompressed
         self.state = NIOLockedValueBox(State(nextSerial: lastSerial))
         self.transmit = transmit
     }

@@ -9,6 +9,8 @@ package final class PendingConnection: LinkReceiver {
 
     package let link: Link<FrameLanguage>
     package let endpoint: Endpoint
+    /// Whether what carries the frames compresses them.
+    private let isCompressed: Bool
     private unowned let connector: FrameConnector
     private let format: WireFormat
     private var handshake: Handshake?
@@ -16,9 +18,10 @@ package final class PendingConnection: LinkReceiver {
     /// Nothing but the handshake's frames leaves before it is over: our answers to pings wait for that.
     private var heldAnswers: [Frame] = []
 
-    init(link: Link<FrameLanguage>, endpoint: Endpoint, connector: FrameConnector) {
+    init(link: Link<FrameLanguage>, endpoint: Endpoint, isCompressed: Bool = false, connector: FrameConnector) {
         self.link = link
         self.endpoint = endpoint
+        self.isCompressed = isCompressed
         self.connector = connector
         self.format = connector.rules.format
     }
@@ -47,7 +50,13 @@ package final class PendingConnection: LinkReceiver {
         lastSerial: UInt32,
         transmit: @escaping @Sendable (Frame, @escaping @Sendable (Result<Void, SocketError>) -> Void) -> Void
     ) -> Handshake {
-        let handshake = Handshake(endpoint: self.endpoint, attempt: attempt, lastSerial: lastSerial, transmit: transmit)
+        let handshake = Handshake(
+            endpoint: self.endpoint,
+            attempt: attempt,
+            isCompressed: self.isCompressed,
+            lastSerial: lastSerial,
+            transmit: transmit
+        )
         self.handshake = handshake
         return handshake
     }

@@ -20,6 +20,8 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     struct Route: Sendable {
         var rules: OpeningRules
         var authenticate: (@Sendable (WebSocketListening.Request) async -> WebSocketListening.Admission)?
+        /// The settings of the compression of frames.
+        var compression: WebSocketCompression?
         /// Speaks in messages; nil: frames.
         var messages: WebSocketRoute?
     }
@@ -183,7 +185,9 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         do {
             switch decision {
             case .upgrade(let agreement, let response):
-                guard let messages = route.messages else { return try self.carryFrames(response, context) }
+                guard let messages = route.messages else {
+                    return try self.carryFrames(agreement.deflate, route.compression, response, context)
+                }
                 guard !self.isRefused, self.loop.draining == nil else { return self.reject(Self.busy, context) }
                 try self.carry(messages, agreement, head, response, context)
             case .reject(let rejection):
@@ -200,13 +204,26 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         text: "The server takes no more connections."
     )
 
-    private func carryFrames(_ response: ByteBuffer, _ context: ChannelHandlerContext) throws {
+    private func carryFrames(
+        _ deflate: DeflateAgreement?,
+        _ compression: WebSocketCompression?,
+        _ response: ByteBuffer,
+        _ context: ChannelHandlerContext
+    ) throws {
         context.writeAndFlush(self.wrapOutboundOut(response), promise: nil)
         let operations = context.pipeline.syncOperations
-        let carriage = WebSocketCarriage(role: .server, buffers: self.loop.socketLoop.buffers)
+        let carriage = WebSocketCarriage(
+            role: .server,
+            deflate: deflate,
+            compression: compression,
+            buffers: self.loop.socketLoop.buffers
+        )
         try operations.addHandler(carriage, position: .after(self))
-        if self.connection == nil {
+        if let connection = self.connection {
+            connection.greeting.isCompressed = deflate != nil
+        } else {
             let connection = self.makeConnection()
+            connection.greeting.isCompressed = deflate != nil
             try connection.add(to: operations, position: .after(carriage))
             self.loop.socketLoop.enter { connection.begin(in: &$0) }
         }

@@ -45,6 +45,9 @@ public struct WebSocketListening: Sendable {
     /// `hhsocket.1.` followed by the name of another preset. A described format requires a name. A request that does
     /// not offer it is answered 400.
     public var subprotocol: String?
+    /// The permessage-deflate that clients may ask for. Nil, the default: none, since bodies are compressed as hello
+    /// agrees. On a connection that agrees on it hello does not accept compression: nothing is compressed twice.
+    public var compression: WebSocketCompression?
     /// Decides on a request before it is answered, such as by its `Authorization`. Nil, the default: all are allowed.
     /// It counts towards the time for the opening.
     public var authenticate: (@Sendable (Request) async -> Admission)?
@@ -92,9 +95,18 @@ public struct WebSocketListening: Sendable {
         }
         try Self.check(path: path)
         do throws(OpeningError) {
-            var rules = try OpeningRules(path: path, subprotocols: [subprotocol], requiresSubprotocol: true)
+            var rules = try OpeningRules(
+                path: path,
+                subprotocols: [subprotocol],
+                requiresSubprotocol: true,
+                deflate: self.compression?.policy
+            )
             rules.origins = self.origins.rule
-            return WebSocketAcceptance.Route(rules: rules, authenticate: self.authenticate)
+            return WebSocketAcceptance.Route(
+                rules: rules,
+                authenticate: self.authenticate,
+                compression: self.compression
+            )
         } catch {
             throw SocketError(.invalidArgument, message: "\(error)")
         }

@@ -14,7 +14,8 @@ extension ServerConnection {
         // It came in time, however long authentication takes.
         self.hot.watching.watch.firstFrameCame()
         let settings = self.core.hello
-        let answer = HelloAnswer.answer(to: frame.payload, features: settings.features)
+        let features = self.greeting.isCompressed ? settings.features.subtracting([.compression]) : settings.features
+        let answer = HelloAnswer.answer(to: frame.payload, features: features)
         guard answer.agreement != nil, let authenticate = settings.authenticate else {
             return self.greet(answer, in: &turn)
         }

@@ -37,6 +37,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     struct Greeting {
         var agreement: Agreement?
         var hasGreeted = false
+        /// Whether what carries the frames compresses them: hello does not agree on compression then.
+        var isCompressed = false
         /// Authenticates the client.
         var task: Task<Void, Never>?
     }

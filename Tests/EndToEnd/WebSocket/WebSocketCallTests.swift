@@ -57,6 +57,36 @@ import Testing
         }
     }
 
+    @Test(arguments: [(false, false), (true, false), (false, true), (true, true)])
+    func compressionIsHellosOrTheWebSockets(client offers: Bool, server accepts: Bool) async throws {
+        let features = NIOLockedValueBox<Set<ProtocolFeature>>([])
+        var router = Router()
+        router.handle(101) { request, context in
+            features.withLockedValue { $0 = context.session.features }
+            return request.body
+        }
+        try await Self.with(router: router) {
+            if accepts { $0.listeners[0].webSocket?.compression = WebSocketCompression() }
+        } _: { _, addresses in
+            let client = SocketClient.connecting(to: addresses[0]) {
+                $0.hello = HelloPolicy()
+                $0.compression = CompressionPolicy(minimumLength: 100)
+                if offers { $0.socket.webSocket.compression = WebSocketCompression() }
+            }
+            // The longest message, one byte less and more, and what does not get shorter.
+            for length in [0, 1, 100, 256, 65_515, 65_519, 65_520, 1 << 20] {
+                try await self.echo(client, String(repeating: "compress ", count: length / 9 + 1))
+            }
+            var generator = SystemRandomNumberGenerator()
+            let noise = (0..<100_000).map { _ in UInt8.random(in: 0...255, using: &generator) }
+            let answer = try await client.data(for: SocketRequest(type: 101, body: ByteBuffer(bytes: noise)))
+            #expect(answer.body == ByteBuffer(bytes: noise))
+            #expect(features.withLockedValue { $0.contains(.compression) } == !(offers && accepts))
+            #expect(features.withLockedValue { $0.contains(.metadata) })
+            await client.close()
+        }
+    }
+
     @Test func onePortTakesBothKinds() async throws {
         try await Self.with(["tcp+ws://127.0.0.1:0/rpc"]) { server, addresses in
             #expect(!addresses[0].isWebSocket)

@@ -47,6 +47,27 @@ import Testing
         }
     }
 
+    @Test func framesLeaveCompressedWhereThatIsAgreedOn() async throws {
+        try await WebSocketCallTests.with {
+            $0.listeners[0].webSocket?.compression = WebSocketCompression()
+        } _: { _, addresses in
+            let peer = try await RawPeer(addresses[0])
+            let head = try await peer.open("/rpc", extra: "Sec-WebSocket-Extensions: permessage-deflate\r\n")
+            #expect(head.contains("Sec-WebSocket-Extensions: permessage-deflate"))
+            let text = String(repeating: "compress ", count: 1_000)
+            // A client need not compress.
+            try await peer.send(RawPeer.masked(0x82, self.request(text)))
+            let long = try await peer.frame()
+            #expect(long.first == 0xC2)
+            #expect(long.payload.count < 200)
+            try await peer.send(RawPeer.masked(0x82, self.request("short", serial: 51)))
+            let short = try await peer.frame()
+            #expect(short.first == 0x82)
+            #expect(String(decoding: short.payload, as: UTF8.self).contains("short"))
+            await peer.close()
+        }
+    }
+
     @Test func closeIsAnsweredBehindWhatCameBeforeIt() async throws {
         try await self.with { _, peer in
             try await peer.send(

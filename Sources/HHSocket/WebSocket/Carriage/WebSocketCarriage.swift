@@ -15,6 +15,9 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     /// holds too many: two messages of the greatest length, in which two bodies of 64 KiB leave before a link flushes.
     private static let gatherLimit = 2 * WebSocketEncoder.maximumStreamMessageLength
 
+    /// The memory of contexts of compression is freed when it was not used for this time, or up to twice as long.
+    private static let idleTime = TimeAmount.seconds(5)
+
     private let role: WebSocketRole
     private let buffers: BufferPool
     private var decoder: WebSocketDecoder
@@ -32,6 +35,8 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     /// The meaning of the peer's last bytes for the link, which is told when it has dealt with those before.
     private var news: News?
     private var timer: Scheduled<Void>?
+    /// Frees the memory of contexts that are not used.
+    private var aging: Scheduled<Void>?
     private var context: ChannelHandlerContext?
 
     private enum News {
@@ -41,13 +46,21 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 
     /// - Parameters:
     ///   - role: Our side.
+    ///   - deflate: The agreement on compression, if there is one.
+    ///   - compression: Our settings for it.
     ///   - buffers: Memory for masked and unmasked bytes, which the connections of an event loop may share; by default
     ///     its own.
-    package init(role: WebSocketRole, buffers: BufferPool = BufferPool(maximumBytes: 1 << 20)) {
+    package init(
+        role: WebSocketRole,
+        deflate: DeflateAgreement? = nil,
+        compression: WebSocketCompression? = nil,
+        buffers: BufferPool = BufferPool(maximumBytes: 1 << 20)
+    ) {
         self.role = role
         self.buffers = buffers
-        self.decoder = WebSocketDecoder(role: role, mode: .stream, buffers: buffers)
-        self.encoder = WebSocketEncoder(role: role)
+        self.decoder = WebSocketDecoder(role: role, mode: .stream, deflate: deflate, buffers: buffers)
+        self.encoder = WebSocketEncoder(role: role, deflate: deflate)
+        if let compression { self.encoder.minimumCompressedLength = compression.minimumLength }
         self.closing = ClosingHandshake(role: role)
     }
 
@@ -58,6 +71,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     package func handlerRemoved(context: ChannelHandlerContext) {
         self.context = nil
         self.timer?.cancel()
+        self.aging?.cancel()
         self.promise?.fail(ChannelError.ioOnClosedChannel)
         self.promise = nil
     }
@@ -104,6 +118,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     private func finishReading(_ context: ChannelHandlerContext) {
         // The link answers what has come.
         context.fireChannelReadComplete()
+        self.age(context)
         self.answerPing(context)
         guard self.context != nil, let news = self.news.take() else { return }
         switch news {
@@ -152,6 +167,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     package func flush(context: ChannelHandlerContext) {
         self.emit(context)
         context.flush()
+        self.age(context)
     }
 
     package func channelWritabilityChanged(context: ChannelHandlerContext) {
@@ -181,6 +197,17 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
             self.out = SendBytes()
             self.buffers.put(bytes)
             context.write(self.wrapOutboundOut(bytes), promise: self.promise.take())
+        }
+    }
+
+    /// Has contexts freed that nothing uses for a while. There is no timer while there are none.
+    private func age(_ context: ChannelHandlerContext) {
+        guard self.aging == nil, self.decoder.holdsContext || self.encoder.holdsContext else { return }
+        self.aging = context.eventLoop.assumeIsolated().scheduleTask(in: Self.idleTime) {
+            self.aging = nil
+            self.decoder.releaseContextUnlessUsed()
+            self.encoder.releaseContextUnlessUsed()
+            if let context = self.context { self.age(context) }
         }
     }
 

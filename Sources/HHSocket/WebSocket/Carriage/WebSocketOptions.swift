@@ -8,6 +8,10 @@ public struct WebSocketOptions: Sendable {
     /// The subprotocol that carries the frames. Nil, the default: `hhsocket.1` for the standard format, and
     /// `hhsocket.1.` followed by the name of another preset. A described format requires a name.
     public var subprotocol: String?
+    /// The permessage-deflate that is offered where a WebSocket carries frames. Nil, the default: none, since bodies
+    /// are compressed as hello agrees. On a connection that agrees on it hello does not offer compression: nothing is
+    /// compressed twice. A ``WebSocketLink`` has a setting of its own.
+    public var compression: WebSocketCompression?
     /// Changes each opening request before it is sent, also those to where a server redirects: for a fresh token in a
     /// header field or in the path. Called for each attempt; an error that it throws fails the attempt.
     public var prepare: (@Sendable (WebSocketRequest) async throws -> WebSocketRequest)?

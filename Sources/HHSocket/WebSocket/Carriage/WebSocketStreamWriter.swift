@@ -45,7 +45,15 @@ struct WebSocketStreamWriter: Sendable {
             var missing = min(rest, WebSocketEncoder.maximumStreamMessageLength)
             rest -= missing
             out.prepare()
-            var mask = encoder.beginMessage(.binary, length: missing, into: &out.gathered)
+            // One that is compressed has to be in one piece.
+            var whole: ByteBuffer?
+            var mask: WebSocketMask?
+            if encoder.mayCompress(length: missing) {
+                whole = ByteBuffer()
+                whole?.reserveCapacity(missing)
+            } else {
+                mask = encoder.beginMessage(.binary, length: missing, into: &out.gathered)
+            }
             while missing > 0 {
                 if part.readableBytes == 0 {
                     part = self.others[index]
@@ -54,8 +62,9 @@ struct WebSocketStreamWriter: Sendable {
                 let length = min(missing, part.readableBytes)
                 missing -= length
                 guard let piece = part.readSlice(length: length) else { break }
-                Self.write(piece, &mask, into: &out)
+                if whole?.writeImmutableBuffer(piece) == nil { Self.write(piece, &mask, into: &out) }
             }
+            if let whole { encoder.encode(.binary, whole, into: &out.gathered) }
         }
         if !self.others.isEmpty { self.others.removeAll(keepingCapacity: self.others.count <= Self.maximumKeptParts) }
     }

@@ -125,7 +125,7 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
     func webSocketOffer() throws(SocketError) -> WebSocketOffer {
         var offer = WebSocketOffer()
         offer.subprotocols = self.configuration.subprotocols
-        offer.deflate = self.configuration.compression?.policy
+        offer.compression = self.configuration.compression
         return offer
     }
 

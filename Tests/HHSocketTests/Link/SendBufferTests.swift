@@ -37,6 +37,24 @@ import Testing
         return all
     }
 
+    @Test func largeBufferIsReleasedWhileNothingIsToBeWritten() {
+        var bytes = SendBytes()
+        bytes.gathered.writeRepeatingByte(7, count: 60_000)
+        #expect(!bytes.keepsMuch)
+        bytes.releaseRest()
+        #expect(bytes.count == 60_000)
+        #expect(bytes.takeGathered()?.readableBytes == 60_000)
+        bytes.recycle()
+        #expect(bytes.keepsMuch)
+        bytes.releaseRest()
+        #expect(!bytes.keepsMuch && bytes.gathered.capacity == 0)
+        // It goes on as before.
+        bytes.prepare()
+        bytes.gathered.writeRepeatingByte(8, count: 10)
+        #expect(bytes.takeGathered()?.readableBytes == 10)
+        #expect(!bytes.keepsMuch)
+    }
+
     @Test mutating func unitLeavesAtOnceWhereNothingWaits() {
         #expect(self.append(.text("one"), isOpen: true) == .sent)
         #expect(self.buffer.isEmpty)

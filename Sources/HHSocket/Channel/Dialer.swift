@@ -13,6 +13,7 @@ final class Dialer: @unchecked Sendable {
     let eventLoop: any EventLoop
     let configuration: SocketConfiguration
     let maker: any LinkMaker
+    private let world: DriverWorld?
     /// Why no attempt can succeed; nil: it can.
     private let refusal: SocketError?
     /// The configuration's TLS; nil where it has none.
@@ -52,10 +53,12 @@ final class Dialer: @unchecked Sendable {
         eventLoop: any EventLoop,
         configuration: SocketConfiguration,
         refusal: SocketError?,
-        maker: any LinkMaker
+        maker: any LinkMaker,
+        world: DriverWorld? = nil
     ) {
         self.eventLoop = eventLoop
         self.maker = maker
+        self.world = world
         self.configuration = configuration
         self.refusal = refusal
         self.tls = configuration.tls.map { ClientTLSContext($0) }
@@ -256,6 +259,7 @@ final class Dialer: @unchecked Sendable {
     }
 
     private func bootstrap() -> any NIOClientTCPBootstrapProtocol {
+        if let world = self.world { return world.makeBootstrap() }
         #if canImport(NIOTransportServices)
         // Network.framework's event loops have connections of their own.
         if let bootstrap = NIOTSConnectionBootstrap(validatingGroup: self.eventLoop) {

@@ -11,7 +11,7 @@ import NIOCore
 package final class Driver: ConnectionDriver, @unchecked Sendable {
     // Proof of Sendable: constants are Sendable themselves, or locked; the variables are touched on the event loop
     // alone, but for the host, which is set before the driver is shared.
-    typealias Machine = ConnectionMachine<SystemRandomNumberGenerator>
+    typealias Machine = ConnectionMachine<DriverGenerator>
 
     package let loop: SocketLoop
     package let executor: SocketExecutor
@@ -55,13 +55,21 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     /// - Parameters:
     ///   - maker: Makes the links.
     ///   - refusal: Why this configuration cannot work, which every attempt to connect fails with; nil: it can.
-    package init(configuration: SocketConfiguration, maker: any LinkMaker, refusal: SocketError? = nil) {
+    ///   - world: The clock, network and chance; nil: the system's. Its thread is that of the event loops that the
+    ///     configuration names.
+    package init(
+        configuration: SocketConfiguration,
+        maker: any LinkMaker,
+        refusal: SocketError? = nil,
+        world: DriverWorld? = nil
+    ) {
         self.configuration = configuration
         self.maker = maker
         self.thread = SocketThread(lent: configuration.eventLoopGroup)
         self.loop = SocketLoop(
             eventLoop: self.thread.eventLoop,
             callbackQueue: configuration.callbackQueue,
+            thread: world?.thread,
             logger: configuration.logger
         )
         self.executor = SocketExecutor(self.loop)
@@ -69,7 +77,8 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
             eventLoop: self.thread.eventLoop,
             configuration: configuration,
             refusal: refusal,
-            maker: maker
+            maker: maker,
+            world: world
         )
         self.log = configuration.logger.map { ConnectionLog($0) }
         let metricsFactory = configuration.metricsFactory ?? MetricsSystem.factory
@@ -86,7 +95,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
                 proxy: configuration.proxy?.endpoint,
                 linksMayOverlap: maker.linksMayOverlap
             ),
-            generator: SystemRandomNumberGenerator()
+            generator: DriverGenerator(world)
         )
         self.tuner = configuration.heartbeat.map {
             HeartbeatTuner($0.interval, storage: configuration.heartbeatStorage, isApplicationActive: true)

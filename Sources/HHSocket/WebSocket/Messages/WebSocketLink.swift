@@ -19,10 +19,20 @@ public final class WebSocketLink: ConnectionControl {
     private let driver: Driver
     private let session: WebSocketSession
 
-    public init(configuration: Configuration) {
+    public convenience init(configuration: Configuration) {
+        self.init(configuration, in: nil)
+    }
+
+    /// - Parameter world: The clock, network and chance; nil: the system's.
+    package init(_ configuration: Configuration, in world: DriverWorld?) {
         let session = WebSocketSession(configuration)
         self.session = session
-        self.driver = Driver(configuration: configuration.socket, maker: session, refusal: session.refusal)
+        self.driver = Driver(
+            configuration: configuration.socket,
+            maker: session,
+            refusal: session.refusal,
+            world: world
+        )
         session.attach(to: self.driver)
         self.driver.setHost(session)
         session.delegation.setLink(self)

@@ -1,0 +1,33 @@
+package import NIOCore
+
+/// The clock, network and chance of a driver, where they are not the system's: for virtual time.
+package struct DriverWorld: Sendable {
+    /// The thread of the driver's event loop, with its clock.
+    let thread: LoopThread
+    /// Makes what opens connections.
+    let makeBootstrap: @Sendable () -> any NIOClientTCPBootstrapProtocol
+    /// Draws the numbers by which waits are spread.
+    let random: @Sendable () -> UInt64
+
+    package init(
+        thread: LoopThread,
+        makeBootstrap: @escaping @Sendable () -> any NIOClientTCPBootstrapProtocol,
+        random: @escaping @Sendable () -> UInt64
+    ) {
+        self.thread = thread
+        self.makeBootstrap = makeBootstrap
+        self.random = random
+    }
+}
+
+/// The source of a driver's random numbers: the system's, or its world's.
+struct DriverGenerator: RandomNumberGenerator, Sendable {
+    private var system = SystemRandomNumberGenerator()
+    private let world: DriverWorld?
+
+    init(_ world: DriverWorld?) {
+        self.world = world
+    }
+
+    mutating func next() -> UInt64 { self.world?.random() ?? self.system.next() }
+}

@@ -9,7 +9,7 @@ extension ConnectionMachine.ConnectAction: DriverAction {
     func perform(on driver: Driver, in turn: inout Turn) {
         switch self {
         case .resolve(let id): driver.resolve(id)
-        case .open(let id, let endpoint): driver.open(id, endpoint)
+        case .open(let id, let endpoint): driver.open(id, endpoint, in: &turn)
         case .close(let id): driver.close(id, in: &turn)
         case .goAway(let id): driver.notifyHost(.goingAway(id), in: &turn)
         case .part(let id, let error): driver.part(id, error, in: &turn)
@@ -146,21 +146,25 @@ extension Driver {
         }
     }
 
-    func open(_ id: ConnectionID, _ endpoint: Endpoint) {
-        guard self.maker.linksMayOverlap || self.links.closing.isEmpty else {
-            return self.links.waiting.append((id, endpoint))
-        }
-        self.dial(id, endpoint)
+    func open(_ id: ConnectionID, _ endpoint: Endpoint, in turn: inout Turn) {
+        guard !self.maker.linksMayOverlap else { return self.dial(id, endpoint) }
+        self.links.waiting.append((id, endpoint))
+        // A link that has just ended closes its channel when this has returned.
+        turn.after { _ in self.dialWaiting() }
+    }
+
+    private func dialWaiting() {
+        guard self.links.closing.isEmpty else { return }
+        let waiting = self.links.waiting
+        self.links.waiting = []
+        for attempt in waiting { self.dial(attempt.id, attempt.endpoint) }
     }
 
     /// A link has closed that closed by choice.
     func linkIsGone(_ id: ConnectionID, in turn: inout Turn) {
         if let closed = self.links.closing.removeValue(forKey: id) { self.measure(closed.link) }
         if let error = self.links.parting.removeValue(forKey: id) { self.notifyHost(.lost(id, error), in: &turn) }
-        guard self.links.closing.isEmpty else { return }
-        let waiting = self.links.waiting
-        self.links.waiting = []
-        for attempt in waiting { self.dial(attempt.id, attempt.endpoint) }
+        self.dialWaiting()
     }
 
     private func dial(_ id: ConnectionID, _ endpoint: Endpoint) {
@@ -256,7 +260,8 @@ extension Driver {
         )
     }
 
-    private func close(_ link: any DrivenLink, in turn: inout Turn) {
+    /// Closes a link, or notes that it closes.
+    func close(_ link: any DrivenLink, in turn: inout Turn) {
         guard let gone = link.close(.done, in: &turn) else { return }
         self.links.closing[link.id] = (link, gone)
     }

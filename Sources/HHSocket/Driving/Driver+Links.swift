@@ -24,22 +24,26 @@ extension Driver: LinkHost {
 
     private func linkEnded(_ end: LinkEnd, _ id: ConnectionID, in turn: inout Turn) {
         let error: SocketError
+        let link: any DrivenLink
         if let ready = self.links.ready, ready.link.id == id {
             self.links.ready = nil
-            self.measure(ready.link)
+            link = ready.link
             error = self.error(end, ready.endpoint)
         } else if let pending = self.links.pending, pending.link.id == id {
             self.links.pending = nil
-            self.measure(pending.link)
+            link = pending.link
             error = self.error(end, pending.endpoint)
             self.maker.pendingEnded(id, error, in: &turn)
         } else if let draining = self.links.draining.removeValue(forKey: id) {
             self.loop.removeTimer(draining.timer)
-            self.measure(draining.entry.link)
+            link = draining.entry.link
             error = self.error(end, draining.entry.endpoint)
         } else {
             return
         }
+        self.measure(link)
+        // Its last word may still have to leave.
+        self.close(link, in: &turn)
         self.apply(in: &turn) { $0.connectionLost(id, error, end.verdict, now: $1) }
     }
 

@@ -21,7 +21,7 @@ struct DriverLinks {
     var closing: [ConnectionID: (link: any DrivenLink, gone: EventLoopFuture<Void>)] = [:]
     /// Of these, those whose loss is reported when they are gone, with the reason.
     var parting: [ConnectionID: SocketError] = [:]
-    /// Attempts that wait for those that close.
+    /// Attempts that begin when no link is left, where links may not overlap.
     var waiting: [(id: ConnectionID, endpoint: Endpoint)] = []
 
     /// Those that carry what the user sends.

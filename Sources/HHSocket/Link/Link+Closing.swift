@@ -126,6 +126,7 @@ extension Link {
         let wasOpen = self.hot.phase == .open
         guard self.hot.phase != .ended else { return }
         if wasOpen { self.reportBeatLost(in: &turn) }
+        let end = self.receiver?.explain(end) ?? end
         self.finish(in: &turn)
         // Before the channel closes: a peer that sees the end may ask at once for what is counted when we are notified.
         if wasOpen { self.notifyHost(of: .ended(end), in: &turn) }

@@ -90,7 +90,9 @@ extension Link: TurnLink {
         } while self.hot.phase == .open && self.mustTellOfRoom && self.receiver?.hasRoom(in: &turn) ?? false
         self.hot.isFlushing = false
         self.noteBlocked(context, in: &turn)
-        if self.hot.phase == .closing { self.closeOutputIfDone(context, in: &turn) }
+        guard self.hot.phase == .closing else { return }
+        if self.hot.tellsOfRoom { self.receiver?.hasLeft(in: &turn) }
+        self.closeOutputIfDone(context, in: &turn)
     }
 
     private var mustTellOfRoom: Bool {

@@ -18,6 +18,10 @@ package protocol LinkReceiver<Language>: AnyObject {
     func unitProgressed(_ outgoing: Outgoing<Language.Unit>, in turn: inout Turn)
     /// All that could leave has left for now, where ``Link/tellsOfRoom`` asks for that. True if more was sent.
     func hasRoom(in turn: inout Turn) -> Bool
+    /// All that could leave of a link that closes has left for now, where ``Link/tellsOfRoom`` asks for that.
+    func hasLeft(in turn: inout Turn)
+    /// The link ends by `end`. The peer may have said before what that means.
+    func explain(_ end: LinkEnd) -> LinkEnd
     /// The link has ended, and these units of it have not begun to leave; those that have may or may not have arrived.
     /// Called once, before the link's host is notified.
     func linkEnded(returning units: [Language.Unit], in turn: inout Turn)
@@ -28,6 +32,8 @@ extension LinkReceiver {
     package func unitWillBeSent(_ unit: Language.Unit, in turn: inout Turn) -> Bool { true }
     package func unitProgressed(_ outgoing: Outgoing<Language.Unit>, in turn: inout Turn) {}
     package func hasRoom(in turn: inout Turn) -> Bool { false }
+    package func hasLeft(in turn: inout Turn) {}
+    package func explain(_ end: LinkEnd) -> LinkEnd { end }
     package func linkEnded(returning units: [Language.Unit], in turn: inout Turn) {}
 }
 

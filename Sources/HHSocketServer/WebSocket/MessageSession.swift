@@ -104,7 +104,7 @@ final class MessageSession: LinkHost {
         }
         let peer = WebSocketPeer(self.link, role: .server, delivery) { close in
             LinkEnd(.said(SocketError(.connectionLost, message: "closed by the client: \(close.code ?? 1_005)")))
-        } ended: { _, units, _ in
+        } ended: { units, _ in
             let error = SocketError(.connectionLost, message: "the connection has ended")
             for unit in units { unit.outcome?.complete(.failure(error)) }
         }

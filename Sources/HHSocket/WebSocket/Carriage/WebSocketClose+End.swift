@@ -14,7 +14,7 @@ extension WebSocketClose {
     ///
     /// - Parameter reconnects: Whether another connection is made after a code.
     func end(reconnects: (UInt16) -> Bool) -> LinkEnd {
-        let closure = WebSocketClosure(code: self.code ?? WebSocketClosure.noCode, reason: self.reason)
+        let closure = WebSocketClosure(self)
         let error = SocketError(.connectionLost, message: "\(closure)", underlying: closure, delivery: .sentUnknown)
         return LinkEnd(.said(error), EndVerdict(reconnects(closure.code) ? .afterBackoff : .never))
     }

@@ -12,6 +12,10 @@ public struct WebSocketClosure: Error, Hashable, Sendable {
         self.code = code
         self.reason = reason
     }
+
+    init(_ close: WebSocketClose) {
+        self.init(code: close.code ?? Self.noCode, reason: close.reason)
+    }
 }
 
 extension WebSocketClosure: CustomStringConvertible {

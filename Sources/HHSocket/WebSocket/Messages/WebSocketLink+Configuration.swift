@@ -51,7 +51,8 @@ extension WebSocketLink {
     public enum Event: Sendable {
         /// A connection is open, with the subprotocol that the server selected and the header fields of its answer.
         case opened(Endpoint, subprotocol: String?, headers: [(name: String, value: String)])
-        /// An open connection has ended.
+        /// An open connection has ended. After ``WebSocketLink/disconnect(code:reason:)`` that is told when the
+        /// connection is gone: when the server has answered, or after 10 s at the latest.
         case closed(Closure)
         /// Another event of the connection.
         case connection(SocketEvent)

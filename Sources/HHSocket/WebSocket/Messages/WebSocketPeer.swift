@@ -30,12 +30,13 @@ package final class WebSocketPeer: LinkReceiver {
     private let delivery: Delivery
     /// The end that a close frame of the peer's means.
     private let end: (WebSocketClose) -> LinkEnd
-    /// Told what the peer's last word was, and the units that have not begun to leave.
-    private let ended: (WebSocketClose?, [WebSocketUnit], inout Turn) -> Void
+    /// Told the units that have not begun to leave.
+    private let ended: ([WebSocketUnit], inout Turn) -> Void
     /// The outcomes of messages that have begun to leave, in order.
     private var leaving: [WebSocketOutcome] = []
     private var news: News?
-    private var received: WebSocketClose?
+    /// The peer's close frame.
+    private(set) var received: WebSocketClose?
     /// Whether a timer is set to free memory.
     private var isAging = false
     /// Called for each pong.
@@ -48,7 +49,7 @@ package final class WebSocketPeer: LinkReceiver {
         role: WebSocketRole,
         _ delivery: Delivery,
         end: @escaping (WebSocketClose) -> LinkEnd,
-        ended: @escaping (WebSocketClose?, [WebSocketUnit], inout Turn) -> Void
+        ended: @escaping ([WebSocketUnit], inout Turn) -> Void
     ) {
         self.link = link
         self.role = role
@@ -93,22 +94,30 @@ package final class WebSocketPeer: LinkReceiver {
 
     package func hasRoom(in turn: inout Turn) -> Bool {
         self.age(in: &turn)
-        guard !self.leaving.isEmpty else { return false }
+        self.completeSent()
+        return false
+    }
+
+    package func hasLeft(in turn: inout Turn) { self.completeSent() }
+
+    /// Completes the messages of which the last byte was handed to the system, or has that done when it is.
+    private func completeSent() {
+        guard !self.leaving.isEmpty else { return }
         let count = self.leaving.firstIndex { !$0.isWhole } ?? self.leaving.count
-        guard count > 0 else { return false }
+        // Where a write has failed, the end of the link is still to be told, and tells of them.
+        guard count > 0, let context = self.link.context, context.channel.isActive else { return }
         let gone = Array(self.leaving.prefix(count))
-        guard self.link.channelBytes > 0, let context = self.link.context else {
+        guard self.link.channelBytes > 0 else {
             self.removeLeaving(count)
             for outcome in gone { outcome.complete(.success(())) }
-            return false
+            return
         }
         // Behind what the channel still has.
-        guard self.flushed == nil else { return false }
+        guard self.flushed == nil else { return }
         let flushed = context.eventLoop.makePromise(of: Void.self)
         self.flushed = gone.last
         context.writeAndFlush(NIOAny(ByteBuffer()), promise: flushed)
         flushed.futureResult.assumeIsolated().whenSuccess { self.completeFlushed() }
-        return false
     }
 
     /// The last message that has left when the channel has nothing any more; nil where that is not waited for.
@@ -121,7 +130,7 @@ package final class WebSocketPeer: LinkReceiver {
         let gone = Array(self.leaving.prefix(index + 1))
         self.removeLeaving(index + 1)
         for outcome in gone { outcome.complete(.success(())) }
-        if !self.leaving.isEmpty { self.link.loop.enter { _ = self.hasRoom(in: &$0) } }
+        if !self.leaving.isEmpty { self.link.loop.enter { _ in self.completeSent() } }
     }
 
     private func removeLeaving(_ count: Int) {
@@ -191,6 +200,7 @@ package final class WebSocketPeer: LinkReceiver {
 
     private func deliver(_ message: WebSocketMessage, in turn: inout Turn) {
         switch self.delivery {
+        // A link that closes reads on, whoever reads.
         case .inbox(let inbox): inbox.append(message, mayDrop: self.link.phase != .open)
         case .handler(let handler): turn.run(MessageHandler(handler: handler, message: message))
         case .delegate(let delegation): delegation.deliver(message, on: self.link.loop)
@@ -245,6 +255,9 @@ package final class WebSocketPeer: LinkReceiver {
         self.link.part(self.end(close), .done, within: WebSocketLanguage.patience, in: &turn)
     }
 
+    /// A close frame that has not been answered yet says why the peer ends TCP.
+    package func explain(_ end: LinkEnd) -> LinkEnd { self.received.map { self.end($0) } ?? end }
+
     package func linkEnded(returning units: [WebSocketUnit], in turn: inout Turn) {
         let error = SocketError(
             .connectionLost,
@@ -258,7 +271,7 @@ package final class WebSocketPeer: LinkReceiver {
         let pings = self.pings
         self.pings = []
         for ping in pings { ping.completion(false) }
-        self.ended(self.received, units, &turn)
+        self.ended(units, &turn)
     }
 }
 

@@ -26,9 +26,11 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
     /// Whether the server is left, and nothing new goes there.
     private var isLeaving = false
     private var waiting: WaitingLine<WebSocketUnit>
-    /// The peer's last close frame.
-    private var lastClose: WebSocketClose?
     private var ownClose: WebSocketClose?
+    /// The connection that the user has closed, until it is gone, and our close frame.
+    private var parting: (peer: WebSocketPeer, close: WebSocketClose)?
+    /// Why no connection is made any more.
+    private var closed: SocketError?
     private var isReconnectDeferred = false
 
     /// Passes on that the users are behind, or are so no longer, to a session that is there later.
@@ -156,8 +158,8 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
         let reconnects = self.configuration.reconnects
         let peer = WebSocketPeer(link, role: .client, delivery) {
             $0.end(reconnects: reconnects)
-        } ended: { [weak self] close, units, turn in
-            self?.linkEnded(close, units, in: &turn)
+        } ended: { [weak self] units, _ in
+            self?.linkEnded(id, units)
         }
         peer.pongCame = { [delegation] payload in
             delegation.notify(on: loop) { $0.webSocketLink($1, didReceivePong: payload) }
@@ -204,12 +206,31 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
         self.pending = nil
     }
 
-    private func linkEnded(_ close: WebSocketClose?, _ units: [WebSocketUnit], in turn: inout Turn) {
-        if let close { self.lastClose = close }
+    private func linkEnded(_ id: ConnectionID, _ units: [WebSocketUnit]) {
         for unit in units where unit.outcome?.isOpen ?? true {
             guard case .message = unit.kind else { continue }
-            self.waiting.append(unit, .default, cost: unit.payload.readableBytes, isReturning: true)
+            if let closed = self.closed, self.driver?.isClosed ?? true {
+                unit.outcome?.complete(.failure(closed))
+            } else {
+                self.wait(unit, isReturning: true)
+            }
         }
+        if self.parting?.peer.link.id == id { self.reportOwnClose() }
+    }
+
+    /// Puts a message into the line of those that wait for a connection.
+    private func wait(_ unit: WebSocketUnit, isReturning: Bool = false) {
+        let cost = unit.payload.readableBytes
+        unit.outcome?.waitingCost = cost
+        self.waiting.append(unit, .default, cost: cost, isReturning: isReturning)
+    }
+
+    private static func isStub(_ unit: WebSocketUnit) -> Bool { !(unit.outcome?.isOpen ?? true) }
+
+    private func popWaiting() -> WebSocketUnit? {
+        let unit = self.waiting.popFirst(unless: Self.isStub)
+        unit?.outcome?.waitingCost = nil
+        return unit
     }
 
     // MARK: Connections
@@ -221,7 +242,8 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
             self.pending = nil
             self.ready = pending
             self.isLeaving = false
-            self.lastClose = nil
+            // It was chosen for an earlier connection.
+            self.ownClose = nil
             self.isReconnectDeferred = false
             let headers = pending.agreement?.headers.all.map { (name: $0.name, value: $0.value) } ?? []
             self.report(.opened(pending.endpoint, subprotocol: pending.agreement?.subprotocol, headers: headers))
@@ -238,6 +260,7 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
         case .happened(let event):
             self.happened(event, in: &turn)
         case .invalidated:
+            self.reportOwnClose()
             self.failAll(Driver.closedByUser)
             self.inbox.finish()
             let streams = self.streams.withLockedValue { streams in
@@ -254,8 +277,8 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
         guard let ready = self.ready, ready.peer.link.id == id else { return }
         self.ready = nil
         // The user has closed it.
-        if error.code == .cancelled { return self.reportOwnClose() }
-        let closure = error.underlying as? WebSocketClosure
+        if error.code == .cancelled { return self.part(with: ready.peer) }
+        let closure = error.underlying as? WebSocketClosure ?? ready.peer.received.map { WebSocketClosure($0) }
         self.report(
             .closed(
                 WebSocketLink.Closure(
@@ -268,11 +291,22 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
         )
     }
 
+    /// The user has closed a connection: its end is told when it is gone.
+    private func part(with peer: WebSocketPeer) {
+        self.parting = (peer, self.ownClose ?? WebSocketClose(code: 1_000))
+        if peer.link.phase == .ended { self.reportOwnClose() }
+    }
+
     private func reportOwnClose() {
-        let close = self.ownClose ?? WebSocketClose(code: 1_000)
+        guard let (peer, close) = self.parting.take() else { return }
         self.report(
             .closed(
-                WebSocketLink.Closure(code: close.code ?? 1_000, reason: close.reason, wasClean: true, error: nil)
+                WebSocketLink.Closure(
+                    code: close.code ?? 1_000,
+                    reason: close.reason,
+                    wasClean: peer.received != nil,
+                    error: nil
+                )
             )
         )
     }
@@ -281,10 +315,8 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
         self.report(.connection(event))
         switch event {
         case .closed:
-            if self.ready != nil {
-                self.ready = nil
-                self.reportOwnClose()
-            }
+            // It is left for another one, and not gone yet.
+            if let ready = self.ready.take() { self.part(with: ready.peer) }
             self.ownClose = nil
             self.failAll(Driver.closedByUser)
         case .gaveUp(let error):
@@ -295,7 +327,11 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
     }
 
     private func failAll(_ error: SocketError) {
-        while let unit = self.waiting.popFirst(unless: { _ in false }) { unit.outcome?.complete(.failure(error)) }
+        var error = error
+        // Nothing of what waits has left, whatever was lost with the connection.
+        error.delivery = .notSent
+        self.closed = error
+        while let unit = self.popWaiting() { unit.outcome?.complete(.failure(error)) }
     }
 
     private func reconnectSooner(in turn: inout Turn) {
@@ -333,11 +369,10 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
             return
         }
         if self.isReconnectDeferred { self.reconnectSooner(in: &turn) }
-        let cost = unit.payload.readableBytes
-        guard self.waiting.hasRoom(for: cost) else {
+        guard self.waiting.hasRoom(for: unit.payload.readableBytes) else {
             return self.refuse(unit, .queueFull, "too many messages wait for a connection (maximumWaitingMessages)")
         }
-        self.waiting.append(unit, .default, cost: cost)
+        self.wait(unit)
     }
 
     private func refuse(_ unit: WebSocketUnit, _ code: SocketError.Code, _ message: String) {
@@ -346,19 +381,21 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
 
     private func sendWaiting(in turn: inout Turn) {
         guard let ready = self.ready, !self.isLeaving else { return }
-        while let unit = self.waiting.popFirst(unless: { _ in false }) {
-            guard unit.outcome?.isOpen ?? true else { continue }
-            guard ready.peer.send(unit, in: &turn) else {
-                // The link closes: it leaves after the next opening.
-                self.waiting.append(unit, .default, cost: unit.payload.readableBytes, isReturning: true)
-                return
-            }
+        // One that closes takes nothing; what waits leaves after the next opening.
+        while ready.peer.link.phase == .open, let unit = self.popWaiting() {
+            guard !ready.peer.send(unit, in: &turn) else { continue }
+            return self.wait(unit, isReturning: true)
         }
     }
 
     /// The sender waits no longer. A message that has begun to leave goes on.
     func cancel(_ outcome: WebSocketOutcome) {
         guard !outcome.hasBegun else { return }
+        if let cost = outcome.waitingCost.take() {
+            // It makes room at once.
+            self.waiting.leave(cost: cost)
+            self.waiting.dropStubs(where: Self.isStub)
+        }
         outcome.complete(.failure(SocketError(.cancelled, message: "the sending task was cancelled")))
     }
 

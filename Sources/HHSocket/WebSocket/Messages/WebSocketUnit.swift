@@ -30,6 +30,8 @@ package final class WebSocketOutcome: @unchecked Sendable {
     var hasBegun = false
     /// Whether the last byte has left the link.
     var isWhole = false
+    /// The cost of the message in the line of those that wait for a connection; nil while it is not in it.
+    var waitingCost: Int?
 
     package init(_ completion: @escaping @Sendable (Result<Void, SocketError>) -> Void) {
         self.completion = completion

@@ -1,0 +1,334 @@
+import NIOCore
+import NIOEmbedded
+
+@testable import HHSocket
+
+/// The server's end of a simulated connection, as the channel sees it.
+protocol SimulatedRemote: AnyObject {
+    /// The number of bytes that the kernels take now.
+    var room: Int { get }
+    /// Whether the next write fails, though nothing has been told of that before.
+    var breaksOnWrite: Bool { get }
+    /// The client has written these bytes, and may not have flushed them.
+    func clientWrote(_ bytes: ByteBuffer)
+    /// The kernel has taken these bytes.
+    func kernelTook(_ bytes: ByteBuffer)
+    /// The client has ended its direction.
+    func clientEndedOutput()
+    /// The channel has closed.
+    func clientClosed()
+    /// Takes all that is still to be read, when nothing can be written any more.
+    func takeRest() -> ByteBuffer?
+}
+
+/// A client's end of a TCP connection in virtual time. It behaves as NIO's channels do: it buffers what the kernel does
+/// not take, reads only when it is asked to, and reads all that is left when the peer has ended.
+final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
+    // Proof of Sendable: a history runs on one thread.
+    private struct Write {
+        var bytes: ByteBuffer
+        var promise: EventLoopPromise<Void>?
+    }
+
+    struct Options: NIOSynchronousChannelOptions {
+        fileprivate let channel: SimulatedChannel
+
+        func setOption<Option: ChannelOption>(_ option: Option, value: Option.Value) throws {
+            try self.channel.set(option, value)
+        }
+
+        func getOption<Option: ChannelOption>(_ option: Option) throws -> Option.Value {
+            try self.channel.get(option)
+        }
+    }
+
+    let allocator = ByteBufferAllocator()
+    let eventLoop: any EventLoop
+    let localAddress: SocketAddress? = nil
+    let remoteAddress: SocketAddress? = nil
+    let parent: (any Channel)? = nil
+    private let closePromise: EventLoopPromise<Void>
+    private unowned let remote: any SimulatedRemote
+    // Set in `init`, which must have the channel for it.
+    private var innerPipeline: ChannelPipeline!
+
+    private(set) var isOpen = true
+    private(set) var isActive = false
+    private(set) var isWritable = true
+    private(set) var isAutoReading = true
+    /// Whether the pipeline has asked for bytes and has not got any.
+    private(set) var wantsRead = false
+    private var writes = CircularBuffer<Write>()
+    /// The number of writes that may leave.
+    private var flushedCount = 0
+    private(set) var bufferedBytes = 0
+    private var isFlushing = false
+    private var outputIsClosed = false
+    private var outputPromise: EventLoopPromise<Void>?
+    private var closesOutput = false
+    private let waterMarks = LinkChannel.waterMarks
+
+    init(_ eventLoop: EmbeddedEventLoop, _ remote: any SimulatedRemote) {
+        self.eventLoop = eventLoop
+        self.closePromise = eventLoop.makePromise()
+        self.remote = remote
+        self.innerPipeline = ChannelPipeline(channel: self)
+    }
+
+    var pipeline: ChannelPipeline { self.innerPipeline }
+    var closeFuture: EventLoopFuture<Void> { self.closePromise.futureResult }
+    var _channelCore: any ChannelCore { self }
+    var syncOptions: (any NIOSynchronousChannelOptions)? { Options(channel: self) }
+
+    // MARK: What the network does
+
+    /// The connection is made, which `tell` tells whoever has asked for it.
+    func activate(_ tell: () -> Void) {
+        self.isActive = true
+        tell()
+        self.pipeline.syncOperations.fireChannelActive()
+        self.readIfNeeded()
+    }
+
+    /// Brings the bytes of one read, in parts.
+    func read(_ parts: [ByteBuffer]) {
+        self.wantsRead = false
+        for part in parts where self.isActive { self.pipeline.syncOperations.fireChannelRead(NIOAny(part)) }
+        if self.isActive { self.pipeline.syncOperations.fireChannelReadComplete() }
+        self.readIfNeeded()
+    }
+
+    /// The peer has ended its direction, and `rest` stood before that; NIO reads it whether or not it was asked to.
+    func end(_ rest: ByteBuffer?) {
+        if let rest, self.isActive { self.read([rest]) }
+        guard self.isActive else { return }
+        self.pipeline.syncOperations.fireChannelReadComplete()
+        self.close0(error: ChannelError.eof, mode: .all, promise: nil)
+    }
+
+    /// The connection was reset.
+    func reset(_ rest: ByteBuffer?) {
+        if let rest, self.isActive { self.read([rest]) }
+        guard self.isActive else { return }
+        let error = IOError(errnoCode: 104, reason: "read")
+        self.pipeline.syncOperations.fireErrorCaught(error)
+        self.close0(error: error, mode: .all, promise: nil)
+    }
+
+    /// The kernel has room again.
+    func becameWritable() { self.flushNow() }
+
+    private func readIfNeeded() {
+        if self.isActive, self.isAutoReading, !self.wantsRead { self.pipeline.syncOperations.read() }
+    }
+
+    // MARK: Options
+
+    func setOption<Option: ChannelOption>(_ option: Option, value: Option.Value) -> EventLoopFuture<Void> {
+        self.eventLoop.makeCompletedFuture { try self.set(option, value) }
+    }
+
+    func getOption<Option: ChannelOption>(_ option: Option) -> EventLoopFuture<Option.Value> {
+        self.eventLoop.makeCompletedFuture { try self.get(option) }
+    }
+
+    private func set<Option: ChannelOption>(_ option: Option, _ value: Option.Value) throws {
+        guard self.isOpen else { throw ChannelError.ioOnClosedChannel }
+        guard option is ChannelOptions.Types.AutoReadOption, let isOn = value as? Bool else {
+            throw ChannelError.operationUnsupported
+        }
+        guard isOn != self.isAutoReading else { return }
+        self.isAutoReading = isOn
+        self.wantsRead = isOn
+    }
+
+    private func get<Option: ChannelOption>(_ option: Option) throws -> Option.Value {
+        guard self.isOpen else { throw ChannelError.ioOnClosedChannel }
+        let value: Any =
+            switch option {
+            case is ChannelOptions.Types.AutoReadOption: self.isAutoReading
+            case is ChannelOptions.Types.BufferedWritableBytesOption: self.bufferedBytes
+            default: throw ChannelError.operationUnsupported
+            }
+        guard let value = value as? Option.Value else { throw ChannelError.operationUnsupported }
+        return value
+    }
+
+    // MARK: What the pipeline asks for
+
+    func localAddress0() throws -> SocketAddress { throw ChannelError.operationUnsupported }
+    func remoteAddress0() throws -> SocketAddress { throw ChannelError.operationUnsupported }
+
+    func register0(promise: EventLoopPromise<Void>?) {
+        promise?.succeed()
+        self.pipeline.syncOperations.fireChannelRegistered()
+    }
+
+    func registerAlreadyConfigured0(promise: EventLoopPromise<Void>?) { self.register0(promise: promise) }
+
+    func bind0(to address: SocketAddress, promise: EventLoopPromise<Void>?) {
+        promise?.fail(ChannelError.operationUnsupported)
+    }
+
+    func connect0(to address: SocketAddress, promise: EventLoopPromise<Void>?) {
+        promise?.fail(ChannelError.operationUnsupported)
+    }
+
+    func read0() { self.wantsRead = true }
+
+    func write0(_ data: NIOAny, promise: EventLoopPromise<Void>?) {
+        guard self.isOpen, !self.outputIsClosed else {
+            promise?.fail(self.isOpen ? ChannelError.outputClosed : ChannelError.ioOnClosedChannel)
+            return
+        }
+        let bytes = self.unwrapData(data, as: ByteBuffer.self)
+        if bytes.readableBytes > 0 { self.remote.clientWrote(bytes) }
+        self.writes.append(Write(bytes: bytes, promise: promise))
+        self.bufferedBytes += bytes.readableBytes
+        if self.isWritable, self.bufferedBytes > self.waterMarks.high {
+            self.isWritable = false
+            self.pipeline.syncOperations.fireChannelWritabilityChanged()
+        }
+    }
+
+    func flush0() {
+        guard self.isOpen else { return }
+        self.flushedCount = self.writes.count
+        self.flushNow()
+    }
+
+    /// Gives the kernel what it takes. What is written meanwhile is given by the call that is under way.
+    private func flushNow() {
+        guard self.isActive, !self.isFlushing else { return }
+        self.isFlushing = true
+        defer { self.isFlushing = false }
+        while self.isOpen, self.flushedCount > 0, let first = self.writes.first {
+            guard first.bytes.readableBytes > 0 else {
+                self.dropFirst()
+                continue
+            }
+            if self.remote.breaksOnWrite { return self.breakOff() }
+            var rest = first.bytes
+            guard let taken = rest.readSlice(length: min(self.remote.room, rest.readableBytes)),
+                taken.readableBytes > 0
+            else { return }
+            self.writes[self.writes.startIndex].bytes = rest
+            self.remote.kernelTook(taken)
+            self.bufferedBytes -= taken.readableBytes
+            if rest.readableBytes == 0 { self.dropFirst() }
+            if !self.isWritable, self.bufferedBytes < self.waterMarks.low {
+                self.isWritable = true
+                self.pipeline.syncOperations.fireChannelWritabilityChanged()
+            }
+        }
+        if self.isOpen, self.writes.isEmpty, self.closesOutput { self.endOutput() }
+    }
+
+    private func dropFirst() {
+        self.flushedCount -= 1
+        self.writes.popFirst()?.promise?.succeed()
+    }
+
+    /// A write fails: what the peer has sent before is read all the same.
+    private func breakOff() {
+        self.readIfNeeded()
+        if self.wantsRead, let rest = self.remote.takeRest() {
+            self.pipeline.syncOperations.fireChannelRead(NIOAny(rest))
+            if self.isActive { self.pipeline.syncOperations.fireChannelReadComplete() }
+        }
+        self.close0(error: IOError(errnoCode: 32, reason: "write"), mode: .all, promise: nil)
+    }
+
+    private func endOutput() {
+        self.closesOutput = false
+        self.outputIsClosed = true
+        self.remote.clientEndedOutput()
+        self.outputPromise?.succeed()
+        self.outputPromise = nil
+        self.pipeline.fireUserInboundEventTriggered(ChannelEvent.outputClosed)
+    }
+
+    func close0(error: any Error, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+        guard self.isOpen else {
+            promise?.fail(ChannelError.alreadyClosed)
+            return
+        }
+        switch mode {
+        case .input:
+            promise?.fail(ChannelError.operationUnsupported)
+        case .output:
+            guard !self.outputIsClosed, !self.closesOutput else {
+                promise?.fail(ChannelError.outputClosed)
+                return
+            }
+            self.outputPromise = promise
+            self.closesOutput = true
+            if self.writes.isEmpty { self.endOutput() }
+        case .all:
+            self.close(error, promise)
+        }
+    }
+
+    private func close(_ error: any Error, _ promise: EventLoopPromise<Void>?) {
+        let wasActive = self.isActive
+        self.isOpen = false
+        self.isActive = false
+        let lost = self.writes
+        self.writes = CircularBuffer()
+        self.flushedCount = 0
+        self.bufferedBytes = 0
+        for write in lost { write.promise?.fail(error) }
+        self.outputPromise?.fail(error)
+        self.outputPromise = nil
+        self.remote.clientClosed()
+        promise?.succeed()
+        if wasActive { self.pipeline.syncOperations.fireChannelInactive() }
+        self.pipeline.syncOperations.fireChannelUnregistered()
+        self.eventLoop.execute {
+            self.removeHandlers(pipeline: self.pipeline)
+            self.closePromise.succeed()
+        }
+    }
+
+    func triggerUserOutboundEvent0(_ event: Any, promise: EventLoopPromise<Void>?) {
+        promise?.fail(ChannelError.operationUnsupported)
+    }
+
+    func channelRead0(_ data: NIOAny) {}
+    func errorCaught0(error: any Error) {}
+}
+
+/// Opens simulated connections, where NIO's own opens sockets.
+struct SimulatedBootstrap: NIOClientTCPBootstrapProtocol {
+    typealias Initializer = @Sendable (any Channel) -> EventLoopFuture<Void>
+
+    private let open: (String, Int, Initializer) -> EventLoopFuture<any Channel>
+    private var initializer: Initializer = { $0.eventLoop.makeSucceededVoidFuture() }
+
+    init(_ open: @escaping (String, Int, Initializer) -> EventLoopFuture<any Channel>) {
+        self.open = open
+    }
+
+    func channelInitializer(_ handler: @escaping Initializer) -> Self {
+        var copy = self
+        copy.initializer = handler
+        return copy
+    }
+
+    func connect(host: String, port: Int) -> EventLoopFuture<any Channel> {
+        self.open(host, port, self.initializer)
+    }
+
+    func connect(to address: SocketAddress) -> EventLoopFuture<any Channel> {
+        self.open("", 0, self.initializer)
+    }
+
+    func connect(unixDomainSocketPath: String) -> EventLoopFuture<any Channel> {
+        self.open(unixDomainSocketPath, 0, self.initializer)
+    }
+
+    func protocolHandlers(_ handlers: @escaping @Sendable () -> [any ChannelHandler]) -> Self { self }
+    func channelOption<Option: ChannelOption>(_ option: Option, value: Option.Value) -> Self { self }
+    func connectTimeout(_ timeout: TimeAmount) -> Self { self }
+    func _applyChannelConvenienceOptions(_ options: inout ChannelOptions.TCPConvenienceOptions) -> Self { self }
+}

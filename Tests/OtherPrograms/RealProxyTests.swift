@@ -209,7 +209,7 @@ enum RealProxy {
 
     /// It may be somebody else's by the time the proxy listens there, which is unlikely: the system hands ports out in
     /// turn.
-    private static func freePort() async throws -> Int {
+    static func freePort() async throws -> Int {
         let group = MultiThreadedEventLoopGroup.singletonMultiThreadedEventLoopGroup
         let channel = try await ServerBootstrap(group: group).bind(host: "127.0.0.1", port: 0).get()
         let port = channel.localAddress?.port ?? 0

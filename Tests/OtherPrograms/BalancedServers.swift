@@ -1,0 +1,93 @@
+import HHSocketRPC
+import HHSocketServer
+import NIOCore
+import TestSupport
+import Testing
+
+/// Two servers of ours behind a balancer that others wrote, one of which ends.
+enum BalancedServers {
+    /// What carries the calls.
+    enum Carrier {
+        case tcp
+        /// A WebSocket, through a balancer of HTTP.
+        case webSocket
+
+        func listener() throws -> ServerListener {
+            switch self {
+            case .tcp: ServerListener()
+            case .webSocket: try ServerListener(url: "ws://127.0.0.1:0/rpc")
+            }
+        }
+
+        func endpoint(_ port: Int) throws -> Endpoint {
+            switch self {
+            case .tcp: Endpoint(host: "127.0.0.1", port: port)
+            case .webSocket: try Endpoint(url: "ws://127.0.0.1:\(port)/rpc")
+            }
+        }
+    }
+
+    /// Runs its second argument with the port of a balancer before servers on these ports.
+    typealias Balance = (_ ports: [Int], _ body: (Int) async throws -> Void) async throws -> Void
+
+    /// Which of two servers answers, and which connection.
+    private static func start(_ name: String, _ carrier: Carrier) async throws -> SocketServer {
+        var router = Router()
+        router.handle(101) { _, _ in ByteBuffer(string: name) }
+        let server = SocketServer(configuration: .init(listeners: [try carrier.listener()]), router: router)
+        try await server.start()
+        return server
+    }
+
+    /// Calls through the balancer from several clients, kills one server, and goes on.
+    static func killOne(_ carrier: Carrier, _ balance: Balance) async throws {
+        let servers = [try await Self.start("first", carrier), try await Self.start("second", carrier)]
+        let ports = try servers.map { try #require($0.address?.port) }
+        try await balance(ports) { port in
+            let endpoint = try carrier.endpoint(port)
+            let clients = (0..<8).map { _ in
+                SocketClient.connecting(to: endpoint) {
+                    // What was in flight when its server was killed may have been run; this one may be run twice.
+                    $0.retryPolicy = RetryPolicy(maximumAttempts: 10)
+                    $0.timeout = .seconds(60)
+                    $0.socket.backoff.base = .milliseconds(50)
+                    $0.socket.backoff.cap = .milliseconds(500)
+                }
+            }
+            var request = SocketRequest(type: 101)
+            request.isIdempotent = true
+            request.waitsForConnectivity = true
+            var answered: Set<String> = []
+            for client in clients { answered.insert(try await client.data(for: request).string) }
+            #expect(answered == ["first", "second"])
+
+            await servers[0].shutdown(gracePeriod: .zero)
+            for _ in 0..<10 {
+                for client in clients { #expect(try await client.data(for: request).string == "second") }
+            }
+            for client in clients { await client.close() }
+        }
+        for server in servers { await server.shutdown(gracePeriod: .zero) }
+    }
+
+    /// A drain that clients see through the balancer: nobody's call fails.
+    static func drainOne(_ carrier: Carrier, _ balance: Balance) async throws {
+        let servers = [try await Self.start("first", carrier), try await Self.start("second", carrier)]
+        let ports = try servers.map { try #require($0.address?.port) }
+        try await balance(ports) { port in
+            let endpoint = try carrier.endpoint(port)
+            let clients = (0..<8).map { _ in SocketClient.connecting(to: endpoint) { $0.timeout = .seconds(60) } }
+            var answered: Set<String> = []
+            for client in clients { answered.insert(try await client.data(for: SocketRequest(type: 101)).string) }
+            #expect(answered == ["first", "second"])
+            async let drained: Void = servers[0].shutdown(gracePeriod: .seconds(60))
+            try await eventually("everybody has moved") { servers[1].connectionCount >= clients.count }
+            for client in clients {
+                #expect(try await client.data(for: SocketRequest(type: 101)).string == "second")
+            }
+            await drained
+            for client in clients { await client.close() }
+        }
+        for server in servers { await server.shutdown(gracePeriod: .zero) }
+    }
+}

@@ -214,6 +214,7 @@ extension ConnectionMachine {
         }
         self.failedRounds += 1
         if let limit = self.allowedRounds ?? self.settings.backoff.maximumRounds, self.failedRounds >= limit {
+            self.hasRunOut = true
             return self.giveUp(error)
         }
         return self.wait(for: error, now: now)

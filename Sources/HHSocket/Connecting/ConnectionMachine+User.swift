@@ -16,6 +16,7 @@ extension ConnectionMachine {
         }
         self.allowedRounds = attempts.map { max(1, $0) }
         self.failedRounds = 0
+        self.hasRunOut = false
         self.servers.callBack()
         // Monitors err, so that a user who asks for a connection gets one round of attempts.
         self.insists = true
@@ -24,9 +25,16 @@ extension ConnectionMachine {
         return self.hold(reason)
     }
 
+    /// Begins anew, with the first attempt at once and as many rounds as before, where attempts have stopped because
+    /// all rounds have failed.
+    mutating func connectAgain(now: NIODeadline) -> [ConnectAction] {
+        self.hasRunOut ? self.connect(attempts: self.allowedRounds, now: now) : []
+    }
+
     mutating func disconnect(now: NIODeadline) -> [DisconnectAction] {
         self.alternates = []
         self.insists = false
+        self.hasRunOut = false
         var actions: [DisconnectAction] = self.making?.attempts.map { .close($0.id) } ?? []
         switch self.phase {
         case .closed:

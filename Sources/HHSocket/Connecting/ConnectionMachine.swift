@@ -46,6 +46,9 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     var failedRounds = 0
     /// The number of rounds that may fail, if ``connect(attempts:now:)`` has set it.
     var allowedRounds: Int?
+    /// Whether attempts have stopped because as many rounds as are allowed have failed: ``connectAgain(now:)`` begins
+    /// anew. The user's close, a verdict and a faulty configuration are other reasons.
+    var hasRunOut = false
     /// Attempts since the last ready connection.
     var attempts = 0
     /// Why each server could not be reached since the last ready connection.

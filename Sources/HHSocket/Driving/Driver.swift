@@ -140,6 +140,12 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         self.apply(in: &turn) { $0.connect(attempts: attempts, now: $1) }
     }
 
+    /// Begins anew where attempts have stopped because all that were allowed have failed.
+    func connectAgain(in turn: inout Turn) {
+        guard !self.isInvalidated else { return }
+        self.apply(in: &turn) { $0.connectAgain(now: $1) }
+    }
+
     package func disconnect(in turn: inout Turn) {
         self.apply(in: &turn) { $0.disconnect(now: $1) }
     }
@@ -232,10 +238,8 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
         if case .closed = self.machine.state { true } else { false }
     }
 
-    /// Whether nobody has asked for a connection yet.
-    var isIdle: Bool {
-        if case .idle = self.machine.state { true } else { false }
-    }
+    /// Whether attempts have stopped because all that were allowed have failed.
+    var hasRunOut: Bool { self.machine.hasRunOut }
 
     package func notConnected() -> SocketError {
         if case .held(let reason) = self.machine.phase, reason.code == .networkUnreachable { return reason }

@@ -79,7 +79,8 @@ public final class WebSocketLink: ConnectionControl {
     /// ``Event/closed(_:)`` alone.
     ///
     /// While no connection is ready the message waits, in order, and leaves after the next opening. Cancelling the
-    /// calling task takes it back while it waits.
+    /// calling task takes it back while it waits. Where attempts have stopped after ``Backoff/maximumRounds``, a
+    /// message begins them anew, as does ``applicationWillEnterForeground()``.
     ///
     /// - Throws: ``SocketError``. Its `delivery` is `sentUnknown` if the message had begun to leave when the connection
     ///   was lost: it does not leave again. Codes: `connectionLost`; `queueFull` (too much waits); `frameTooLarge`;

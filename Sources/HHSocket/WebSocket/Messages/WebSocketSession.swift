@@ -321,6 +321,8 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
             self.failAll(Driver.closedByUser)
         case .gaveUp(let error):
             self.failAll(error)
+        case .willEnterForeground:
+            self.driver?.connectAgain(in: &turn)
         default:
             break
         }
@@ -364,7 +366,7 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
             }
             return
         }
-        guard let driver = self.driver, !driver.isClosed || driver.isIdle else {
+        guard let driver = self.driver, !driver.isClosed || driver.hasRunOut else {
             unit.outcome?.complete(.failure(self.driver?.notConnected() ?? Driver.closedByUser))
             return
         }
@@ -373,6 +375,7 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
             return self.refuse(unit, .queueFull, "too many messages wait for a connection (maximumWaitingMessages)")
         }
         self.wait(unit)
+        if driver.hasRunOut { driver.connectAgain(in: &turn) }
     }
 
     private func refuse(_ unit: WebSocketUnit, _ code: SocketError.Code, _ message: String) {

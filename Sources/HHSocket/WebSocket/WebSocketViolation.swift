@@ -56,8 +56,10 @@ extension WebSocketViolation: CustomStringConvertible {
         case .textNotUTF8: "a text message is not UTF-8"
         case .notDeflate(let reason): "a compressed message cannot be inflated: \(reason)"
         case .unexpectedText: "a text message arrived where only binary ones are expected"
-        case .messageTooLong(let length, let limit): "a message has \(length) bytes or more; the limit is \(limit)"
-        case .tooManyFragments(let limit): "a message has more than \(limit) fragments"
+        // The setting has this name on both sides.
+        case .messageTooLong(let length, let limit):
+            "a message has \(length) bytes or more; the limit is \(limit) (maximumMessageLength)"
+        case .tooManyFragments(let limit): "a message has more than \(limit) fragments (maximumFragments)"
         }
     }
 }

@@ -101,7 +101,7 @@ extension Endpoint {
 
     /// The URL as a WebSocket's request needs it; nil for an address that is no URL. A host that was found by a name is
     /// asked for by that name.
-    var webSocketTarget: WebSocketTarget? {
+    package var webSocketTarget: WebSocketTarget? {
         self.webSocket.map { location in
             WebSocketTarget(
                 isSecure: location.isSecure,

@@ -5,6 +5,9 @@ import NIOCore
 extension HostileClient {
     /// A complete, reproducible attack on a server. Cases may be added.
     ///
+    /// Against the URL of a WebSocket those of frames send their frames in its messages. Those in ``onWebSockets``
+    /// attack WebSockets themselves, of frames or of messages; a port that speaks no HTTP finds garbage in them.
+    ///
     /// ```swift
     /// @Test(arguments: HostileClient.Attack.allCases)
     /// func honestClientsAreUnharmed(attack: HostileClient.Attack) async throws {
@@ -62,13 +65,41 @@ extension HostileClient {
         case requestAndCancel
         /// Heartbeats, as fast as they can be sent.
         case pingFlood
+        /// Requests to open a WebSocket that come byte by byte and are never finished.
+        case slowOpenings
+        /// Many requests to open a WebSocket: a third whole, a third cut, a third reset once they are sent.
+        case openingFlood
+        /// Requests to open a WebSocket with a header field of 4 MiB.
+        case largeOpenings
+        /// A message in empty fragments without end: on some connections 131,072, which a server may allow, on the
+        /// others more.
+        case endlessFragments
+        /// Messages that announce up to 2^64 - 1 bytes, and some of 16 MiB that come nearly whole.
+        case hugeMessages
+        /// Messages that are a thousand times as long once they are inflated: some of 900 KB, some of 64 MiB.
+        case deflateBombs
+        /// Pings of WebSocket, whose pongs are never read.
+        case webSocketPings
+        /// Frames that RFC 6455 forbids, each behind a message: unmasked, with reserved bits and opcodes, out of order,
+        /// in a wrong form.
+        case illegalFrames
+        /// Close frames without end, and never the end of TCP.
+        case closeFlood
+        /// Texts of 8 MiB whose last byte breaks UTF-8.
+        case brokenTexts
+
+        /// The attacks on WebSockets themselves.
+        public static let onWebSockets: [Attack] = [
+            .slowOpenings, .openingFlood, .largeOpenings, .endlessFragments, .hugeMessages, .deflateBombs,
+            .webSocketPings, .illegalFrames, .closeFlood, .brokenTexts,
+        ]
 
         public var description: String { self.rawValue }
 
         /// Runs the attack and returns when it is at its height.
         ///
         /// - Parameters:
-        ///   - endpoint: The server.
+        ///   - endpoint: The server; for ``onWebSockets`` the URL of a WebSocket.
         ///   - type: A type that the server handles, preferably with answers as large as the requests.
         ///   - format: The layout of frames; the standard format by default.
         ///   - strength: Multiplies the number of connections or frames: 1, the default, takes a second or so.
@@ -230,6 +261,9 @@ extension HostileClient {
                 }
             case .pingFlood:
                 return try await self.each(of: [0, 1], target) { _ in .ping().times(50_000 * strength) }
+            case .slowOpenings, .openingFlood, .largeOpenings, .endlessFragments, .hugeMessages, .deflateBombs,
+                .webSocketPings, .illegalFrames, .closeFlood, .brokenTexts:
+                return try await self.attackWebSockets(target, strength)
             }
         }
 
@@ -291,23 +325,26 @@ extension HostileClient {
         }
 
         /// The target of the attack, and the way to reach it.
-        private struct Target: Sendable {
+        struct Target: Sendable {
             var endpoint: Endpoint
             var format: WireFormat
             var tls: ClientTLS?
+            var opensWebSocket = true
+            var reads = true
 
             func client(reads: Bool = true, receiveBuffer: Int? = nil) async throws -> HostileClient {
                 try await HostileClient(
                     to: self.endpoint,
+                    opensWebSocket: self.opensWebSocket,
                     format: self.format,
-                    reads: reads,
+                    reads: self.reads && reads,
                     tls: self.tls,
                     receiveBuffer: receiveBuffer
                 )
             }
         }
 
-        private func each<Element>(
+        func each<Element>(
             of elements: [Element],
             _ target: Target,
             _ act: (Element) -> Act

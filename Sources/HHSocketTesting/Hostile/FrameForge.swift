@@ -8,6 +8,12 @@ struct Flaws: Sendable {
     var announcedLength: UInt32?
     /// The number of bytes after which the frame is cut.
     var keptBytes: Int?
+
+    /// Returns bytes without those behind the cut.
+    func cut(_ bytes: ByteBuffer) -> ByteBuffer {
+        guard let kept = self.keptBytes else { return bytes }
+        return bytes.getSlice(at: bytes.readerIndex, length: min(max(0, kept), bytes.readableBytes)) ?? bytes
+    }
 }
 
 /// An encoder of frames, correct or not.

@@ -12,7 +12,16 @@ import NIOPosix
 /// ```
 /// ``Attack`` has complete attacks, ready to run against a server.
 ///
-/// It connects only once, sends no pings and answers none. The connection is closed with the last reference.
+/// If the server's address is the URL of a WebSocket, the client opens it, offers the subprotocol of its frames, and
+/// sends them in binary messages:
+/// ```swift
+/// let client = try await HostileClient(to: try Endpoint(url: "ws://127.0.0.1:7001/chat"))
+/// await client.perform(.text("hello").then(.webSocketFrame(.ping().unmasked())))
+/// #expect(try await client.message().text == "hello")
+/// #expect(try await client.message().closeCode == 1002)
+/// ```
+/// It connects only once, sends no pings and answers none, nor close frames. The connection is closed with the last
+/// reference.
 public final class HostileClient: Sendable {
     /// The outcome of an ``Act``.
     public enum Outcome: Sendable, Hashable {
@@ -33,20 +42,28 @@ public final class HostileClient: Sendable {
     private let inbox: NIOLoopBound<Inbox>
     private let forge: FrameForge
     private let sleep: @Sendable (Duration) async throws -> Void
+    /// The URL of the WebSocket, of which the host, the path and the query are used; nil for frames over plain TCP.
+    private let target: WebSocketTarget?
+    private let host: String
 
     /// Creates a client that is connected.
     ///
     /// - Parameters:
     ///   - endpoint: The server.
+    ///   - opensWebSocket: Whether a WebSocket, if the endpoint is the URL of one, is open when this returns. Otherwise
+    ///     ``Act/opening(_:headers:without:)`` is the test's. True by default.
     ///   - format: The layout of frames; the standard format by default.
     ///   - reads: Whether it reads from the start, or only after ``Act/startReading``. True by default.
-    ///   - tls: TLS, whose handshake is over when this returns; nil, the default, for none.
+    ///   - tls: TLS, whose handshake is over when this returns; nil, the default, for none, and for `wss` for
+    ///     `ClientTLS()`.
     ///   - receiveBuffer: The size of the system's receive buffer (`SO_RCVBUF`), in bytes. With a small one the server
     ///     soon notices that this client does not read. Nil, the default, for the system's choice.
     ///   - clock: The clock of delays; real time by default.
-    /// - Throws: NIO's error if it cannot connect, or that of the handshake.
+    /// - Throws: NIO's error if it cannot connect, or that of the handshake; ``NothingHappened`` if the server does not
+    ///   open the WebSocket.
     public init(
         to endpoint: Endpoint,
+        opensWebSocket: Bool = true,
         format: WireFormat = .standard,
         reads: Bool = true,
         tls: ClientTLS? = nil,
@@ -56,14 +73,19 @@ public final class HostileClient: Sendable {
         let made = NIOLockedValueBox<(inbox: NIOLoopBound<Inbox>, handshake: EventLoopFuture<Void>?)?>(nil)
         self.forge = FrameForge(direction: .request, format: format)
         self.sleep = { try await clock.sleep(for: $0) }
+        let target = endpoint.webSocketTarget
+        self.target = target
+        self.host = target?.hostField ?? "\(endpoint.host):\(endpoint.port)"
+        let tls = tls ?? (target?.isSecure == true ? ClientTLS() : nil)
+        let opens = opensWebSocket && target != nil
         var bootstrap = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
             .channelOption(.allowRemoteHalfClosure, value: true)
             // A handshake requires reading in any case.
-            .channelOption(.autoRead, value: reads || tls != nil)
+            .channelOption(.autoRead, value: reads || tls != nil || opens)
             .channelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     let handshake = try tls?.start(on: channel, to: endpoint)
-                    let inbox = Inbox(eventLoop: channel.eventLoop, format: format)
+                    let inbox = Inbox(eventLoop: channel.eventLoop, format: format, isWebSocket: target != nil)
                     made.withLockedValue { $0 = (NIOLoopBound(inbox, eventLoop: channel.eventLoop), handshake) }
                     try channel.pipeline.syncOperations.addHandler(inbox)
                 }
@@ -83,9 +105,15 @@ public final class HostileClient: Sendable {
         }
         guard let (inbox, handshake) = made.withLockedValue({ $0 }) else { throw ChannelError.ioOnClosedChannel }
         self.inbox = inbox
-        guard let handshake else { return }
-        try await handshake.get()
-        if !reads { try await self.channel.setOption(.autoRead, value: false).get() }
+        try await handshake?.get()
+        if opens {
+            await self.perform(.opening())
+            let answer = try await self.opening()
+            guard answer.status == 101 else {
+                throw NothingHappened(description: "\(endpoint) answered the opening with \(answer.status)")
+            }
+        }
+        if !reads, tls != nil || opens { try await self.channel.setOption(.autoRead, value: false).get() }
     }
 
     deinit {
@@ -165,41 +193,77 @@ public final class HostileClient: Sendable {
         }
     }
 
+    /// Appends what an act sends, as it leaves.
     private func append(_ sending: Act.Sending, to buffer: inout ByteBuffer) {
-        for _ in 0..<sending.copies {
-            switch sending.source {
-            case .raw(let bytes):
-                buffer.writeImmutableBuffer(bytes)
-            case .frame(let frame):
-                self.forge.append(frame, sending.flaws, to: &buffer)
-            case .cancel(let serial):
-                if let frame = self.forge.format.cancel(serial: serial) {
-                    self.forge.append(frame, sending.flaws, to: &buffer)
-                }
-            case .ping(let serial):
-                let heartbeat = self.forge.format.layout.heartbeat
-                let frame = Frame(
-                    type: heartbeat?.type ?? FrameType.heartbeat,
-                    serial: serial ?? heartbeat?.clientSerial ?? FrameSerial.clientPing
-                )
-                self.forge.append(frame, sending.flaws, to: &buffer)
-            case .requests(var frame, let serials):
-                for serial in serials {
-                    frame.serial = serial
-                    self.forge.append(frame, sending.flaws, to: &buffer)
-                }
+        let (bytes, isCarried) = self.bytes(sending)
+        buffer.writeImmutableBuffer(isCarried ? Self.carry(bytes) : bytes)
+    }
+
+    /// Returns bytes as binary messages.
+    private static func carry(_ bytes: ByteBuffer) -> ByteBuffer {
+        var out = ByteBuffer()
+        // Masks that are the same each time.
+        var encoder = WebSocketEncoder(role: .client, secret: Array(repeating: 7, count: 32))
+        encoder.encodeStream(bytes, into: &out)
+        return out
+    }
+
+    /// Returns what an act sends, and whether a WebSocket carries it in messages.
+    private func bytes(_ sending: Act.Sending) -> (ByteBuffer, isCarried: Bool) {
+        var buffer = ByteBuffer()
+        switch sending.source {
+        case .raw(let bytes):
+            return (bytes.repeated(sending.copies), false)
+        case .opening(let opening):
+            let request = opening.encode(to: self.target, host: self.host, offering: self.forge.format.subprotocol)
+            return (sending.flaws.cut(request).repeated(sending.copies), false)
+        case .webSocket(let frames):
+            for frame in frames {
+                var bytes = ByteBuffer()
+                frame.encode(masks: true, into: &bytes)
+                buffer.writeImmutableBuffer(sending.flaws.cut(bytes))
+            }
+            return (buffer.repeated(sending.copies), false)
+        case .frame, .cancel, .ping, .requests:
+            for _ in 0..<sending.copies { self.append(sending.source, sending.flaws, to: &buffer) }
+            return (buffer, self.target != nil)
+        }
+    }
+
+    /// Appends HHSocket's own frames.
+    private func append(_ source: Act.Source, _ flaws: Flaws, to buffer: inout ByteBuffer) {
+        switch source {
+        case .raw, .opening, .webSocket:
+            break
+        case .frame(let frame):
+            self.forge.append(frame, flaws, to: &buffer)
+        case .cancel(let serial):
+            if let frame = self.forge.format.cancel(serial: serial) {
+                self.forge.append(frame, flaws, to: &buffer)
+            }
+        case .ping(let serial):
+            let heartbeat = self.forge.format.layout.heartbeat
+            let frame = Frame(
+                type: heartbeat?.type ?? FrameType.heartbeat,
+                serial: serial ?? heartbeat?.clientSerial ?? FrameSerial.clientPing
+            )
+            self.forge.append(frame, flaws, to: &buffer)
+        case .requests(var frame, let serials):
+            for serial in serials {
+                frame.serial = serial
+                self.forge.append(frame, flaws, to: &buffer)
             }
         }
     }
 
     private func dribble(_ sending: Act.Sending, within time: Duration) async -> Outcome {
         guard let dribble = sending.dribble else { return .done }
-        var bytes = ByteBuffer()
-        self.append(sending, to: &bytes)
+        var (bytes, isCarried) = self.bytes(sending)
         var outcome = Outcome.done
         while outcome == .done, var chunk = bytes.readSlice(length: min(dribble.bytes, bytes.readableBytes)),
             chunk.readableBytes > 0
         {
+            if isCarried { chunk = Self.carry(chunk) }
             outcome = await self.write(&chunk, within: time)
             if outcome == .done, dribble.interval > .zero, bytes.readableBytes > 0,
                 (try? await self.sleep(dribble.interval)) == nil
@@ -240,8 +304,7 @@ public final class HostileClient: Sendable {
     /// - Throws: ``NothingHappened`` if none comes in time (60 s by default), if the server has ended the connection
     ///   and all its frames were returned, or if the frame's checksum is wrong.
     public func response(within time: Duration = .seconds(60)) async throws -> Frame {
-        let inbox = self.inbox
-        let output = try await self.channel.eventLoop.flatSubmit { inbox.value.next(within: TimeAmount(time)) }.get()
+        let output = try await self.wait(\.waiting, "a frame", within: time)
         switch output {
         case .frame(let frame): return frame
         case .corrupt(let frame, let mismatch):
@@ -265,8 +328,69 @@ public final class HostileClient: Sendable {
     ///
     /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
     public func ended(within time: Duration = .seconds(60)) async throws {
+        try await self.wait(\.waitingForEnd, "the end of the connection", within: time)
+    }
+
+    /// Returns the server's answer to the request to open a WebSocket.
+    ///
+    /// - Throws: ``NothingHappened`` if none comes in time (60 s by default), or if the server has ended the connection
+    ///   without one.
+    public func opening(within time: Duration = .seconds(60)) async throws -> OpeningAnswer {
+        guard let answer = try await self.wait(\.waitingForOpening, "an answer to the opening", within: time) else {
+            throw NothingHappened(
+                description: "waited for an answer to the opening, and the server ended the connection"
+            )
+        }
+        return answer
+    }
+
+    /// Returns the next message or control frame of a WebSocket. Binary messages are among them only if the server has
+    /// not selected the subprotocol of frames; else they are read by ``response(within:)``.
+    ///
+    /// - Throws: ``NothingHappened`` if none comes in time (60 s by default), or if the server has ended the connection
+    ///   and all of them were returned.
+    public func message(within time: Duration = .seconds(60)) async throws -> WebSocketContent {
+        guard let content = try await self.wait(\.waitingForContent, "a message", within: time) else {
+            throw NothingHappened(description: "waited for a message, and the server ended the connection")
+        }
+        return content
+    }
+
+    /// An answer to a request to open a WebSocket.
+    public struct OpeningAnswer: Sendable {
+        /// The status; 101 if the WebSocket is open.
+        public var status: Int
+        /// The header fields, in their order.
+        public var headers: [(name: String, value: String)]
+
+        /// The value of the first header field called `name`, in whatever case.
+        public func header(_ name: String) -> String? {
+            self.headers.first { $0.name.lowercased() == name.lowercased() }?.value
+        }
+
+        /// Reads an answer's head, with the empty line at its end.
+        fileprivate init(_ head: String) {
+            let lines = head.split(separator: "\r\n")
+            self.status =
+                lines.first.flatMap { line in
+                    let words = line.split(separator: " ")
+                    return words.count > 1 ? Int(words[1]) : nil
+                } ?? 0
+            self.headers = lines.dropFirst().compactMap { line in
+                guard let colon = line.firstIndex(of: ":") else { return nil }
+                return (String(line[..<colon]), String(line[colon...].dropFirst().drop { $0 == " " }))
+            }
+        }
+    }
+
+    private func wait<Value: Sendable>(
+        _ line: any ReferenceWritableKeyPath<Inbox, [Inbox.Waiter<Value>]> & Sendable,
+        _ what: String,
+        within time: Duration
+    ) async throws -> Value {
         let inbox = self.inbox
-        try await self.channel.eventLoop.flatSubmit { inbox.value.ended(within: TimeAmount(time)) }.get()
+        return try await self.channel.eventLoop
+            .flatSubmit { inbox.value.wait(line, what, within: TimeAmount(time)) }.get()
     }
 
     /// The first bytes received: all, or at least the first 64 KiB, up to the end of a read.
@@ -279,25 +403,40 @@ public final class HostileClient: Sendable {
 
     // MARK: On the event loop
 
-    private final class Inbox: ChannelInboundHandler {
+    fileprivate final class Inbox: ChannelInboundHandler {
         typealias InboundIn = ByteBuffer
 
-        private struct Waiter<Value: Sendable> {
+        struct Waiter<Value: Sendable> {
             var promise: EventLoopPromise<Value>
             var deadline: Scheduled<Void>
         }
 
         private let eventLoop: any EventLoop
+        private let subprotocol: String?
         private var decoder: FrameDecoder
         private var outputs = CircularBuffer<FrameDecoder.Output>()
         private(set) var first = ByteBuffer()
         private var hasEnded = false
         private var slowReading: RepeatedTask?
-        private var waiting: [Waiter<FrameDecoder.Output?>] = []
-        private var waitingForEnd: [Waiter<Void>] = []
+        var waiting: [Waiter<FrameDecoder.Output?>] = []
+        var waitingForEnd: [Waiter<Void>] = []
+        var waitingForOpening: [Waiter<OpeningAnswer?>] = []
+        var waitingForContent: [Waiter<WebSocketContent?>] = []
 
-        init(eventLoop: any EventLoop, format: WireFormat) {
+        private let isWebSocket: Bool
+        /// The beginning of the answer to an opening, until it is whole.
+        private var head = ByteBuffer()
+        private var answer: OpeningAnswer?
+        /// Nil until the WebSocket is open, and after a violation.
+        private var webSocket: WebSocketDecoder?
+        /// Whether binary messages carry frames.
+        private var carriesFrames = false
+        private var contents = CircularBuffer<WebSocketContent>()
+
+        init(eventLoop: any EventLoop, format: WireFormat, isWebSocket: Bool) {
             self.eventLoop = eventLoop
+            self.subprotocol = format.subprotocol
+            self.isWebSocket = isWebSocket
             self.decoder = FrameDecoder(
                 direction: .response,
                 format: format,
@@ -309,13 +448,63 @@ public final class HostileClient: Sendable {
         func channelRead(context: ChannelHandlerContext, data: NIOAny) {
             let bytes = self.unwrapInboundIn(data)
             if self.first.readableBytes < 64 << 10 { self.first.writeImmutableBuffer(bytes) }
+            if self.isWebSocket { self.receive(bytes) } else { self.decode(bytes) }
+            self.serve()
+        }
+
+        private func decode(_ bytes: ByteBuffer) {
             self.decoder.append(bytes)
             do throws(FrameError) {
                 while let output = try self.decoder.next() { self.outputs.append(output) }
             } catch {
                 self.end()
             }
-            self.serve()
+        }
+
+        private func receive(_ bytes: ByteBuffer) {
+            if self.answer == nil {
+                self.head.writeImmutableBuffer(bytes)
+                self.readAnswer()
+            } else {
+                self.webSocket?.append(bytes)
+            }
+            do throws(WebSocketViolation) {
+                while let input = try self.webSocket?.next() {
+                    if case .message(.binary, let bytes) = input, self.carriesFrames {
+                        self.decode(bytes)
+                    } else {
+                        self.contents.append(WebSocketContent(input))
+                    }
+                }
+            } catch {
+                self.webSocket = nil
+                self.contents.append(.violation("\(error)"))
+            }
+        }
+
+        private func readAnswer() {
+            let end = Array("\r\n\r\n".utf8)
+            let view = self.head.readableBytesView
+            guard let index = view.indices.first(where: { view[$0...].starts(with: end) }),
+                let text = self.head.readString(length: index - view.startIndex + end.count)
+            else { return }
+            let answer = OpeningAnswer(text)
+            self.answer = answer
+            guard answer.status == 101 else { return }
+            self.carriesFrames = self.subprotocol != nil && answer.header("Sec-WebSocket-Protocol") == self.subprotocol
+            // Without limits, and with the largest window, which is right for smaller ones too.
+            var limits = WebSocketLimits()
+            limits.maximumMessageLength = .max
+            limits.maximumFragments = .max
+            let isCompressed = answer.header("Sec-WebSocket-Extensions") != nil
+            var decoder = WebSocketDecoder(
+                role: .client,
+                mode: .messages(limits),
+                deflate: isCompressed ? DeflateAgreement() : nil
+            )
+            decoder.append(self.head.slice())
+            self.head = ByteBuffer()
+            self.webSocket = decoder
         }
 
         func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
@@ -349,41 +538,40 @@ public final class HostileClient: Sendable {
 
         private func serve() {
             while !self.waiting.isEmpty, self.hasEnded || !self.outputs.isEmpty {
-                let waiter = self.waiting.removeFirst()
-                waiter.deadline.cancel()
-                waiter.promise.succeed(self.outputs.popFirst())
+                self.waiting.removeFirst().succeed(self.outputs.popFirst())
+            }
+            while !self.waitingForContent.isEmpty, self.hasEnded || !self.contents.isEmpty {
+                self.waitingForContent.removeFirst().succeed(self.contents.popFirst())
+            }
+            while !self.waitingForOpening.isEmpty, self.hasEnded || self.answer != nil {
+                self.waitingForOpening.removeFirst().succeed(self.answer)
             }
             guard self.hasEnded else { return }
-            for waiter in self.waitingForEnd {
-                waiter.deadline.cancel()
-                waiter.promise.succeed()
-            }
+            for waiter in self.waitingForEnd { waiter.succeed(()) }
             self.waitingForEnd = []
         }
 
-        func next(within time: TimeAmount) -> EventLoopFuture<FrameDecoder.Output?> {
-            let promise = self.eventLoop.makePromise(of: FrameDecoder.Output?.self)
+        func wait<Value: Sendable>(
+            _ line: ReferenceWritableKeyPath<Inbox, [Waiter<Value>]>,
+            _ what: String,
+            within time: TimeAmount
+        ) -> EventLoopFuture<Value> {
+            let promise = self.eventLoop.makePromise(of: Value.self)
             let deadline = self.eventLoop.assumeIsolated().scheduleTask(in: time) {
                 // Any waiter may be the first to time out.
-                if let index = self.waiting.firstIndex(where: { $0.promise.futureResult === promise.futureResult }) {
-                    self.waiting.remove(at: index)
-                }
-                promise.fail(NothingHappened(description: "waited \(Duration(time)) for a frame"))
+                self[keyPath: line].removeAll { $0.promise.futureResult === promise.futureResult }
+                promise.fail(NothingHappened(description: "waited \(Duration(time)) for \(what)"))
             }
-            self.waiting.append(Waiter(promise: promise, deadline: deadline))
+            self[keyPath: line].append(Waiter(promise: promise, deadline: deadline))
             self.serve()
             return promise.futureResult
         }
+    }
+}
 
-        func ended(within time: TimeAmount) -> EventLoopFuture<Void> {
-            let promise = self.eventLoop.makePromise(of: Void.self)
-            let deadline = self.eventLoop.assumeIsolated().scheduleTask(in: time) {
-                self.waitingForEnd.removeAll { $0.promise.futureResult === promise.futureResult }
-                promise.fail(NothingHappened(description: "waited \(Duration(time)) for the end of the connection"))
-            }
-            self.waitingForEnd.append(Waiter(promise: promise, deadline: deadline))
-            self.serve()
-            return promise.futureResult
-        }
+extension HostileClient.Inbox.Waiter {
+    fileprivate func succeed(_ value: Value) {
+        self.deadline.cancel()
+        self.promise.succeed(value)
     }
 }

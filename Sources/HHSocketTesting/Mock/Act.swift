@@ -23,13 +23,16 @@ extension HostileClient {
             /// A heartbeat; nil for the serial of the format's pings.
             case ping(UInt32?)
             case raw(ByteBuffer)
+            /// A request to open a WebSocket.
+            case opening(OpeningForge)
+            case webSocket([WebSocketFrame])
         }
 
         struct Sending: Sendable {
             var source: Source
             var copies = 1
             var flaws = Flaws()
-            var dribble: MockServer.Reaction.Dribble?
+            var dribble: Dribble?
         }
 
         enum Step: Sendable {
@@ -49,7 +52,7 @@ extension HostileClient {
             self.steps = steps
         }
 
-        private init(_ source: Source) {
+        init(_ source: Source) {
             self.steps = [.send(Sending(source: source))]
         }
 
@@ -85,7 +88,7 @@ extension HostileClient {
         /// - Parameter serial: By default the serial of the format's pings, 0 in the standard format.
         public static func ping(serial: UInt32? = nil) -> Act { Act(.ping(serial)) }
 
-        /// Arbitrary bytes.
+        /// Arbitrary bytes; over WebSocket as they are, in no message.
         public static func raw(_ bytes: ByteBuffer) -> Act { Act(.raw(bytes)) }
 
         /// Arbitrary bytes.
@@ -128,7 +131,7 @@ extension HostileClient {
         /// Waits first, by the client's clock.
         public func delayed(by duration: Duration) -> Act { Act([.wait(duration)] + self.steps) }
 
-        /// Sends a few bytes at a time, in separate writes.
+        /// Sends a few bytes at a time, in separate writes. Over WebSocket frames leave a few bytes in each message.
         ///
         /// - Parameters:
         ///   - bytes: The number of bytes in one write; 1 by default.
@@ -143,7 +146,7 @@ extension HostileClient {
         /// Sends headers that announce a payload of `length` bytes, whatever follows.
         public func announcing(length: UInt32) -> Act { self.changingSends { $0.flaws.announcedLength = length } }
 
-        /// Sends only the first `bytes` bytes of each frame.
+        /// Sends only the first `bytes` bytes of each frame, or of an opening.
         public func cut(after bytes: Int) -> Act { self.changingSends { $0.flaws.keptBytes = bytes } }
 
         /// Sends everything `count` times.

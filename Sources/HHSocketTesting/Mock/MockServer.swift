@@ -47,6 +47,8 @@ public final class MockServer: Sendable {
     ///     `MockServer(.echo)` is an echo server.
     ///   - format: The layout of frames; the standard format by default. An answer repeats the custom fields of its
     ///     request that responses have too.
+    ///   - path: The path of a WebSocket that carries the frames, such as `/rpc`; ``endpoint`` is then its URL. Nil,
+    ///     the default: frames over plain TCP.
     ///   - port: The TCP port on 127.0.0.1; 0, the default, picks a free one.
     ///   - seed: The seed of ``Reaction/oneOf(_:)`` and ``ReleaseOrder/shuffled``; 0 by default.
     ///   - clock: The clock of delays; with a ``VirtualClock`` they wait only for the test. Real time by default.
@@ -54,22 +56,31 @@ public final class MockServer: Sendable {
     public init(
         _ reaction: Reaction = .status(.undefinedType),
         format: WireFormat = .standard,
+        webSocket path: String? = nil,
         port: Int = 0,
         seed: UInt64 = 0,
         clock: some Clock<Duration> = ContinuousClock()
     ) async throws {
-        self.core = MockServerCore(format: format, seed: seed) { try await clock.sleep(for: $0) }
+        let subprotocol = format.subprotocol
+        let openings = try path.map { path in
+            try MockOpenings(
+                path: path,
+                subprotocols: subprotocol.map { [$0] } ?? [],
+                takesAnySubprotocol: subprotocol == nil
+            )
+        }
+        self.core = MockServerCore(format: format, openings: openings, seed: seed) { try await clock.sleep(for: $0) }
         self.onAnyOther(reaction)
         try await self.core.start(port: port)
     }
 
     deinit {
-        _ = self.core.shutdown()
+        _ = self.core.port.shutdown()
     }
 
     /// Closes the port and every connection, and returns when they are closed.
     public func shutdown() async {
-        try? await self.core.shutdown().get()
+        try? await self.core.port.shutdown().get()
     }
 
     // MARK: Rules
@@ -100,7 +111,7 @@ public final class MockServer: Sendable {
         self.core.rules.withLockedValue { $0.features = features }
     }
 
-    /// Sets the reaction to each new connection. Nothing by default.
+    /// Sets the reaction to each new connection, over WebSocket once it is open. Nothing by default.
     public func onConnect(_ reaction: Reaction) {
         self.core.rules.withLockedValue { $0.connect = reaction }
     }
@@ -110,9 +121,19 @@ public final class MockServer: Sendable {
         self.core.rules.withLockedValue { $0.connectByNumber[number] = reaction }
     }
 
+    /// Sets the answer to each request to open the WebSocket. ``MockOpening/accept`` by default.
+    public func onOpening(_ answer: MockOpening) {
+        self.core.openings?.set(answer)
+    }
+
+    /// Sets the answer to the request on the connection with this number, counted from 0, instead of the general one.
+    public func onOpening(number: Int, _ answer: MockOpening) {
+        self.core.openings?.set(answer, number: number)
+    }
+
     // MARK: Now
 
-    /// The open connections, in the order in which they were accepted.
+    /// The open connections, in the order in which they were accepted; over WebSocket those that are open.
     public var connections: [Connection] { self.core.openConnections }
 
     /// Performs a reaction now on every open connection. Returns when it has begun.
@@ -138,20 +159,19 @@ public final class MockServer: Sendable {
 
     /// Stops listening, so that connecting is refused, until ``acceptConnections()``. Open connections stay.
     public func refuseConnections() async throws {
-        try await self.core.stopListening().get()
+        try await self.core.port.stopListening().get()
     }
 
     /// Stops listening for a time, by the server's clock. Returns when connecting is refused.
     public func refuseConnections(for duration: Duration) async throws {
-        try await self.refuseConnections()
-        self.core.after(duration) { [weak core] in _ = core?.listen() }
+        try await self.core.port.stopListening(for: duration)
     }
 
     /// Listens again, on the same port.
     ///
     /// - Throws: NIO's error if another process has taken the port meanwhile.
     public func acceptConnections() async throws {
-        try await self.core.listen().get()
+        try await self.core.port.listen().get()
     }
 
     // MARK: What came
@@ -180,10 +200,33 @@ public final class MockServer: Sendable {
         }
     }
 
-    /// The number of connections accepted so far.
-    public var acceptedCount: Int { self.core.accepted.events.count }
+    /// Returns the request to open the WebSocket on the connection with this number, once it has come.
+    ///
+    /// - Throws: ``NothingHappened`` if it does not come in time, 60 s by default; at once over plain TCP.
+    @discardableResult
+    public func opening(_ number: Int, within time: Duration = .seconds(60)) async throws -> MockOpening.Request {
+        guard let openings = self.core.openings else {
+            throw NothingHappened(description: "the server does not speak WebSocket; give it a path")
+        }
+        return try await openings.received(number: number, within: time)
+    }
 
-    /// Returns the connection with this number, counted from 0, once it has been accepted.
+    /// Returns the close frame, or the violation of RFC 6455, by which the client ended the WebSocket on the connection
+    /// with this number.
+    ///
+    /// - Throws: ``NothingHappened`` if none comes in time, 60 s by default.
+    @discardableResult
+    public func closeFrame(
+        onConnection number: Int = 0,
+        within time: Duration = .seconds(60)
+    ) async throws -> WebSocketContent {
+        try await self.core.closeFrames.wait(1, within: time, "a close frame") { $0.connection == number }[0].content
+    }
+
+    /// The number of connections accepted so far.
+    public var acceptedCount: Int { self.core.port.accepted.events.count }
+
+    /// Returns the connection with this number, counted from 0, once it has been accepted, and over WebSocket opened.
     ///
     /// - Throws: ``NothingHappened`` if it is not accepted in time, 60 s by default.
     @discardableResult
@@ -196,7 +239,7 @@ public final class MockServer: Sendable {
     ///
     /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
     public func ended(connection number: Int, within time: Duration = .seconds(60)) async throws {
-        try await self.core.ended.wait(1, within: time, "the end of connection \(number)") { $0 == number }
+        try await self.core.port.ended.wait(1, within: time, "the end of connection \(number)") { $0 == number }
     }
 
     /// Returns a port of 127.0.0.1 on which nothing listens, and nothing will while the process runs.

@@ -1,52 +1,29 @@
-import DequeModule
 import HHSocket
 import NIOCore
 
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#elseif canImport(Android)
-import Android
-#endif
-
-/// One connection of a ``MockServer``. Confined to the server's event loop.
-final class MockSession: ChannelInboundHandler {
-    typealias InboundIn = ByteBuffer
-    typealias OutboundOut = ByteBuffer
+/// One connection of a ``MockServer``.
+final class MockSession: MockLine {
     typealias Reaction = MockServer.Reaction
-
-    /// An item of the outbox, which is written in order.
-    private enum Output {
-        case bytes(ByteBuffer)
-        case dribble(ByteBuffer, Reaction.Dribble)
-        case halfClose
-        case close
-        case reset
-    }
 
     /// The server; nil once the connection is gone, so that a reference to a connection does not keep the server.
     private var core: MockServerCore?
-    private(set) var number = -1
     private let format: WireFormat
     private let forge: FrameForge
     private var decoder: FrameDecoder
-    private var context: ChannelHandlerContext?
-    private var outbox: Deque<Output> = []
-    private var isDribbling = false
-    private var isSilent = false
-    /// Whether frames are decoded. Bytes that arrive all the same, such as when the client closes, stay in the decoder.
-    private var isReading = true
-    private var hasEnded = false
+    private lazy var script = MockScript<Reaction.Sending, MockServer.Received>(
+        self,
+        send: { [unowned self] in self.send($0, for: $1) },
+        waitForCancel: { [unowned self] in self.untilCancelled[$0.serial, default: []].append(($0, $1)) }
+    )
+    /// The WebSocket that carries the frames; nil over plain TCP.
+    private var webSocket: MockCarriage?
     /// The result of hello on this connection.
     private var agreement: Agreement?
     private var outstandingPings: [UInt32: Int] = [:]
     /// The steps that wait for the cancel of a request, by serial.
     private var untilCancelled: [UInt32: [(request: MockServer.Received, rest: ArraySlice<Reaction.Step>)]] = [:]
 
-    init(core: MockServerCore) {
+    init(core: MockServerCore, port: MockPort) {
         self.core = core
         self.format = core.format
         self.forge = FrameForge(direction: .response, format: core.format)
@@ -57,63 +34,49 @@ final class MockSession: ChannelInboundHandler {
             maximumPayloadLength: .max,
             maximumCorruptRun: .max
         )
+        super.init(port: port)
     }
 
-    // MARK: The connection's life
-
-    func handlerAdded(context: ChannelHandlerContext) {
-        self.context = context
-        if context.channel.isActive { self.begin() }
+    override func begin() {
+        guard let openings = self.core?.openings else { return self.isReady() }
+        self.webSocket = MockCarriage(openings, on: self) { [unowned self] in
+            self.isReady()
+        } closed: { [unowned self] in
+            self.core?.closeFrames.append(.init(connection: self.number, content: $0))
+        }
     }
 
-    func channelActive(context: ChannelHandlerContext) {
-        self.begin()
-    }
-
-    private func begin() {
-        guard self.number < 0, let (number, reaction) = self.core?.add(self) else { return }
-        self.number = number
+    /// Frames can be sent.
+    private func isReady() {
+        guard let reaction = self.core?.add(self) else { return }
         self.perform(reaction, for: nil)
     }
 
-    func channelInactive(context: ChannelHandlerContext) {
-        self.end()
-    }
-
-    func handlerRemoved(context: ChannelHandlerContext) {
-        self.end()
-        self.context = nil
-        self.outbox = []
+    override func leave() {
         self.untilCancelled = [:]
-        self.core?.remove(number: self.number)
+        self.webSocket = nil
         self.core = nil
-    }
-
-    func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        context.close(promise: nil)
-    }
-
-    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        guard case .inputClosed? = event as? ChannelEvent else { return }
-        self.end()
-        if !self.isSilent { self.enqueue(.close) }
-    }
-
-    private func end() {
-        guard !self.hasEnded, self.number >= 0 else { return }
-        self.hasEnded = true
-        self.core?.ended.append(self.number)
-    }
-
-    func closeNow() -> EventLoopFuture<Void>? {
-        self.context?.channel.close()
     }
 
     // MARK: Reading
 
-    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        self.decoder.append(self.unwrapInboundIn(data))
+    override func receive(_ bytes: ByteBuffer) {
+        if let webSocket = self.webSocket {
+            webSocket.receive(bytes)
+        } else {
+            self.decoder.append(bytes)
+        }
+        self.goOnReading()
+    }
+
+    override func goOnReading() {
+        guard let context = self.context else { return }
         self.decodeFrames(context)
+        while self.isReading, let webSocket = self.webSocket, let bytes = webSocket.next() {
+            self.decoder.append(bytes)
+            self.decodeFrames(context)
+        }
+        self.flush()
     }
 
     private func decodeFrames(_ context: ChannelHandlerContext) {
@@ -143,7 +106,7 @@ final class MockSession: ChannelInboundHandler {
         if request.type == self.format.layout.cancel?.type,
             let waiting = self.untilCancelled.removeValue(forKey: request.serial)
         {
-            for (request, rest) in waiting { self.proceed(rest, for: request) }
+            for (request, rest) in waiting { self.script.proceed(rest, for: request) }
             self.flush()
         }
     }
@@ -185,76 +148,28 @@ final class MockSession: ChannelInboundHandler {
     // MARK: Reacting
 
     func perform(_ reaction: Reaction, for request: MockServer.Received?) {
-        self.proceed(reaction.steps[...], for: request)
-        self.flush()
-    }
-
-    /// Performs the steps up to one that waits. Output is gathered for ``flush()``.
-    func proceed(_ steps: ArraySlice<Reaction.Step>, for request: MockServer.Received?) {
-        guard let context = self.context, let core = self.core else { return }
-        var rest = steps
-        while let step = rest.popFirst() {
-            switch step {
-            case .send(let sending):
-                self.send(sending, for: request)
-            case .wait(let duration):
-                let session = NIOLoopBound(self, eventLoop: context.eventLoop)
-                core.after(duration) { [rest] in
-                    session.value.proceed(rest, for: request)
-                    session.value.flush()
-                }
-                return
-            case .waitForCancel:
-                guard let request else { return }
-                self.untilCancelled[request.serial, default: []].append((request, rest))
-                return
-            case .hold(let gate):
-                return core.hold(.init(session: self, request: request, rest: rest), at: gate)
-            case .decide(let decide):
-                if let request { rest = (decide(request).steps + rest)[...] }
-            case .choose(let reactions):
-                if let choice = core.choose(from: reactions) { rest = (choice.steps + rest)[...] }
-            case .goSilent:
-                self.isSilent = true
-                self.setReading(false, context)
-            case .stopReading:
-                self.setReading(false, context)
-            case .wakeUp:
-                self.isSilent = false
-                self.setReading(true, context)
-            case .halfClose:
-                self.append(.halfClose)
-            case .close:
-                self.append(.close)
-            case .reset:
-                self.append(.reset)
-            }
-        }
-    }
-
-    private func setReading(_ reads: Bool, _ context: ChannelHandlerContext) {
-        let isWoken = reads && !self.isReading
-        self.isReading = reads
-        if isWoken { self.decodeFrames(context) }
-        try? context.channel.syncOptions?.setOption(.autoRead, value: reads)
+        self.script.perform(reaction.steps, for: request)
     }
 
     private func send(_ sending: Reaction.Sending, for request: MockServer.Received?) {
-        guard let bytes = self.bytes(sending, for: request), !self.isSilent else { return }
-        if let dribble = sending.dribble {
-            self.append(.dribble(bytes, dribble))
-        } else {
-            self.append(.bytes(bytes))
+        switch sending.source {
+        case .raw(let bytes):
+            self.send(bytes.repeated(sending.copies), sending.dribble)
+        case .webSocket(let frame):
+            guard let webSocket = self.webSocket else { return }
+            self.send(webSocket.encode(frame, sending), sending.dribble)
+        default:
+            guard let bytes = self.bytes(sending, for: request) else { return }
+            let webSocket = self.webSocket
+            self.send(bytes, sending.dribble) { webSocket?.carry($0) ?? $0 }
         }
     }
 
     private func bytes(_ sending: Reaction.Sending, for request: MockServer.Received?) -> ByteBuffer? {
         var frame: Frame
         switch sending.source {
-        case .raw(let bytes):
-            var all = ByteBuffer()
-            for _ in 0..<sending.copies { all.writeImmutableBuffer(bytes) }
-            return all
+        case .raw, .webSocket:
+            return nil
         case .frame(let given):
             frame = given
         case .ping(let serial):
@@ -291,75 +206,6 @@ final class MockSession: ChannelInboundHandler {
         frame.customFields = self.format.responseFields(answering: request.frame.customFields)
         return frame
     }
-
-    // MARK: Writing
-
-    private func enqueue(_ output: Output) {
-        self.append(output)
-        self.flush()
-    }
-
-    /// Appends to the outbox; consecutive bytes are joined.
-    private func append(_ output: Output) {
-        if case .bytes(let more) = output, case .bytes(var bytes)? = self.outbox.last {
-            self.outbox.removeLast()
-            bytes.writeImmutableBuffer(more)
-            self.outbox.append(.bytes(bytes))
-        } else {
-            self.outbox.append(output)
-        }
-    }
-
-    /// Writes the outbox, up to an item that takes time.
-    func flush() {
-        guard let context = self.context, !self.isDribbling else { return }
-        while let output = self.outbox.popFirst() {
-            switch output {
-            case .bytes(let bytes):
-                context.writeAndFlush(self.wrapOutboundOut(bytes), promise: nil)
-            case .dribble(let bytes, let dribble):
-                self.isDribbling = true
-                return self.dribble(bytes, dribble)
-            case .halfClose:
-                context.close(mode: .output, promise: nil)
-            case .close:
-                self.close(context)
-            case .reset:
-                self.reset(context)
-            }
-        }
-    }
-
-    /// Closes after all writes: an empty write completes when all before it have.
-    private func close(_ context: ChannelHandlerContext) {
-        let channel = context.channel
-        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer())).whenComplete { _ in channel.close(promise: nil) }
-    }
-
-    private func reset(_ context: ChannelHandlerContext) {
-        let channel = context.channel
-        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer())).whenComplete { _ in channel.resetAndClose() }
-    }
-
-    private func dribble(_ bytes: ByteBuffer, _ dribble: Reaction.Dribble) {
-        guard let context = self.context else { return }
-        var rest = bytes
-        guard let chunk = rest.readSlice(length: min(dribble.bytes, rest.readableBytes)), chunk.readableBytes > 0,
-            !self.isSilent
-        else {
-            self.isDribbling = false
-            return self.flush()
-        }
-        let session = NIOLoopBound(self, eventLoop: context.eventLoop)
-        context.writeAndFlush(self.wrapOutboundOut(chunk)).assumeIsolated().whenComplete { [rest] _ in
-            if dribble.interval > .zero, rest.readableBytes > 0 {
-                self.core?.after(dribble.interval) { session.value.dribble(rest, dribble) }
-            } else {
-                // In another turn, which avoids recursion: a write that succeeds at once completes at once.
-                session.eventLoop.execute { session.value.dribble(rest, dribble) }
-            }
-        }
-    }
 }
 
 extension MockServer.Reaction.Sending {
@@ -371,14 +217,5 @@ extension MockServer.Reaction.Sending {
             metadata: self.metadata.map { WireMetadata(values: $0) },
             compression: self.isCompressed ? CompressionPolicy(minimumLength: 0) : nil
         )
-    }
-}
-
-extension Channel {
-    /// Ends the connection with RST instead of FIN.
-    func resetAndClose() {
-        let lingers = (self as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0))
-        guard let lingers else { return self.close(promise: nil) }
-        lingers.whenComplete { _ in self.close(promise: nil) }
     }
 }

@@ -27,6 +27,8 @@ extension MockServer {
             /// A ping of the server; nil for the format's serial. The client's answer is not answered.
             case ping(UInt32?)
             case raw(ByteBuffer)
+            /// A frame of the WebSocket that carries the frames.
+            case webSocket(WebSocketFrame)
         }
 
         struct Sending: Sendable {
@@ -39,36 +41,7 @@ extension MockServer {
             var isCompressed = false
         }
 
-        struct Dribble: Sendable {
-            var bytes: Int
-            var interval: Duration
-        }
-
-        /// A gate at which held requests wait for each other.
-        final class Gate: Sendable {
-            let count: Int
-            let order: ReleaseOrder
-
-            init(count: Int, order: ReleaseOrder) {
-                self.count = count
-                self.order = order
-            }
-        }
-
-        enum Step: Sendable {
-            case send(Sending)
-            case wait(Duration)
-            case waitForCancel
-            case hold(Gate)
-            case decide(@Sendable (Received) -> Reaction)
-            case choose([Reaction])
-            case goSilent
-            case stopReading
-            case wakeUp
-            case halfClose
-            case close
-            case reset
-        }
+        typealias Step = MockStep<Sending, Received>
 
         var steps: [Step]
 
@@ -108,12 +81,12 @@ extension MockServer {
         /// Decides upon the request: `{ $0.connection == 0 ? .reset : .echo }`. Runs on the server's event loop, in the
         /// order of the requests, and must not block.
         public static func respond(_ decide: @escaping @Sendable (Received) -> Reaction) -> Reaction {
-            Reaction([.decide(decide)])
+            Reaction([.decide { decide($0).steps }])
         }
 
         /// Performs one of `reactions`, chosen by the server's seeded generator.
         public static func oneOf(_ reactions: Reaction...) -> Reaction {
-            Reaction([.choose(reactions)])
+            Reaction([.choose(reactions.map(\.steps))])
         }
 
         /// Never answers.
@@ -156,15 +129,19 @@ extension MockServer {
         /// Sends a frame as it is, whatever the request.
         public static func frame(_ frame: Frame) -> Reaction { Reaction(.frame(frame)) }
 
-        /// Sends arbitrary bytes.
+        /// Sends arbitrary bytes; over WebSocket as they are, in no message.
         public static func raw(_ bytes: ByteBuffer) -> Reaction { Reaction(.raw(bytes)) }
 
         /// Sends arbitrary bytes.
         public static func raw(_ bytes: some Sequence<UInt8>) -> Reaction { .raw(ByteBuffer(bytes: bytes)) }
 
+        /// Sends a frame of the WebSocket that carries the frames, right or wrong, such as a close frame; nothing over
+        /// plain TCP.
+        public static func webSocket(_ frame: WebSocketFrame) -> Reaction { Reaction(.webSocket(frame)) }
+
         // MARK: What is done to the connection
 
-        /// Closes the connection after what was sent before.
+        /// Closes the connection after what was sent before; over WebSocket without a close frame.
         public static var close: Reaction { Reaction([.close]) }
 
         /// Resets the connection (RST), which may discard bytes that were sent but not read yet.
@@ -198,7 +175,7 @@ extension MockServer {
         /// Waits until `count` requests, on any connections, have reached this reaction; then they are answered in this
         /// order, those of one connection in one write. The next `count` make the next group.
         public func held(until count: Int, release order: ReleaseOrder = .inOrder) -> Reaction {
-            Reaction([.hold(Gate(count: count, order: order))] + self.steps)
+            Reaction([.hold(MockGate(count: count, order: order))] + self.steps)
         }
 
         /// Sends a few bytes at a time, in separate writes. Nothing else is sent on the connection meanwhile.
@@ -266,21 +243,7 @@ extension MockServer {
         public static func glued(_ reactions: [Reaction]) -> Reaction { Reaction(reactions.flatMap(\.steps)) }
 
         private func changingSends(_ change: @escaping @Sendable (inout Sending) -> Void) -> Reaction {
-            Reaction(
-                self.steps.map { step in
-                    switch step {
-                    case .send(var sending):
-                        change(&sending)
-                        return .send(sending)
-                    case .decide(let decide):
-                        return .decide { decide($0).changingSends(change) }
-                    case .choose(let reactions):
-                        return .choose(reactions.map { $0.changingSends(change) })
-                    default:
-                        return step
-                    }
-                }
-            )
+            Reaction(self.steps.map { $0.changingSends(change) })
         }
     }
 

@@ -1,3 +1,4 @@
+import HHSocket
 import HHSocketRPC
 import HHSocketServer
 import HHSocketTesting
@@ -90,6 +91,108 @@ import Testing
         .raw([1, 2, 3]),
     ]
 
+    private static let whatCanGoWrongWithOpenings: [MockOpening] = [
+        .refuse(status: 401), .refuse(status: 503, headers: ["Retry-After": "1"]),
+        .redirect(to: "/elsewhere"),
+        .wrongAccept,
+        .accept.without("Upgrade"),
+        .accept.with("Sec-WebSocket-Protocol", "chat.v3"),
+        .accept.with("Sec-WebSocket-Extensions", "x-unknown"),
+        .accept.adding("Sec-WebSocket-Accept", "another"),
+        .silence,
+        .accept.delayed(by: .seconds(2)),
+        .accept.dribbled(every: .milliseconds(5)),
+        .accept.cut(after: 20).then(.close), .accept.cut(after: 20).then(.reset),
+        .respond { $0.header("Authorization") == nil ? .refuse(status: 401) : .accept },
+        .raw("SSH-2.0-OpenSSH_9.2\r\n"),
+    ]
+
+    private static let whatCanGoWrongWithMessages: [MockWebSocketServer.Reaction] = [
+        .echo.fragmented(length: 3),
+        .echo.dribbled(),
+        .frame(.text("part").unfinished()),
+        .frame(.text("x").masked()),
+        .frame(.text("x").reserving(bits: 4)), .frame(WebSocketFrame(.init(rawValue: 3))),
+        .frame(.text("x").measured(in: .bits64)),
+        .frame(.binary([]).announcing(length: .max)),
+        .frame(.ping().unfinished()),
+        .frame(.continuation("x")),
+        .frame(WebSocketFrame(.text, ByteBuffer(bytes: [0xFF]))),
+        .close(code: 1005),
+        .frame(.close(payload: ByteBuffer(bytes: [3]))),
+        .echo.compressed(),
+        .frame(.deflateBomb(inflatingTo: 64 << 20)),
+        .glued(.text("before"), .frame(.text("x").masked())),
+        .disconnect, .reset,
+        .goSilent, .wakeUp,
+    ]
+
+    @Test(arguments: Self.whatCanGoWrongWithOpenings.indices)
+    func openingThatGoesWrongHarmsNoOther(index: Int) async throws {
+        let server = try await MockWebSocketServer(.echo)
+        server.onOpening(number: 0, Self.whatCanGoWrongWithOpenings[index])
+        let first = try await HostileClient(to: server.endpoint, opensWebSocket: false)
+        await first.perform(.opening())
+        try await server.opening(0)
+        let second = try await HostileClient(to: server.endpoint)
+        await second.perform(.text("hello"))
+        #expect(try await second.message().text == "hello")
+    }
+
+    @Test(arguments: Self.whatCanGoWrongWithMessages.indices)
+    func messageThatGoesWrongHarmsNoOther(index: Int) async throws {
+        let server = try await MockWebSocketServer(.echo)
+        server.once(Self.whatCanGoWrongWithMessages[index])
+        let first = try await HostileClient(to: server.endpoint)
+        await first.perform(.text("go on"))
+        try await server.received(1)
+        let second = try await HostileClient(to: server.endpoint)
+        await second.perform(.text("hello"))
+        #expect(try await second.message().text == "hello")
+    }
+
+    @Test func framesOverWebSocket() async throws {
+        let server = try await MockServer(.echo, webSocket: "/rpc")
+        server.onOpening(number: 0, .refuse(status: 503, headers: ["Retry-After": "1"]))
+        server.once(101, .echo.corrupted())
+        server.once(101, .echo.then(.webSocket(.close(code: 1012, reason: "restart"))))
+
+        let client = SocketClient(configuration: .init(servers: [server.endpoint]))
+        client.connect()
+
+        try await server.connection(1)
+        let corrupt = await #expect(throws: SocketError.self) {
+            try await client.data(for: SocketRequest(type: 101, body: "x", timeout: .seconds(60)))
+        }
+        #expect(corrupt?.code == .checksumMismatch)
+        #expect(try await client.data(for: SocketRequest(type: 101, body: "x")).string == "x")
+        #expect(try await server.closeFrame(onConnection: 1).closeCode == 1_012)
+        await client.close()
+    }
+
+    @Test func messagesAndTheirRecord() async throws {
+        let server = try await MockWebSocketServer(.echo, path: "/chat", subprotocols: ["chat.v2"])
+        server.on(text: "how are you?", .text("fine"))
+        server.once(text: "help", .close(code: 1012, reason: "restart"))
+        server.onOpen(.text("welcome"))
+
+        var configuration = try WebSocketLink.Configuration(url: server.url)
+        configuration.subprotocols = ["chat.v2"]
+        let link = WebSocketLink(configuration: configuration)
+        link.connect()
+        try await link.send(WebSocketMessage("how are you?"))
+        #expect(try await server.received(1)[0].text == "how are you?")
+        #expect(try await server.opening(0).subprotocols == ["chat.v2"])
+        await server.perform(.text("news"))  // to everybody
+
+        for text in ["welcome", "fine", "news"] {
+            #expect(try await first(of: link.messages, text).text == text)
+        }
+        try await link.send(WebSocketMessage("help"))
+        #expect(try await server.closeFrame().content == .close(code: 1_012, reason: ""))
+        link.disconnect()
+    }
+
     @Test(arguments: Self.whatCanGoWrong.indices)
     func whatGoesWrongForOneConnectionHarmsNoOther(index: Int) async throws {
         let server = try await MockServer(seed: 7)
@@ -168,7 +271,9 @@ import Testing
     init() async throws {
         var router = Router()
         router.handleSynchronously(101) { request, _ in request.body }
-        self.server = SocketServer(configuration: .init(), router: router)
+        let listener = try ServerListener(url: "tcp+ws://127.0.0.1:0/rpc")
+        self.server = SocketServer(configuration: .init(listeners: [listener]), router: router)
+        try self.server.webSocket("/chat", onMessage: { message, connection in connection.post(message) })
         try await self.server.start()
         self.endpoint = try #require(self.server.address)
     }
@@ -183,6 +288,22 @@ import Testing
 
         await client.perform(.request(101, serial: 52, "half").cut(after: 14).then(.halfClose))
         try await client.ended()
+    }
+
+    @Test func whatAServerDoesAboutWrongMessages() async throws {
+        let port = endpoint.port
+        let client = try await HostileClient(to: try Endpoint(url: "ws://127.0.0.1:\(port)/chat"))
+        await client.perform(.text("hello").then(.webSocketFrame(.text("not masked").unmasked())))
+        #expect(try await client.message().text == "hello")
+        #expect(try await client.message().closeCode == 1002)
+        try await client.ended()
+    }
+
+    @Test func whatAServerDoesAboutWrongOpenings() async throws {
+        let url = try Endpoint(url: "ws://127.0.0.1:\(endpoint.port)/chat")
+        let slow = try await HostileClient(to: url, opensWebSocket: false)
+        await slow.perform(.opening(headers: ["Sec-WebSocket-Version": "12"], without: ["Origin"]).dribbled(bytes: 10))
+        #expect(try await slow.opening().status == 426)
     }
 
     @Test(arguments: HostileClient.Attack.allCases)

@@ -80,4 +80,11 @@ import Testing
         let attackers = try await attack.run(against: server.endpoint, type: 101)
         #expect(!attackers.isEmpty)
     }
+
+    @Test(arguments: HostileClient.Attack.allCases)
+    func attacksOnWebSocketsEndByThemselves(attack: HostileClient.Attack) async throws {
+        let server = try await MockWebSocketServer(.echo, compression: WebSocketCompression())
+        let attackers = try await attack.run(against: server.endpoint, type: 101)
+        #expect(!attackers.isEmpty)
+    }
 }

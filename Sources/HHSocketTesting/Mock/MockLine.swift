@@ -1,0 +1,217 @@
+import DequeModule
+import HHSocket
+import NIOCore
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#elseif canImport(Android)
+import Android
+#endif
+
+/// One connection of a mock server: its life, and what leaves. Subclasses know what it speaks. Confined to the server's
+/// event loop.
+class MockLine: ChannelInboundHandler {
+    typealias InboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    /// An item of the outbox, which is written in order.
+    enum Output {
+        case bytes(ByteBuffer)
+        /// Bytes that leave a few at a time, each time as `wrap` returns them.
+        case dribble(ByteBuffer, Dribble, wrap: (ByteBuffer) -> ByteBuffer)
+        case halfClose
+        case close
+        case reset
+    }
+
+    /// The server's port; nil once the connection is gone, so that a reference to a connection does not keep the
+    /// server.
+    private(set) var port: MockPort?
+    private(set) var number = -1
+    private(set) var context: ChannelHandlerContext?
+    private var outbox: Deque<Output> = []
+    private var isDribbling = false
+    private var isSilent = false
+    /// Whether what comes is decoded. Bytes that arrive all the same, such as when the client closes, are kept.
+    private(set) var isReading = true
+    private var hasEnded = false
+
+    init(port: MockPort) {
+        self.port = port
+    }
+
+    // MARK: For subclasses
+
+    /// The connection has its number.
+    func begin() {}
+
+    /// Bytes have come.
+    func receive(_ bytes: ByteBuffer) {}
+
+    /// Decodes what was kept while it did not read.
+    func goOnReading() {}
+
+    /// The connection is gone.
+    func leave() {}
+
+    // MARK: The connection's life
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        if context.channel.isActive { self.start() }
+    }
+
+    func channelActive(context: ChannelHandlerContext) {
+        self.start()
+    }
+
+    private func start() {
+        guard self.number < 0, let number = self.port?.add(self) else { return }
+        self.number = number
+        self.begin()
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        self.receive(self.unwrapInboundIn(data))
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        self.end()
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.end()
+        self.context = nil
+        self.outbox = []
+        self.leave()
+        self.port?.remove(number: self.number)
+        self.port = nil
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        context.close(promise: nil)
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        guard case .inputClosed? = event as? ChannelEvent else { return }
+        self.end()
+        guard !self.isSilent else { return }
+        self.append(.close)
+        self.flush()
+    }
+
+    private func end() {
+        guard !self.hasEnded, self.number >= 0 else { return }
+        self.hasEnded = true
+        self.port?.ended.append(self.number)
+    }
+
+    func closeNow() -> EventLoopFuture<Void>? {
+        self.context?.channel.close()
+    }
+
+    // MARK: Reading
+
+    func setSilent(_ isSilent: Bool) {
+        self.isSilent = isSilent
+        self.setReading(!isSilent)
+    }
+
+    func setReading(_ reads: Bool) {
+        let isWoken = reads && !self.isReading
+        self.isReading = reads
+        if isWoken { self.goOnReading() }
+        try? self.context?.channel.syncOptions?.setOption(.autoRead, value: reads)
+    }
+
+    // MARK: Writing
+
+    /// Appends bytes to the outbox, unless the connection is silent.
+    func send(
+        _ bytes: ByteBuffer,
+        _ dribble: Dribble? = nil,
+        wrap: @escaping (ByteBuffer) -> ByteBuffer = { $0 }
+    ) {
+        guard !self.isSilent else { return }
+        if let dribble {
+            self.append(.dribble(bytes, dribble, wrap: wrap))
+        } else {
+            self.append(.bytes(wrap(bytes)))
+        }
+    }
+
+    /// Appends to the outbox; consecutive bytes are joined.
+    func append(_ output: Output) {
+        if case .bytes(let more) = output, case .bytes(var bytes)? = self.outbox.last {
+            self.outbox.removeLast()
+            bytes.writeImmutableBuffer(more)
+            self.outbox.append(.bytes(bytes))
+        } else {
+            self.outbox.append(output)
+        }
+    }
+
+    /// Writes the outbox, up to an item that takes time.
+    func flush() {
+        guard let context = self.context, !self.isDribbling else { return }
+        while let output = self.outbox.popFirst() {
+            switch output {
+            case .bytes(let bytes):
+                context.writeAndFlush(self.wrapOutboundOut(bytes), promise: nil)
+            case .dribble(let bytes, let dribble, let wrap):
+                self.isDribbling = true
+                return self.dribble(bytes, dribble, wrap)
+            case .halfClose:
+                context.close(mode: .output, promise: nil)
+            case .close:
+                self.close(context)
+            case .reset:
+                self.reset(context)
+            }
+        }
+    }
+
+    /// Closes after all writes: an empty write completes when all before it have.
+    private func close(_ context: ChannelHandlerContext) {
+        let channel = context.channel
+        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer())).whenComplete { _ in channel.close(promise: nil) }
+    }
+
+    private func reset(_ context: ChannelHandlerContext) {
+        let channel = context.channel
+        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer())).whenComplete { _ in channel.resetAndClose() }
+    }
+
+    private func dribble(_ bytes: ByteBuffer, _ dribble: Dribble, _ wrap: @escaping (ByteBuffer) -> ByteBuffer) {
+        guard let context = self.context else { return }
+        var rest = bytes
+        guard let chunk = rest.readSlice(length: min(dribble.bytes, rest.readableBytes)), chunk.readableBytes > 0,
+            !self.isSilent
+        else {
+            self.isDribbling = false
+            return self.flush()
+        }
+        let bound = NIOLoopBound((self, wrap), eventLoop: context.eventLoop)
+        context.writeAndFlush(self.wrapOutboundOut(wrap(chunk))).assumeIsolated().whenComplete { [rest] _ in
+            if dribble.interval > .zero, rest.readableBytes > 0 {
+                self.port?.after(dribble.interval) { bound.value.0.dribble(rest, dribble, bound.value.1) }
+            } else {
+                // In another turn, which avoids recursion: a write that succeeds at once completes at once.
+                bound.eventLoop.execute { bound.value.0.dribble(rest, dribble, bound.value.1) }
+            }
+        }
+    }
+}
+
+extension Channel {
+    /// Ends the connection with RST instead of FIN.
+    func resetAndClose() {
+        let lingers = (self as? any SocketOptionProvider)?.setSoLinger(linger(l_onoff: 1, l_linger: 0))
+        guard let lingers else { return self.close(promise: nil) }
+        lingers.whenComplete { _ in self.close(promise: nil) }
+    }
+}

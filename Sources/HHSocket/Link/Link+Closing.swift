@@ -40,7 +40,7 @@ extension Link {
         self.touch(in: &turn)
         self.goOnReading(in: &turn)
         // The peer's end is behind all that it has sent.
-        if self.hot.reading.isSuspended { self.setAutoRead(true) }
+        if self.hot.reading.isSuspended || self.hot.reading.hasLeft { self.setAutoRead(true) }
         self.releaseRead()
         return promise.futureResult
     }
@@ -158,6 +158,7 @@ extension Link {
         if case .inputClosed? = event as? ChannelEvent {
             self.hot.reading.inputIsClosed = true
             self.loop.enter { turn in
+                self.takeLastUnits(in: &turn)
                 self.notifyHost(of: .inputClosed, in: &turn)
                 if self.hot.phase == .closing { self.touch(in: &turn) }
             }
@@ -170,13 +171,17 @@ extension Link {
         // end like that of any other connection.
         if case NIOSSLError.uncleanShutdown = error { return }
         let end = (error as? LinkEndError)?.end ?? LinkEnd(.failed(error))
-        self.loop.enter { self.end(end, in: &$0) }
+        self.loop.enter { turn in
+            self.takeLastUnits(in: &turn)
+            self.end(end, in: &turn)
+        }
     }
 
     package func channelInactive(context: ChannelHandlerContext) {
         // Handlers behind it in the pipeline may be notified before the turn: nothing can be sent any more.
         let unfinished = self.hot.language.unfinishedBytes
         self.loop.enter { turn in
+            self.takeLastUnits(in: &turn)
             self.end(
                 .closedByPeer(unfinishedBytes: unfinished, hasReceived: self.hot.reading.hasReceived),
                 in: &turn

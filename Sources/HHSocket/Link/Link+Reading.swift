@@ -8,6 +8,10 @@ extension Link {
         var isSuspended = false
         /// Whether units wait in the language for what was sent to leave.
         var isPaused = false
+        /// Whether the receiver has left units in the language, for later.
+        var hasLeft = false
+        /// Whether the connection has ended, and what the receiver does not take is lost.
+        var isLast = false
         /// Whether the channel has asked to be read and was not answered.
         var isHeld = false
         var hasReceived = false
@@ -106,13 +110,50 @@ extension Link {
         self.releaseRead()
     }
 
+    // MARK: Left units
+
+    /// Whether the receiver may leave units for later: the connection is there, and goes on.
+    package var mayLeaveUnits: Bool {
+        self.hot.phase == .open && !self.hot.reading.inputIsClosed && !self.hot.reading.isLast
+    }
+
+    /// Whether the receiver has left units.
+    package var hasLeftUnits: Bool { self.hot.reading.hasLeft }
+
+    /// The receiver leaves units in the language: a few bytes that were compressed may be many. Until it takes them, by
+    /// ``takeLeftUnits(in:)``, nothing more is read.
+    package func leaveUnits() {
+        guard !self.hot.reading.hasLeft else { return }
+        self.hot.reading.hasLeft = true
+        self.setAutoRead(false)
+    }
+
+    /// Offers the receiver the units that it has left.
+    package func takeLeftUnits(in turn: inout Turn) {
+        guard self.hot.reading.hasLeft, self.hot.phase != .ended else { return }
+        self.hot.reading.hasLeft = false
+        if !self.hot.reading.isPaused, !self.hot.discards, self.receiver != nil {
+            self.deliver(in: &turn)
+            self.finishReading(in: &turn)
+        }
+        guard !self.hot.reading.hasLeft, self.hot.phase != .ended else { return }
+        if !self.hot.reading.isSuspended || self.hot.phase == .closing { self.setAutoRead(true) }
+    }
+
+    /// Offers the receiver the units that it has left for the last time.
+    func takeLastUnits(in turn: inout Turn) {
+        guard self.hot.reading.hasLeft else { return }
+        self.hot.reading.isLast = true
+        self.takeLeftUnits(in: &turn)
+    }
+
     // MARK: Holding
 
     package func setReading(isSuspended: Bool, in turn: inout Turn) {
         guard self.hot.phase == .open, isSuspended != self.hot.reading.isSuspended else { return }
         self.hot.reading.isSuspended = isSuspended
         let action = self.hot.beating.beats?.setReading(isSuspended: isSuspended, now: turn.now)
-        self.setAutoRead(!isSuspended)
+        self.setAutoRead(!isSuspended && !self.hot.reading.hasLeft)
         guard self.perform(action, in: &turn) else { return }
         self.armTimer(in: &turn)
     }

@@ -190,7 +190,9 @@ final class MessageSession: LinkHost {
         }
         let limits = self.core.limits
         let silence = Duration(turn.now - self.changedAt)
-        if let limit = limits.readStallTimeout, self.link.unfinishedBytes > 0, silence >= limit {
+        // What waits for our own handler does not wait for the client.
+        let isStalled = self.link.unfinishedBytes > 0 && !self.inbox.isFull
+        if let limit = limits.readStallTimeout, isStalled, silence >= limit {
             self.loop.counters.count(\.readStalls)
             self.close(WebSocketClose(code: 1_008, reason: "a message has not got on for \(limit)"), in: &turn)
         } else if let limit = limits.idleTimeout, silence >= limit {

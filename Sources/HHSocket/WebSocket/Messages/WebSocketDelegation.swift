@@ -10,6 +10,8 @@ package final class WebSocketDelegation: Sendable {
     }
 
     private let state = NIOLockedValueBox(State())
+    /// Called when it is not full any more.
+    private let whenRoom = NIOLockedValueBox<(@Sendable () -> Void)?>(nil)
     private let backlog = CallbackBacklog()
     /// Called when ``isFull`` has changed; on any thread.
     private let fullnessChanged: @Sendable () -> Void
@@ -63,16 +65,32 @@ package final class WebSocketDelegation: Sendable {
         }
     }
 
+    /// Calls `body` once it is not full.
+    func whenRoom(_ body: @escaping @Sendable () -> Void) {
+        self.whenRoom.withLockedValue { $0 = body }
+        // Asked afterwards: there may be room since.
+        if !self.isFull { self.hasRoom() }
+    }
+
+    private func hasRoom() {
+        self.whenRoom.withLockedValue { $0.take() }?()
+    }
+
     /// Hands a message over.
-    func deliver(_ message: WebSocketMessage, on loop: SocketLoop) {
-        guard let receiver = self.receiver else { return }
+    ///
+    /// - Returns: Whether nothing more should come for now.
+    func deliver(_ message: WebSocketMessage, on loop: SocketLoop) -> Bool {
+        guard let receiver = self.receiver else { return false }
         let length = message.payload.readableBytes
         if self.backlog.add(bytes: length) { self.fullnessChanged() }
         loop.callBack(
-            .closure { [backlog, fullnessChanged] in
+            .closure {
                 receiver.delegate.webSocketLink(receiver.link, didReceive: message)
-                if backlog.remove(bytes: length) { fullnessChanged() }
+                guard self.backlog.remove(bytes: length) else { return }
+                self.hasRoom()
+                self.fullnessChanged()
             }
         )
+        return self.isFull
     }
 }

@@ -49,6 +49,9 @@ package final class WebSocketInbox: Sendable {
         /// Called when all messages have been handled.
         var whenRead: (@Sendable () -> Void)?
 
+        /// Called when it is not full any more.
+        var whenRoom: (@Sendable () -> Void)?
+
         /// Takes the callback where all messages have been handled.
         mutating func takeWhenRead() -> (@Sendable () -> Void)? {
             self.messages.isEmpty && self.handling == 0 ? self.whenRead.take() : nil
@@ -81,6 +84,10 @@ package final class WebSocketInbox: Sendable {
     /// The number of messages, and of their bytes, at which reading is suspended: until half of them are read.
     private static let maximumCount = 256
     private static let maximumBytes = 1 << 20
+    /// The number of messages, and of their bytes, from which on messages are dropped that come at the end of a
+    /// connection, when they cannot be left with it.
+    private static let maximumLastCount = 65_536
+    private static let maximumLastBytes = 32 << 20
 
     /// The memory of more places than these is not kept.
     private static let largestKept = 8
@@ -97,27 +104,42 @@ package final class WebSocketInbox: Sendable {
     /// Whether nothing more should be read for now.
     package var isFull: Bool { self.state.withLockedValue { $0.isFull } }
 
+    /// Calls `body` once it is not full.
+    func whenRoom(_ body: @escaping @Sendable () -> Void) {
+        let hasRoom = self.state.withLockedValue { state in
+            guard state.isFull, !state.isFinished else { return true }
+            state.whenRoom = body
+            return false
+        }
+        if hasRoom { body() }
+    }
+
     /// Takes a message for the next reader.
     ///
-    /// - Parameter mayDrop: Whether it is dropped where too many wait.
-    func append(_ message: WebSocketMessage, mayDrop: Bool) {
-        let (reader, isFull): (UnsafeContinuation<WebSocketMessage?, Never>?, Bool) = self.state.withLockedValue {
-            guard !$0.isFinished, !($0.isFull && mayDrop) else { return (nil, false) }
-            if let (reader, continuation) = $0.waiting.popFirst() {
-                $0.hand(to: reader)
-                return (continuation, false)
+    /// - Parameter isLast: Whether the connection ends, and the message would be lost if it were not taken now.
+    /// - Returns: Whether nothing more should come for now.
+    @discardableResult
+    func append(_ message: WebSocketMessage, isLast: Bool = false) -> Bool {
+        let (reader, isFull, hasChanged): (UnsafeContinuation<WebSocketMessage?, Never>?, Bool, Bool) =
+            self.state.withLockedValue { state in
+                guard !state.isFinished else { return (nil, false, false) }
+                if let (reader, continuation) = state.waiting.popFirst() {
+                    state.hand(to: reader)
+                    return (continuation, false, false)
+                }
+                let hasPlace = state.bytes < Self.maximumLastBytes && state.messages.count < Self.maximumLastCount
+                guard !isLast || hasPlace else { return (nil, true, false) }
+                state.messages.append(message)
+                state.bytes += message.payload.readableBytes
+                state.highest = max(state.highest, state.messages.count)
+                let wasFull = state.isFull
+                state.isFull =
+                    wasFull || state.messages.count >= Self.maximumCount || state.bytes >= Self.maximumBytes
+                return (nil, state.isFull, state.isFull != wasFull)
             }
-            $0.messages.append(message)
-            $0.bytes += message.payload.readableBytes
-            $0.highest = max($0.highest, $0.messages.count)
-            guard !$0.isFull, $0.messages.count >= Self.maximumCount || $0.bytes >= Self.maximumBytes else {
-                return (nil, false)
-            }
-            $0.isFull = true
-            return (nil, true)
-        }
         reader?.resume(returning: message)
-        if isFull { self.fullnessChanged() }
+        if hasChanged { self.fullnessChanged() }
+        return isFull
     }
 
     /// Calls `body` once all messages so far have been handled: none is left, and no reader has one.
@@ -173,7 +195,7 @@ package final class WebSocketInbox: Sendable {
     }
 
     private enum Read {
-        case message(WebSocketMessage, goesOn: Bool)
+        case message(WebSocketMessage, goesOn: Bool, whenRoom: (@Sendable () -> Void)?)
         case over
         case waits
     }
@@ -185,16 +207,18 @@ package final class WebSocketInbox: Sendable {
                 let goesOn =
                     state.isFull && state.messages.count <= Self.maximumCount / 2
                     && state.bytes <= Self.maximumBytes / 2
-                if goesOn { state.isFull = false }
-                return .message(message, goesOn: goesOn)
+                guard goesOn else { return .message(message, goesOn: false, whenRoom: nil) }
+                state.isFull = false
+                return .message(message, goesOn: true, whenRoom: state.whenRoom.take())
             }
             if state.isFinished || reader.isCancelled { return .over }
             state.waiting.append((reader, continuation))
             return .waits
         }
         switch read {
-        case .message(let message, let goesOn):
+        case .message(let message, let goesOn, let whenRoom):
             continuation.resume(returning: message)
+            whenRoom?()
             if goesOn { self.fullnessChanged() }
         case .over:
             continuation.resume(returning: nil)

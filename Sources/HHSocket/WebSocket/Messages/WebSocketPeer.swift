@@ -11,6 +11,12 @@ package final class WebSocketPeer: LinkReceiver {
     private static let largestKept = 16
     /// Memory that is kept for messages to come is freed when it was not used for this time, or up to twice as long.
     private static let idleTime = TimeAmount.seconds(5)
+    /// The number of bytes of messages that a turn takes at least, if they have come: more may be a few bytes that were
+    /// compressed.
+    private static let maximumTurnBytes = 1 << 20
+
+    /// The time after which a close frame is answered although messages before it were not read: less than peers wait.
+    private static let maximumUnreadTime = WebSocketLanguage.patience - .seconds(1)
 
     /// The place where messages go.
     package enum Delivery {
@@ -37,6 +43,8 @@ package final class WebSocketPeer: LinkReceiver {
     private var news: News?
     /// The peer's close frame.
     private(set) var received: WebSocketClose?
+    /// The peer's violation, behind which nothing is read.
+    private var violation: LinkError?
     /// Whether a timer is set to free memory.
     private var isAging = false
     /// Called for each pong.
@@ -171,7 +179,10 @@ package final class WebSocketPeer: LinkReceiver {
     // MARK: Receiving
 
     package func received(_ batch: inout Batch<WebSocketLanguage>, in turn: inout Turn) throws(LinkError) {
+        guard self.violation == nil else { return }
+        var (taken, isFull) = (0, self.link.hasLeftUnits && self.isFull)
         while self.news == nil, batch.goesOn {
+            if taken >= Self.maximumTurnBytes || isFull, self.leavesRest(isFull: isFull) { return }
             let input: WebSocketInput?
             do throws(LinkError) {
                 input = try batch.next()
@@ -180,7 +191,9 @@ package final class WebSocketPeer: LinkReceiver {
                 break
             }
             switch input {
-            case .message(let kind, let payload): self.deliver(WebSocketMessage(wire: kind, payload), in: &turn)
+            case .message(let kind, let payload):
+                taken += payload.readableBytes
+                isFull = self.deliver(WebSocketMessage(wire: kind, payload), in: &turn)
             case .ping(let payload): self.answer(payload, in: &turn)
             case .pong(let payload): self.pong(payload)
             case .close(let close): self.news = .closed(close)
@@ -198,13 +211,43 @@ package final class WebSocketPeer: LinkReceiver {
         self.link.send(WebSocketUnit(.pong, ping), .control, in: &turn)
     }
 
-    private func deliver(_ message: WebSocketMessage, in turn: inout Turn) {
+    /// - Returns: Whether nothing more should come for now.
+    private func deliver(_ message: WebSocketMessage, in turn: inout Turn) -> Bool {
         switch self.delivery {
-        // A link that closes reads on, whoever reads.
-        case .inbox(let inbox): inbox.append(message, mayDrop: self.link.phase != .open)
-        case .handler(let handler): turn.run(MessageHandler(handler: handler, message: message))
-        case .delegate(let delegation): delegation.deliver(message, on: self.link.loop)
+        case .inbox(let inbox):
+            return inbox.append(message, isLast: !self.link.mayLeaveUnits)
+        case .handler(let handler):
+            turn.run(MessageHandler(handler: handler, message: message))
+            return false
+        case .delegate(let delegation):
+            return delegation.deliver(message, on: self.link.loop)
         }
+    }
+
+    private var isFull: Bool {
+        switch self.delivery {
+        case .inbox(let inbox): inbox.isFull
+        case .delegate(let delegation): delegation.isFull
+        case .handler: false
+        }
+    }
+
+    /// Leaves what has come and was not taken, until there is room, or until another turn.
+    ///
+    /// - Returns: False if there is nothing to leave, or no later.
+    private func leavesRest(isFull: Bool) -> Bool {
+        guard self.link.mayLeaveUnits, self.link.unfinishedBytes > 0 else { return false }
+        self.link.leaveUnits()
+        let (loop, bound) = (self.link.loop, NIOLoopBound(self, eventLoop: self.link.loop.eventLoop))
+        let goOn: @Sendable () -> Void = {
+            loop.submit(.closure { bound.value.link.takeLeftUnits(in: &$0) })
+        }
+        switch self.delivery {
+        case .inbox(let inbox) where isFull: inbox.whenRoom(goOn)
+        case .delegate(let delegation) where isFull: delegation.whenRoom(goOn)
+        default: goOn()
+        }
+        return true
     }
 
     package func finishedReading(in turn: inout Turn) {
@@ -212,51 +255,52 @@ package final class WebSocketPeer: LinkReceiver {
         self.link.tellsOfReads = false
         switch news {
         case .violated(let error):
-            self.afterHandlers { $0.fail(error, in: &$1) }
+            self.violation = error
+            self.whenTaken(in: &turn) { $0.fail(error, in: &$1) }
         case .closed(let close):
             self.received = close
             guard self.link.phase == .open else {
                 if self.role == .server { self.link.peerAnsweredClose(in: &turn) }
                 return
             }
-            switch self.delivery {
-            case .handler:
-                self.afterHandlers { $0.answerClose(close, in: &$1) }
-            case .delegate:
-                // Behind the messages, and what is sent because of them.
-                let (bound, loop) = (NIOLoopBound(self, eventLoop: self.link.loop.eventLoop), self.link.loop)
-                loop.callBack(.closure { loop.submit(.closure { bound.value.answerClose(close, in: &$0) }) })
-                _ = loop.setTimer(turn.now + WebSocketLanguage.patience) { self.answerClose(close, in: &$0) }
-            case .inbox(let inbox):
-                let bound = NIOLoopBound(self, eventLoop: self.link.loop.eventLoop)
-                let loop = self.link.loop
-                inbox.whenRead { loop.submit(.closure { bound.value.answerClose(close, in: &$0) }) }
-                // Nobody may read any more.
-                _ = loop.setTimer(turn.now + WebSocketLanguage.patience) { self.answerClose(close, in: &$0) }
-            }
+            self.whenTaken(in: &turn) { $0.answerClose(close, in: &$1) }
         }
     }
 
-    /// Runs `body` behind the handlers of the messages so far and what they have submitted.
-    private func afterHandlers(_ body: @escaping @Sendable (WebSocketPeer, inout Turn) -> Void) {
-        let bound = NIOLoopBound(self, eventLoop: self.link.loop.eventLoop)
-        self.link.loop.submit(.closure { body(bound.value, &$0) })
+    /// Runs `body` once the messages so far were taken and what was sent because of them has been submitted; where
+    /// they are not, before the peer waits no longer.
+    private func whenTaken(in turn: inout Turn, _ body: @escaping @Sendable (WebSocketPeer, inout Turn) -> Void) {
+        let (bound, loop) = (NIOLoopBound(self, eventLoop: self.link.loop.eventLoop), self.link.loop)
+        let submit: @Sendable () -> Void = { loop.submit(.closure { body(bound.value, &$0) }) }
+        switch self.delivery {
+        case .handler: return submit()
+        case .delegate: loop.callBack(.closure(submit))
+        case .inbox(let inbox): inbox.whenRead(submit)
+        }
+        _ = loop.setTimer(turn.now + Self.maximumUnreadTime) { body(self, &$0) }
     }
 
     private func fail(_ error: LinkError, in turn: inout Turn) {
+        self.link.part(self.end(error), error.reason, within: WebSocketLanguage.patience, in: &turn)
+    }
+
+    /// The end that a violation means.
+    private func end(_ error: LinkError) -> LinkEnd {
         var end = LinkEnd(.protocolViolation(error))
         if let violation = error.underlying as? WebSocketViolation {
             end.verdict = self.end(WebSocketClose(code: violation.code)).verdict
         }
-        self.link.part(end, error.reason, within: WebSocketLanguage.patience, in: &turn)
+        return end
     }
 
     private func answerClose(_ close: WebSocketClose, in turn: inout Turn) {
         self.link.part(self.end(close), .done, within: WebSocketLanguage.patience, in: &turn)
     }
 
-    /// A close frame that has not been answered yet says why the peer ends TCP.
-    package func explain(_ end: LinkEnd) -> LinkEnd { self.received.map { self.end($0) } ?? end }
+    /// A close frame that has not been answered yet says why the peer ends TCP, and so does a violation that has not.
+    package func explain(_ end: LinkEnd) -> LinkEnd {
+        self.received.map { self.end($0) } ?? self.violation.map { self.end($0) } ?? end
+    }
 
     package func linkEnded(returning units: [WebSocketUnit], in turn: inout Turn) {
         let error = SocketError(

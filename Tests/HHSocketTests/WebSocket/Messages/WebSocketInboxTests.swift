@@ -20,11 +20,11 @@ import Testing
             }
         }
         let (first, second) = (reader(), reader())
-        inbox.append(self.message("a"), mayDrop: false)
+        inbox.append(self.message("a"))
         try await eventually("the first message") { texts.withLockedValue { $0 } == ["a"] }
         first.cancel()
         #expect(await first.value)
-        for text in ["b", "c"] { inbox.append(self.message(text), mayDrop: false) }
+        for text in ["b", "c"] { inbox.append(self.message(text)) }
         try await eventually("all messages") { texts.withLockedValue { $0 } == ["a", "b", "c"] }
         inbox.finish()
         #expect(await second.value == false)
@@ -43,14 +43,14 @@ import Testing
     @Test func messagesAreReadWhenEveryReaderHasComeBackOrIsGone() async throws {
         let inbox = WebSocketInbox {}
         let isRead = NIOLockedValueBox(false)
-        for text in ["a", "b"] { inbox.append(self.message(text), mayDrop: false) }
+        for text in ["a", "b"] { inbox.append(self.message(text)) }
         var first: WebSocketMessages.AsyncIterator? = WebSocketMessages(inbox).makeAsyncIterator()
         var second = WebSocketMessages(inbox).makeAsyncIterator()
         #expect(await first?.next(isolation: #isolation)?.text == "a")
         #expect(await second.next(isolation: #isolation)?.text == "b")
         inbox.whenRead { isRead.withLockedValue { $0 = true } }
         // The second reader comes back for more, and the first still has a message.
-        inbox.append(self.message("c"), mayDrop: false)
+        inbox.append(self.message("c"))
         #expect(await second.next(isolation: #isolation)?.text == "c")
         #expect(!isRead.withLockedValue { $0 })
         first = nil
@@ -65,11 +65,9 @@ import Testing
         let inbox = WebSocketInbox { calls.withLockedValue { $0 += 1 } }
         for number in 0..<256 {
             #expect(!inbox.isFull)
-            inbox.append(self.message("\(number)"), mayDrop: false)
+            inbox.append(self.message("\(number)"))
         }
         #expect(inbox.isFull && calls.withLockedValue { $0 } == 1)
-        // A link that closes drops what comes now.
-        inbox.append(self.message("dropped"), mayDrop: true)
         var messages = WebSocketMessages(inbox).makeAsyncIterator()
         for number in 0..<128 {
             #expect(inbox.isFull)
@@ -79,8 +77,16 @@ import Testing
         inbox.finish()
         for number in 128..<256 { #expect(await messages.next(isolation: #isolation)?.text == "\(number)") }
         #expect(await messages.next(isolation: #isolation) == nil)
+        // A connection that ends cannot hold back what it has.
+        let last = WebSocketInbox {}
+        for _ in 0..<65_536 { last.append(self.message(""), isLast: true) }
+        last.append(self.message("dropped"), isLast: true)
+        last.finish()
+        var count = 0
+        for await _ in WebSocketMessages(last) { count += 1 }
+        #expect(count == 65_536)
         let large = WebSocketInbox {}
-        large.append(WebSocketMessage([UInt8](repeating: 0, count: 1 << 20)), mayDrop: false)
+        large.append(WebSocketMessage([UInt8](repeating: 0, count: 1 << 20)))
         #expect(large.isFull)
     }
 }

@@ -355,6 +355,7 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketMessage",
+                "HHSocketRPC",
                 "HHSocketServer",
                 "HHSocketTesting",
                 "TestSupport",

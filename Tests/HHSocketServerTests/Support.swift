@@ -22,12 +22,16 @@ extension SocketServer.Configuration {
 }
 
 /// Runs `body` with a server that listens, and closes it at the end.
+///
+/// - Parameter prepare: Called before it listens.
 func withServer<Result: Sendable>(
     _ configuration: SocketServer.Configuration = .init(),
     _ router: Router,
+    _ prepare: (SocketServer) throws -> Void = { _ in },
     _ body: (SocketServer) async throws -> Result
 ) async throws -> Result {
     let server = SocketServer(configuration: configuration, router: router)
+    try prepare(server)
     try await server.start()
     do {
         let result = try await body(server)

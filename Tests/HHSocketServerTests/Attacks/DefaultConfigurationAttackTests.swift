@@ -46,7 +46,8 @@ import Testing
     private static let strength = min(4, max(1, Int(effort.squareRoot())))
 
     private static func plans(_ variant: Variant) -> [Plan] {
-        let attacks = effort > 1 ? Attack.allCases : Self.attacks(variant)
+        let all = Attack.allCases.filter { variant.isWebSocket || !Attack.onWebSockets.contains($0) }
+        let attacks = effort > 1 ? all : Self.attacks(variant)
         var plans = attacks.map { attack in
             Plan(
                 attack: attack,
@@ -64,7 +65,9 @@ import Testing
     /// Those that do something else to a variant than to the plain one; with more effort there are all.
     private static func attacks(_ variant: Variant) -> [Attack] {
         switch variant {
-        case .plain: Attack.allCases
+        case .plain: Attack.allCases.filter { !Attack.onWebSockets.contains($0) }
+        case .framesOverWebSocket: [.slowBody, .callFlood, .neverReads, .tricklingReaders] + Attack.onWebSockets
+        case .messages: [.neverReads, .tricklingReaders] + Attack.onWebSockets
         case .tls: [.neverReads, .tricklingReaders, .largeHello, .pinnedSlices, .pingFlood]
         case .answersInOrder: [.callFlood, .neverReads, .tricklingReaders, .requestAndCancel]
         }
@@ -88,6 +91,8 @@ import Testing
             "H3: a hello may have 16 MiB, is read on the event loop, and is not counted"
         case (.memoryIsAccountedFor, .compressionBombs), (.honestClientsAreServed, .compressionBombs):
             "H6: bodies are decompressed for anybody, on the threads of all handlers, and one on each beyond the account"
+        case (.memoryIsAccountedFor, .hugeMessages), (.memoryIsAccountedFor, .deflateBombs):
+            "the messages of WebSockets are not in the account: neither those that are unfinished nor those unread"
         default: nil
         }
     }
@@ -112,10 +117,12 @@ import Testing
         _ plan: Plan,
         _ variant: Variant,
         _ control: ServerUnderAttack.Control,
-        _ honest: HonestClients
+        _ honest: HonestClients,
+        _ webSockets: HonestWebSockets?
     ) async throws {
         let addresses = try await control.addresses()
-        let address = try #require(addresses.last)
+        var address = try #require(addresses.last)
+        if let path = variant.path { address = try Endpoint(url: "ws://\(address)\(path)") }
         var tls: ClientTLS?
         if variant == .tls {
             tls = ClientTLS()
@@ -134,16 +141,20 @@ import Testing
         #expect(!attackers.isEmpty)
         // Among them, and while they leave.
         try await honest.areAnswered(times: 20)
+        let longest = try await webSockets?.areAnswered(times: 20) ?? .zero
         for attacker in attackers { await attacker.perform(.reset) }
         try await honest.areAnswered(times: 20)
+        try await webSockets?.areAnswered(times: 5)
 
-        let count = honest.count
+        let count = honest.count + (webSockets?.count ?? 0)
         let isGivenBack: Void? = try? await eventually("the end of \(plan)", within: .seconds(60)) {
             let figures = try await control.figures()
             // Honest calls come and go meanwhile.
             return figures.connections == count && figures.requestsInFlight <= count && figures.bufferedBytes < 1_024
         }
-        let record = honest.takeRecord()
+        var record = honest.takeRecord()
+        record.longestRoundTrip = max(record.longestRoundTrip, longest)
+        if let losses = webSockets?.losses, losses > 0 { record.faults["lost WebSockets"] = losses }
         let figures = try await control.figures()
         print("\(variant): \(plan): \(ContinuousClock.now - begun), \(record); \(figures)")
 
@@ -180,12 +191,16 @@ import Testing
                 types: (ServerUnderAttack.synchronousEcho, ServerUnderAttack.echo)
             )
             try await honest.areAnswered(times: 50)
+            let webSockets = try variant.isWebSocket ? HonestWebSockets(to: address, type: ServerUnderAttack.echo) : nil
             do {
-                for plan in Self.plans(variant) { try await Self.run(plan, variant, control, honest) }
+                try await webSockets?.areAnswered(times: 50)
+                for plan in Self.plans(variant) { try await Self.run(plan, variant, control, honest, webSockets) }
             } catch {
+                await webSockets?.close()
                 await honest.close()
                 throw error
             }
+            await webSockets?.close()
             await honest.close()
         } catch {
             await control.end()

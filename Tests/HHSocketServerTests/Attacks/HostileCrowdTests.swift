@@ -35,7 +35,9 @@ import Testing
     }
 
     private static var configuration: SocketServer.Configuration {
-        var configuration = SocketServer.Configuration()
+        var listener = ServerListener()
+        listener.webSocket = WebSocketListening(path: "/rpc", sharesPort: true)
+        var configuration = SocketServer.Configuration(listeners: [listener])
         configuration.logger = Logger(label: "silent") { _ in SwiftLogNoOpLogHandler() }
         configuration.limits.maximumPayloadLength = 1 << 20
         configuration.limits.maximumInFlightPerConnection = 100
@@ -82,10 +84,14 @@ import Testing
             for attack in HostileClient.Attack.allCases {
                 tasks.addTask {
                     var round: UInt64 = 0
+                    // Those on WebSockets are run against each of them in turn.
+                    let isOnWebSockets = HostileClient.Attack.onWebSockets.contains(attack)
                     while !isOver() {
+                        let path = round % 2 == 0 ? "/rpc" : "/echo"
+                        let url = isOnWebSockets ? Endpoint("ws://\(address)\(path)") : nil
                         let type = [101, 102, 103][Int(round % 3)] as UInt32
                         // One that cannot connect has been one too many.
-                        let standing = try? await attack.run(against: address, type: type, seed: round)
+                        let standing = try? await attack.run(against: url ?? address, type: type, seed: round)
                         // They stay for a while, as those do who mean it.
                         try? await Task.sleep(for: .milliseconds(300))
                         _ = standing
@@ -101,7 +107,10 @@ import Testing
             processExitsWith: .success,
             observing: [\.standardOutputContent, \.standardErrorContent]
         ) {
-            try await withServer(Self.configuration, Self.router) { server in
+            let routes: (SocketServer) throws -> Void = { server in
+                try server.webSocket("/echo", onMessage: { message, connection in connection.post(message) })
+            }
+            try await withServer(Self.configuration, Self.router, routes) { server in
                 let address = try #require(server.address)
                 func until(_ seconds: Double) -> @Sendable () -> Bool {
                     let end = ContinuousClock.now + .seconds(seconds)

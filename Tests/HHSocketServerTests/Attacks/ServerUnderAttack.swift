@@ -17,6 +17,21 @@ enum ServerUnderAttack {
         /// The attackers come over TLS, to a second listener.
         case tls
         case answersInOrder
+        /// The attackers come over WebSocket, to the port that takes plain TCP too.
+        case framesOverWebSocket
+        /// The attackers come to WebSockets whose messages are echoed.
+        case messages
+
+        /// The path that is attacked.
+        var path: String? {
+            switch self {
+            case .framesOverWebSocket: ServerUnderAttack.framesPath
+            case .messages: ServerUnderAttack.messagesPath
+            case .plain, .tls, .answersInOrder: nil
+            }
+        }
+
+        var isWebSocket: Bool { self.path != nil }
 
         func configuration() throws -> SocketServer.Configuration {
             var configuration = SocketServer.Configuration()
@@ -26,17 +41,28 @@ enum ServerUnderAttack {
                 let identity = try TestCertificate(.server).identity
                 configuration.listeners.append(ServerListener(tls: ServerTLS(identity: identity)))
             case .answersInOrder: configuration.answersInOrder = true
+            case .framesOverWebSocket, .messages:
+                let url = "tcp+ws://127.0.0.1:0\(ServerUnderAttack.framesPath)"
+                configuration.listeners = [try ServerListener(url: url)]
             }
             return configuration
         }
     }
 
+    static let framesPath = "/rpc"
+    static let messagesPath = "/echo"
     static let synchronousEcho: UInt32 = 101
     static let echo: UInt32 = 102
     /// It answers nothing until it is cancelled.
     static let hang: UInt32 = 103
     /// It answers after a second, with 240 KiB that all answers share.
     static let largeAnswer: UInt32 = 104
+
+    private static var options: WebSocketRouteOptions {
+        var options = WebSocketRouteOptions()
+        options.compression = WebSocketCompression()
+        return options
+    }
 
     private static var router: Router {
         var router = Router()
@@ -58,7 +84,13 @@ enum ServerUnderAttack {
     ///
     /// - Parameter path: Where the other server listens.
     static func run(_ variant: Variant, control path: String) async throws {
-        try await withServer(try variant.configuration(), Self.router) { server in
+        let routes: (SocketServer) throws -> Void = { server in
+            guard variant.isWebSocket else { return }
+            try server.webSocket(Self.messagesPath, options: Self.options) { connection in
+                for await message in connection.messages { try await connection.send(message) }
+            }
+        }
+        try await withServer(try variant.configuration(), Self.router, routes) { server in
             let meter = Meter(server)
             let (ends, end) = AsyncStream.makeStream(of: Void.self)
             var control = Router()

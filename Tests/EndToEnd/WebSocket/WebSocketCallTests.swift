@@ -1,6 +1,7 @@
 import HHSocket
 import HHSocketRPC
 import HHSocketServer
+import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
@@ -235,16 +236,8 @@ import Testing
             }
         }) { _, addresses in
             let target = addresses[0]
-            let first = NIOLockedValueBox("")
-            let redirector = try await ByteServer { _, received in
-                let text = String(buffer: received)
-                guard text.hasSuffix("\r\n\r\n") else { return ByteBuffer() }
-                first.withLockedValue { $0 = text }
-                received.clear()
-                return ByteBuffer(
-                    string: "HTTP/1.1 307 Elsewhere\r\nLocation: \(target)\r\nContent-Length: 0\r\n\r\n"
-                )
-            }
+            let redirector = try await MockServer(webSocket: "/entry")
+            redirector.onOpening(.redirect(to: "\(target)", status: 307))
             let entry = try self.url(redirector.endpoint, "/entry?secret=1")
             let redirected = NIOLockedValueBox<[Bool]>([])
             let client = SocketClient.connecting(to: entry) {
@@ -255,8 +248,9 @@ import Testing
                 }
             }
             try await self.echo(client)
-            #expect(first.withLockedValue { $0 }.hasPrefix("GET /entry?secret=1 HTTP/1.1\r\n"))
-            #expect(first.withLockedValue { $0 }.contains("Authorization: Bearer x"))
+            let request = try await redirector.opening(0)
+            #expect((request.path, request.query) == ("/entry", "secret=1"))
+            #expect(request.header("Authorization") == "Bearer x")
             #expect(seen.withLockedValue { $0 } == [nil])
             #expect(redirected.withLockedValue { $0 } == [false, true])
             // Nobody sees the query.
@@ -264,26 +258,19 @@ import Testing
             #expect(!"\(entry)".contains("secret"))
             #expect(!"\(dump(entry))".contains("secret"))
             await client.close()
-            try await redirector.close()
         }
     }
 
     @Test func endlessRedirectsEnd() async throws {
-        let count = NIOLockedValueBox(0)
-        let redirector = try await ByteServer { _, received in
-            guard String(buffer: received).hasSuffix("\r\n\r\n") else { return ByteBuffer() }
-            received.clear()
-            count.withLockedValue { $0 += 1 }
-            return ByteBuffer(string: "HTTP/1.1 302 Found\r\nLocation: /again\r\n\r\n")
-        }
-        let client = SocketClient.connecting(to: try self.url(redirector.endpoint)) {
+        let redirector = try await MockServer(webSocket: "/again")
+        redirector.onOpening(.redirect(to: "/again"))
+        let client = SocketClient.connecting(to: redirector.endpoint) {
             $0.socket.backoff.maximumRounds = 1
         }
         let error = try await self.failure(client)
         #expect(error.code == .handshakeRefused)
         #expect(error.message.contains("redirected more than 5 times"))
-        #expect(count.withLockedValue { $0 } == 6)
-        try await redirector.close()
+        #expect(redirector.acceptedCount == 6)
     }
 
     @Test(arguments: [Proxy.Kind.http, .socks5]) func proxiesLeadToWebSockets(kind: Proxy.Kind) async throws {

@@ -1,5 +1,6 @@
 import HHSocket
 import HHSocketServer
+import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
@@ -277,29 +278,13 @@ import Testing
 
     @Test func silentServerIsTakenForDeadAndPongsAreLife() async throws {
         // Answers the opening, and nothing else.
-        let openings = NIOLockedValueBox(0)
-        let mute = try await ByteServer { _, received in
-            let text = String(buffer: received)
-            let name = "Sec-WebSocket-Key: "
-            guard text.hasSuffix("\r\n\r\n"),
-                let line = text.split(separator: "\r\n").first(where: { $0.hasPrefix(name) }),
-                let key = OpeningKey(text: String(line.dropFirst(name.count)))
-            else { return ByteBuffer() }
-            received.clear()
-            openings.withLockedValue { $0 += 1 }
-            return ByteBuffer(
-                string: """
-                    HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-                    Sec-WebSocket-Accept: \(key.accept)\r\n\r\n
-                    """
-            )
-        }
+        let mute = try await MockWebSocketServer()
+        mute.onPing(.drop)
         let heartbeat = HeartbeatPolicy(interval: .milliseconds(30), replyTimeout: .milliseconds(30), misses: 0)
         let link = try self.link(mute.endpoint.port) { $0.socket.heartbeat = heartbeat }
         link.connect()
-        try await eventually("another connection") { openings.withLockedValue { $0 } >= 2 }
+        try await mute.connection(1)
         link.disconnect()
-        try await mute.close()
         try await self.with {
             $0.socket.heartbeat = HeartbeatPolicy(interval: .milliseconds(20))
         } _: { link, _, seen in

@@ -1,7 +1,7 @@
 import HHSocket
 import HHSocketRPC
 import HHSocketServer
-import NIOConcurrencyHelpers
+import HHSocketTesting
 import NIOCore
 import TestSupport
 import Testing
@@ -151,54 +151,25 @@ import Testing
         }
     }
 
-    /// A server that accepts every request and sends `frames`.
-    private func server(_ frames: @escaping @Sendable (Int) -> [UInt8]) async throws -> ByteServer {
-        try await ByteServer { number, received in
-            let text = String(buffer: received)
-            let name = "Sec-WebSocket-Key: "
-            guard text.hasSuffix("\r\n\r\n"),
-                let line = text.split(separator: "\r\n").first(where: { $0.hasPrefix(name) }),
-                let key = OpeningKey(text: String(line.dropFirst(name.count)))
-            else { return ByteBuffer() }
-            received.clear()
-            var answer = ByteBuffer(
-                string: """
-                    HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
-                    Sec-WebSocket-Accept: \(key.accept)\r\nSec-WebSocket-Protocol: hhsocket.1\r\n\r\n
-                    """
-            )
-            // In the same read as the answer.
-            answer.writeBytes(frames(number))
-            return answer
-        }
-    }
-
     @Test(arguments: [3_500, 3_999, 4_500, 4_999]) func closeCodesForEverEndTheClient(code: Int) async throws {
-        let server = try await self.server { _ in
-            [0x88, 0x06, UInt8(code >> 8), UInt8(code & 0xFF)] + Array("away".utf8)
-        }
-        let url = try Endpoint(url: "ws://127.0.0.1:\(server.endpoint.port)/")
-        let client = SocketClient.connecting(to: url)
+        let server = try await MockServer(.echo, webSocket: "/rpc")
+        // In the write of the answer to the opening.
+        server.onConnect(.webSocket(.close(code: UInt16(code), reason: "away")))
+        let client = SocketClient.connecting(to: server.endpoint)
         let event = try await first(of: client.events, "the end") { if case .gaveUp = $0 { true } else { false } }
         guard case .gaveUp(let error) = event else { return }
         #expect(error.code == .connectionLost)
         #expect(error.message == "closed: \(code) away")
         #expect(error.underlying as? WebSocketClosure == WebSocketClosure(code: UInt16(code), reason: "away"))
         await client.close()
-        try await server.close()
     }
 
-    @Test(arguments: [[0x88, 0x02, 0x03, 0xE8], [0x88, 0x02, 0x03, 0xF4], [0x88, 0x00], [0x82, 0x80, 0, 0, 0, 0]])
-    func otherEndsAreFollowedByAnotherConnection(frames: [UInt8]) async throws {
-        let connections = NIOLockedValueBox(0)
-        let server = try await self.server { number in
-            connections.withLockedValue { $0 = number + 1 }
-            return number < 2 ? frames : []
-        }
-        let url = try Endpoint(url: "ws://127.0.0.1:\(server.endpoint.port)/")
-        let client = SocketClient.connecting(to: url)
-        try await eventually("three connections") { connections.withLockedValue { $0 } == 3 }
+    @Test(arguments: [.close(code: 1_000), .close(code: 1_012), .close(), .binary([]).masked()] as [WebSocketFrame])
+    func otherEndsAreFollowedByAnotherConnection(frame: WebSocketFrame) async throws {
+        let server = try await MockServer(.echo, webSocket: "/rpc")
+        for number in 0..<2 { server.onConnect(number: number, .webSocket(frame)) }
+        let client = SocketClient.connecting(to: server.endpoint)
+        try await server.connection(2)
         await client.close()
-        try await server.close()
     }
 }

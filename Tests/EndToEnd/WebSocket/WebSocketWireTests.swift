@@ -121,6 +121,19 @@ import Testing
         }
     }
 
+    @Test func clientThatStaysIsClosedWith1001WhenTheGraceEnds() async throws {
+        try await self.with { server, peer in
+            try await peer.send(RawPeer.masked(0x82, self.request("hello")))
+            _ = try await peer.frame()
+            await server.shutdown(gracePeriod: .milliseconds(100))
+            #expect(try await peer.frame().first == 0x82)
+            let close = try await peer.frame()
+            #expect(close.first == 0x88)
+            #expect(self.code(close.payload) == 1_001)
+            try await peer.waitForEnd()
+        }
+    }
+
     @Test func noUpgradeHasAnAnswerOfHTTP() async throws {
         try await WebSocketCallTests.with { _, addresses in
             for (request, status) in [

@@ -59,8 +59,8 @@ import Testing
             if [.task, .taskAgreed, .taskUsed].contains(self) { limit += 2_000 }
             #endif
             switch self {
-            // The window, to which the client may refer.
-            case .handlerUsed, .taskUsed: return limit + (32 << 10)
+            // The window, to which the client may refer, and what pages leave unused.
+            case .handlerUsed, .taskUsed: return limit + (34 << 10)
             // Pages of which something else keeps a part.
             case .handlerForgetful: return limit + (2 << 10)
             default: return limit

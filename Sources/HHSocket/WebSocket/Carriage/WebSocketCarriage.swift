@@ -238,6 +238,12 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
             let isHeard =
                 self.closing.received != nil || self.violation != nil || (self.reason.map { $0 != .done } ?? false)
             guard isHeard, !self.closing.hasSent, context.channel.isActive else {
+                // A server that has no more time for a client still says why.
+                if self.role == .server, !self.closing.hasSent, context.channel.isActive {
+                    for case .send(let close) in self.closing.close(WebSocketClose(code: self.code)) {
+                        self.perform([.send(close)], context)
+                    }
+                }
                 return context.close(mode: .all, promise: promise)
             }
             if let promise { context.channel.closeFuture.cascade(to: promise) }

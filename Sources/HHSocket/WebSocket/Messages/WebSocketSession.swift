@@ -282,8 +282,8 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
         self.report(
             .closed(
                 WebSocketLink.Closure(
-                    code: last?.code ?? 1_006,
-                    reason: last?.reason ?? "",
+                    code: closure?.code ?? 1_006,
+                    reason: closure?.reason ?? "",
                     wasClean: closure != nil,
                     error: error
                 )

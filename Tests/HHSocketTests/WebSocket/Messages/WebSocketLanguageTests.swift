@@ -7,7 +7,7 @@ import Testing
 /// leaves that to the server while it may be expected, and each side waits for the other for five seconds at most.
 @Suite struct WebSocketLanguageTests {
     private func language(_ role: WebSocketRole) -> WebSocketLanguage {
-        WebSocketLanguage(role: role, limits: WebSocketLimits(), deflate: nil, compression: nil)
+        WebSocketLanguage(role: role, limits: WebSocketLimits(), deflate: nil, compression: nil, buffers: BufferPool())
     }
 
     /// A close frame as `role` receives it.

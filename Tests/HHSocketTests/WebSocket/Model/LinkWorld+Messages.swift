@@ -33,6 +33,7 @@ extension LinkWorld {
 
     /// Notes a message that is sent now.
     func submit(_ length: Int, _ isText: Bool, _ style: SentMessage.Style) -> Int {
+        self.beginAnew()
         let number = self.sent.count
         let message = SentMessage.message(number, isText: isText, length: length)
         self.sent.append(

@@ -55,6 +55,8 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
     var life = Life.idle {
         didSet { if self.life == .closed { self.wasClosed = true } }
     }
+    /// Whether attempts have stopped because all that were allowed have failed: a message begins them anew.
+    var hasRunOut = false
     /// Whether attempts have stopped in this step, and a failure that nothing else explains.
     var wasClosed = false
     var unexplained: String?
@@ -312,6 +314,7 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
         case .foreground:
             self.isInBackground = false
             self.restartRound()
+            self.beginAnew()
             link.applicationWillEnterForeground()
         case .hold:
             self.isHeld = true
@@ -341,8 +344,18 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
             self.insisted = self.settings.serverCount
             self.returns = [:]
         }
+        self.hasRunOut = false
         self.life = .wanted
         link.connect()
+    }
+
+    /// The link begins anew if its attempts have run out.
+    func beginAnew() {
+        guard self.hasRunOut else { return }
+        self.hasRunOut = false
+        self.insisted = self.settings.serverCount
+        self.returns = [:]
+        self.life = .wanted
     }
 
     func disconnect(_ link: WebSocketLink, _ code: UInt16, _ hasReason: Bool) {
@@ -352,6 +365,7 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
             self.states[peer.number].ownCloseAt = self.loop.now
         }
         self.life = .closed
+        self.hasRunOut = false
         do throws(SocketError) {
             try link.disconnect(code: code, reason: close.reason)
         } catch {
@@ -390,7 +404,11 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
             self.openPeer = nil
             self.ghosts = 0
             self.closed(closure, peer, self.states[peer.number])
-        case .connection(.gaveUp), .connection(.closed):
+        case .connection(.gaveUp(let error)):
+            self.life = .closed
+            // Where a close frame ends the link, nothing begins it anew but connect().
+            self.hasRunOut = !(error.underlying is WebSocketClosure) && error.code != .protocolViolation
+        case .connection(.closed):
             self.life = .closed
         case .connection:
             break

@@ -57,7 +57,7 @@ import Testing
             default: begin.append(.cut(true))
             }
             var script: [LinkStep] = [.mood(mood)] + begin
-            for round in 0..<60 {
+            for round in 0..<30 {
                 script.append(.send(length: 100, isText: true, round % 2 == 0 ? .awaited : .completion, count: 40))
                 script.append(round % 3 == 0 ? .cancel(choice: round) : .time(900))
             }

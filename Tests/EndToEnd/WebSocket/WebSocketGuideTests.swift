@@ -55,7 +55,7 @@ import Testing
         configuration.socket.backoff = Backoff(base: .seconds(2), cap: .seconds(1024), maximumRounds: 10)
         // A ping every 10 s.
         configuration.socket.heartbeat = HeartbeatPolicy(interval: .seconds(10))
-        // The text "heart" every three minutes, for a server that wants to read one.
+        // The text "heart" every three minutes, for a server that answers it with anything.
         configuration.socket.heartbeat = HeartbeatPolicy(interval: .seconds(180))
         configuration.heartbeatMessage = { WebSocketMessage("heart") }
         #expect(try configuration.heartbeatMessage?().text == "heart")

@@ -1,5 +1,6 @@
 import Dispatch
 import HHSocket
+import NIOConcurrencyHelpers
 import NIOCore
 import TestSupport
 import Testing
@@ -192,6 +193,39 @@ import Testing
         try await TestLink.waitForOpening(events)
         try await server.send(Server.text("new"), on: 1)
         #expect(await messages.next()?.text == "new")
+        link.disconnect()
+        await server.close()
+    }
+
+    @Test func readerThatDoesNotReadHoldsUpTheServer() async throws {
+        let server = try await Server()
+        let link = try TestLink.make(server.url())
+        let events = link.events
+        link.connect()
+        try await TestLink.waitForOpening(events)
+        let (count, length) = (4_096, 32 << 10)
+        let written = NIOLockedValueBox(0)
+        let message = Server.frame(0x82, [UInt8](repeating: 7, count: length))
+        let writing = Task {
+            for _ in 0..<count {
+                try await server.send(message)
+                written.withLockedValue { $0 += 1 }
+            }
+        }
+        // Until nothing moves any more: 128 MiB are more than the kernel's buffers and ours hold.
+        let last = NIOLockedValueBox((count: 0, times: 0))
+        try await eventually("a server that is held up") {
+            let now = written.withLockedValue { $0 }
+            return last.withLockedValue { last in
+                last = now == last.count ? (now, last.times + 1) : (now, 0)
+                return last.times >= 100 && now > 0
+            }
+        }
+        #expect(written.withLockedValue { $0 } < count)
+        var messages = link.messages.makeAsyncIterator()
+        for _ in 0..<count { #expect(await messages.next()?.payload.readableBytes == length) }
+        try await writing.value
+        #expect(server.count == 1)
         link.disconnect()
         await server.close()
     }

@@ -113,7 +113,8 @@ import Testing
         let steps = outcome.lines.compactMap { $0.firstMatch(of: #/^ *[0-9.]+ ms  ([a-z ]+?)  /#)?.output.1 }
         #expect(
             steps == [
-                "servers", "connect", "calls", "big body", "push", "websocket", "cancel", "timeout", "failover", "found",
+                "servers", "connect", "calls", "big body", "push", "websocket", "cancel", "timeout", "failover",
+                "found",
                 "goodbye",
             ]
         )

@@ -59,10 +59,10 @@ import Testing
             if [.task, .taskAgreed, .taskUsed].contains(self) { limit += 2_000 }
             #endif
             switch self {
-            // The window, to which the client may refer, and what pages leave unused.
-            case .handlerUsed, .taskUsed: return limit + (34 << 10)
-            // Pages of which something else keeps a part.
-            case .handlerForgetful: return limit + (2 << 10)
+            // The window of 32 KiB, to which the client may refer, and pages of which something else keeps a part. The
+            // contexts themselves are 300 KiB.
+            case .handlerUsed, .taskUsed: return limit + (44 << 10)
+            case .handlerForgetful: return limit + (6 << 10)
             default: return limit
             }
         }

@@ -189,7 +189,11 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
                 now: now
             )
         } makeBeat: {
-            if let message = try message?() { return WebSocketUnit(.message(message.wireKind), message.payload) }
+            if let message = try message?() {
+                var beat = WebSocketUnit(.message(message.wireKind), message.payload)
+                beat.isBeat = true
+                return beat
+            }
             guard let heartbeat else { return nil }
             return WebSocketUnit(.ping, try heartbeat.beat(limit: WebSocketFrameHeader.maximumControlLength))
         }
@@ -207,7 +211,7 @@ final class WebSocketSession: LinkMaker, DriverHost, TurnHost, @unchecked Sendab
     }
 
     private func linkEnded(_ id: ConnectionID, _ units: [WebSocketUnit]) {
-        for unit in units where unit.outcome?.isOpen ?? true {
+        for unit in units where !unit.isBeat && unit.outcome?.isOpen ?? true {
             guard case .message = unit.kind else { continue }
             if let closed = self.closed, self.driver?.isClosed ?? true {
                 unit.outcome?.complete(.failure(closed))

@@ -12,6 +12,8 @@ package struct WebSocketUnit: Sendable {
     package var payload: ByteBuffer
     /// Completed when the last byte was handed to the system; nil where nobody waits for that.
     package var outcome: WebSocketOutcome?
+    /// Whether it is a heartbeat, which is for one connection alone.
+    var isBeat = false
     /// Whether the payload was compressed.
     var isCompressed = false
 

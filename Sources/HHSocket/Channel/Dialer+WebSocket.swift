@@ -60,7 +60,7 @@ extension Dialer {
 
     private func request(_ request: WebSocketRequest, _ target: WebSocketTarget) throws -> OpeningRequest {
         let offer = try self.maker.webSocketOffer()
-        var generator = SystemRandomNumberGenerator()
+        var generator = DriverGenerator(self.world)
         return try OpeningRequest(
             target: target.requesting(request.path),
             key: OpeningKey(using: &generator),

@@ -13,7 +13,8 @@ final class Dialer: @unchecked Sendable {
     let eventLoop: any EventLoop
     let configuration: SocketConfiguration
     let maker: any LinkMaker
-    private let world: DriverWorld?
+    /// The clock, network and chance, where they are not the system's.
+    let world: DriverWorld?
     /// Why no attempt can succeed; nil: it can.
     private let refusal: SocketError?
     /// The configuration's TLS; nil where it has none.

@@ -40,6 +40,8 @@ package final class SocketLoop: @unchecked Sendable {
         var remainingJobs = SocketLoop.maximumJobsInTurn
         /// When somebody looked how long they take, for the first time in the last turn with many.
         var jobsBegan = NIODeadline.uptimeNanoseconds(0)
+        /// The number of turns in a row that ended since they had run enough jobs, without a read in between.
+        var busyTurns = 0
         var host: (any TurnHost)?
         /// Storage that is used again.
         var batch: [Submission] = []
@@ -65,6 +67,9 @@ package final class SocketLoop: @unchecked Sendable {
     /// event loop runs all due tasks before it looks at its channels, which would never be served otherwise; and on a
     /// slow machine they need more.
     private static let pauseForChannels = (minimum: TimeAmount.microseconds(50), share: 16 as Int64)
+    /// The number of times that the pause doubles while nothing is read: the event loop may need more than that to come
+    /// to its channels, most of all where it is not optimised.
+    private static let maximumDoublings = 5
 
     package let eventLoop: any EventLoop
     /// Handlers that wait, at a place of their own: they are moved in through a ``Turn``.
@@ -248,6 +253,7 @@ package final class SocketLoop: @unchecked Sendable {
     func pause(_ turn: consuming Turn) {
         self.runHandlers(in: &turn)
         self.hot.phase = .paused
+        self.hot.busyTurns = 0
     }
 
     /// Runs `body` in a turn of its own, or within the one that is under way once that is free.
@@ -288,7 +294,9 @@ package final class SocketLoop: @unchecked Sendable {
         guard self.hot.remainingJobs == 0, !self.isClosed else { return self.scheduleDrain() }
         let now = self.clock
         let (minimum, share) = Self.pauseForChannels
-        _ = self.setTimer(now + minimum + .nanoseconds((now - self.hot.jobsBegan).nanoseconds / share)) { _ in }
+        let pause = minimum.nanoseconds + (now - self.hot.jobsBegan).nanoseconds / share
+        _ = self.setTimer(now + .nanoseconds(pause << Int64(self.hot.busyTurns))) { _ in }
+        self.hot.busyTurns = min(self.hot.busyTurns + 1, Self.maximumDoublings)
     }
 
     private func lastTurnEnded() {

@@ -15,13 +15,11 @@ struct WebSocketMask: Hashable, Sendable {
     mutating func copy(_ source: UnsafeRawBufferPointer, to target: UnsafeMutableRawBufferPointer) {
         let wide = UInt64(self.key) << 32 | UInt64(self.key)
         var index = 0
-        if source.count >= 64, let from = source.baseAddress, let to = target.baseAddress {
-            let block = SIMD8<UInt64>(repeating: wide.littleEndian)
-            while source.count - index >= 64 {
-                let bytes = from.loadUnaligned(fromByteOffset: index, as: SIMD8<UInt64>.self) ^ block
-                (to + index).copyMemory(from: bytes)
-                index += 64
-            }
+        let block = SIMD8<UInt64>(repeating: wide.littleEndian)
+        while source.count - index >= 64 {
+            let bytes = source.loadUnaligned(fromByteOffset: index, as: SIMD8<UInt64>.self) ^ block
+            target.storeBytes(of: bytes, toByteOffset: index, as: SIMD8<UInt64>.self)
+            index += 64
         }
         while source.count - index >= 8 {
             let word = UInt64(littleEndian: source.loadUnaligned(fromByteOffset: index, as: UInt64.self)) ^ wide
@@ -43,16 +41,6 @@ extension ByteBuffer {
         self.writeWithUnsafeMutableBytes(minimumWritableBytes: bytes.count) { target in
             mask.copy(bytes, to: UnsafeMutableRawBufferPointer(rebasing: target[..<bytes.count]))
             return bytes.count
-        }
-    }
-}
-
-extension UnsafeMutableRawPointer {
-    /// Writes the vector here, wherever that is: storing it asks for its alignment.
-    @inline(__always)
-    fileprivate func copyMemory(from vector: SIMD8<UInt64>) {
-        withUnsafeBytes(of: vector) { bytes in
-            if let source = bytes.baseAddress { self.copyMemory(from: source, byteCount: 64) }
         }
     }
 }

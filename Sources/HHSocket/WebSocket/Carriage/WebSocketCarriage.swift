@@ -237,12 +237,13 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
             // talk to, or no time left.
             let isHeard =
                 self.closing.received != nil || self.violation != nil || (self.reason.map { $0 != .done } ?? false)
-            guard isHeard, !self.closing.hasSent, context.channel.isActive else {
+            guard !self.closing.hasSent, context.channel.isActive else {
+                return context.close(mode: .all, promise: promise)
+            }
+            guard isHeard else {
                 // A server that has no more time for a client still says why.
-                if self.role == .server, !self.closing.hasSent, context.channel.isActive {
-                    for case .send(let close) in self.closing.close(WebSocketClose(code: self.code)) {
-                        self.perform([.send(close)], context)
-                    }
+                if self.role == .server, case .send(let close)? = self.closing.close(self.ownClose).first {
+                    self.send(close, context)
                 }
                 return context.close(mode: .all, promise: promise)
             }
@@ -259,27 +260,31 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         if let violation = self.violation {
             self.perform(self.closing.fail(WebSocketClose(code: violation.code, reason: "\(violation)")), context)
         } else {
-            self.perform(self.closing.close(WebSocketClose(code: self.code)), context)
+            self.perform(self.closing.close(self.ownClose), context)
         }
         self.promise.take()?.succeed()
     }
 
-    private var code: UInt16 {
+    private var ownClose: WebSocketClose {
         switch self.reason {
-        case .protocolViolation: 1_002
-        case .tooLarge: 1_009
-        case .done, nil: self.role == .server ? 1_001 : 1_000
+        case .protocolViolation: WebSocketClose(code: 1_002)
+        case .tooLarge: WebSocketClose(code: 1_009)
+        case .done, nil: WebSocketClose(code: self.role == .server ? 1_001 : 1_000)
         }
+    }
+
+    private func send(_ close: WebSocketClose, _ context: ChannelHandlerContext) {
+        self.out.prepare()
+        self.encoder.encodeClose(close, into: &self.out.gathered)
+        self.writeOut(context)
+        context.flush()
     }
 
     private func perform(_ actions: [ClosingHandshake.Action], _ context: ChannelHandlerContext) {
         for action in actions {
             switch action {
             case .send(let close):
-                self.out.prepare()
-                self.encoder.encodeClose(close, into: &self.out.gathered)
-                self.writeOut(context)
-                context.flush()
+                self.send(close, context)
             case .closeOutput:
                 context.close(mode: .output, promise: nil)
             case .closeChannel:

@@ -62,7 +62,7 @@ package struct WebSocketEncoder: Sendable {
         return self.deflater?.compress(payload)
     }
 
-    /// Whether an uncompressed payload leaves as it is: it need not be copied then.
+    /// Whether an uncompressed payload leaves as it is: see ``SendBytes/append(_:masking:)``.
     var leavesUnmasked: Bool { self.masks == nil }
 
     /// Whether a payload of this length may be compressed.
@@ -77,12 +77,16 @@ package struct WebSocketEncoder: Sendable {
         length: Int,
         into out: inout ByteBuffer
     ) -> WebSocketMask? {
-        let key = self.masks?.next()
-        WebSocketFrameHeader.write(kind.opcode, length: length, key: key, to: &out)
-        return key.map { WebSocketMask(key: $0) }
+        self.begin(kind.opcode, isFinal: true, isCompressed: false, length: length, into: &out)
     }
 
-    /// Writes the header of a fragment, whose payload leaves as it is: see ``leavesUnmasked``.
+    /// Writes the header of one fragment of a message, whose payload the caller writes, as that of
+    /// ``beginMessage(_:length:into:)``.
+    ///
+    /// - Parameters:
+    ///   - isFirst: Whether the message begins with it.
+    ///   - isCompressed: Whether the message was compressed, by ``compress(_:)``.
+    ///   - length: The length of the payload, in bytes.
     mutating func beginFragment(
         _ kind: WebSocketMessageKind,
         isFirst: Bool,
@@ -90,14 +94,13 @@ package struct WebSocketEncoder: Sendable {
         isCompressed: Bool,
         length: Int,
         into out: inout ByteBuffer
-    ) {
-        WebSocketFrameHeader.write(
+    ) -> WebSocketMask? {
+        self.begin(
             isFirst ? kind.opcode : .continuation,
             isFinal: isFinal,
             isCompressed: isCompressed && isFirst,
             length: length,
-            key: nil,
-            to: &out
+            into: &out
         )
     }
 
@@ -166,20 +169,35 @@ package struct WebSocketEncoder: Sendable {
         _ payload: ByteBuffer,
         into out: inout ByteBuffer
     ) {
+        let length = payload.readableBytes
+        guard
+            var mask = self.begin(opcode, isFinal: isFinal, isCompressed: isCompressed, length: length, into: &out)
+        else {
+            out.writeImmutableBuffer(payload)
+            return
+        }
+        payload.withUnsafeReadableBytes { out.write($0, &mask) }
+    }
+
+    /// Writes the header of a frame.
+    ///
+    /// - Returns: The mask for its payload; nil at a server.
+    private mutating func begin(
+        _ opcode: WebSocketOpcode,
+        isFinal: Bool,
+        isCompressed: Bool,
+        length: Int,
+        into out: inout ByteBuffer
+    ) -> WebSocketMask? {
         let key = self.masks?.next()
         WebSocketFrameHeader.write(
             opcode,
             isFinal: isFinal,
             isCompressed: isCompressed,
-            length: payload.readableBytes,
+            length: length,
             key: key,
             to: &out
         )
-        guard let key else {
-            out.writeImmutableBuffer(payload)
-            return
-        }
-        var mask = WebSocketMask(key: key)
-        payload.withUnsafeReadableBytes { out.write($0, &mask) }
+        return key.map { WebSocketMask(key: $0) }
     }
 }

@@ -4,8 +4,6 @@ import NIOCore
 /// ``WebSocketEncoder/maximumStreamMessageLength`` bytes. A client masks them as it copies them; a server passes large
 /// bodies on as they are.
 struct WebSocketStreamWriter: Sendable {
-    /// Smaller parts of a server's messages are copied behind their header, which is cheaper than a vector for each.
-    private static let copyLimit = 2_048
     /// The longest header of a message, with its masking key, in bytes.
     private static let headerLength = 8
     /// The largest number of parts whose storage is used again.
@@ -23,7 +21,7 @@ struct WebSocketStreamWriter: Sendable {
     mutating func append(_ bytes: consuming ByteBuffer) {
         guard bytes.readableBytes > 0 else { return }
         self.count += bytes.readableBytes
-        if bytes.readableBytes > Self.copyLimit { self.largeCount += bytes.readableBytes }
+        if bytes.readableBytes > SendBytes.largestCopiedPayload { self.largeCount += bytes.readableBytes }
         if self.first == nil { self.first = bytes } else { self.others.append(bytes) }
     }
 
@@ -62,22 +60,10 @@ struct WebSocketStreamWriter: Sendable {
                 let length = min(missing, part.readableBytes)
                 missing -= length
                 guard let piece = part.readSlice(length: length) else { break }
-                if whole?.writeImmutableBuffer(piece) == nil { Self.write(piece, &mask, into: &out) }
+                if whole?.writeImmutableBuffer(piece) == nil { out.append(piece, masking: &mask) }
             }
             if let whole { encoder.encode(.binary, whole, into: &out.gathered) }
         }
         if !self.others.isEmpty { self.others.removeAll(keepingCapacity: self.others.count <= Self.maximumKeptParts) }
-    }
-
-    private static func write(_ piece: ByteBuffer, _ mask: inout WebSocketMask?, into out: inout SendBytes) {
-        if var current = mask {
-            piece.withUnsafeReadableBytes { out.gathered.write($0, &current) }
-            mask = current
-        } else if piece.readableBytes > Self.copyLimit {
-            out.append(piece)
-            out.prepare()
-        } else {
-            out.gathered.writeImmutableBuffer(piece)
-        }
     }
 }

@@ -7,8 +7,6 @@ package struct WebSocketLanguage: LinkLanguage {
 
     /// The length of the fragments in which a long message leaves, so that pings and pongs can leave in between.
     private static let fragmentLength = 64 << 10
-    /// Longer payloads that leave unmasked are not copied.
-    private static let copyLimit = 2_048
     /// The longest header of a frame, with its masking key, in bytes.
     private static let headerLength = 14
     /// The time that each side waits for the other at the end.
@@ -79,11 +77,11 @@ package struct WebSocketLanguage: LinkLanguage {
         case .message(let kind):
             let length = unit.payload.readableBytes
             guard length > Self.fragmentLength else {
-                if length > Self.copyLimit, self.encoder.leavesUnmasked, !self.encoder.mayCompress(length: length) {
-                    _ = self.encoder.beginMessage(kind, length: length, into: &bytes.gathered)
-                    bytes.append(unit.payload)
-                } else {
+                if self.encoder.mayCompress(length: length) {
                     self.encoder.encode(kind, unit.payload, into: &bytes.gathered)
+                } else {
+                    var mask = self.encoder.beginMessage(kind, length: length, into: &bytes.gathered)
+                    bytes.append(unit.payload, masking: &mask)
                 }
                 return nil
             }
@@ -108,27 +106,15 @@ package struct WebSocketLanguage: LinkLanguage {
         let isFinal = outgoing.sent + length == payload.readableBytes
         if let slice = payload.getSlice(at: payload.readerIndex + outgoing.sent, length: length) {
             bytes.prepare()
-            let (isFirst, isCompressed) = (outgoing.sent == 0, outgoing.unit.isCompressed)
-            if self.encoder.leavesUnmasked {
-                self.encoder.beginFragment(
-                    kind,
-                    isFirst: isFirst,
-                    isFinal: isFinal,
-                    isCompressed: isCompressed,
-                    length: length,
-                    into: &bytes.gathered
-                )
-                bytes.append(slice)
-            } else {
-                self.encoder.encodeFragment(
-                    kind,
-                    isFirst: isFirst,
-                    isFinal: isFinal,
-                    isCompressed: isCompressed,
-                    slice,
-                    into: &bytes.gathered
-                )
-            }
+            var mask = self.encoder.beginFragment(
+                kind,
+                isFirst: outgoing.sent == 0,
+                isFinal: isFinal,
+                isCompressed: outgoing.unit.isCompressed,
+                length: length,
+                into: &bytes.gathered
+            )
+            bytes.append(slice, masking: &mask)
         }
         outgoing.sent += length
         return isFinal ? .end : .interruptible

@@ -1,0 +1,21 @@
+import NIOCore
+
+extension SendBytes {
+    /// The largest unmasked payload that is copied behind its header, which is cheaper than a vector for each. Larger
+    /// ones leave as they are.
+    static let largestCopiedPayload = 2_048
+
+    /// Appends a payload, or a part of one, behind the header in ``gathered``. A masked one is masked as it is copied;
+    /// the mask then fits the next part.
+    mutating func append(_ payload: ByteBuffer, masking mask: inout WebSocketMask?) {
+        if var current = mask {
+            payload.withUnsafeReadableBytes { self.gathered.write($0, &current) }
+            mask = current
+        } else if payload.readableBytes > Self.largestCopiedPayload {
+            self.append(payload)
+            self.prepare()
+        } else {
+            self.gathered.writeImmutableBuffer(payload)
+        }
+    }
+}

@@ -187,8 +187,8 @@ package struct WebSocketDecoder: Sendable {
                     if let bytes = try self.inflatedStream() { return .bytes(bytes) }
                 } else if self.isMasked || (self.isCut && self.input.readableBytes > frame.length) {
                     if let bytes = try self.joined() { return .bytes(bytes) }
-                    // Only empty messages came before it.
-                    if self.frame?.opcode.isControl == true { continue }
+                    // Only empty messages came before a frame of another kind.
+                    if let next = self.frame, next.opcode.isControl || self.message?.isCompressed == true { continue }
                 } else if let bytes = self.streamed(frame) {
                     return .bytes(bytes)
                 }

@@ -299,6 +299,19 @@ import Testing
     // MARK: Frames
 
     @Test(arguments: [WebSocketRole.client, .server])
+    func compressedMessageOfAStreamComesAtOnceBehindAnEmptyOne(role: WebSocketRole) throws {
+        var encoder = WebSocketEncoder(role: role == .client ? .server : .client, deflate: DeflateAgreement())
+        var bytes = ByteBuffer()
+        let payload = ByteBuffer(string: String(repeating: "compress ", count: 100))
+        encoder.encode(.binary, ByteBuffer(), into: &bytes)
+        encoder.encode(.binary, payload, into: &bytes)
+        #expect(bytes.readableBytes < payload.readableBytes)
+        var decoder = WebSocketDecoder(role: role, mode: .stream, deflate: DeflateAgreement())
+        decoder.append(bytes)
+        #expect(try decoder.next() == .bytes(payload))
+    }
+
+    @Test(arguments: [WebSocketRole.client, .server])
     func everySplitOfSeveralMessages(_ role: WebSocketRole) throws {
         let agreement = DeflateAgreement(serverWindowBits: 12, clientWindowBits: 10)
         var encoder = WebSocketEncoder(role: role, deflate: agreement)

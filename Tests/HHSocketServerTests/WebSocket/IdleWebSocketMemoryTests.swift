@@ -69,89 +69,6 @@ import Testing
         }
     }
 
-    /// One client, whose calls wait.
-    private final class Client {
-        private let descriptor: CInt
-
-        init(port: Int) throws {
-            self.descriptor = socket(AF_INET, CInt(SOCK_STREAM.rawValue), 0)
-            guard self.descriptor >= 0 else { throw Unexpected(description: "no descriptor: \(errno)") }
-            var patience = timeval(tv_sec: 60, tv_usec: 0)
-            setsockopt(
-                self.descriptor,
-                SOL_SOCKET,
-                SO_RCVTIMEO,
-                &patience,
-                socklen_t(MemoryLayout<timeval>.size)
-            )
-            var address = sockaddr_in()
-            address.sin_family = sa_family_t(AF_INET)
-            address.sin_port = in_port_t(port).bigEndian
-            address.sin_addr.s_addr = inet_addr("127.0.0.1")
-            let status = withUnsafePointer(to: &address) { address in
-                address.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-                    connect(self.descriptor, $0, socklen_t(MemoryLayout<sockaddr_in>.size))
-                }
-            }
-            guard status == 0 else { throw Unexpected(description: "no connection: \(errno)") }
-        }
-
-        deinit { close(self.descriptor) }
-
-        func send(_ bytes: [UInt8]) throws {
-            var rest = bytes[...]
-            while !rest.isEmpty {
-                let count = rest.withUnsafeBytes { write(self.descriptor, $0.baseAddress, $0.count) }
-                guard count > 0 else { throw Unexpected(description: "nothing can be sent: \(errno)") }
-                rest = rest.dropFirst(count)
-            }
-        }
-
-        func receive(_ count: Int) throws -> [UInt8] {
-            var bytes: [UInt8] = []
-            while bytes.count < count {
-                var part = [UInt8](repeating: 0, count: count - bytes.count)
-                let length = part.withUnsafeMutableBytes { read(self.descriptor, $0.baseAddress, $0.count) }
-                guard length > 0 else { throw Unexpected(description: "the server does not answer: \(errno)") }
-                bytes += part.prefix(length)
-            }
-            return bytes
-        }
-
-        /// The head of the server's answer.
-        func receiveHead() throws -> String {
-            var bytes: [UInt8] = []
-            while !bytes.suffix(4).elementsEqual("\r\n\r\n".utf8) { bytes += try self.receive(1) }
-            return String(decoding: bytes, as: UTF8.self)
-        }
-
-        /// The payload of the next frame.
-        func receiveFrame() throws -> [UInt8] {
-            let short = Int(try self.receive(2)[1])
-            guard short >= 126 else { return try self.receive(short) }
-            let length = try self.receive(short == 126 ? 2 : 8).reduce(0) { $0 << 8 | Int($1) }
-            return try self.receive(length)
-        }
-
-        func open(_ kind: Kind) throws {
-            let extensions = kind.agreement == nil ? "" : "Sec-WebSocket-Extensions: permessage-deflate\r\n"
-            let subprotocol = kind == .frames ? "Sec-WebSocket-Protocol: hhsocket.1\r\n" : ""
-            // As a browser asks.
-            let request = """
-                GET \(kind.path) HTTP/1.1\r\nHost: chat.example.com\r\nConnection: Upgrade\r\nPragma: no-cache\r\n\
-                Cache-Control: no-cache\r\nUpgrade: websocket\r\nOrigin: https://example.com\r\n\
-                Sec-WebSocket-Version: 13\r\nAccept-Encoding: gzip, deflate, br\r\nAccept-Language: en-US,en;q=0.9\r\n\
-                User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/126.0.0.0 Safari/537.36\r\n\
-                Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\(extensions)\(subprotocol)\r\n
-                """
-            try self.send(Array(request.utf8))
-            let head = try self.receiveHead()
-            guard head.hasPrefix("HTTP/1.1 101"),
-                head.contains("permessage-deflate") == (kind.agreement != nil)
-            else { throw Unexpected(description: "not opened: \(head)") }
-        }
-    }
-
     /// A heartbeat of the standard format.
     private static let heartbeat: [UInt8] = [UInt8](repeating: 0, count: 15) + [1]
 
@@ -171,14 +88,14 @@ import Testing
     }()
 
     /// Connects, and exchanges what the kind says.
-    private static func makeClient(_ kind: Kind, _ ports: (tcp: Int, webSocket: Int)) throws -> Client {
+    private static func makeClient(_ kind: Kind, _ ports: (tcp: Int, webSocket: Int)) throws -> BlockingClient {
         guard kind != .tcp else {
-            let client = try Client(port: ports.tcp)
+            let client = try BlockingClient(port: ports.tcp)
             try client.send(self.heartbeat)
             _ = try client.receive(self.heartbeat.count + 4)
             return client
         }
-        let client = try Client(port: ports.webSocket)
+        let client = try BlockingClient(port: ports.webSocket)
         try client.open(kind)
         var encoder = WebSocketEncoder(role: .client, deflate: kind.agreement)
         var bytes = ByteBuffer()
@@ -225,7 +142,7 @@ import Testing
         _ kind: Kind,
         count: Int,
         _ ports: (tcp: Int, webSocket: Int)
-    ) async throws -> [Client] {
+    ) async throws -> [BlockingClient] {
         try await NIOThreadPool.singleton.runIfActive {
             try Clients(clients: (0..<count).map { _ in try self.makeClient(kind, ports) })
         }.clients
@@ -233,7 +150,7 @@ import Testing
 
     private struct Clients: @unchecked Sendable {
         // Proof of Sendable: made on one thread, and used on another only when it is complete.
-        var clients: [Client]
+        var clients: [BlockingClient]
     }
 
     private static func resident() -> Int {
@@ -285,6 +202,41 @@ import Testing
         await withTaskGroup { group in
             for kind in Kind.allCases { group.addTask { await Self.check(kind) } }
         }
+    }
+}
+
+extension BlockingClient {
+    /// The head of the server's answer.
+    fileprivate func receiveHead() throws -> String {
+        var bytes: [UInt8] = []
+        while !bytes.suffix(4).elementsEqual("\r\n\r\n".utf8) { bytes += try self.receive(1) }
+        return String(decoding: bytes, as: UTF8.self)
+    }
+
+    /// The payload of the next frame.
+    fileprivate func receiveFrame() throws -> [UInt8] {
+        let short = Int(try self.receive(2)[1])
+        guard short >= 126 else { return try self.receive(short) }
+        let length = try self.receive(short == 126 ? 2 : 8).reduce(0) { $0 << 8 | Int($1) }
+        return try self.receive(length)
+    }
+
+    fileprivate func open(_ kind: IdleWebSocketMemoryTests.Kind) throws {
+        let extensions = kind.agreement == nil ? "" : "Sec-WebSocket-Extensions: permessage-deflate\r\n"
+        let subprotocol = kind == .frames ? "Sec-WebSocket-Protocol: hhsocket.1\r\n" : ""
+        // As a browser asks.
+        let request = """
+            GET \(kind.path) HTTP/1.1\r\nHost: chat.example.com\r\nConnection: Upgrade\r\nPragma: no-cache\r\n\
+            Cache-Control: no-cache\r\nUpgrade: websocket\r\nOrigin: https://example.com\r\n\
+            Sec-WebSocket-Version: 13\r\nAccept-Encoding: gzip, deflate, br\r\nAccept-Language: en-US,en;q=0.9\r\n\
+            User-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 Chrome/126.0.0.0 Safari/537.36\r\n\
+            Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\(extensions)\(subprotocol)\r\n
+            """
+        try self.send(Array(request.utf8))
+        let head = try self.receiveHead()
+        guard head.hasPrefix("HTTP/1.1 101"),
+            head.contains("permessage-deflate") == (kind.agreement != nil)
+        else { throw Unexpected(description: "not opened: \(head)") }
     }
 }
 #endif

@@ -16,6 +16,8 @@ public protocol SocketDelegate: AnyObject, Sendable {
     func socket(_ socket: Socket, didReceive frame: Frame)
     /// A frame came whose checksum is wrong; its payload must not be used.
     func socket(_ socket: Socket, didReceiveCorrupt frame: Frame)
+    /// Bytes came that are no frame, in a format whose frames end with separators: reading goes on behind the next one.
+    func socket(_ socket: Socket, didReceiveMalformed error: FrameError)
 }
 
 extension SocketDelegate {
@@ -26,4 +28,5 @@ extension SocketDelegate {
     public func socketDidClose(_ socket: Socket) {}
     public func socket(_ socket: Socket, didReceive frame: Frame) {}
     public func socket(_ socket: Socket, didReceiveCorrupt frame: Frame) {}
+    public func socket(_ socket: Socket, didReceiveMalformed error: FrameError) {}
 }

@@ -8,6 +8,8 @@ public struct ClientStatistics: Sendable, Hashable {
     public var unknownResponses = 0
     /// Frames with a wrong checksum.
     public var checksumFailures = 0
+    /// Times that bytes were no frame, in formats whose frames end with separators.
+    public var malformedFrames = 0
     /// Go-away frames received. After the first on a connection they have no effect.
     public var goAways = 0
     /// Go-away frames that could not be parsed; the client failed over all the same.

@@ -147,11 +147,10 @@ final class ListenerSettings: Sendable {
     /// The bytes of a push; nil in a format that has none, where the type is the protocol's, and of one that clients do
     /// not take.
     func push(type: UInt32, body: ByteBuffer) -> ByteBuffer? {
-        guard let push = self.format.layout.push, self.format.isApplicationType(type),
-            body.readableBytes <= self.maximumPushLength
+        guard body.readableBytes <= self.maximumPushLength, let push = self.format.push(type: type, payload: body)
         else { return nil }
         var bytes = ByteBuffer()
-        self.encoder.encode(Frame(type: type, serial: push.serial, payload: body), into: &bytes)
+        self.encoder.encode(push, into: &bytes)
         return bytes
     }
 }

@@ -538,11 +538,11 @@ public final class SocketServer: Service {
             throw fail("cannot listen on \(listener.endpoint): a port is a number from 0 to 65535")
         }
         let format = listener.wireFormat
-        if let type = self.router.types.first(where: { !format.isApplicationType($0) }) {
+        if let type = self.router.types.first(where: { !format.isCallType($0) }) {
             let types = format.layout.applicationTypes
             throw fail(
                 """
-                the router has a handler for type \(type), which belongs to the protocol; in the wire format \(format) \
+                the router has a handler for type \(type), which belongs to the protocol or to pushes; in the wire format \(format) \
                 applications use \(types.lowerBound) to \(types.upperBound)
                 """
             )

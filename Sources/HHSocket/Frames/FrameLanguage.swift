@@ -128,6 +128,18 @@ extension Link where Language == FrameLanguage {
     /// The frame that the bytes so far end inside of.
     package func arriving() -> FrameDecoder.Arriving? { self.hot.language.decoder.arriving() }
 
+    /// Gives up the frame that the bytes so far end inside of, in a format with separators, and offers the receiver what
+    /// its length withholds.
+    ///
+    /// - Parameter isWanted: Whether it is that frame.
+    /// - Returns: Whether a frame was given up.
+    @discardableResult
+    package func giveUp(in turn: inout Turn, where isWanted: (FrameDecoder.Arriving) -> Bool) -> Bool {
+        guard self.hot.phase != .ended, self.hot.language.decoder.giveUp(where: isWanted) else { return false }
+        self.offerWhatIsHere(in: &turn)
+        return true
+    }
+
     /// Whether a frame of the standard format with a payload of `length` bytes leaves with this turn's flush.
     package func canSendOnFastPath(length: Int) -> Bool {
         self.hot.canSend && length <= self.hot.language.largestCopied && self.hot.language.encoder.isStandard

@@ -33,6 +33,17 @@ package struct FrameRules: Sendable {
 
     /// Refuses a frame that cannot be sent.
     package func check(_ frame: Frame) throws(SocketError) {
+        let largest = self.format.largestPayload(in: .request)
+        guard frame.payload.readableBytes <= largest else {
+            throw SocketError(
+                .frameTooLarge,
+                message: """
+                    a payload of \(frame.payload.readableBytes) bytes does not fit: the length field of the wire format \
+                    \(self.format) announces \(largest) at most
+                    """,
+                serial: frame.serial
+            )
+        }
         guard frame.payload.readableBytes <= self.configuration.maximumPayloadLength else {
             throw SocketError(
                 .frameTooLarge,

@@ -129,6 +129,7 @@ package final class PendingConnection: LinkReceiver {
             case .nothing: return
             case .sound: self.received(frame, in: &turn)
             case .corrupt(let mismatch): self.received(corrupt: frame, mismatch)
+            case .malformed(let error): self.received(malformed: error)
             }
         }
     }
@@ -141,7 +142,7 @@ package final class PendingConnection: LinkReceiver {
         } else if self.format.isGoAway(frame) {
             self.connector.goAwayCame(frame, self.link.id, in: &turn)
         } else if self.format.isServerPing(frame), self.heldAnswers.count < Self.maximumHeldAnswers {
-            self.heldAnswers.append(Frame(type: frame.type, serial: frame.serial))
+            self.heldAnswers.append(self.format.heartbeatAnswer(to: frame))
         }
     }
 
@@ -171,6 +172,19 @@ package final class PendingConnection: LinkReceiver {
                 """,
             endpoint: self.endpoint,
             serial: frame.serial
+        )
+        self.handshake?.endHello(.failure(error))
+    }
+
+    /// As a frame with a wrong checksum.
+    private func received(malformed error: FrameError) {
+        guard error.type == FrameType.hello else { return }
+        let error = SocketError(
+            .illegalFormat,
+            message: "the answer of \(self.endpoint) to hello is malformed: \(error.message)",
+            underlying: error,
+            endpoint: self.endpoint,
+            serial: error.serial
         )
         self.handshake?.endHello(.failure(error))
     }

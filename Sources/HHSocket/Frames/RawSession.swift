@@ -180,6 +180,10 @@ final class RawSession: DriverHost, TurnHost, @unchecked Sendable {
         self.deliver(frame, in: &turn) { $0.socket($1, didReceiveCorrupt: frame) }
     }
 
+    func received(malformed error: FrameError, in turn: inout Turn) {
+        self.notifyDelegate(in: &turn) { $0.socket($1, didReceiveMalformed: error) }
+    }
+
     func receivedGoAway(on id: ConnectionID, in turn: inout Turn) {
         self.driver.perform(.goAway(id, GoAway(), isAnnounced: true), in: &turn)
     }
@@ -270,6 +274,7 @@ final class RawConnection: LinkReceiver {
             case .nothing: return
             case .sound: self.received(frame, in: &turn)
             case .corrupt: self.session.received(corrupt: frame, in: &turn)
+            case .malformed(let error): self.session.received(malformed: error, in: &turn)
             }
         }
     }
@@ -277,7 +282,7 @@ final class RawConnection: LinkReceiver {
     private func received(_ frame: Frame, in turn: inout Turn) {
         guard self.format.isControlType(frame.type) else { return self.session.received(frame, in: &turn) }
         if self.format.isGoAway(frame) { self.session.receivedGoAway(on: self.link.id, in: &turn) }
-        if self.format.isServerPing(frame) { self.link.answer(ping: frame, in: &turn) }
+        if self.format.isServerPing(frame) { self.link.answer(ping: frame, self.format, in: &turn) }
     }
 
     func hasRoom(in turn: inout Turn) -> Bool {
@@ -289,7 +294,7 @@ final class RawConnection: LinkReceiver {
 extension Link where Language == FrameLanguage {
     /// Answers a server's ping. A refused answer means that the server does not read: the write-stall timeout deals
     /// with that.
-    package func answer(ping: Frame, in turn: inout Turn) {
-        self.send(Frame(type: ping.type, serial: ping.serial), .control, in: &turn)
+    package func answer(ping: Frame, _ format: WireFormat, in turn: inout Turn) {
+        self.send(format.heartbeatAnswer(to: ping), .control, in: &turn)
     }
 }

@@ -132,12 +132,16 @@ extension Link {
     package func takeLeftUnits(in turn: inout Turn) {
         guard self.hot.reading.hasLeft, self.hot.phase != .ended else { return }
         self.hot.reading.hasLeft = false
-        if !self.hot.reading.isPaused, !self.hot.discards, self.receiver != nil {
-            self.deliver(in: &turn)
-            self.finishReading(in: &turn)
-        }
+        self.offerWhatIsHere(in: &turn)
         guard !self.hot.reading.hasLeft, self.hot.phase != .ended else { return }
         if !self.hot.reading.isSuspended || self.hot.phase == .closing { self.setAutoRead(true) }
+    }
+
+    /// Offers the receiver units that the language has found in bytes that came before.
+    func offerWhatIsHere(in turn: inout Turn) {
+        guard !self.hot.reading.isPaused, !self.hot.discards, self.receiver != nil else { return }
+        self.deliver(in: &turn)
+        self.finishReading(in: &turn)
     }
 
     /// Offers the receiver the units that it has left for the last time.

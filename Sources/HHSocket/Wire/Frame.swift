@@ -36,6 +36,8 @@ public struct Frame: Sendable, Hashable {
     public var serial: UInt32
     /// The verdict of a response. Where the wire has none, as in requests of the standard format, it is ``Status/ok``.
     public var status: Status
+    /// Whether a flag in the header says that this is a push, in formats that tell it so. (There is room for it.)
+    @usableFromInline package var isMarkedAsPush = false
     @usableFromInline var content: Content
 
     public var payload: ByteBuffer {

@@ -12,7 +12,8 @@ import NIOCore
 ///
 /// A half-received frame is kept in a buffer that grows with the bytes that have come, never with the length announced.
 /// A wrong checksum spoils that frame alone, the length being assumed intact. That assumption is checked: a header that
-/// follows must make sense, and a run of wrong checksums ends the stream.
+/// follows must make sense, and a run of wrong checksums ends the stream. In formats whose frames end with a separator
+/// (``WireFormat/Layout/bodyEnd``) bytes that are no frame cost no more than that: decoding goes on behind the next one.
 public struct FrameDecoder: Sendable {
     /// An element of a stream.
     public enum Output: Sendable, Hashable {
@@ -20,6 +21,8 @@ public struct FrameDecoder: Sendable {
         /// A frame whose checksum is wrong. Its payload must not be used; its header probably names the right request.
         // Indirect, so that it does not make every frame larger.
         indirect case corrupt(Frame, ChecksumMismatch)
+        /// Bytes that are no frame, up to the next separator.
+        indirect case malformed(FrameError)
     }
 
     /// The two checksums of a corrupt frame.
@@ -49,6 +52,9 @@ public struct FrameDecoder: Sendable {
         public var frameLength: Int
         /// Set if the payload must not be used.
         public var mismatch: ChecksumMismatch?
+        /// Set if the bytes are no frame, in formats with separators: the reason. Type, serial and status are those of
+        /// its header, or zero. `frameLength` is 0, since where the bytes end is not known yet.
+        public var malformation: FrameError?
 
         @inlinable
         init(
@@ -56,7 +62,8 @@ public struct FrameDecoder: Sendable {
             headerBytes: UnsafeRawBufferPointer,
             payload: UnsafeRawBufferPointer,
             frameLength: Int,
-            mismatch: ChecksumMismatch?
+            mismatch: ChecksumMismatch?,
+            malformation: FrameError? = nil
         ) {
             self.type = header.type
             self.serial = header.serial
@@ -65,6 +72,7 @@ public struct FrameDecoder: Sendable {
             self.payload = payload
             self.frameLength = frameLength
             self.mismatch = mismatch
+            self.malformation = malformation
         }
     }
 
@@ -102,8 +110,10 @@ public struct FrameDecoder: Sendable {
     /// The index in `input` at which that part begins.
     @usableFromInline var blockStart = 0
     @usableFromInline var failure: FrameError?
-    /// The number of consecutive frames with a wrong checksum so far.
+    /// The number of consecutive frames that were not sound so far.
     @usableFromInline var corruptRun = 0
+    /// How far the search for the next frame is, in formats that require one.
+    var search = FrameSearch()
     /// Whether the next frame needs more than the fast path knows: another format, a frame that began in an earlier
     /// read, a wrong checksum before it, or a stream that has ended.
     @usableFromInline var needsCare: Bool
@@ -142,12 +152,15 @@ public struct FrameDecoder: Sendable {
         package var receivedBytes: Int
         /// The length of the payload, in bytes.
         package var length: Int
+        /// Whether its header is marked as a push's by a flag.
+        package var isMarkedAsPush: Bool
 
-        package init(type: UInt32, serial: UInt32, receivedBytes: Int, length: Int) {
+        package init(type: UInt32, serial: UInt32, receivedBytes: Int, length: Int, isMarkedAsPush: Bool = false) {
             self.type = type
             self.serial = serial
             self.receivedBytes = receivedBytes
             self.length = length
+            self.isMarkedAsPush = isMarkedAsPush
         }
     }
 
@@ -155,18 +168,18 @@ public struct FrameDecoder: Sendable {
     ///
     /// It changes nothing, and is `mutating` so that the decoder is not copied to be looked at.
     package mutating func arriving() -> Arriving? {
-        guard self.partial.readableBytes > 0,
-            let header = try? self.partial.withUnsafeReadableBytesTyped({ bytes throws(FrameError) in
-                try self.header(bytes)
-            })
-        else { return nil }
-        return Arriving(
-            type: header.type,
-            serial: header.serial,
-            // A header may be longer than what has come of it.
-            receivedBytes: min(max(0, self.partial.readableBytes - header.headerLength), Int(header.length)),
-            length: Int(header.length)
-        )
+        guard self.partial.readableBytes > 0, !self.search.isSkipping else { return nil }
+        return self.partial.withUnsafeReadableBytes { bytes in
+            guard let header = try? self.header(bytes) else { return nil }
+            return Arriving(
+                type: header.type,
+                serial: header.serial,
+                // A header may be longer than what has come of it.
+                receivedBytes: min(max(0, bytes.count - header.headerLength), Int(header.length)),
+                length: Int(header.length),
+                isMarkedAsPush: self.plan?.isMarkedAsPush(bytes) ?? false
+            )
+        }
     }
 
     /// The memory held for them, in bytes.
@@ -203,6 +216,7 @@ public struct FrameDecoder: Sendable {
         case .nothing: return nil
         case .sound: return .frame(frame)
         case .corrupt(let mismatch): return .corrupt(frame, mismatch)
+        case .malformed(let error): return .malformed(error)
         }
     }
 
@@ -213,6 +227,8 @@ public struct FrameDecoder: Sendable {
         case nothing
         case sound
         case corrupt(ChecksumMismatch)
+        /// Bytes that are no frame, up to the next separator.
+        indirect case malformed(FrameError)
     }
 
     /// Reads the next frame into the caller's storage: one reference less to count for each.
@@ -315,6 +331,8 @@ public struct FrameDecoder: Sendable {
         case .corrupt(let found, let mismatch):
             frame = found
             return .corrupt(mismatch)
+        case .malformed(let error):
+            return .malformed(error)
         case nil:
             return .nothing
         }
@@ -323,6 +341,7 @@ public struct FrameDecoder: Sendable {
     private mutating func nextWithCare() throws(FrameError) -> Output? {
         if let failure = self.failure { throw failure }
         do throws(FrameError) {
+            if let plan = self.plan, plan.needsSearch { return try self.nextBySearch(plan) }
             return try self.nextInAnyFormat()
         } catch {
             throw self.fail(error)
@@ -358,7 +377,7 @@ public struct FrameDecoder: Sendable {
         return output
     }
 
-    private mutating func note(_ output: Output, _ header: FrameHeader) {
+    mutating func note(_ output: Output, _ header: FrameHeader) {
         if case .corrupt = output { self.noteCorrupt(header) } else { self.noteSound() }
     }
 
@@ -398,6 +417,7 @@ public struct FrameDecoder: Sendable {
     ) throws(FrameError) -> UnsafeRawBufferPointer {
         if let failure = self.failure { throw failure }
         do throws(FrameError) {
+            if let plan = self.plan, plan.needsSearch { return try self.decodeBySearch(bytes, plan, body) }
             return try self.decodeInAnyFormat(bytes, body)
         } catch {
             throw self.fail(error)
@@ -450,18 +470,20 @@ public struct FrameDecoder: Sendable {
     }
 
     /// The length of the whole frame in bytes.
-    private func frameLength(_ header: FrameHeader) -> Int {
+    func frameLength(_ header: FrameHeader) -> Int {
         header.headerLength + Int(header.length) + (self.plan?.trailerLength ?? Frame.trailerLength)
     }
 
     /// The header that starts `bytes`, once it is known to make sense; nil if there are not enough bytes for one.
-    private func header(_ bytes: UnsafeRawBufferPointer) throws(FrameError) -> FrameHeader? {
+    func header(_ bytes: UnsafeRawBufferPointer) throws(FrameError) -> FrameHeader? {
         let header: FrameHeader
         let isPlausible: Bool
         if let plan = self.plan {
-            guard bytes.count >= plan.length else { return nil }
-            header = try plan.header(bytes)
-            isPlausible = self.corruptRun == 0 || plan.isPlausible(header.type & ~self.agreedFlags)
+            guard let found = try plan.header(bytes) else { return nil }
+            header = found
+            // Where frames end with separators, the end of the one before was no assumption.
+            isPlausible =
+                self.corruptRun == 0 || plan.resynchronises || plan.isPlausible(header.type & ~self.agreedFlags)
         } else {
             guard bytes.count >= self.direction.headerLength else { return nil }
             header = FrameHeader(bytes, direction: self.direction)
@@ -494,7 +516,7 @@ public struct FrameDecoder: Sendable {
     }
 
     /// Ends the stream.
-    private mutating func fail(_ error: FrameError) -> FrameError {
+    mutating func fail(_ error: FrameError) -> FrameError {
         self.failure = error
         self.needsCare = true
         self.partial = ByteBuffer()
@@ -513,7 +535,7 @@ public struct FrameDecoder: Sendable {
         }
     }
 
-    private mutating func noteSound() {
+    mutating func noteSound() {
         self.corruptRun = 0
         self.needsCare = self.plan != nil || self.partial.readableBytes > 0
     }
@@ -608,7 +630,7 @@ public struct FrameDecoder: Sendable {
     }
 
     /// A view of the frame that begins with `header`, in any format.
-    private func view(_ header: FrameHeader, in bytes: UnsafeRawBufferPointer) throws(FrameError) -> View {
+    func view(_ header: FrameHeader, in bytes: UnsafeRawBufferPointer) throws(FrameError) -> View {
         guard let plan = self.plan else { return Self.view(header, in: bytes, direction: self.direction) }
         let end = header.headerLength + Int(header.length)
         let payload = UnsafeRawBufferPointer(rebasing: bytes[header.headerLength..<end])
@@ -622,13 +644,14 @@ public struct FrameDecoder: Sendable {
     }
 
     /// The frame that begins with `header`, in any format.
-    private func output(_ header: FrameHeader, in buffer: ByteBuffer) throws(FrameError) -> Output {
+    func output(_ header: FrameHeader, in buffer: ByteBuffer) throws(FrameError) -> Output {
         let length = Int(header.length)
         var frame = Frame(type: header.type, serial: header.serial, status: header.status)
         let mismatch = try buffer.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
             let view = try self.view(header, in: bytes)
             if length > 0, length <= self.copyLimit { frame.payload = ByteBuffer(bytes: view.payload) }
             frame.customFields = self.plan?.customFields(in: view.header)
+            frame.isMarkedAsPush = self.plan?.isMarkedAsPush(view.header) ?? false
             return view.mismatch
         }
         if length > self.copyLimit,

@@ -26,7 +26,8 @@ public struct FrameEncoder: Sendable {
     /// Whether frames are laid out as in the standard format.
     package var isStandard: Bool { self.plan == nil }
 
-    /// The length in bytes of a frame with a payload of `payloadLength` bytes.
+    /// The length in bytes of a frame with a payload of `payloadLength` bytes; the largest where that of the header
+    /// varies.
     @inlinable
     public func encodedLength(payloadLength: Int) -> Int {
         if let plan = self.plan { return self.overhead(plan) + payloadLength }
@@ -35,8 +36,14 @@ public struct FrameEncoder: Sendable {
 
     /// Returns the length of a frame on the wire, in bytes.
     func encodedLength(of frame: Frame) -> Int {
-        self.encodedLength(payloadLength: frame.payload.readableBytes)
+        if let plan = self.plan, !plan.isFixed {
+            return plan.encodedLength(of: self.header(of: frame)) + frame.payload.readableBytes + plan.trailerLength
+        }
+        return self.encodedLength(payloadLength: frame.payload.readableBytes)
     }
+
+    /// The length in bytes of all that is behind a payload.
+    package var trailerLength: Int { self.plan?.trailerLength ?? Frame.trailerLength }
 
     @usableFromInline
     func overhead(_ plan: HeaderPlan) -> Int { plan.length + plan.trailerLength }
@@ -95,14 +102,21 @@ public struct FrameEncoder: Sendable {
 
     @usableFromInline
     func encode(_ frame: Frame, by plan: HeaderPlan, into buffer: inout ByteBuffer) {
+        let header = self.header(of: frame)
         let length = frame.payload.readableBytes
-        let total = plan.length + length + plan.trailerLength
-        let end = plan.length + length
+        let headerLength = plan.encodedLength(of: header)
+        let end = headerLength + length
+        let total = end + plan.trailerLength
         buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: total) { target in
-            plan.write(self.header(of: frame), custom: frame.customFields ?? self.customFields, to: target)
+            plan.write(
+                header,
+                custom: frame.customFields ?? self.customFields,
+                isPush: frame.isMarkedAsPush,
+                to: target
+            )
             frame.payload.withUnsafeReadableBytes { payload in
                 if length > 0 {
-                    UnsafeMutableRawBufferPointer(rebasing: target[plan.length..<end]).copyMemory(from: payload)
+                    UnsafeMutableRawBufferPointer(rebasing: target[headerLength..<end]).copyMemory(from: payload)
                 }
                 plan.writeTrailer(
                     type: frame.type,
@@ -116,11 +130,26 @@ public struct FrameEncoder: Sendable {
 
     /// Appends the frame's header alone, for payloads that are sent without being copied.
     public func encodeHeader(of frame: Frame, into buffer: inout ByteBuffer) {
-        let length = self.plan?.length ?? self.direction.headerLength
+        self.encode(self.header(of: frame), of: frame, into: &buffer)
+    }
+
+    /// Appends the header of a frame that announces a payload of another length than it has.
+    package func encodeHeader(of frame: Frame, announcing length: UInt32, into buffer: inout ByteBuffer) {
+        var header = self.header(of: frame)
+        header.length = length
+        self.encode(header, of: frame, into: &buffer)
+    }
+
+    private func encode(_ header: FrameHeader, of frame: Frame, into buffer: inout ByteBuffer) {
+        let length = self.plan?.encodedLength(of: header) ?? self.direction.headerLength
         buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: length) { target in
-            let header = self.header(of: frame)
             if let plan = self.plan {
-                plan.write(header, custom: frame.customFields ?? self.customFields, to: target)
+                plan.write(
+                    header,
+                    custom: frame.customFields ?? self.customFields,
+                    isPush: frame.isMarkedAsPush,
+                    to: target
+                )
             } else {
                 header.write(to: target, direction: self.direction)
             }

@@ -1,10 +1,11 @@
-/// A byte stream that cannot be decoded any further. Where the next frame starts is unknown, so the connection must
-/// end.
+/// Bytes that are no frame of the format. Where the next frame starts is unknown, so the connection must end, unless the
+/// format has separators by which the decoder finds the next frame.
 public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The fault of the stream. More may be added; always have a default case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
         private enum Name: String, Hashable, Sendable {
-            case payloadTooLarge, frameTooShort, headerLength, wrongConstant, wrongTail, implausible, corruptRun
+            case payloadTooLarge, frameTooShort, headerLength, headerTooLong, illegalNumber
+            case wrongConstant, wrongTail, wrongEnd, implausible, corruptRun, givenUp, codec
         }
 
         private var name: Name
@@ -20,14 +21,24 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let frameTooShort = Self(.frameTooShort)
         /// A header announced a length of its own that is not accepted.
         public static let headerLength = Self(.headerLength)
+        /// A header has more than ``WireFormat/maximumHeaderLength`` bytes.
+        public static let headerTooLong = Self(.headerTooLong)
+        /// A number has no digits, others than digits, or more than 32 bits.
+        public static let illegalNumber = Self(.illegalNumber)
         /// Bytes that should be the same in every frame are others.
         public static let wrongConstant = Self(.wrongConstant)
         /// A frame did not end with its type.
         public static let wrongTail = Self(.wrongTail)
+        /// A frame did not end with the separator, at the place that its length tells.
+        public static let wrongEnd = Self(.wrongEnd)
         /// After a wrong checksum came a header with a type that nobody uses: the length had been wrong too.
         public static let implausible = Self(.implausible)
-        /// The limit of consecutive wrong checksums was reached.
+        /// The limit of consecutive frames with a wrong checksum, or without the right end, was reached.
         public static let corruptRun = Self(.corruptRun)
+        /// The rest of a frame did not come in time.
+        public static let givenUp = Self(.givenUp)
+        /// A ``FrameCodec`` refused the bytes.
+        public static let codec = Self(.codec)
     }
 
     public let code: Code
@@ -53,12 +64,19 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         )
     }
 
-    static func frameTooShort(length: Int, least: Int, type: UInt32, serial: UInt32) -> FrameError {
+    static func frameTooShort(
+        length: Int,
+        least: Int,
+        counts: WireFormat.LengthScope,
+        type: UInt32,
+        serial: UInt32
+    ) -> FrameError {
         FrameError(
             code: .frameTooShort,
             message: """
-                a frame of type \(type), serial \(serial) announces a length of \(length) bytes in all, but without any \
-                payload it has \(least); the peer speaks another protocol
+                a frame of type \(type), serial \(serial) announces a length of \(length) bytes \
+                \(counts == .rest ? "behind the length" : "in all"), but without any payload it has \(least); the peer \
+                speaks another protocol
                 """,
             type: type,
             serial: serial
@@ -66,7 +84,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     }
 
     static func headerLength(
-        _ announced: UInt32,
+        _ announced: UInt64,
         accepted: ClosedRange<Int>,
         type: UInt32,
         serial: UInt32
@@ -94,6 +112,59 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         )
     }
 
+    static func headerTooLong() -> FrameError {
+        FrameError(
+            code: .headerTooLong,
+            message: """
+                a header has more than \(WireFormat.maximumHeaderLength) bytes; the peer speaks another protocol
+                """,
+            type: nil,
+            serial: nil
+        )
+    }
+
+    static func illegalNumber(_ field: HeaderField, _ bytes: [UInt8], offset: Int) -> FrameError {
+        let expected =
+            switch field.code.kind {
+            case .decimal: "decimal digits of a number up to \(UInt32.max)"
+            case .hexadecimal: "hexadecimal digits of a number up to 0xFFFFFFFF"
+            case .big, .little, .big32, .little32: "a number up to \(UInt32.max)"
+            }
+        return FrameError(
+            code: .illegalNumber,
+            message: """
+                a header has the bytes \(Self.hex(bytes)) at offset \(offset), where its \(field.kind) belongs, \
+                \(expected)
+                """,
+            type: nil,
+            serial: nil
+        )
+    }
+
+    static func wrongEnd(expected: [UInt8], received: [UInt8], _ header: FrameHeader) -> FrameError {
+        FrameError(
+            code: .wrongEnd,
+            message: """
+                a frame of type \(header.type), serial \(header.serial) with a length of \(header.length) bytes has \
+                \(Self.hex(received)) behind it, where the separator \(Self.hex(expected)) belongs
+                """,
+            type: header.type,
+            serial: header.serial
+        )
+    }
+
+    static func givenUp(_ arriving: FrameDecoder.Arriving) -> FrameError {
+        FrameError(
+            code: .givenUp,
+            message: """
+                of a frame of type \(arriving.type), serial \(arriving.serial) only \(arriving.receivedBytes) of \
+                \(arriving.length) bytes came in time
+                """,
+            type: arriving.type,
+            serial: arriving.serial
+        )
+    }
+
     static func wrongTail(_ tail: UInt32, type: UInt32, serial: UInt32) -> FrameError {
         FrameError(
             code: .wrongTail,
@@ -115,6 +186,18 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         )
     }
 
+    static func malformedRun(_ count: Int, last: FrameError) -> FrameError {
+        FrameError(
+            code: .corruptRun,
+            message: """
+                \(count) times in a row the bytes were no sound frame, at last because \(last.message); either the peer \
+                speaks another protocol or the connection damages what it carries
+                """,
+            type: last.type,
+            serial: last.serial
+        )
+    }
+
     static func corruptRun(_ count: Int, type: UInt32, serial: UInt32) -> FrameError {
         FrameError(
             code: .corruptRun,
@@ -127,7 +210,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         )
     }
 
-    private static func hex(_ bytes: [UInt8]) -> String {
+    static func hex(_ bytes: [UInt8]) -> String {
         let digits = Array("0123456789ABCDEF".utf8)
         // A long constant is told apart by its beginning.
         let shown = bytes.prefix(16).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }

@@ -1,133 +1,250 @@
 /// The positions of all fields in the frames of one direction of a ``WireFormat``: the layout, ready for use.
 ///
-/// Every offset lies within `length` bytes, because the layout was checked; callers guarantee
-/// that `length` bytes are available.
+/// Either every field has a fixed width, and so a fixed offset, or the header is read and written field by field
+/// (``FieldCursor``).
 @usableFromInline
 final class HeaderPlan: Sendable {
-    struct Word: Sendable {
-        var offset: Int
-        var order: WireFormat.ByteOrder
-
-        func load(_ bytes: UnsafeRawBufferPointer) -> UInt32 { bytes.word(at: self.offset, self.order) }
-
-        func store(_ word: UInt32, _ bytes: UnsafeMutableRawBufferPointer) {
-            bytes.store(word, at: self.offset, self.order)
-        }
-    }
-
     struct Custom: Sendable {
         var name: String
-        var offset: Int
         var width: Int
         /// The index of its bytes in ``Frame/customFields``.
         var place: Int
     }
 
-    struct Constant: Sendable {
+    /// A number with a fixed offset.
+    private struct Slot: Sendable {
         var offset: Int
-        var bytes: [UInt8]
+        var code: NumberCode
+
+        @inline(__always)
+        func load(_ bytes: UnsafeRawBufferPointer) -> UInt64 { self.code.load(bytes, at: self.offset) }
     }
 
-    /// The header's length in bytes, as it is written.
+    let direction: FrameDirection
+    let fields: [HeaderField]
+    /// Whether every header is as long as every other, but for a length that it announces.
+    let isFixed: Bool
+    /// The header's length in bytes as it is written; the largest where it varies.
     let length: Int
-    /// The length of the trailer behind the payload, in bytes.
-    let trailerLength: Int
-    private let type: Word
-    private let serial: Word
-    private let status: Word?
-    private let payloadLength: Word
-    private let headerLength: (word: Word, upTo: Int)?
-    private let constants: [Constant]
+    /// The bytes of all constants, one after another.
+    let constants: [UInt8]
     let customs: [Custom]
     /// The length of ``Frame/customFields``.
     let customLength: Int
-    private let lengthCounts: WireFormat.LengthScope
+    /// The separator with which a frame ends.
+    let bodyEnd: [UInt8]
+    /// The length in bytes of all that is behind the payload.
+    let trailerLength: Int
+    let lengthCounts: WireFormat.LengthScope
+    let statuses: StatusMap
+    /// The type of a frame whose header has none, if its serial is a heartbeat's, and if not.
+    private let impliedTypes: (heartbeat: UInt32, serials: ClosedRange<UInt32>?, other: UInt32)?
+    /// The length of the longest header, of those that announce theirs.
+    let longestAnnounced: Int
+    /// The bits by which a push is known, and what they are in one.
+    let pushFlag: (value: UInt32, mask: UInt32)?
+    private let type: Slot?
+    private let serial: Slot
+    private let status: Slot?
+    private let payloadLength: Slot
+    private let headerLength: Slot?
+    private let flags: Slot?
+    /// What ``WireFormat/LengthScope/rest`` counts of a header of fixed widths, in bytes.
+    private let lengthBehindLength: Int
+    private let hasConstants: Bool
     private let checksum: WireFormat.Checksum?
     private let tail: WireFormat.ByteOrder?
-    private let okStatus: UInt32
     /// The types that may follow a wrong checksum.
     private let applicationTypes: ClosedRange<UInt32>
     private let controlTypes: [UInt32]
 
     init(_ layout: WireFormat.Layout, _ direction: FrameDirection) {
-        var type = Word(offset: 0, order: .big)
-        var serial = type
-        var payloadLength = type
-        var status: Word?
-        var headerLength: (word: Word, upTo: Int)?
-        var constants: [Constant] = []
+        let header = layout.header(direction)
+        let isFixed = header.allSatisfy { $0.width != nil }
+        var fields: [HeaderField] = []
+        var constants: [UInt8] = []
         var customs: [Custom] = []
         var offset = 0
-        var place = 0
-        for field in layout.header(direction) {
+        var customLength = 0
+        var slots: [HeaderField.Kind: Slot] = [:]
+        var longestAnnounced = 0
+        for field in header {
+            let code = NumberCode(field.number ?? .integer())
+            let kind: HeaderField.Kind
+            var place = 0
             switch field.kind {
-            case .word(.type, let order): type = Word(offset: offset, order: order)
-            case .word(.serial, let order): serial = Word(offset: offset, order: order)
-            case .word(.status, let order): status = Word(offset: offset, order: order)
-            case .word(.length, let order): payloadLength = Word(offset: offset, order: order)
-            case .headerLength(let upTo, let order): headerLength = (Word(offset: offset, order: order), upTo)
-            case .constant(let bytes): constants.append(Constant(offset: offset, bytes: bytes))
+            case .word(.type, _): kind = .type
+            case .word(.serial, _): kind = .serial
+            case .word(.status, _): kind = .status
+            case .word(.length, _): kind = .length
+            case .headerLength(let upTo, _): (kind, longestAnnounced) = (.headerLength, upTo)
+            case .flags(let value, _): (kind, place) = (.flags, Int(value))
+            case .constant(let bytes):
+                (kind, place) = (.constant, constants.count)
+                constants += bytes
             case .custom(let name, let width):
-                customs.append(Custom(name: name, offset: offset, width: width, place: place))
-                place += width
+                (kind, place) = (.custom, customLength)
+                customs.append(Custom(name: name, width: width, place: place))
+                customLength += width
             }
-            offset += field.width
+            if field.number != nil { slots[kind] = Slot(offset: offset, code: code) }
+            let width = field.width ?? 0
+            fields.append(
+                HeaderField(kind: kind, code: code, width: width, offset: isFixed ? offset : -1, place: place)
+            )
+            offset += isFixed ? width : field.largestWidth
         }
+        let none = Slot(offset: 0, code: NumberCode(.integer()))
+        self.direction = direction
+        self.fields = fields
+        self.isFixed = isFixed
         self.length = offset
-        self.type = type
-        self.serial = serial
-        self.status = status
-        self.payloadLength = payloadLength
-        self.headerLength = headerLength
         self.constants = constants
+        self.hasConstants = !constants.isEmpty
         self.customs = customs
-        self.customLength = place
+        self.customLength = customLength
+        self.type = slots[.type]
+        self.serial = slots[.serial] ?? none
+        self.status = slots[.status]
+        let length = slots[.length] ?? none
+        self.payloadLength = length
+        self.headerLength = slots[.headerLength]
+        self.longestAnnounced = longestAnnounced
+        self.lengthBehindLength = offset - length.offset - length.code.width
         self.lengthCounts = layout.lengthCounts
         self.checksum = layout.checksum
         self.tail = layout.tail
-        self.okStatus = layout.okStatus
-        self.trailerLength = (layout.checksum?.width ?? 0) + (layout.tail == nil ? 0 : 4)
+        self.bodyEnd = layout.bodyEnd ?? []
+        self.trailerLength =
+            (layout.checksum?.width ?? 0) + (layout.tail == nil ? 0 : 4) + (layout.bodyEnd?.count ?? 0)
+        self.statuses = StatusMap(layout, fieldHolds: header.number(of: .status)?.largest ?? .max)
         self.applicationTypes = layout.applicationTypes
-        self.controlTypes = [layout.heartbeat?.type, layout.cancel?.type].compactMap { $0 }
+        self.controlTypes = [layout.heartbeat?.type, layout.heartbeat?.answerType, layout.cancel?.type]
+            .compactMap { $0 }
+        if slots[.type] == nil {
+            let serials = layout.heartbeat.map { $0.serials ?? $0.clientSerial...$0.clientSerial }
+            self.impliedTypes = (layout.heartbeat?.type ?? 0, serials, layout.applicationTypes.lowerBound)
+        } else {
+            self.impliedTypes = nil
+        }
+        if case .flag(let value, let mask)? = layout.push?.mark, slots[.flags] != nil, direction == .response {
+            self.pushFlag = (value & mask, mask)
+            self.flags = slots[.flags]
+        } else {
+            self.pushFlag = nil
+            self.flags = nil
+        }
     }
 
     var hasStatus: Bool { self.status != nil }
+    var hasType: Bool { self.impliedTypes == nil }
+    /// Whether a frame that is damaged costs that frame alone.
+    var resynchronises: Bool { !self.bodyEnd.isEmpty }
+    /// Whether ``FrameSearch`` decodes it.
+    var needsSearch: Bool { !self.isFixed || self.resynchronises }
+
+    /// The largest payload that the length field can announce.
+    var largestPayload: Int {
+        let field = self.fields.first { $0.kind == .length }
+        guard let field, field.width > 0 else { return Int(Int32.max) }
+        let largest: Int =
+            switch field.code.kind {
+            case .big32, .little32: Int(UInt32.max)
+            case .big, .little: field.width >= 4 ? Int(UInt32.max) : 1 << (8 * field.width) - 1
+            case .decimal: (0..<min(field.width, 10)).reduce(1) { power, _ in power * 10 } - 1
+            case .hexadecimal: 1 << (4 * min(field.width, 8)) - 1
+            }
+        let counted: Int =
+            switch self.lengthCounts {
+            case .payload: 0
+            case .frame: self.length + self.trailerLength
+            case .rest: (self.isFixed ? self.lengthBehindLength : self.length) + self.trailerLength
+            }
+        return max(0, min(largest - counted, Int(Int32.max)))
+    }
 
     // MARK: Reading
 
-    /// Reads a header from the first ``length`` bytes, which must exist.
-    func header(_ bytes: UnsafeRawBufferPointer) throws(FrameError) -> FrameHeader {
-        for constant in self.constants {
-            let range = constant.offset..<constant.offset + constant.bytes.count
-            guard bytes[range].elementsEqual(constant.bytes) else {
-                throw .wrongConstant(expected: constant.bytes, received: Array(bytes[range]), offset: constant.offset)
-            }
+    /// Reads the header that starts `bytes`; nil where more bytes are needed.
+    func header(_ bytes: UnsafeRawBufferPointer) throws(FrameError) -> FrameHeader? {
+        guard self.isFixed else { return try self.variableHeader(bytes) }
+        guard bytes.count >= self.length else { return nil }
+        if self.hasConstants { try self.checkConstants(bytes) }
+        let (type, serial) = (self.type?.load(bytes), self.serial.load(bytes))
+        var (length, status) = (self.payloadLength.load(bytes), UInt64(Status.ok.rawValue))
+        if let slot = self.status { status = slot.load(bytes) }
+        // One comparison for all of them: a number above 32 bits has one of the bits above.
+        guard (type ?? 0) | serial | length | status <= UInt64(UInt32.max) else {
+            throw self.illegalNumber(bytes)
         }
-        let type = self.type.load(bytes)
-        let serial = self.serial.load(bytes)
+        let serialNumber = UInt32(truncatingIfNeeded: serial)
+        let typeNumber = type.map { UInt32(truncatingIfNeeded: $0) } ?? self.impliedType(serialNumber)
         var headerLength = self.length
         if let field = self.headerLength {
-            let announced = field.word.load(bytes)
-            guard let length = Int(exactly: announced), (self.length...field.upTo).contains(length) else {
-                throw .headerLength(announced, accepted: self.length...field.upTo, type: type, serial: serial)
+            let announced = field.load(bytes)
+            guard announced >= UInt64(self.length), announced <= UInt64(self.longestAnnounced) else {
+                throw .headerLength(
+                    announced,
+                    accepted: self.length...self.longestAnnounced,
+                    type: typeNumber,
+                    serial: serialNumber
+                )
             }
-            headerLength = length
+            headerLength = Int(announced)
         }
-        var length = self.payloadLength.load(bytes)
-        if self.lengthCounts == .frame {
-            let overhead = UInt32(headerLength + self.trailerLength)
-            guard length >= overhead else {
-                throw .frameTooShort(length: Int(length), least: Int(overhead), type: type, serial: serial)
+        if self.lengthCounts != .payload {
+            let counted =
+                self.lengthCounts == .frame ? headerLength : self.lengthBehindLength + headerLength - self.length
+            let least = counted + self.trailerLength
+            guard length >= UInt64(least) else {
+                throw .frameTooShort(
+                    length: Int(length),
+                    least: least,
+                    counts: self.lengthCounts,
+                    type: typeNumber,
+                    serial: serialNumber
+                )
             }
-            length -= overhead
+            length -= UInt64(least)
         }
         return FrameHeader(
-            type: type,
-            serial: serial,
-            status: self.status.map { self.decoded($0.load(bytes)) } ?? .ok,
-            length: length,
+            type: typeNumber,
+            serial: serialNumber,
+            status: self.status == nil ? .ok : self.statuses.decoded(UInt32(truncatingIfNeeded: status)),
+            length: UInt32(truncatingIfNeeded: length),
             headerLength: headerLength
         )
+    }
+
+    private func checkConstants(_ bytes: UnsafeRawBufferPointer) throws(FrameError) {
+        for field in self.fields where field.kind == .constant {
+            for index in 0..<field.width where bytes[field.offset + index] != self.constants[field.place + index] {
+                throw .wrongConstant(
+                    expected: Array(self.constants[field.place..<field.place + field.width]),
+                    received: Array(bytes[field.offset..<field.offset + field.width]),
+                    offset: field.offset
+                )
+            }
+        }
+    }
+
+    /// The first of the numbers of a fixed header that is none.
+    private func illegalNumber(_ bytes: UnsafeRawBufferPointer) -> FrameError {
+        let field =
+            self.fields.first { field in
+                switch field.kind {
+                case .type, .serial, .status, .length:
+                    field.code.load(bytes, at: field.offset) > UInt64(UInt32.max)
+                case .headerLength, .flags, .constant, .custom:
+                    false
+                }
+            } ?? self.fields[0]
+        return .illegalNumber(field, Array(bytes[field.offset..<field.offset + field.width]), offset: field.offset)
+    }
+
+    func impliedType(_ serial: UInt32) -> UInt32 {
+        guard let implied = self.impliedTypes else { return 0 }
+        return implied.serials?.contains(serial) == true ? implied.heartbeat : implied.other
     }
 
     /// Whether a header may follow a frame with a wrong checksum, as far as its type tells.
@@ -135,14 +252,17 @@ final class HeaderPlan: Sendable {
         type <= self.applicationTypes.upperBound || self.controlTypes.contains(type)
     }
 
-    /// Success is ``Status/ok`` in the program. What is 200 on the wire takes the number that became free, so that no
-    /// two statuses become one.
-    private func decoded(_ status: UInt32) -> Status {
-        if status == self.okStatus { return .ok }
-        return Status(rawValue: status == Status.ok.rawValue ? self.okStatus : status)
+    /// Whether the header that starts `bytes` is marked as a push's by a flag.
+    func isMarkedAsPush(_ bytes: UnsafeRawBufferPointer) -> Bool {
+        guard let flag = self.pushFlag, let slot = self.flags else { return false }
+        if self.isFixed { return slot.load(bytes) & UInt64(flag.mask) == UInt64(flag.value) }
+        var cursor = FieldCursor(self, bytes)
+        while let field = cursor.next() {
+            guard field.kind == .flags else { continue }
+            return UInt64(cursor.number) & UInt64(flag.mask) == UInt64(flag.value)
+        }
+        return false
     }
-
-    private func encoded(_ status: Status) -> UInt32 { self.decoded(status.rawValue).rawValue }
 
     /// Checks what comes after a payload that ends at `end`; `bytes` wholly contain the frame.
     func check(
@@ -151,23 +271,27 @@ final class HeaderPlan: Sendable {
         in bytes: UnsafeRawBufferPointer,
         end: Int
     ) throws(FrameError) -> FrameDecoder.ChecksumMismatch? {
+        var end = end
+        let checksumOffset = end
+        if let checksum = self.checksum { end += checksum.width }
+        let tailOffset = end
+        if self.tail != nil { end += 4 }
+        for index in self.bodyEnd.indices where bytes[end + index] != self.bodyEnd[index] {
+            throw .wrongEnd(
+                expected: self.bodyEnd,
+                received: Array(bytes[end..<end + self.bodyEnd.count]),
+                header
+            )
+        }
         if let order = self.tail {
-            let tail = bytes.word(at: end + (self.checksum?.width ?? 0), order)
-            guard tail == header.type else {
-                throw .wrongTail(tail, type: header.type, serial: header.serial)
+            let tail = NumberCode(.integer(order)).load(bytes, at: tailOffset)
+            guard tail == UInt64(header.type) else {
+                throw .wrongTail(UInt32(truncatingIfNeeded: tail), type: header.type, serial: header.serial)
             }
         }
         guard let checksum = self.checksum else { return nil }
         let computed = UInt64(checksum.algorithm.checksum(payload))
-        let received: UInt64 =
-            if checksum.width == 4 {
-                UInt64(bytes.word(at: end, checksum.order))
-            } else {
-                switch checksum.order {
-                case .big: UInt64(bytes.word(at: end, .big)) << 32 | UInt64(bytes.word(at: end + 4, .big))
-                case .little: UInt64(bytes.word(at: end + 4, .little)) << 32 | UInt64(bytes.word(at: end, .little))
-                }
-            }
+        let received = NumberCode(.integer(bytes: checksum.width, checksum.order)).load(bytes, at: checksumOffset)
         return received == computed ? nil : .init(received: received, computed: computed)
     }
 
@@ -175,37 +299,91 @@ final class HeaderPlan: Sendable {
     func customFields(in bytes: UnsafeRawBufferPointer) -> [UInt8]? {
         guard self.customLength > 0 else { return nil }
         return Array(unsafeUninitializedCapacity: self.customLength) { target, count in
-            for custom in self.customs {
-                UnsafeMutableRawBufferPointer(target)[custom.place..<custom.place + custom.width]
-                    .copyBytes(from: bytes[custom.offset..<custom.offset + custom.width])
-            }
+            let target = UnsafeMutableRawBufferPointer(target)
+            target.initializeMemory(as: UInt8.self, repeating: 0)
             count = self.customLength
+            var cursor = FieldCursor(self, bytes)
+            while let field = cursor.next() {
+                guard field.kind == .custom else { continue }
+                target[field.place..<field.place + field.width]
+                    .copyBytes(from: bytes[cursor.start..<cursor.start + field.width])
+            }
         }
     }
 
     // MARK: Writing
 
-    /// Writes the header over the first ``length`` bytes, which must exist.
-    func write(_ header: FrameHeader, custom: [UInt8]?, to bytes: UnsafeMutableRawBufferPointer) {
-        self.type.store(header.type, bytes)
-        self.serial.store(header.serial, bytes)
-        self.status?.store(self.encoded(header.status), bytes)
-        self.headerLength?.word.store(UInt32(self.length), bytes)
-        self.payloadLength.store(
-            self.lengthCounts == .payload
-                ? header.length : header.length &+ UInt32(self.length + self.trailerLength),
-            bytes
-        )
-        for constant in self.constants {
-            bytes[constant.offset..<constant.offset + constant.bytes.count].copyBytes(from: constant.bytes)
+    /// The length of a header in bytes, as it is written.
+    func encodedLength(of header: FrameHeader) -> Int {
+        guard !self.isFixed else { return self.length }
+        let length = self.announcedLength(header)
+        return self.fields.reduce(0) { $0 + self.width(of: $1, header, length) }
+    }
+
+    private func width(of field: HeaderField, _ header: FrameHeader, _ length: UInt32) -> Int {
+        if field.width > 0 { return field.width }
+        return field.code.width(of: self.value(of: field, header, length))
+    }
+
+    /// The number that goes into a field.
+    private func value(of field: HeaderField, _ header: FrameHeader, _ length: UInt32, isPush: Bool = false) -> UInt32 {
+        switch field.kind {
+        case .type: return header.type
+        case .serial: return header.serial
+        case .status: return self.statuses.encoded(header.status)
+        case .length: return length
+        case .headerLength: return UInt32(self.length)
+        case .flags:
+            let value = UInt32(field.place)
+            guard isPush, let flag = self.pushFlag else { return value }
+            return value & ~flag.mask | flag.value
+        case .constant, .custom: return 0
         }
-        for field in self.customs {
-            let target = UnsafeMutableRawBufferPointer(rebasing: bytes[field.offset..<field.offset + field.width])
-            if let custom, custom.count >= field.place + field.width {
-                target.copyBytes(from: custom[field.place..<field.place + field.width])
-            } else {
-                target.initializeMemory(as: UInt8.self, repeating: 0)
+    }
+
+    /// The number that goes into the length field.
+    private func announcedLength(_ header: FrameHeader) -> UInt32 {
+        let counted: Int
+        switch self.lengthCounts {
+        case .payload:
+            return header.length
+        case .frame:
+            // The length itself has a fixed width then.
+            counted = self.isFixed ? self.length : self.fields.reduce(0) { $0 + self.width(of: $1, header, 0) }
+        case .rest:
+            guard !self.isFixed, let index = self.fields.firstIndex(where: { $0.kind == .length }) else {
+                counted = self.lengthBehindLength
+                break
             }
+            counted = self.fields[(index + 1)...].reduce(0) { $0 + self.width(of: $1, header, 0) }
+        }
+        return header.length &+ UInt32(truncatingIfNeeded: counted + self.trailerLength)
+    }
+
+    /// Writes the header over the first bytes, of which there must be ``encodedLength(of:)``.
+    func write(_ header: FrameHeader, custom: [UInt8]?, isPush: Bool, to bytes: UnsafeMutableRawBufferPointer) {
+        let length = self.announcedLength(header)
+        var offset = 0
+        for field in self.fields {
+            let width: Int
+            switch field.kind {
+            case .constant:
+                width = field.width
+                for index in 0..<width { bytes[offset + index] = self.constants[field.place + index] }
+            case .custom:
+                width = field.width
+                let target = UnsafeMutableRawBufferPointer(rebasing: bytes[offset..<offset + width])
+                if let custom, custom.count >= field.place + width {
+                    target.copyBytes(from: custom[field.place..<field.place + width])
+                } else {
+                    target.initializeMemory(as: UInt8.self, repeating: 0)
+                }
+            case .type, .serial, .status, .length, .headerLength, .flags:
+                let value = self.value(of: field, header, length, isPush: isPush)
+                width = field.width > 0 ? field.width : field.code.width(of: value)
+                field.code.store(value, bytes, at: offset, width: width)
+            }
+            offset += width
         }
     }
 
@@ -213,90 +391,17 @@ final class HeaderPlan: Sendable {
     func writeTrailer(type: UInt32, _ payload: UnsafeRawBufferPointer, to bytes: UnsafeMutableRawBufferPointer) {
         var offset = 0
         if let checksum = self.checksum {
-            let word = checksum.algorithm.checksum(payload)
-            if checksum.width == 8 {
-                bytes.store(0, at: checksum.order == .big ? 0 : 4, .big)
-            }
-            bytes.store(word, at: checksum.width == 8 && checksum.order == .big ? 4 : 0, checksum.order)
+            NumberCode(.integer(bytes: checksum.width, checksum.order))
+                .store(checksum.algorithm.checksum(payload), bytes, at: 0, width: checksum.width)
             offset = checksum.width
         }
-        if let order = self.tail { bytes.store(type, at: offset, order) }
-    }
-
-    // MARK: Custom fields by name
-
-    func customFields(
-        _ values: [String: [UInt8]],
-        over base: [UInt8]?,
-        format: String
-    ) throws(SocketError) -> [UInt8] {
-        var fields = self.zeros(over: base)
-        for (name, value) in values {
-            guard let custom = self.customs.first(where: { $0.name == name }) else {
-                let names = self.customs.map(\.name).joined(separator: ", ")
-                throw SocketError(
-                    .invalidArgument,
-                    message: """
-                        the wire format \(format) has no header field \(name); \
-                        \(names.isEmpty ? "it has none to fill in" : "there are: \(names)")
-                        """
-                )
-            }
-            guard value.count == custom.width else {
-                throw SocketError(
-                    .invalidArgument,
-                    message: """
-                        the header field \(name) of the wire format \(format) is \(custom.width) bytes wide; \
-                        \(value.count) were given
-                        """
-                )
-            }
-            fields.replaceSubrange(custom.place..<custom.place + custom.width, with: value)
+        if let order = self.tail {
+            NumberCode(.integer(order)).store(type, bytes, at: offset, width: 4)
+            offset += 4
         }
-        return fields
-    }
-
-    /// The fields that `request`, packed by `plan`, has in common with this header, over `base`.
-    func customFields(echoing request: [UInt8], of plan: HeaderPlan, over base: [UInt8]?) -> [UInt8]? {
-        guard self.customLength > 0, request.count == plan.customLength else { return base }
-        var fields = self.zeros(over: base)
-        for custom in self.customs {
-            guard let source = plan.customs.first(where: { $0.name == custom.name }) else { continue }
-            fields.replaceSubrange(
-                custom.place..<custom.place + custom.width,
-                with: request[source.place..<source.place + source.width]
-            )
+        for byte in self.bodyEnd {
+            bytes[offset] = byte
+            offset += 1
         }
-        return fields
-    }
-
-    func values(of fields: [UInt8]?) -> [String: [UInt8]] {
-        guard self.customLength > 0 else { return [:] }
-        let fields = self.zeros(over: fields)
-        return Dictionary(
-            uniqueKeysWithValues: self.customs.map { ($0.name, Array(fields[$0.place..<$0.place + $0.width])) }
-        )
-    }
-
-    private func zeros(over base: [UInt8]?) -> [UInt8] {
-        if let base, base.count == self.customLength { return base }
-        return [UInt8](repeating: 0, count: self.customLength)
-    }
-}
-
-extension UnsafeRawBufferPointer {
-    fileprivate func word(at offset: Int, _ order: WireFormat.ByteOrder) -> UInt32 {
-        let word = self.loadUnaligned(fromByteOffset: offset, as: UInt32.self)
-        return order == .big ? UInt32(bigEndian: word) : UInt32(littleEndian: word)
-    }
-}
-
-extension UnsafeMutableRawBufferPointer {
-    fileprivate func store(_ word: UInt32, at offset: Int, _ order: WireFormat.ByteOrder) {
-        self.storeBytes(
-            of: order == .big ? word.bigEndian : word.littleEndian,
-            toByteOffset: offset,
-            as: UInt32.self
-        )
     }
 }

@@ -60,4 +60,15 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
         default: nil
         }
     }
+
+    /// The statuses that have names, by these.
+    static let named: [String: Status] = {
+        let all: [Status] = [
+            .serverLostConnection, .illegalLength, .lostPacket, .illegalFormat, .notModified, .undefinedType,
+            .protobufFailed, .database, .unknown, .noPermission, .deadlineExceeded, .cancelledByServer,
+            .emptyProtobuf, .overloaded, .draining,
+        ]
+        let pairs = all.compactMap { status in status.name.map { ($0, status) } }
+        return Dictionary(uniqueKeysWithValues: pairs + [("ok", .ok)])
+    }()
 }

@@ -4,7 +4,7 @@ import FoundationEssentials
 import Foundation
 #endif
 
-// The schema is in Docs/WireFormat.md.
+// Described in Docs/WireFormat.md, and by Docs/WireFormat.schema.json.
 
 extension WireFormat: Codable {
     public init(from decoder: any Decoder) throws {
@@ -75,7 +75,7 @@ extension WireFormat: Codable {
 }
 
 /// Any key, so that one which is not known can be refused: a slip of the pen must not go unnoticed.
-private struct AnyKey: CodingKey {
+struct AnyKey: CodingKey {
     var stringValue: String
     var intValue: Int? { nil }
 
@@ -86,13 +86,13 @@ private struct AnyKey: CodingKey {
 
 extension KeyedDecodingContainer<AnyKey> {
     /// The error for a value at this place, or at one of its keys.
-    fileprivate func wrong(_ key: String? = nil, _ complaint: String) -> DecodingError {
+    func wrong(_ key: String? = nil, _ complaint: String) -> DecodingError {
         .dataCorrupted(
             .init(codingPath: self.codingPath + (key.map { [AnyKey($0)] } ?? []), debugDescription: complaint)
         )
     }
 
-    fileprivate func allow(_ keys: String...) throws {
+    func allow(_ keys: String...) throws {
         for key in self.allKeys where !keys.contains(key.stringValue) {
             throw self.wrong(
                 nil,
@@ -102,7 +102,7 @@ extension KeyedDecodingContainer<AnyKey> {
     }
 
     /// One of a set of names.
-    fileprivate func choice<Choice: RawRepresentable & CaseIterable>(
+    func choice<Choice: RawRepresentable & CaseIterable>(
         _ key: String,
         as type: Choice.Type = Choice.self
     ) throws -> Choice? where Choice.RawValue == String {
@@ -112,7 +112,7 @@ extension KeyedDecodingContainer<AnyKey> {
         throw self.wrong(key, "\"\(name)\" is unknown; the values are \(names)")
     }
 
-    fileprivate func neededChoice<Choice: RawRepresentable & CaseIterable>(_ key: String) throws -> Choice
+    func neededChoice<Choice: RawRepresentable & CaseIterable>(_ key: String) throws -> Choice
     where Choice.RawValue == String {
         if let choice: Choice = try self.choice(key) { return choice }
         throw DecodingError.keyNotFound(
@@ -121,19 +121,19 @@ extension KeyedDecodingContainer<AnyKey> {
         )
     }
 
-    fileprivate func value<T: Decodable>(_ key: String, as type: T.Type = T.self) throws -> T {
+    func value<T: Decodable>(_ key: String, as type: T.Type = T.self) throws -> T {
         try self.decode(T.self, forKey: AnyKey(key))
     }
 
-    fileprivate func optional<T: Decodable>(_ key: String, as type: T.Type = T.self) throws -> T? {
+    func optional<T: Decodable>(_ key: String, as type: T.Type = T.self) throws -> T? {
         try self.decodeIfPresent(T.self, forKey: AnyKey(key))
     }
 
-    fileprivate func word(_ key: String) throws -> UInt32? {
+    func word(_ key: String) throws -> UInt32? {
         try self.optional(key, as: Word.self)?.value
     }
 
-    fileprivate func range(_ key: String) throws -> ClosedRange<UInt32>? {
+    func range(_ key: String) throws -> ClosedRange<UInt32>? {
         guard let words = try self.optional(key, as: [Word].self)?.map(\.value) else { return nil }
         guard words.count == 2, words[0] <= words[1] else {
             throw self.wrong(key, "expected [first, last], with the first no larger than the last")
@@ -143,7 +143,7 @@ extension KeyedDecodingContainer<AnyKey> {
 }
 
 /// 32 bits: a number, or a text such as "0x1FFFFFFF".
-private struct Word: Decodable {
+struct Word: Decodable {
     var value: UInt32
 
     init(from decoder: any Decoder) throws {
@@ -168,7 +168,7 @@ private struct Word: Decodable {
 }
 
 /// A number of bytes.
-private struct ByteCount: Decodable {
+struct ByteCount: Decodable {
     var value: Int
 
     init(from decoder: any Decoder) throws {
@@ -191,9 +191,11 @@ extension WireFormat.Layout: Codable {
             "lengthCounts",
             "checksum",
             "tail",
+            "bodyEnd",
             "applicationTypes",
             "requestSerials",
             "okStatus",
+            "statuses",
             "heartbeat",
             "push",
             "cancel"
@@ -209,9 +211,11 @@ extension WireFormat.Layout: Codable {
             lengthCounts: try container.choice("lengthCounts") ?? .payload,
             checksum: try container.optional("checksum", as: ChecksumDescription.self)?.checksum(order),
             tail: try container.optional("tail", as: TailDescription.self)?.order(order),
-            applicationTypes: try container.range("applicationTypes") ?? FrameType.application,
-            requestSerials: try container.range("requestSerials") ?? FrameSerial.firstRequest...UInt32.max,
+            bodyEnd: try container.optional("bodyEnd", as: BytesDescription.self)?.bytes,
+            applicationTypes: try container.range("applicationTypes"),
+            requestSerials: try container.range("requestSerials"),
             okStatus: try container.word("okStatus") ?? Status.ok.rawValue,
+            statuses: try container.optional("statuses", as: StatusesDescription.self)?.statuses ?? [:],
             heartbeat: try container.optional("heartbeat"),
             push: try container.optional("push"),
             cancel: try container.optional("cancel")
@@ -226,6 +230,7 @@ extension WireFormat.Layout: Codable {
         try container.encode(self.lengthCounts, forKey: AnyKey("lengthCounts"))
         try container.encodeIfPresent(self.checksum.map(ChecksumDescription.init), forKey: AnyKey("checksum"))
         try container.encodeIfPresent(self.tail, forKey: AnyKey("tail"))
+        try container.encodeIfPresent(self.bodyEnd.map(BytesDescription.init), forKey: AnyKey("bodyEnd"))
         try container.encode(
             [self.applicationTypes.lowerBound, self.applicationTypes.upperBound],
             forKey: AnyKey("applicationTypes")
@@ -235,118 +240,12 @@ extension WireFormat.Layout: Codable {
             forKey: AnyKey("requestSerials")
         )
         try container.encode(self.okStatus, forKey: AnyKey("okStatus"))
+        if !self.statuses.isEmpty {
+            try container.encode(StatusesDescription(statuses: self.statuses), forKey: AnyKey("statuses"))
+        }
         try container.encodeIfPresent(self.heartbeat, forKey: AnyKey("heartbeat"))
         try container.encodeIfPresent(self.push, forKey: AnyKey("push"))
         try container.encodeIfPresent(self.cancel, forKey: AnyKey("cancel"))
-    }
-}
-
-/// A field as JSON has it: `"type"`, `{"field": "type", "order": "little"}`, `{"headerLength": 64}`,
-/// `{"constant": "CAFE 01"}` or `{"custom": "token", "bytes": 8}`.
-private struct FieldDescription: Codable {
-    var kind: WireFormat.Field.Kind
-    /// Whether the field has a byte order of its own.
-    var hasOrder: Bool
-
-    init(_ field: WireFormat.Field) {
-        self.kind = field.kind
-        self.hasOrder = true
-    }
-
-    func field(_ order: WireFormat.ByteOrder) -> WireFormat.Field {
-        switch self.kind {
-        case .word(let word, _) where !self.hasOrder: WireFormat.Field(kind: .word(word, order))
-        case .headerLength(let upTo, _) where !self.hasOrder: WireFormat.Field(kind: .headerLength(upTo: upTo, order))
-        default: WireFormat.Field(kind: self.kind)
-        }
-    }
-
-    init(from decoder: any Decoder) throws {
-        func word(_ name: String) throws -> WireFormat.Field.Word {
-            guard let word = WireFormat.Field.Word(rawValue: name) else {
-                throw DecodingError.dataCorrupted(
-                    .init(
-                        codingPath: decoder.codingPath,
-                        debugDescription: "\"\(name)\" is no field; the fields are type, serial, status and length"
-                    )
-                )
-            }
-            return word
-        }
-        if let name = try? decoder.singleValueContainer().decode(String.self) {
-            self.kind = .word(try word(name), .big)
-            self.hasOrder = false
-            return
-        }
-        let container = try decoder.container(keyedBy: AnyKey.self)
-        let order: WireFormat.ByteOrder? = try container.choice("order")
-        self.hasOrder = order != nil
-        if let name = try container.optional("field", as: String.self) {
-            let word = try word(name)
-            guard !container.contains(AnyKey("bytes")) else {
-                throw container.wrong("bytes", "a \(name) always has 4 bytes; leave the key out")
-            }
-            try container.allow("field", "order")
-            self.kind = .word(word, order ?? .big)
-        } else if let upTo = try container.optional("headerLength", as: ByteCount.self) {
-            try container.allow("headerLength", "order")
-            self.kind = .headerLength(upTo: upTo.value, order ?? .big)
-        } else if let name = try container.optional("custom", as: String.self) {
-            try container.allow("custom", "bytes")
-            self.kind = .custom(name, try container.value("bytes", as: ByteCount.self).value)
-        } else if let hex = try container.optional("constant", as: String.self) {
-            try container.allow("constant")
-            guard let bytes = Self.bytes(hex: hex) else {
-                throw container.wrong("constant", "\"\(hex)\" is not an even number of hexadecimal digits")
-            }
-            self.kind = .constant(bytes)
-        } else {
-            throw container.wrong(
-                nil,
-                "a field is a name, or has one of the keys field, headerLength, constant, custom"
-            )
-        }
-    }
-
-    func encode(to encoder: any Encoder) throws {
-        if case .word(let word, .big) = self.kind {
-            var container = encoder.singleValueContainer()
-            return try container.encode(word.rawValue)
-        }
-        var container = encoder.container(keyedBy: AnyKey.self)
-        switch self.kind {
-        case .word(let word, let order):
-            try container.encode(word.rawValue, forKey: AnyKey("field"))
-            try container.encode(order, forKey: AnyKey("order"))
-        case .headerLength(let upTo, let order):
-            try container.encode(upTo, forKey: AnyKey("headerLength"))
-            try container.encode(order, forKey: AnyKey("order"))
-        case .constant(let bytes):
-            try container.encode(Self.hex(bytes), forKey: AnyKey("constant"))
-        case .custom(let name, let width):
-            try container.encode(name, forKey: AnyKey("custom"))
-            try container.encode(width, forKey: AnyKey("bytes"))
-        }
-    }
-
-    private static func bytes(hex text: String) -> [UInt8]? {
-        var bytes: [UInt8] = []
-        var high: UInt8?
-        for character in text.utf8 where character != UInt8(ascii: " ") {
-            guard let digit = Character(UnicodeScalar(character)).hexDigitValue.map(UInt8.init) else { return nil }
-            if let first = high {
-                bytes.append(first << 4 | digit)
-                high = nil
-            } else {
-                high = digit
-            }
-        }
-        return high == nil ? bytes : nil
-    }
-
-    private static func hex(_ bytes: [UInt8]) -> String {
-        let digits = Array("0123456789ABCDEF".utf8)
-        return String(decoding: bytes.flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }, as: UTF8.self)
     }
 }
 
@@ -417,9 +316,10 @@ private struct TailDescription: Decodable {
 extension WireFormat.Heartbeat: Codable {
     public init(from decoder: any Decoder) throws {
         let container = try decoder.container(keyedBy: AnyKey.self)
-        try container.allow("type", "pingedBy", "clientSerial", "serverSerial", "serials", "pingStatus")
+        try container.allow("type", "answerType", "pingedBy", "clientSerial", "serverSerial", "serials", "pingStatus")
         self.init(
             type: try container.value("type", as: Word.self).value,
+            answerType: try container.word("answerType"),
             pingedBy: try container.neededChoice("pingedBy"),
             clientSerial: try container.word("clientSerial") ?? FrameSerial.clientPing,
             serverSerial: try container.word("serverSerial") ?? FrameSerial.serverPing,
@@ -431,6 +331,7 @@ extension WireFormat.Heartbeat: Codable {
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: AnyKey.self)
         try container.encode(self.type, forKey: AnyKey("type"))
+        try container.encodeIfPresent(self.answerType, forKey: AnyKey("answerType"))
         try container.encode(self.pingedBy, forKey: AnyKey("pingedBy"))
         try container.encode(self.clientSerial, forKey: AnyKey("clientSerial"))
         try container.encode(self.serverSerial, forKey: AnyKey("serverSerial"))
@@ -445,13 +346,38 @@ extension WireFormat.Heartbeat: Codable {
 extension WireFormat.Push: Codable {
     public init(from decoder: any Decoder) throws {
         let container = try decoder.container(keyedBy: AnyKey.self)
-        try container.allow("serial")
-        self.init(serial: try container.value("serial", as: Word.self).value)
+        if let types = try container.range("types") {
+            try container.allow("types", "serial")
+            self.init(types: types, serial: try container.word("serial") ?? 0)
+        } else if let flag = try container.word("flag") {
+            try container.allow("flag", "mask", "serial")
+            self.init(flag: flag, mask: try container.word("mask"), serial: try container.word("serial") ?? 0)
+        } else if let serials = try container.range("serials") {
+            try container.allow("serials")
+            self.init(serials: serials)
+        } else if let serial = try container.word("serial") {
+            try container.allow("serial")
+            self.init(serial: serial)
+        } else {
+            try container.allow("serial", "serials", "types", "flag", "mask")
+            throw container.wrong(nil, "a push is known by one of the keys serial, serials, types, flag")
+        }
     }
 
     public func encode(to encoder: any Encoder) throws {
         var container = encoder.container(keyedBy: AnyKey.self)
-        try container.encode(self.serial, forKey: AnyKey("serial"))
+        switch self.mark {
+        case .serials(let serials):
+            guard serials.count > 1 else { return try container.encode(self.serial, forKey: AnyKey("serial")) }
+            try container.encode([serials.lowerBound, serials.upperBound], forKey: AnyKey("serials"))
+        case .types(let types):
+            try container.encode([types.lowerBound, types.upperBound], forKey: AnyKey("types"))
+            try container.encode(self.serial, forKey: AnyKey("serial"))
+        case .flag(let flag, let mask):
+            try container.encode(flag, forKey: AnyKey("flag"))
+            try container.encode(mask, forKey: AnyKey("mask"))
+            try container.encode(self.serial, forKey: AnyKey("serial"))
+        }
     }
 }
 

@@ -1,64 +1,13 @@
 extension WireFormat {
-    /// The longest header there may be, in bytes.
-    public static let maximumHeaderLength = 1_024
-
-    /// Which byte of an integer comes first.
-    public enum ByteOrder: String, Sendable, Hashable, Codable, CaseIterable {
-        /// The most significant one: network byte order.
-        case big
-        case little
-    }
-
-    /// One field of a header.
-    public struct Field: Sendable, Hashable {
-        enum Kind: Sendable, Hashable {
-            case word(Word, ByteOrder)
-            case headerLength(upTo: Int, ByteOrder)
-            case constant([UInt8])
-            case custom(String, Int)
-        }
-
-        enum Word: String, Sendable, Hashable {
-            case type, serial, status, length
-        }
-
-        let kind: Kind
-
-        /// The kind of the frame; 4 bytes.
-        public static func type(_ order: ByteOrder = .big) -> Field { Field(kind: .word(.type, order)) }
-        /// The number that joins a response to its request; 4 bytes.
-        public static func serial(_ order: ByteOrder = .big) -> Field { Field(kind: .word(.serial, order)) }
-        /// The outcome of the request; 4 bytes. In a request it is ``Layout/okStatus``.
-        public static func status(_ order: ByteOrder = .big) -> Field { Field(kind: .word(.status, order)) }
-        /// The length of the payload, or of the frame: ``Layout/lengthCounts``; 4 bytes.
-        public static func length(_ order: ByteOrder = .big) -> Field { Field(kind: .word(.length, order)) }
-        /// The header's length in bytes; 4 bytes. It is written as the header is laid out here. One that says more, up
-        /// to `upTo` bytes, is accepted, and the bytes after the last field here are skipped.
-        public static func headerLength(upTo: Int, _ order: ByteOrder = .big) -> Field {
-            Field(kind: .headerLength(upTo: upTo, order))
-        }
-        /// Bytes that are the same in every frame, such as a magic number or a version. A frame with others is refused.
-        public static func constant(_ bytes: [UInt8]) -> Field { Field(kind: .constant(bytes)) }
-        /// A number of raw bytes, set per request by name (`SocketRequest.header`), or zero.
-        public static func custom(_ name: String, bytes: Int) -> Field { Field(kind: .custom(name, bytes)) }
-
-        /// The field's width in bytes.
-        public var width: Int {
-            switch self.kind {
-            case .word, .headerLength: 4
-            case .constant(let bytes): bytes.count
-            case .custom(_, let width): width
-            }
-        }
-    }
-
     /// The part of a frame that the length field counts.
     public enum LengthScope: String, Sendable, Hashable, Codable, CaseIterable {
         /// The payload alone.
         case payload
-        /// Every byte of the frame: header (with bytes that a longer header has beyond the layout), payload, checksum
-        /// and tail.
+        /// Every byte of the frame: header (with bytes that a longer header has beyond the layout), payload, checksum,
+        /// tail and end.
         case frame
+        /// Every byte behind the length field itself: the rest of the header, payload, checksum, tail and end.
+        case rest
     }
 
     /// A checksum of the payload, right behind it.
@@ -101,6 +50,9 @@ extension WireFormat {
         }
 
         public var type: UInt32
+        /// The type of what answers a ping, with the ping's serial; nil: that of the ping. Where it is another, nothing
+        /// else is needed to tell a ping from an answer.
+        public var answerType: UInt32?
         public var pingedBy: Pinger
         /// The serial of a client's ping.
         public var clientSerial: UInt32
@@ -114,6 +66,7 @@ extension WireFormat {
 
         /// - Parameters:
         ///   - type: The type of a heartbeat.
+        ///   - answerType: The type of what answers a ping; nil, the default: that of the ping.
         ///   - pingedBy: The side that pings.
         ///   - clientSerial: The serial of a client's ping; 0 by default.
         ///   - serverSerial: The serial of our server's ping; 5 by default.
@@ -121,6 +74,7 @@ extension WireFormat {
         ///   - pingStatus: The status of a server's ping; 0 by default.
         public init(
             type: UInt32,
+            answerType: UInt32? = nil,
             pingedBy: Pinger,
             clientSerial: UInt32 = FrameSerial.clientPing,
             serverSerial: UInt32 = FrameSerial.serverPing,
@@ -128,6 +82,7 @@ extension WireFormat {
             pingStatus: Status = .ping
         ) {
             self.type = type
+            self.answerType = answerType
             self.pingedBy = pingedBy
             self.clientSerial = clientSerial
             self.serverSerial = serverSerial
@@ -136,12 +91,60 @@ extension WireFormat {
         }
     }
 
-    /// How a client knows what the server sends unasked: its type is the application's.
+    /// How a client knows what the server sends unasked: by its serial, its type, or a flag. Its type is the
+    /// application's.
     public struct Push: Sendable, Hashable {
-        public var serial: UInt32
+        enum Mark: Sendable, Hashable {
+            case serials(ClosedRange<UInt32>)
+            case types(ClosedRange<UInt32>)
+            case flag(UInt32, mask: UInt32)
+        }
 
+        let mark: Mark
+        /// The serial of our server's pushes.
+        public let serial: UInt32
+
+        /// A push has this serial, which no request has.
         public init(serial: UInt32) {
+            self.init(serials: serial...serial)
+        }
+
+        /// A push has one of these serials, which no request has, such as a counter of the server's. Our server's have
+        /// the first.
+        public init(serials: ClosedRange<UInt32>) {
+            self.mark = .serials(serials)
+            self.serial = serials.lowerBound
+        }
+
+        /// A push has one of these types, which no request has, and any serial. Responses have a type.
+        ///
+        /// - Parameters:
+        ///   - types: The types of pushes, among ``Layout/applicationTypes``.
+        ///   - serial: The serial of our server's pushes; 0 by default.
+        public init(types: ClosedRange<UInt32>, serial: UInt32 = 0) {
+            self.mark = .types(types)
             self.serial = serial
+        }
+
+        /// A push has this flag, and any serial.
+        ///
+        /// - Parameters:
+        ///   - flag: The value of ``Field/flags(_:bytes:_:)`` in the headers of responses, under the mask.
+        ///   - mask: The bits of the field that are compared; nil, the default: those that `flag` has.
+        ///   - serial: The serial of our server's pushes; 0 by default.
+        public init(flag: UInt32, mask: UInt32? = nil, serial: UInt32 = 0) {
+            self.mark = .flag(flag, mask: mask ?? flag)
+            self.serial = serial
+        }
+
+        /// The types that pushes alone have; nil where a push is known otherwise.
+        public var types: ClosedRange<UInt32>? {
+            if case .types(let types) = self.mark { types } else { nil }
+        }
+
+        /// The serials that pushes alone have; nil where a push is known otherwise.
+        public var serials: ClosedRange<UInt32>? {
+            if case .serials(let serials) = self.mark { serials } else { nil }
         }
     }
 
@@ -165,8 +168,13 @@ extension WireFormat {
         public var lengthCounts: LengthScope
         /// The checksum behind the payload; nil: none.
         public var checksum: Checksum?
-        /// Set if the frame ends with its type once more, in this byte order.
+        /// Set if the frame's type comes once more, behind the payload and its checksum, in 4 bytes of this order.
         public var tail: ByteOrder?
+        /// The separator with which a frame ends; nil: none.
+        ///
+        /// The length decides where that is, so a payload may have these bytes in it. A frame that does not end so is
+        /// malformed, and reading goes on behind the next separator: one frame is lost, not the connection.
+        public var bodyEnd: [UInt8]?
         /// The types that applications may use. Types below are kept for the connection, and ignored where they mean
         /// nothing; after a wrong checksum a type above is a sign that the stream is out of step.
         public var applicationTypes: ClosedRange<UInt32>
@@ -174,6 +182,10 @@ extension WireFormat {
         public var requestSerials: ClosedRange<UInt32>
         /// The status on the wire that means success; ``Status/ok`` in the program, whatever it is here.
         public var okStatus: UInt32
+        /// The meaning of other statuses on the wire, by their numbers there. Several may have one meaning; the smallest
+        /// of them is written. A status that is not among them is the same number in the program, except that one whose
+        /// number means something else there takes a number that became free.
+        public var statuses: [UInt32: Status]
         /// Nil: neither side pings.
         public var heartbeat: Heartbeat?
         /// Nil: the server sends nothing unasked.
@@ -188,9 +200,13 @@ extension WireFormat {
         ///   - lengthCounts: What the length field counts; the payload by default.
         ///   - checksum: The checksum behind the payload; none by default.
         ///   - tail: The byte order of a tail that repeats the type; nil, the default: there is none.
-        ///   - applicationTypes: The types that applications may use; 16 to 0x1FFFFFFF by default.
-        ///   - requestSerials: The serials of requests; 50 to 0xFFFFFFFF by default.
+        ///   - bodyEnd: The separator with which a frame ends; nil, the default: none.
+        ///   - applicationTypes: The types that applications may use; nil, the default: 16 to 0x1FFFFFFF, as far as
+        ///     their fields hold them.
+        ///   - requestSerials: The serials of requests; nil, the default: 50 to 0xFFFFFFFF, as far as their fields hold
+        ///     them.
         ///   - okStatus: The status on the wire that means success; 200 by default.
+        ///   - statuses: The meaning of other statuses on the wire; none by default.
         ///   - heartbeat: How a side pings; nil, the default: not at all.
         ///   - push: How a push is known; nil, the default: there are none.
         ///   - cancel: How a request is cancelled; nil, the default: not at all.
@@ -201,9 +217,11 @@ extension WireFormat {
             lengthCounts: LengthScope = .payload,
             checksum: Checksum? = nil,
             tail: ByteOrder? = nil,
-            applicationTypes: ClosedRange<UInt32> = FrameType.application,
-            requestSerials: ClosedRange<UInt32> = FrameSerial.firstRequest...UInt32.max,
+            bodyEnd: [UInt8]? = nil,
+            applicationTypes: ClosedRange<UInt32>? = nil,
+            requestSerials: ClosedRange<UInt32>? = nil,
             okStatus: UInt32 = Status.ok.rawValue,
+            statuses: [UInt32: Status] = [:],
             heartbeat: Heartbeat? = nil,
             push: Push? = nil,
             cancel: Cancel? = nil
@@ -214,12 +232,27 @@ extension WireFormat {
             self.lengthCounts = lengthCounts
             self.checksum = checksum
             self.tail = tail
-            self.applicationTypes = applicationTypes
-            self.requestSerials = requestSerials
+            self.bodyEnd = bodyEnd
+            let headers = [request, response]
+            self.applicationTypes = applicationTypes ?? Self.values(FrameType.application, .type, headers)
+            self.requestSerials =
+                requestSerials ?? Self.values(FrameSerial.firstRequest...UInt32.max, .serial, headers)
             self.okStatus = okStatus
+            self.statuses = statuses
             self.heartbeat = heartbeat
             self.push = push
             self.cancel = cancel
+        }
+
+        /// Of a range of the standard format, those that the fields of these headers hold; from 1 on where they hold none.
+        private static func values(
+            _ standard: ClosedRange<UInt32>,
+            _ word: Field.Word,
+            _ headers: [[Field]]
+        ) -> ClosedRange<UInt32> {
+            let largest = headers.compactMap { $0.number(of: word)?.largest }.min() ?? .max
+            if standard.contains(largest) { return standard.lowerBound...largest }
+            return largest > standard.upperBound ? standard : 1...max(1, largest)
         }
 
         func header(_ direction: FrameDirection) -> [Field] {

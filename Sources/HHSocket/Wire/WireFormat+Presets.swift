@@ -23,9 +23,14 @@ extension WireFormat {
     /// The custom field `clientVersion`, 4 bytes, is the client's version.
     public static let mars = WireFormat(known: .mars)
 
-    /// The presets by name: `standard`, `tgcd` (without a session id), `plain` and `mars`.
+    /// Text headers and separators, as the article about this protocol describes them: a request is
+    /// `type-serial-length-`, CR LF, the body, `-`, CR LF; a response has its status between serial and length. Numbers
+    /// are decimal. A frame that is damaged costs that frame alone: reading goes on behind the next `-` CR LF.
+    public static let separated = WireFormat(known: .separated)
+
+    /// The presets by name: `standard`, `tgcd` (without a session id), `plain`, `mars` and `separated`.
     public static let presets: [String: WireFormat] = [
-        "standard": .standard, "tgcd": .tgcd, "plain": .plain, "mars": .mars,
+        "standard": .standard, "tgcd": .tgcd, "plain": .plain, "mars": .mars, "separated": .separated,
     ]
 }
 
@@ -82,5 +87,20 @@ extension WireFormat.Layout {
             serials: UInt32.max...UInt32.max
         ),
         push: .init(serial: 0)
+    )
+
+    static let separated = Self(
+        name: "separated",
+        request: [
+            .type(.decimal), .text("-"), .serial(.decimal), .text("-"), .length(.decimal), .text("-\r\n"),
+        ],
+        response: [
+            .type(.decimal), .text("-"), .serial(.decimal), .text("-"), .status(.decimal), .text("-"),
+            .length(.decimal), .text("-\r\n"),
+        ],
+        bodyEnd: Array("-\r\n".utf8),
+        heartbeat: .init(type: FrameType.heartbeat, pingedBy: .both),
+        push: .init(serial: FrameSerial.push),
+        cancel: .init(type: FrameType.cancel)
     )
 }

@@ -4,69 +4,76 @@ extension WireFormat.Layout {
         try self.validateHeader(.request)
         try self.validateHeader(.response)
         try self.validateAgreement()
-        try self.validateChecksum()
+        try self.validateEnds()
         try self.validateReserved()
+        try self.validateStatuses()
+        try self.validatePush()
         try self.validateHeartbeat()
+        try self.validateTypesLeft()
     }
+
+    // MARK: Headers
 
     private func validateHeader(_ direction: FrameDirection) throws(WireFormatError) {
         let fields = self.header(direction)
         let place = direction == .request ? "the request's header" : "the response's header"
-        var words: Set<String> = []
+        try Self.validateFields(fields, place)
+        if self.tail != nil, fields.number(of: .type) == nil {
+            throw WireFormatError(.tailWithoutType, "the tail repeats the type, but \(place) has none")
+        }
+        var needed: [(WireFormat.Field.Word, WireFormatError.Rule)] = [
+            (.serial, .serialMissing), (.length, .lengthMissing),
+        ]
+        if direction == .request { needed.insert((.type, .typeMissing), at: 0) }
+        for (word, rule) in needed where fields.number(of: word) == nil {
+            throw WireFormatError(rule, "\(place) has no \(word.rawValue); every frame needs one")
+        }
+        try self.validateLengths(fields, place)
+    }
+
+    private static func validateFields(_ fields: [WireFormat.Field], _ place: String) throws(WireFormatError) {
+        var once: Set<String> = []
         var names: Set<String> = []
         var length = 0
-        for field in fields {
-            let once: String?
+        for (index, field) in fields.enumerated() {
+            let name: String?
             switch field.kind {
             case .word(let word, _):
-                once = word.rawValue
+                name = word.rawValue
             case .headerLength:
-                once = "headerLength"
+                name = "headerLength"
+            case .flags:
+                name = "flags"
             case .constant(let bytes):
-                once = nil
+                name = nil
                 guard !bytes.isEmpty else {
                     throw WireFormatError(.constantEmpty, "a constant in \(place) has no bytes; leave it out")
                 }
-            case .custom(let name, let width):
-                once = nil
-                guard !name.isEmpty else {
+            case .custom(let custom, let width):
+                name = nil
+                guard !custom.isEmpty else {
                     throw WireFormatError(.customNameEmpty, "a custom field in \(place) has no name to fill it in by")
                 }
-                guard names.insert(name).inserted else {
-                    throw WireFormatError(.customNameTwice, "\(place) has two custom fields called \(name)")
+                guard names.insert(custom).inserted else {
+                    throw WireFormatError(.customNameTwice, "\(place) has two custom fields called \(custom)")
                 }
                 guard width > 0 else {
                     throw WireFormatError(
                         .customWidth,
-                        "the custom field \(name) in \(place) is \(width) bytes wide; 1 is the least"
+                        "the custom field \(custom) in \(place) is \(width) bytes wide; 1 is the least"
                     )
                 }
             }
-            if let once, !words.insert(once).inserted {
-                throw WireFormatError(.fieldTwice, "\(place) has the field \(once) twice")
+            if let name, !once.insert(name).inserted {
+                throw WireFormatError(.fieldTwice, "\(place) has the field \(name) twice")
+            }
+            if let number = field.number {
+                try Self.validate(number, name ?? "number", place, followedBy: fields.dropFirst(index + 1).first)
             }
             // Each summand is checked, so that the sum cannot overflow.
-            guard field.width <= WireFormat.maximumHeaderLength else { throw Self.tooLong(place) }
-            length += field.width
+            guard field.largestWidth <= WireFormat.maximumHeaderLength else { throw Self.tooLong(place) }
+            length += field.largestWidth
             guard length <= WireFormat.maximumHeaderLength else { throw Self.tooLong(place) }
-        }
-        if self.tail != nil, !words.contains("type") {
-            throw WireFormatError(.tailWithoutType, "the tail repeats the type, but \(place) has none")
-        }
-        for (word, rule) in [
-            ("type", .typeMissing), ("serial", .serialMissing), ("length", .lengthMissing),
-        ] as [(String, WireFormatError.Rule)] where !words.contains(word) {
-            throw WireFormatError(rule, "\(place) has no \(word); every frame needs one")
-        }
-        for case .headerLength(let upTo, _) in fields.map(\.kind)
-        where !(length...WireFormat.maximumHeaderLength).contains(upTo) {
-            throw WireFormatError(
-                .headerLengthLimit,
-                """
-                \(place) has \(length) bytes, and header lengths up to \(upTo) are accepted; that must be from \(length) \
-                to \(WireFormat.maximumHeaderLength)
-                """
-            )
         }
     }
 
@@ -74,17 +81,79 @@ extension WireFormat.Layout {
         WireFormatError(.headerTooLong, "\(place) has more than \(WireFormat.maximumHeaderLength) bytes")
     }
 
+    private static func validate(
+        _ number: WireFormat.Number,
+        _ name: String,
+        _ place: String,
+        followedBy next: WireFormat.Field?
+    ) throws(WireFormatError) {
+        switch number.kind {
+        case .integer(let bytes, _):
+            guard [1, 2, 3, 4, 8].contains(bytes) else {
+                throw WireFormatError(
+                    .numberWidth,
+                    "the \(name) in \(place) is an integer of \(bytes) bytes; 1, 2, 3, 4 and 8 are possible"
+                )
+            }
+        case .digits(_, let count?):
+            guard (1...20).contains(count) else {
+                throw WireFormatError(
+                    .numberWidth,
+                    "the \(name) in \(place) is a number of \(count) digits; 1 to 20 are possible"
+                )
+            }
+        case .digits(let radix, nil):
+            guard case .constant(let separator)? = next?.kind, let first = separator.first,
+                radix.digit(first) == nil
+            else {
+                throw WireFormatError(
+                    .numberWithoutEnd,
+                    """
+                    the \(name) in \(place) has as many digits as it needs; behind it goes a constant that begins with \
+                    no \(radix.rawValue) digit, so that it can be told where the number ends
+                    """
+                )
+            }
+        }
+    }
+
+    /// The length, and the length of the header.
+    private func validateLengths(_ fields: [WireFormat.Field], _ place: String) throws(WireFormatError) {
+        let isVariable = fields.contains { $0.width == nil }
+        if self.lengthCounts == .frame, fields.number(of: .length)?.width == nil {
+            throw WireFormatError(
+                .lengthCountsItself,
+                """
+                the length in \(place) counts the whole frame, and so its own digits, of which there are as many as it \
+                needs; give it a fixed width
+                """
+            )
+        }
+        let length = fields.reduce(0) { $0 + $1.largestWidth }
+        for case .headerLength(let upTo, let number) in fields.map(\.kind) {
+            guard !isVariable else {
+                throw WireFormatError(
+                    .headerLengthVariable,
+                    "\(place) announces its own length, but has a number without a fixed width"
+                )
+            }
+            guard (length...WireFormat.maximumHeaderLength).contains(upTo), upTo <= number.largest else {
+                throw WireFormatError(
+                    .headerLengthLimit,
+                    """
+                    \(place) has \(length) bytes, and header lengths up to \(upTo) are accepted; that must be from \
+                    \(length) to \(min(WireFormat.maximumHeaderLength, Int(number.largest)))
+                    """
+                )
+            }
+        }
+    }
+
     private func validateAgreement() throws(WireFormatError) {
         guard self.hasStatus(.response) || !self.hasStatus(.request) else {
             throw WireFormatError(
                 .statusInRequestsOnly,
                 "requests have a status and responses have none; it is the response that says how a request fared"
-            )
-        }
-        guard self.hasStatus(.response) || self.okStatus == Status.ok.rawValue else {
-            throw WireFormatError(
-                .okStatusWithoutStatus,
-                "status \(self.okStatus) is said to mean success, but responses have no status"
             )
         }
         var widths: [String: Int] = [:]
@@ -98,12 +167,18 @@ extension WireFormat.Layout {
     }
 
     private func hasStatus(_ direction: FrameDirection) -> Bool {
-        self.header(direction).contains {
-            if case .word(.status, _) = $0.kind { true } else { false }
-        }
+        self.header(direction).number(of: .status) != nil
     }
 
-    private func validateChecksum() throws(WireFormatError) {
+    // MARK: What comes behind the payload
+
+    private func validateEnds() throws(WireFormatError) {
+        if let end = self.bodyEnd, !(1...64).contains(end.count) {
+            throw WireFormatError(
+                .bodyEndLength,
+                "the separator at the end of a frame has \(end.count) bytes; 1 to 64 are possible"
+            )
+        }
         guard let checksum = self.checksum else { return }
         guard checksum.width >= 4 else {
             throw WireFormatError(
@@ -119,33 +194,144 @@ extension WireFormat.Layout {
         }
     }
 
+    // MARK: Values
+
     private func validateReserved() throws(WireFormatError) {
         guard self.requestSerials.lowerBound > 0 else {
             throw WireFormatError(.serialZero, "serial 0 cannot be a request's; let requests begin with 1 or later")
         }
-        let taken = Set([self.heartbeat?.type, self.cancel?.type].compactMap { $0 })
-            .filter(self.applicationTypes.contains)
-        guard taken.count <= Int(self.applicationTypes.upperBound - self.applicationTypes.lowerBound) else {
+        try self.check(self.requestSerials.upperBound, "the last serial of requests", fits: .serial)
+        try self.check(self.applicationTypes.upperBound, "the last type of applications", fits: .type)
+        if let cancel = self.cancel { try self.check(cancel.type, "the type of a cancel", fits: .type, in: [.request]) }
+    }
+
+    private func validateTypesLeft() throws(WireFormatError) {
+        let pushTypes = self.push?.types
+        let taken = Set([self.heartbeat?.type, self.heartbeat?.answerType, self.cancel?.type].compactMap { $0 })
+            .filter { self.applicationTypes.contains($0) && pushTypes?.contains($0) != true }
+        let pushes = pushTypes.map { Int($0.upperBound - $0.lowerBound) + 1 } ?? 0
+        let types = Int(self.applicationTypes.upperBound - self.applicationTypes.lowerBound) + 1
+        guard taken.count + pushes < types else {
             throw WireFormatError(
                 .noApplicationTypes,
-                "heartbeat and cancel take all of the types from \(self.applicationTypes.lowerBound) to "
-                    + "\(self.applicationTypes.upperBound); none is left to applications"
+                "heartbeat, cancel and push take all of the types from \(self.applicationTypes.lowerBound) to "
+                    + "\(self.applicationTypes.upperBound); none is left to calls"
             )
         }
-        if let push = self.push, self.requestSerials.contains(push.serial) {
+    }
+
+    /// Refuses a value that the field of some header does not hold. Where a header has no such field there is nothing to
+    /// hold it.
+    private func check(
+        _ value: UInt32,
+        _ name: String,
+        fits word: WireFormat.Field.Word,
+        in directions: [FrameDirection] = [.request, .response]
+    ) throws(WireFormatError) {
+        for direction in directions {
+            guard let largest = self.header(direction).number(of: word)?.largest, value > largest else { continue }
             throw WireFormatError(
-                .pushIsResponse,
-                "a push with serial \(push.serial) could not be told from the response to a request with that serial"
+                .valueTooLarge,
+                "\(name) is \(value), but the \(word.rawValue) of a \(direction) is \(largest) at most"
             )
+        }
+    }
+
+    private func validateStatuses() throws(WireFormatError) {
+        guard self.hasStatus(.response) else {
+            guard self.okStatus == Status.ok.rawValue else {
+                throw WireFormatError(
+                    .okStatusWithoutStatus,
+                    "status \(self.okStatus) is said to mean success, but responses have no status"
+                )
+            }
+            guard self.statuses.isEmpty else {
+                throw WireFormatError(
+                    .okStatusWithoutStatus,
+                    "statuses are said to mean something, but responses have no status"
+                )
+            }
+            return
+        }
+        try self.check(self.okStatus, "the status of success", fits: .status)
+        for (number, status) in self.statuses.sorted(by: { $0.key < $1.key }) {
+            try self.check(number, "a status with a meaning", fits: .status, in: [.response])
+            guard number != self.okStatus || status == .ok else {
+                throw WireFormatError(
+                    .statusMeansTwo,
+                    "status \(number) on the wire means both success (okStatus) and \(status)"
+                )
+            }
+        }
+    }
+
+    private func validatePush() throws(WireFormatError) {
+        guard let push = self.push else { return }
+        guard self.response.number(of: .type) != nil else {
+            throw WireFormatError(
+                .pushWithoutType,
+                "the response's header has no type, so a push would have none; let pushes be none, or give it a type"
+            )
+        }
+        try self.check(push.serial, "the serial of a push", fits: .serial, in: [.response])
+        switch push.mark {
+        case .serials(let serials):
+            guard !serials.overlaps(self.requestSerials) else {
+                let both = serials.clamped(to: self.requestSerials)
+                throw WireFormatError(
+                    .pushIsResponse,
+                    "a push with serial \(both.lowerBound) could not be told from the response to a request with that "
+                        + "serial"
+                )
+            }
+        case .types(let types):
+            guard self.applicationTypes.lowerBound <= types.lowerBound,
+                types.upperBound <= self.applicationTypes.upperBound
+            else {
+                throw WireFormatError(
+                    .pushTypes,
+                    """
+                    pushes have types from \(types.lowerBound) to \(types.upperBound), which must be among those of \
+                    applications, \(self.applicationTypes.lowerBound) to \(self.applicationTypes.upperBound)
+                    """
+                )
+            }
+        case .flag(let flag, let mask):
+            let fields = self.response.compactMap { field -> (value: UInt32, number: WireFormat.Number)? in
+                if case .flags(let value, let number) = field.kind { (value, number) } else { nil }
+            }
+            guard let field = fields.first else {
+                throw WireFormatError(
+                    .pushWithoutFlags,
+                    "a push is known by a flag, but the response's header has no flags"
+                )
+            }
+            guard flag <= field.number.largest, field.value <= field.number.largest else {
+                throw WireFormatError(
+                    .valueTooLarge,
+                    "flags of \(max(flag, field.value)) are not possible: the field holds \(field.number.largest) at most"
+                )
+            }
+            guard mask & flag != mask & field.value else {
+                throw WireFormatError(
+                    .pushIsResponse,
+                    """
+                    a push with flags \(flag) could not be told from a response, whose flags are \(field.value), by the \
+                    bits of the mask \(mask)
+                    """
+                )
+            }
         }
     }
 
     private func validateHeartbeat() throws(WireFormatError) {
         guard let heartbeat = self.heartbeat else { return }
-        guard heartbeat.type != self.cancel?.type else {
+        try self.check(heartbeat.type, "the type of a heartbeat", fits: .type)
+        if let answer = heartbeat.answerType { try self.check(answer, "the type of its answer", fits: .type) }
+        for type in [heartbeat.type, heartbeat.answerType] where type != nil && type == self.cancel?.type {
             throw WireFormatError(.heartbeatIsCancel, "heartbeat and cancel are both of type \(heartbeat.type)")
         }
-        if heartbeat.pingedBy == .both {
+        if heartbeat.pingedBy == .both, heartbeat.answerType ?? heartbeat.type == heartbeat.type {
             guard self.hasStatus(.response) else {
                 throw WireFormatError(
                     .bothPingWithoutStatus,
@@ -166,6 +352,7 @@ extension WireFormat.Layout {
             case .both: [heartbeat.clientSerial, heartbeat.serverSerial]
             }
         for serial in serials {
+            try self.check(serial, "the serial of a ping", fits: .serial)
             if let range = heartbeat.serials {
                 guard range.contains(serial) else {
                     throw WireFormatError(
@@ -181,6 +368,19 @@ extension WireFormat.Layout {
                         + "heartbeats are known"
                 )
             }
+        }
+    }
+}
+
+extension WireFormat.Number.Radix {
+    /// The value of a digit in ASCII; nil if it is none.
+    @inline(__always)
+    func digit(_ byte: UInt8) -> UInt8? {
+        switch byte {
+        case UInt8(ascii: "0")...UInt8(ascii: "9"): byte - UInt8(ascii: "0")
+        case UInt8(ascii: "a")...UInt8(ascii: "f") where self == .hexadecimal: byte - UInt8(ascii: "a") + 10
+        case UInt8(ascii: "A")...UInt8(ascii: "F") where self == .hexadecimal: byte - UInt8(ascii: "A") + 10
+        default: nil
         }
     }
 }

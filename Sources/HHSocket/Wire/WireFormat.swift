@@ -1,3 +1,5 @@
+import NIOCore
+
 /// The layout of the frames of a connection: the standard one, or that of a server which has its own.
 ///
 /// A format is a value made from a ``Layout``, which is data: in Swift, or read from JSON. A layout that cannot work is
@@ -13,8 +15,8 @@
 ///     )
 /// )
 /// ```
-/// Whichever the format is, an integer in it is unsigned and 32 bits wide, and a frame is a header, a payload, the
-/// checksum if there is one, and the tail if there is one.
+/// Whichever the format is, a frame is a header, a payload, and then the checksum, the tail and the separator, as far as
+/// there are such.
 public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     /// Values that are computed once, so that a format costs one reference.
     @usableFromInline
@@ -26,8 +28,10 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         // What every frame is asked, as plain numbers. One beyond 32 bits is no frame's.
         let applicationTypes: ClosedRange<UInt64>
         let heartbeatType: UInt64
+        let heartbeatAnswerType: UInt64
         let cancelType: UInt64
-        let pushSerial: UInt64
+        let pushSerials: ClosedRange<UInt64>
+        let pushTypes: ClosedRange<UInt64>
 
         init(_ layout: Layout) {
             self.layout = layout
@@ -35,7 +39,10 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
             self.applicationTypes = UInt64(types.lowerBound)...UInt64(types.upperBound)
             self.heartbeatType = layout.heartbeat.map { UInt64($0.type) } ?? .max
             self.cancelType = layout.cancel.map { UInt64($0.type) } ?? .max
-            self.pushSerial = layout.push.map { UInt64($0.serial) } ?? .max
+            self.heartbeatAnswerType = (layout.heartbeat?.answerType).map { UInt64($0) } ?? self.heartbeatType
+            let none = UInt64.max...UInt64.max
+            self.pushSerials = (layout.push?.serials).map { UInt64($0.lowerBound)...UInt64($0.upperBound) } ?? none
+            self.pushTypes = (layout.push?.types).map { UInt64($0.lowerBound)...UInt64($0.upperBound) } ?? none
             self.isStandard = layout.matches(.standard)
             self.request = HeaderPlan(layout, .request)
             self.response = HeaderPlan(layout, .response)
@@ -83,26 +90,57 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
 
     // MARK: What a frame is
 
-    /// Whether calls and pushes may have this type: it is in ``Layout/applicationTypes``, and neither a heartbeat's nor
-    /// a cancel's.
+    /// Whether calls or pushes may have this type: it is in ``Layout/applicationTypes``, and neither a heartbeat's nor a
+    /// cancel's.
     public func isApplicationType(_ type: UInt32) -> Bool {
-        let type = UInt64(type)
-        return self.storage.applicationTypes.contains(type) && type != self.storage.heartbeatType
-            && type != self.storage.cancelType
+        let number = UInt64(type)
+        return self.storage.applicationTypes.contains(number) && !self.isReserved(number)
+    }
+
+    /// Whether calls may have this type: an application's, and none by which pushes are known.
+    public func isCallType(_ type: UInt32) -> Bool {
+        self.isApplicationType(type) && !self.storage.pushTypes.contains(UInt64(type))
+    }
+
+    /// Whether pushes may have this type: an application's, and where pushes are known by their types one of those.
+    public func isPushType(_ type: UInt32) -> Bool {
+        guard let push = self.storage.layout.push, self.isApplicationType(type) else { return false }
+        return push.types?.contains(type) ?? true
     }
 
     /// Whether a frame of this type belongs to the connection and not to a call: a heartbeat, a cancel, or a type below
     /// those of applications.
     public func isControlType(_ type: UInt32) -> Bool {
-        let type = UInt64(type)
-        return type < self.storage.applicationTypes.lowerBound || type == self.storage.heartbeatType
+        let number = UInt64(type)
+        return number < self.storage.applicationTypes.lowerBound || self.isReserved(number)
+    }
+
+    private func isReserved(_ type: UInt64) -> Bool {
+        type == self.storage.heartbeatType || type == self.storage.heartbeatAnswerType
             || type == self.storage.cancelType
     }
 
-    /// Whether a response with this serial is a push.
-    public func isPush(serial: UInt32) -> Bool { UInt64(serial) == self.storage.pushSerial }
+    /// Whether a frame of a server's is a push: it answers no request.
+    public func isPush(_ frame: Frame) -> Bool {
+        frame.isMarkedAsPush || self.isPush(type: frame.type, serial: frame.serial)
+    }
 
-    /// Whether a client answers this frame with a heartbeat of the same serial.
+    /// Whether a response with these is a push, in a format in which no flag tells.
+    package func isPush(type: UInt32, serial: UInt32) -> Bool {
+        self.storage.pushSerials.contains(UInt64(serial)) || self.storage.pushTypes.contains(UInt64(type))
+    }
+
+    /// A push of our server's.
+    ///
+    /// - Returns: Nil in a format without pushes, and for a type that pushes do not have.
+    package func push(type: UInt32, payload: ByteBuffer) -> Frame? {
+        guard let push = self.storage.layout.push, self.isPushType(type) else { return nil }
+        var frame = Frame(type: type, serial: push.serial, payload: payload)
+        if case .flag = push.mark { frame.isMarkedAsPush = true }
+        return frame
+    }
+
+    /// Whether a client answers this frame with ``heartbeatAnswer(to:)``.
     package func isServerPing(_ frame: Frame) -> Bool {
         guard let heartbeat = self.storage.layout.heartbeat, frame.type == heartbeat.type,
             heartbeat.serials?.contains(frame.serial) ?? !self.storage.layout.requestSerials.contains(frame.serial)
@@ -110,8 +148,21 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         switch heartbeat.pingedBy {
         case .client: return false
         case .server: return true
-        case .both: return frame.status == heartbeat.pingStatus
+        case .both: return self.answersHaveOwnType || frame.status == heartbeat.pingStatus
         }
+    }
+
+    /// Whether the type alone tells a ping from its answer.
+    private var answersHaveOwnType: Bool { self.storage.heartbeatAnswerType != self.storage.heartbeatType }
+
+    /// Whether a frame with these, which a server receives, answers one of its pings by its type alone.
+    package func isHeartbeatAnswer(type: UInt32) -> Bool {
+        self.answersHaveOwnType && UInt64(type) == self.storage.heartbeatAnswerType
+    }
+
+    /// The answer to a ping.
+    package func heartbeatAnswer(to ping: Frame) -> Frame {
+        Frame(type: self.storage.layout.heartbeat?.answerType ?? ping.type, serial: ping.serial)
     }
 
     /// Whether this frame of a server's is a go-away: it is about to end. Only formats that keep the types up to 15 for
@@ -149,6 +200,17 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         self.storage.layout.cancel.map { Frame(type: $0.type, serial: serial) }
     }
 
+    /// The largest payload that the length field of this direction can announce, in bytes.
+    package func largestPayload(in direction: FrameDirection) -> Int {
+        self.storage.isStandard ? Int(Int32.max) : self.plan(for: direction).largestPayload
+    }
+
+    /// Whether responses have a type. Where they do not, a response is of the type of its call.
+    package var responsesHaveType: Bool { self.storage.response.hasType }
+
+    /// Whether a damaged frame costs that frame alone, because reading goes on behind the next separator.
+    public var resynchronises: Bool { self.storage.response.resynchronises }
+
     /// Whether responses carry a status. Where they do not, every response is taken for ``Status/ok``, and a server
     /// cannot answer with an error.
     public var hasStatus: Bool { self.storage.response.hasStatus }
@@ -163,10 +225,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     /// The byte order of a request's length: that in which the command line writes numbers into custom fields, which
     /// are raw bytes.
     package var lengthOrder: ByteOrder {
-        for field in self.layout.request {
-            if case .word(.length, let order) = field.kind { return order }
-        }
-        return .big
+        if case .integer(_, let order)? = self.layout.request.number(of: .length)?.kind { order } else { .big }
     }
 
     /// The length of ``Frame/customFields`` in bytes.

@@ -7,7 +7,10 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
             case constantEmpty, customNameEmpty, customNameTwice, customWidth, headerTooLong, headerLengthLimit
             case checksumTooWide, checksumFieldWidth, tailWithoutType
             case serialZero, noApplicationTypes, okStatusWithoutStatus
-            case bothPingWithoutStatus, pingLooksLikeAnswer, heartbeatSerial, heartbeatIsCancel, pushIsResponse
+            case bothPingWithoutStatus, pingLooksLikeAnswer, heartbeatSerial, heartbeatIsCancel
+            case pushIsResponse, pushWithoutType, pushWithoutFlags, pushTypes
+            case numberWidth, numberWithoutEnd, lengthCountsItself, headerLengthVariable, bodyEndLength
+            case valueTooLarge, statusMeansTwo
             case malformed
         }
 
@@ -18,13 +21,13 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
         /// The rule's name.
         public var description: String { self.name.rawValue }
 
-        /// Both headers have a type.
+        /// Requests have a type. A response without one has that of its call.
         public static let typeMissing = Self(.typeMissing)
         /// Both headers have a serial: nothing else joins a response to its request.
         public static let serialMissing = Self(.serialMissing)
         /// Both headers have a length: nothing else tells where a frame ends.
         public static let lengthMissing = Self(.lengthMissing)
-        /// Type, serial, status, length and the header's length come once in a header at most.
+        /// Type, serial, status, length, flags and the header's length come once in a header at most.
         public static let fieldTwice = Self(.fieldTwice)
         /// A status is what a response says of its request: if requests have one, so have responses.
         public static let statusInRequestsOnly = Self(.statusInRequestsOnly)
@@ -51,9 +54,9 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
         public static let serialZero = Self(.serialZero)
         /// Some type is left to applications.
         public static let noApplicationTypes = Self(.noApplicationTypes)
-        /// A status for success needs responses that have a status.
+        /// A status for success, or any other that means something, needs responses that have a status.
         public static let okStatusWithoutStatus = Self(.okStatusWithoutStatus)
-        /// A status tells a ping from an answer where both sides ping.
+        /// A status, or a type of its own, tells a ping from an answer where both sides ping.
         public static let bothPingWithoutStatus = Self(.bothPingWithoutStatus)
         /// A ping's status is neither 200 nor the one that means success, where both sides ping.
         public static let pingLooksLikeAnswer = Self(.pingLooksLikeAnswer)
@@ -61,8 +64,29 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
         public static let heartbeatSerial = Self(.heartbeatSerial)
         /// Heartbeat and cancel have different types.
         public static let heartbeatIsCancel = Self(.heartbeatIsCancel)
-        /// A push's serial is none that a request may have, for then it would be a response.
+        /// A push can be told from a response: its serial is none that a request may have, or its flag none of a
+        /// response.
         public static let pushIsResponse = Self(.pushIsResponse)
+        /// Where there are pushes, responses have a type.
+        public static let pushWithoutType = Self(.pushWithoutType)
+        /// Where a push is known by a flag, responses have flags.
+        public static let pushWithoutFlags = Self(.pushWithoutFlags)
+        /// The types by which pushes are known are among those of applications.
+        public static let pushTypes = Self(.pushTypes)
+        /// An integer has 1, 2, 3, 4 or 8 bytes, and a number of a fixed width 1 to 20 digits.
+        public static let numberWidth = Self(.numberWidth)
+        /// Behind a number with as many digits as it needs goes a constant that begins with no digit.
+        public static let numberWithoutEnd = Self(.numberWithoutEnd)
+        /// A length that counts the whole frame has a fixed width.
+        public static let lengthCountsItself = Self(.lengthCountsItself)
+        /// A header that announces its length has fields of fixed widths.
+        public static let headerLengthVariable = Self(.headerLengthVariable)
+        /// The separator at the end of a frame has 1 to 64 bytes.
+        public static let bodyEndLength = Self(.bodyEndLength)
+        /// A type, serial, status or flag that the layout names can be written in its field.
+        public static let valueTooLarge = Self(.valueTooLarge)
+        /// The status that means success means nothing else.
+        public static let statusMeansTwo = Self(.statusMeansTwo)
         /// The JSON is what `Docs/WireFormat.md` says.
         public static let malformed = Self(.malformed)
     }

@@ -38,7 +38,7 @@ enum BuiltIn {
         var router = Router()
         var omitted: [UInt32] = []
         func add(_ type: UInt32, _ handle: (inout Router) -> Void) {
-            if format.isApplicationType(type) { handle(&router) } else { omitted.append(type) }
+            if format.isCallType(type) { handle(&router) } else { omitted.append(type) }
         }
         add(self.echo) { router in
             switch echoHandler {

@@ -10,7 +10,7 @@ struct DroppedFrames {
             (\.unknownResponses, "with a serial that no request had and that is not the format's for pushes"),
             (\.lateResponses, "that answered a request too late"),
             (\.duplicateResponses, "that answered a request again"),
-            (\.checksumFailures, "with a wrong checksum"),
+            (\.checksumFailures, "with a wrong checksum"), (\.malformedFrames, "that were malformed"),
             (\.malformedPushes, "with a push that could not be read"),
             (\.droppedPushes, "with a push that arrived faster than it could be printed"),
         ]

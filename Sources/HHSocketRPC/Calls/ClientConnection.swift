@@ -13,6 +13,8 @@ final class ClientConnection: LinkReceiver {
     /// Outlives this object.
     private unowned let core: ClientCore
     private let format: WireFormat
+    private var arrival = StallWatch()
+    private var arrivalTimer: SocketLoop.TimerID?
 
     init(link: Link<FrameLanguage>, origin: SocketResponse.Origin, core: ClientCore) {
         self.id = link.id
@@ -41,6 +43,7 @@ final class ClientConnection: LinkReceiver {
         case .nothing: return false
         case .sound: self.received(frame, in: &turn)
         case .corrupt(let mismatch): self.core.received(corrupt: frame, mismatch, on: self, in: &turn)
+        case .malformed(let error): self.core.received(malformed: error, on: self, in: &turn)
         }
         return true
     }
@@ -51,12 +54,40 @@ final class ClientConnection: LinkReceiver {
             self.core.driver.perform(.goAway(self.id, departure, isAnnounced: true), in: &turn)
         }
         // A heartbeat that is not a ping answers one of ours.
-        if self.format.isServerPing(frame) { self.link.answer(ping: frame, in: &turn) }
+        if self.format.isServerPing(frame) { self.link.answer(ping: frame, self.format, in: &turn) }
     }
 
     func finishedReading(in turn: inout Turn) {
+        if self.format.resynchronises { self.watchArrival(in: &turn) }
         guard let arriving = self.link.arriving(), !self.format.isControlType(arriving.type) else { return }
         self.core.isReceiving(arriving, in: &turn)
+    }
+
+    // MARK: Frames without a call
+
+    /// The window in which too little of a frame comes that no call's timeout gives up, such as a push: that of the
+    /// server's `readStallTimeout`.
+    private static let arrivalWindow = TimeAmount.seconds(30)
+
+    /// In formats with separators, where a length that is too long costs what it withholds and no more.
+    private func watchArrival(in turn: inout Turn) {
+        let arriving = self.link.arriving()
+        let isStalled = self.arrival.isStalled(
+            isWaiting: arriving.map { !self.core.isAwaited($0) } ?? false,
+            passed: arriving?.receivedBytes ?? 0,
+            within: Self.arrivalWindow,
+            now: turn.now
+        )
+        if isStalled {
+            self.arrival.stop()
+            self.link.giveUp(in: &turn) { !self.core.isAwaited($0) }
+        } else if let look = self.arrival.nextLook(within: Self.arrivalWindow), self.arrivalTimer == nil {
+            self.arrivalTimer = self.link.loop.setTimer(look) { [weak self] turn in
+                guard let self else { return }
+                self.arrivalTimer = nil
+                self.watchArrival(in: &turn)
+            }
+        }
     }
 
     func unitWillBeSent(_ frame: Frame, in turn: inout Turn) -> Bool {

@@ -14,7 +14,7 @@ extension ClientCore {
     /// Receives an answer or a push whose frame has flags.
     private func receivedSealed(_ frame: Frame, on connection: ClientConnection, in turn: inout Turn) {
         let origin = connection.origin
-        let isPush = self.format.isPush(serial: frame.serial)
+        let isPush = self.format.isPush(frame)
         // An answer that no call waits for need not be opened.
         guard isPush || self.hot.table.call(withSerial: frame.serial) != nil else {
             return self.count(self.hot.table.receive(serial: frame.serial, isFinal: frame.status != .partial))
@@ -76,9 +76,23 @@ extension ClientCore {
         on connection: ClientConnection,
         in turn: inout Turn
     ) {
-        guard !self.format.isPush(serial: frame.serial) else {
+        guard !self.format.isPush(frame) else {
             return self.receivedPush(frame, metadata, connection.endpoint, in: &turn)
         }
+        if !self.format.responsesHaveType, let task = self.hot.table.call(withSerial: frame.serial) {
+            var typed = frame
+            typed.type = self.request(of: task).type
+            return self.receivedAnswer(typed, metadata: metadata, on: connection, in: &turn)
+        }
+        self.receivedAnswer(frame, metadata: metadata, on: connection, in: &turn)
+    }
+
+    private func receivedAnswer(
+        _ frame: Frame,
+        metadata: [String: String],
+        on connection: ClientConnection,
+        in turn: inout Turn
+    ) {
         if frame.status == .ok,
             let task = self.hot.table.takeAnswered(serial: frame.serial, keeping: !self.traits.isDirect)
         {
@@ -137,7 +151,7 @@ extension ClientCore {
     ) {
         let endpoint = connection.endpoint
         self.count(\.checksumFailures)
-        guard !self.format.isPush(serial: frame.serial), !self.format.isControlType(frame.type) else { return }
+        guard !self.format.isPush(frame), !self.format.isControlType(frame.type) else { return }
         self.receive(frame, on: connection, in: &turn) { _, _ in
             var error = self.failed(
                 .checksumMismatch,
@@ -153,6 +167,26 @@ extension ClientCore {
             error.delivery = .sentUnknown
             error.body = nil
             return error
+        }
+    }
+
+    /// Fails the call whose answer bytes seem to be that are no frame, where that can be read.
+    func received(malformed reason: FrameError, on connection: ClientConnection, in turn: inout Turn) {
+        let endpoint = connection.endpoint
+        self.count(\.malformedFrames)
+        guard let type = reason.type, let serial = reason.serial, !self.format.isPush(type: type, serial: serial),
+            !self.format.isControlType(type), self.hot.table.call(withSerial: serial) != nil
+        else { return }
+        self.receive(Frame(type: type, serial: serial), on: connection, in: &turn) { _, _ in
+            SocketError(
+                .illegalFormat,
+                message: "the answer of \(endpoint) to serial \(serial) is malformed: \(reason.message)",
+                underlying: reason,
+                endpoint: endpoint,
+                serial: serial,
+                // The server's answer is unknown.
+                delivery: .sentUnknown
+            )
         }
     }
 

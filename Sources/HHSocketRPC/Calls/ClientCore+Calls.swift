@@ -106,12 +106,14 @@ extension ClientCore {
     }
 
     func check(_ request: SocketRequest, in turn: inout Turn) throws(SocketError) {
-        guard self.format.isApplicationType(request.type) else {
+        guard self.format.isCallType(request.type) else {
             let types = self.format.layout.applicationTypes
+            let owner = self.format.isApplicationType(request.type) ? "a push's" : "reserved"
             throw SocketError(
                 .invalidArgument,
-                message:
-                    "type \(request.type) is reserved; use another one from \(types.lowerBound) to \(types.upperBound)"
+                message: """
+                    type \(request.type) is \(owner); use another one from \(types.lowerBound) to \(types.upperBound)
+                    """
             )
         }
         if let body = request.options.cancellationBody,
@@ -288,11 +290,19 @@ extension ClientCore {
     func expired(_ attempt: Attempt, in turn: inout Turn) {
         self.noteOrigin(of: attempt)
         self.sendCancel(of: attempt, in: &turn)
+        self.giveUpAnswer(to: attempt, in: &turn)
         // Perhaps only this call is affected. If not, the link should no longer be trusted.
         if attempt.phase == .sent { self.driver.perform(.suspect(attempt.connection), in: &turn) }
         let error = self.timedOut(attempt)
         self.judge(error, on: attempt.connection, in: &turn)
         self.complete(attempt.call, error, in: &turn)
+    }
+
+    /// Gives up the answer that has come in part: if its length is wrong, it withholds those that follow. Only formats
+    /// with separators allow that.
+    private func giveUpAnswer(to attempt: Attempt, in turn: inout Turn) {
+        guard self.format.resynchronises, let serial = attempt.serial else { return }
+        self.connection(attempt.connection)?.link.giveUp(in: &turn) { $0.serial == serial }
     }
 
     /// Ends an attempt whose answer did not begin in time.
@@ -431,9 +441,19 @@ extension ClientCore {
         }
     }
 
+    /// Whether a call waits for the frame that is arriving.
+    func isAwaited(_ arriving: FrameDecoder.Arriving) -> Bool {
+        !self.isPush(arriving) && !self.format.isControlType(arriving.type)
+            && self.hot.table.call(withSerial: arriving.serial) != nil
+    }
+
+    private func isPush(_ arriving: FrameDecoder.Arriving) -> Bool {
+        arriving.isMarkedAsPush || self.format.isPush(type: arriving.type, serial: arriving.serial)
+    }
+
     /// Records that part of a call's answer has been received.
     func isReceiving(_ arriving: FrameDecoder.Arriving, in turn: inout Turn) {
-        guard !self.format.isPush(serial: arriving.serial),
+        guard !self.isPush(arriving),
             let task = self.hot.table.responseBegins(serial: arriving.serial)
         else { return }
         task.flight.firstByte.comesFirst(at: turn.now)

@@ -77,7 +77,8 @@ extension ClientCore {
         in turn: inout Turn
     ) {
         guard header.status == .ok, header.type & FrameType.allFlags == 0, self.traits.isDirect,
-            !self.format.isPush(serial: header.serial),
+            // Only frames of the standard format come here.
+            header.serial != FrameSerial.push,
             var task = self.hot.table.takeAnswered(serial: header.serial, keeping: false)
         else { return self.received(Frame(header, payload), on: connection, in: &turn) }
         self.judge(nil, on: connection.id, in: &turn)

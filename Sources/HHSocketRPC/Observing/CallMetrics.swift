@@ -8,7 +8,7 @@ import NIOCore
 /// - `hhsocket.retries` (`cause`): attempts after the first;
 /// - `hhsocket.calls_in_flight`, `hhsocket.calls_waiting`: present numbers, summed over the clients that share a
 ///   factory;
-/// - `hhsocket.late_responses`, `.duplicate_responses`, `.unknown_responses`, `.checksum_failures`,
+/// - `hhsocket.late_responses`, `.duplicate_responses`, `.unknown_responses`, `.checksum_failures`, `.malformed_frames`,
 ///   `.go_away_frames`, `.malformed_go_aways`, `.resent_calls`, `.pushes`, `.dropped_pushes`, `.failed_push_handlers`:
 ///   as in ``ClientStatistics``.
 struct CallMetrics {
@@ -37,6 +37,7 @@ struct CallMetrics {
         let names: [(KeyPath<ClientStatistics, Int>, String)] = [
             (\.lateResponses, "late_responses"), (\.duplicateResponses, "duplicate_responses"),
             (\.unknownResponses, "unknown_responses"), (\.checksumFailures, "checksum_failures"),
+            (\.malformedFrames, "malformed_frames"),
             (\.goAways, "go_away_frames"), (\.malformedGoAways, "malformed_go_aways"),
             (\.resentCalls, "resent_calls"),
             (\.pushes, "pushes"), (\.droppedPushes, "dropped_pushes"),

@@ -66,6 +66,11 @@ struct SessionWatch: Sendable {
         }
     }
 
+    /// Notes that the frame which does not make progress is not waited for any longer.
+    mutating func frameWasGivenUp() {
+        self.partial = nil
+    }
+
     /// Notes that the first frame, or a required hello, has arrived.
     mutating func firstFrameCame() {
         self.hasFirstFrame = true

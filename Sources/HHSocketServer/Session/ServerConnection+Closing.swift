@@ -65,6 +65,11 @@ extension ServerConnection {
             isReadingHeld: self.link.isReadingHeld
         )
         guard let verdict = self.hot.watching.watch.verdict(observation, self.listener.times, now: now) else { return }
+        if verdict == .stalledReading, self.listener.format.resynchronises, self.hot.phase == .open {
+            // The length of the frame may be wrong: then what it withholds goes on.
+            self.hot.watching.watch.frameWasGivenUp()
+            guard !self.link.giveUp(in: &turn, where: { _ in true }) else { return }
+        }
         if self.hot.phase == .open {
             self.evict(.watch(verdict), in: &turn)
         } else if verdict == .stalledWriting {

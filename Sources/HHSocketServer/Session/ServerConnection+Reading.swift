@@ -33,8 +33,20 @@ extension ServerConnection {
         case .nothing: return false
         case .sound: self.receive(frame, isCorrupt: false, in: &turn)
         case .corrupt: self.receive(frame, isCorrupt: true, in: &turn)
+        case .malformed(let error): self.receive(malformed: error, in: &turn)
         }
         return self.hot.phase == .open
+    }
+
+    /// Answers bytes that are no frame, in a format with separators, where it can be read which request they should have
+    /// been.
+    private func receive(malformed error: FrameError, in turn: inout Turn) {
+        self.hot.watching.hasFrames = true
+        self.log("bytes of a client are no frame", "\(error)")
+        guard self.hot.machine.receivedMalformed(type: error.type, serial: error.serial),
+            let type = error.type, let serial = error.serial
+        else { return }
+        self.emit(self.emptyAnswer(to: Frame(type: type, serial: serial), .illegalFormat), in: &turn)
     }
 
     /// Answers bytes that make no sense, if it is known what they should have been, and ends the connection.
@@ -145,7 +157,10 @@ extension ServerConnection {
         case .admit(let admission):
             self.begin(admission, route, frame, extras, length: length, isCompressed: isCompressed, in: &turn)
         case .answer(let status, let number):
-            self.answer(self.emptyAnswer(to: frame, status), number, in: &turn)
+            var answer = self.emptyAnswer(to: frame, status)
+            // Of control frames only a heartbeat is answered.
+            if isControl { answer.type = self.listener.format.heartbeatAnswer(to: frame).type }
+            self.answer(answer, number, in: &turn)
         case .stop(let task, let run):
             task?.cancel()
             self.stopped(run, in: &turn)

@@ -229,7 +229,24 @@ struct SessionMachine<Work> {
         return .answer(.lostPacket, nil)
     }
 
+    /// Bytes have come that are no frame, in a format with separators.
+    ///
+    /// - Returns: Whether the answer is ``Status/illegalFormat``, with this type and serial: they are those of a request,
+    ///   which is none that is in flight.
+    mutating func receivedMalformed(type: UInt32?, serial: UInt32?) -> Bool {
+        guard !self.isClosed else { return false }
+        self.statistics.illegalRequests += 1
+        guard let type, let serial, self.format.isCallType(type), self.requestSerials.contains(serial) else {
+            return false
+        }
+        return self.slots[serial] == nil
+    }
+
     private mutating func receivedControl(type: UInt32, serial: UInt32) -> Reception {
+        if self.format.isHeartbeatAnswer(type: type) {
+            self.outstandingPings = max(0, self.outstandingPings - 1)
+            return .ignore
+        }
         if self.format.isHeartbeatRequest(type: type, serial: serial) {
             if self.isAnswerToPing(serial) {
                 self.outstandingPings -= 1

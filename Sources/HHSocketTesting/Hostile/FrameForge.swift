@@ -19,35 +19,29 @@ struct Flaws: Sendable {
 /// An encoder of frames, correct or not.
 struct FrameForge: Sendable {
     let format: WireFormat
-    /// The length of the encoded header, in bytes.
+    /// The length of the encoded header, in bytes; the largest where it varies.
     let headerLength: Int
     private let encoder: FrameEncoder
-    private let lengthOffset: Int
-    private let lengthOrder: Endianness
 
     init(direction: FrameDirection, format: WireFormat) {
         self.format = format
         self.encoder = FrameEncoder(direction: direction, format: format)
-        var offset = 0
-        var length = (offset: 0, order: Endianness.big)
-        for field in direction == .request ? format.layout.request : format.layout.response {
-            if field == .length(.big) { length = (offset, .big) }
-            if field == .length(.little) { length = (offset, .little) }
-            offset += field.width
-        }
-        self.headerLength = offset
-        (self.lengthOffset, self.lengthOrder) = length
+        self.headerLength = self.encoder.encodedLength(payloadLength: 0) - self.encoder.trailerLength
     }
 
     func append(_ frame: Frame, _ flaws: Flaws, to buffer: inout ByteBuffer) {
         var bytes = ByteBuffer()
-        self.encoder.encode(frame, into: &bytes)
-        if flaws.corruptsChecksum, self.format.layout.checksum != nil {
-            let last = bytes.writerIndex - 1 - (self.format.layout.tail == nil ? 0 : 4)
-            bytes.setInteger((bytes.getInteger(at: last) ?? UInt8(0)) ^ 0x5A, at: last)
-        }
         if let length = flaws.announcedLength {
-            bytes.setInteger(length, at: bytes.readerIndex + self.lengthOffset, endianness: self.lengthOrder)
+            self.encoder.encodeHeader(of: frame, announcing: length, into: &bytes)
+            bytes.writeImmutableBuffer(frame.payload)
+            self.encoder.encodeTrailer(of: frame, into: &bytes)
+        } else {
+            self.encoder.encode(frame, into: &bytes)
+        }
+        let layout = self.format.layout
+        if flaws.corruptsChecksum, layout.checksum != nil {
+            let last = bytes.writerIndex - 1 - (layout.tail == nil ? 0 : 4) - (layout.bodyEnd?.count ?? 0)
+            bytes.setInteger((bytes.getInteger(at: last) ?? UInt8(0)) ^ 0x5A, at: last)
         }
         if let kept = flaws.keptBytes, let slice = bytes.readSlice(length: min(max(0, kept), bytes.readableBytes)) {
             bytes = slice

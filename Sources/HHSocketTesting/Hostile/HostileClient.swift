@@ -311,6 +311,7 @@ public final class HostileClient: Sendable {
             throw NothingHappened(
                 description: "\(frame) came with checksum \(mismatch.received) instead of \(mismatch.computed)"
             )
+        case .malformed(let error): throw NothingHappened(description: "waited for a frame, and got none: \(error)")
         case nil: throw NothingHappened(description: "waited for a frame, and the server ended the connection")
         }
     }

@@ -86,6 +86,8 @@ final class MockSession: MockLine {
                 case .frame(let frame): self.received(.init(connection: self.number, frame: frame, isCorrupt: false))
                 case .corrupt(let frame, _):
                     self.received(.init(connection: self.number, frame: frame, isCorrupt: true))
+                case .malformed:
+                    break
                 }
             }
         } catch {
@@ -98,6 +100,8 @@ final class MockSession: MockLine {
         self.core?.received.append(request)
         if let reaction = self.core?.reaction(to: request.type) {
             self.perform(reaction, for: request)
+        } else if self.format.isHeartbeatAnswer(type: request.type) {
+            self.outstandingPings[request.serial] = nil
         } else if self.format.isHeartbeatRequest(type: request.type, serial: request.serial) {
             self.receivedHeartbeat(request)
         } else if request.type == FrameType.hello, request.serial == FrameSerial.hello, self.format.supportsHello {
@@ -185,8 +189,9 @@ final class MockSession: MockLine {
             // If only clients ping, they do not treat this frame as a ping.
             if heartbeat?.pingedBy != .client { self.outstandingPings[frame.serial, default: 0] += sending.copies }
         case .push(let type, let body):
-            let serial = self.format.layout.push?.serial ?? FrameSerial.push
-            frame = Frame(type: type, serial: serial, payload: body)
+            frame =
+                self.format.push(type: type, payload: body)
+                ?? Frame(type: type, serial: self.format.layout.push?.serial ?? FrameSerial.push, payload: body)
         case .echo:
             guard let request else { return nil }
             frame = self.frame(answering: request, .ok, request.body)

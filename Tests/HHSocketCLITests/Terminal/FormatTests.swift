@@ -51,10 +51,13 @@ import Testing
         defer { try? FileManager.default.removeItem(at: file) }
         for (json, reason) in [
             (#"{"request": ["type", "serial"], "response": ["type", "serial", "length"]}"#, "lengthMissing"),
-            (#"{"request": [{"field": "type", "bytes": 2}], "response": []}"#, "a type always has 4 bytes"),
             (
-                #"{"request": ["type"], "response": [], "lengthCounts": "rest"}"#,
-                #"at lengthCounts: "rest" is unknown; the values are "payload", "frame""#
+                #"{"request": [{"field": "type", "bytes": 5}, "serial", "length"], "response": []}"#,
+                "the type in the request's header is an integer of 5 bytes; 1, 2, 3, 4 and 8 are possible (numberWidth)"
+            ),
+            (
+                #"{"request": ["type"], "response": [], "lengthCounts": "all"}"#,
+                #"at lengthCounts: "all" is unknown; the values are "payload", "frame", "rest""#
             ),
         ] {
             try json.write(to: file, atomically: true, encoding: .utf8)

@@ -183,7 +183,7 @@ final class ClientWorld: @unchecked Sendable {
             let back = min(choice % 8, self.serials.count - 1)
             self.answer(self.serials[self.serials.count - 1 - back], status, isCorrupt: isCorrupt)
         case .strayAnswer(let serial):
-            guard !self.connection.format.isPush(serial: serial) else { return }
+            guard !self.connection.format.isPush(type: 100, serial: serial) else { return }
             self.answer(serial, .ok, isCorrupt: false)
         case .answerBegins(let choice):
             guard !self.serials.isEmpty else { return }

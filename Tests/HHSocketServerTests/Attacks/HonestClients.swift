@@ -168,6 +168,8 @@ private final class HonestClientHandler: ChannelInboundHandler {
             break
         case .corrupt:
             self.note("a wrong checksum")
+        case .malformed:
+            self.note("no frame")
         }
         let loopBound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
         context.eventLoop.scheduleTask(in: .milliseconds(2)) {

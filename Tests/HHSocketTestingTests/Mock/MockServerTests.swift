@@ -45,7 +45,7 @@ private func response(_ type: UInt32, _ serial: UInt32, _ body: String = "", sta
         #expect(answer.payload == ByteBuffer(string: "hi"))
         await client.perform(.request(102, serial: 51, "x"))
         let frames = try await client.responses(3)
-        #expect(format.isPush(serial: frames[0].serial))
+        #expect(format.isPush(frames[0]))
         #expect(frames[0].payload == ByteBuffer(string: "news"))
         #expect(frames[1].type == format.layout.heartbeat?.type)
         #expect(frames[2].serial == 51)

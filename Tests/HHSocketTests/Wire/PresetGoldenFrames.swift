@@ -235,8 +235,8 @@ extension GoldenFrame {
         #expect(WireFormat.mars.isApplicationType(0) && WireFormat.mars.isApplicationType(.max))
         #expect(!WireFormat.mars.isApplicationType(6))
         #expect(WireFormat.mars.isControlType(6) && !WireFormat.mars.isControlType(7))
-        #expect(WireFormat.mars.isPush(serial: 0) && !WireFormat.mars.isPush(serial: 1))
-        #expect(WireFormat.standard.isPush(serial: 1) && !WireFormat.standard.isPush(serial: 0))
+        #expect(WireFormat.mars.isPush(type: 100, serial: 0) && !WireFormat.mars.isPush(type: 100, serial: 1))
+        #expect(WireFormat.standard.isPush(type: 100, serial: 1) && !WireFormat.standard.isPush(type: 100, serial: 0))
     }
 
     /// Mars' clients read a head as long as it says it is.

@@ -9,35 +9,74 @@ import Testing
 @Suite struct RandomLayoutTests {
     static func randomLayout(_ random: inout SeededGenerator) -> WireFormat.Layout {
         func order() -> WireFormat.ByteOrder { Bool.random(using: &random) ? .big : .little }
+        /// How a number is written, and whether as many bytes as it needs, so that a separator follows.
+        func number(least: Int) -> (WireFormat.Number, isOpen: Bool) {
+            switch Int.random(in: 0..<10, using: &random) {
+            case 0: (.decimal, true)
+            case 1: (.hexadecimal, true)
+            case 2: (.decimal(digits: Int.random(in: 3 * least...20, using: &random)), false)
+            case 3: (.hexadecimal(digits: Int.random(in: 2 * least...20, using: &random)), false)
+            case 4...7: (.integer(order()), false)
+            default:
+                (
+                    .integer(bytes: [1, 2, 3, 8].filter { $0 >= least }.randomElement(using: &random) ?? 8, order()),
+                    false
+                )
+            }
+        }
         let customs = (0..<Int.random(in: 0...2, using: &random)).map { number in
             WireFormat.Field.custom("field \(number)", bytes: Int.random(in: 1...9, using: &random))
         }
-        func header(status: Bool) -> [WireFormat.Field] {
-            var fields: [WireFormat.Field] = [.type(order()), .serial(order()), .length(order())]
-            if status { fields.append(.status(order())) }
-            for custom in customs where Bool.random(using: &random) { fields.append(custom) }
+        func header(status: Bool, type: Bool) -> [WireFormat.Field] {
+            // Each with what must follow it.
+            var fields: [[WireFormat.Field]] = []
+            func add(_ make: (WireFormat.Number) -> WireFormat.Field, least: Int = 1) {
+                let (number, isOpen) = number(least: least)
+                fields.append(
+                    [make(number)]
+                        + (isOpen
+                            ? [.constant([[0x2D], [0x0D, 0x0A], [0]].randomElement(using: &random) ?? [0])] : [])
+                )
+            }
+            if type { add { .type($0) } }
+            add { .serial($0) }
+            add({ .length($0) }, least: 2)
+            if status { add { .status($0) } }
+            if Bool.random(using: &random) {
+                fields.append([.flags(0, bytes: [1, 2, 4].randomElement(using: &random) ?? 1)])
+            }
+            for custom in customs where Bool.random(using: &random) { fields.append([custom]) }
             for _ in 0..<Int.random(in: 0...2, using: &random) {
-                fields.append(.constant(random.bytes(Int.random(in: 1...5, using: &random))))
+                fields.append([.constant(random.bytes(Int.random(in: 1...5, using: &random)))])
             }
-            if Int.random(in: 0..<4, using: &random) == 0 {
-                let length = fields.reduce(4) { $0 + $1.width }
-                fields.append(.headerLength(upTo: length + Int.random(in: 0...30, using: &random), order()))
+            if Bool.random(using: &random), fields.joined().allSatisfy({ $0.width != nil }) {
+                let length = fields.joined().reduce(4) { $0 + $1.largestWidth }
+                fields.append([.headerLength(upTo: length + Int.random(in: 0...9, using: &random), order())])
             }
-            return fields.shuffled(using: &random)
+            return Array(fields.shuffled(using: &random).joined())
         }
         let responseStatus = Bool.random(using: &random)
-        let algorithm = WireFormat.Checksum.Algorithm.allCases.randomElement(using: &random)
-        let checksum = algorithm.map {
-            WireFormat.Checksum($0, width: Bool.random(using: &random) ? 4 : 8, order())
-        }
+        let checksum = WireFormat.Checksum(
+            WireFormat.Checksum.Algorithm.allCases.randomElement(using: &random) ?? .crc32,
+            width: Bool.random(using: &random) ? 4 : 8,
+            order()
+        )
+        let tail = Int.random(in: 0..<3, using: &random) == 0 ? order() : nil
+        let request = header(status: responseStatus && Bool.random(using: &random), type: true)
+        let response = header(status: responseStatus, type: tail != nil || Int.random(in: 0..<5, using: &random) > 0)
+        let hasOpenLength = [request, response].contains { $0.number(of: .length)?.width == nil }
+        let scopes = WireFormat.LengthScope.allCases.filter { $0 != .frame || !hasOpenLength }
         return WireFormat.Layout(
             name: "random",
-            request: header(status: responseStatus && Bool.random(using: &random)),
-            response: header(status: responseStatus),
-            lengthCounts: Bool.random(using: &random) ? .payload : .frame,
+            request: request,
+            response: response,
+            lengthCounts: scopes.randomElement(using: &random) ?? .payload,
             checksum: Int.random(in: 0..<4, using: &random) == 0 ? nil : checksum,
-            tail: Bool.random(using: &random) ? order() : nil,
-            okStatus: responseStatus && Bool.random(using: &random) ? 0 : 200
+            tail: tail,
+            bodyEnd: Int.random(in: 0..<3, using: &random) == 0
+                ? random.bytes(Int.random(in: 1...4, using: &random)) : nil,
+            okStatus: responseStatus && Bool.random(using: &random) ? 0 : 200,
+            statuses: responseStatus && Bool.random(using: &random) ? [1: .noPermission, 5: .unknown] : [:]
         )
     }
 
@@ -59,10 +98,11 @@ import Testing
                 let encoder = FrameEncoder(direction: direction, format: format)
                 let stream = encoder.encode(frames)
                 let expected = Decoded(outputs: frames.map { .frame($0) })
-                #expect(
-                    stream.count
-                        == frames.reduce(0) { $0 + encoder.encodedLength(payloadLength: $1.payload.readableBytes) }
-                )
+                #expect(stream.count == frames.reduce(0) { $0 + encoder.encodedLength(of: $1) })
+                for frame in frames {
+                    let most = encoder.encodedLength(payloadLength: frame.payload.readableBytes)
+                    #expect(encoder.encodedLength(of: frame) <= most)
+                }
                 for setup in DecoderSetup.all(format, direction) {
                     #expect(setup.decode([stream[...]]) == expected, "seed \(seed)")
                     #expect(setup.decodeOneByOne(stream) == expected, "seed \(seed)")

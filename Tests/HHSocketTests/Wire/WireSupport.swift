@@ -149,14 +149,19 @@ extension FrameDecoder {
 
 extension FrameDecoder.Output {
     init(copying view: FrameDecoder.View, _ plan: HeaderPlan?) {
-        let frame = Frame(
+        if let error = view.malformation {
+            self = .malformed(error)
+            return
+        }
+        var frame = Frame(
             type: view.type,
             serial: view.serial,
             status: view.status,
             payload: ByteBuffer(bytes: view.payload),
             customFields: plan?.customFields(in: view.header)
         )
-        self = view.mismatch.map { .corrupt(frame, $0) } ?? .frame(frame)
+        frame.isMarkedAsPush = plan?.isMarkedAsPush(view.header) ?? false
+        self = view.mismatch.map { [frame] in .corrupt(frame, $0) } ?? .frame(frame)
     }
 }
 
@@ -177,11 +182,14 @@ func randomFrames(
 ) -> [Frame] {
     var random = SeededGenerator(seed: seed)
     let plan = format.plan(for: direction)
+    let layout = format.layout
+    let largestStatus = layout.header(direction).number(of: .status)?.largest
     return payloadLengths.map { length in
         Frame(
-            type: UInt32.random(in: FrameType.application, using: &random),
-            serial: UInt32.random(in: FrameSerial.firstRequest...UInt32.max, using: &random),
-            status: plan.hasStatus ? Status(rawValue: UInt32.random(in: 0...UInt32.max, using: &random)) : .ok,
+            type: plan.hasType
+                ? UInt32.random(in: layout.applicationTypes, using: &random) : layout.applicationTypes.lowerBound,
+            serial: UInt32.random(in: layout.requestSerials, using: &random),
+            status: largestStatus.map { plan.statuses.decoded(UInt32.random(in: 0...$0, using: &random)) } ?? .ok,
             payload: ByteBuffer(bytes: random.bytes(length)),
             customFields: plan.customLength == 0 ? nil : random.bytes(plan.customLength)
         )

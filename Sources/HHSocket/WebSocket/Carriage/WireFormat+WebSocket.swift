@@ -12,17 +12,23 @@ extension WireFormat {
     package var mayBeginWithLetter: Bool {
         let letters = UInt8(ascii: "A")...UInt8(ascii: "Z")
         switch self.layout.request.first?.kind {
-        case .word(.type, .big):
+        case .word(_, let number)? where number.kind == .digits(.decimal, count: number.width):
+            return false
+        case .word(.type, let number)? where number == .integer():
             // Bits of hello's features are in no first frame.
             return self.layout.applicationTypes.upperBound >> 24 >= UInt32(letters.lowerBound)
-        case .word(.length, .big):
+        case .word(.length, let number)? where number == .integer():
             // Such a length is over every limit.
             return false
-        case .headerLength(let longest, let order):
-            return order == .little && longest >= Int(letters.lowerBound)
-        case .constant(let bytes):
+        case .headerLength(let longest, let number)?:
+            // In 3 or 4 bytes the first is 0: no header is so long.
+            let beginsWithZero = number == .integer(bytes: 3) || number == .integer()
+            return !beginsWithZero && longest >= Int(letters.lowerBound)
+        case .flags(let value, let number)? where number == .integer(bytes: 1):
+            return letters.contains(UInt8(truncatingIfNeeded: value))
+        case .constant(let bytes)?:
             return bytes.first.map(letters.contains) ?? true
-        case .word, .custom, nil:
+        case .word, .flags, .custom, nil:
             return true
         }
     }

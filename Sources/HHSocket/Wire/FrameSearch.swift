@@ -1,0 +1,231 @@
+import NIOCore
+
+/// How far a decoder is in finding the next frame, in a format in which the place of its end is not known from the first
+/// bytes, or in which frames end with separators.
+struct FrameSearch: Sendable {
+    /// Whether the bytes up to the next separator are dropped.
+    var isSkipping = false
+    /// The number of bytes that there must be before it is worth looking again.
+    var neededBytes = 0
+    /// What became of a frame that was given up, until it is taken.
+    var givenUp: FrameError?
+
+    /// A step in the bytes of a stream.
+    enum Step {
+        /// Nothing before there are so many bytes.
+        case wait(forBytes: Int)
+        /// So many bytes are nothing; then a frame may begin, or is still looked for.
+        case drop(Int, isSkipping: Bool)
+        /// The frame with this header is here.
+        case frame(FrameHeader)
+        /// What begins here is no frame, and behind so many bytes the separator is looked for.
+        case malformed(FrameError, headerLength: Int)
+    }
+
+    /// The next step, which is the same however the stream is split.
+    func step(_ bytes: UnsafeRawBufferPointer, _ plan: HeaderPlan, _ decoder: borrowing FrameDecoder) -> Step {
+        if self.isSkipping {
+            if let end = bytes.endOfFirst(plan.bodyEnd) { return .drop(end, isSkipping: false) }
+            let kept = min(bytes.count, plan.bodyEnd.count - 1)
+            guard kept < bytes.count else { return .wait(forBytes: plan.bodyEnd.count) }
+            return .drop(bytes.count - kept, isSkipping: true)
+        }
+        do throws(FrameError) {
+            guard let header = try decoder.header(bytes) else { return .wait(forBytes: bytes.count + 1) }
+            let length = decoder.frameLength(header)
+            return bytes.count >= length ? .frame(header) : .wait(forBytes: length)
+        } catch {
+            // The length of a header that was read is not trusted, but where it ends is known.
+            guard error.code == .payloadTooLarge, let header = try? plan.header(bytes) else {
+                return .malformed(error, headerLength: 0)
+            }
+            return .malformed(error, headerLength: header.headerLength)
+        }
+    }
+}
+
+extension FrameDecoder {
+    // MARK: Owned frames
+
+    /// The next frame in a format that requires a search.
+    mutating func nextBySearch(_ plan: HeaderPlan) throws(FrameError) -> Output? {
+        if let error = self.search.givenUp {
+            self.search.givenUp = nil
+            return .malformed(error)
+        }
+        while true {
+            if self.partial.readableBytes > 0 {
+                self.partial.writeBuffer(&self.input)
+                self.input = ByteBuffer()
+                guard self.partial.readableBytes >= self.search.neededBytes else { return nil }
+                // Slices of what follows must not keep the next frame's bytes from being written.
+                swap(&self.partial, &self.input)
+            }
+            guard self.input.readableBytes > 0 else {
+                self.input = ByteBuffer()
+                return nil
+            }
+            let step = self.input.withUnsafeReadableBytes { self.search.step($0, plan, self) }
+            switch step {
+            case .wait(let count):
+                self.search.neededBytes = count
+                self.stashInput()
+                return nil
+            case .drop(let count, let isSkipping):
+                self.search.isSkipping = isSkipping
+                self.input.moveReaderIndex(forwardBy: count)
+            case .frame(let header):
+                do throws(FrameError) {
+                    let output = try self.output(header, in: self.input)
+                    self.input.moveReaderIndex(forwardBy: self.frameLength(header))
+                    self.note(output, header)
+                    return output
+                } catch {
+                    return try self.malformed(error, header.headerLength, plan)
+                }
+            case .malformed(let error, let headerLength):
+                return try self.malformed(error, headerLength, plan)
+            }
+        }
+    }
+
+    private mutating func malformed(
+        _ error: FrameError,
+        _ headerLength: Int,
+        _ plan: HeaderPlan
+    ) throws(FrameError) -> Output {
+        guard plan.resynchronises else { throw error }
+        self.input.moveReaderIndex(forwardBy: headerLength)
+        self.search.isSkipping = true
+        self.noteMalformed(error)
+        return .malformed(error)
+    }
+
+    private mutating func noteMalformed(_ error: FrameError) {
+        self.corruptRun += 1
+        if self.corruptRun >= self.maximumCorruptRun {
+            _ = self.fail(.malformedRun(self.corruptRun, last: error))
+        }
+    }
+
+    // MARK: Borrowed frames
+
+    /// Decodes the bytes of a read in a format that requires a search.
+    ///
+    /// - Returns: The rest of the bytes, of which there are none.
+    mutating func decodeBySearch(
+        _ bytes: UnsafeRawBufferPointer,
+        _ plan: HeaderPlan,
+        _ body: (View) -> Void
+    ) throws(FrameError) -> UnsafeRawBufferPointer {
+        let none = UnsafeRawBufferPointer(rebasing: bytes[bytes.count...])
+        guard self.partial.readableBytes > 0 else {
+            try self.search(bytes, plan, body)
+            return none
+        }
+        self.partial.writeBytes(bytes)
+        guard self.partial.readableBytes >= self.search.neededBytes else { return none }
+        let all = self.partial
+        self.partial = ByteBuffer()
+        try all.withUnsafeReadableBytesTyped { bytes throws(FrameError) in try self.search(bytes, plan, body) }
+        return none
+    }
+
+    private mutating func search(
+        _ bytes: UnsafeRawBufferPointer,
+        _ plan: HeaderPlan,
+        _ body: (View) -> Void
+    ) throws(FrameError) {
+        var rest = bytes
+        while !rest.isEmpty {
+            if let failure = self.failure { throw failure }
+            switch self.search.step(rest, plan, self) {
+            case .wait(let count):
+                self.search.neededBytes = count
+                return self.stash(rest)
+            case .drop(let count, let isSkipping):
+                self.search.isSkipping = isSkipping
+                rest = UnsafeRawBufferPointer(rebasing: rest[count...])
+            case .frame(let header):
+                do throws(FrameError) {
+                    let view = try self.view(header, in: rest)
+                    body(view)
+                    rest = UnsafeRawBufferPointer(rebasing: rest[view.frameLength...])
+                    if view.mismatch != nil { self.noteCorrupt(header) } else { self.noteSound() }
+                } catch {
+                    rest = try self.malformed(error, header, in: rest, plan, body)
+                }
+            case .malformed(let error, let headerLength):
+                let header = FrameHeader(
+                    type: error.type ?? 0,
+                    serial: error.serial ?? 0,
+                    status: .ok,
+                    length: 0,
+                    headerLength: headerLength
+                )
+                rest = try self.malformed(error, header, in: rest, plan, body)
+            }
+        }
+        if let failure = self.failure { throw failure }
+    }
+
+    /// - Returns: The bytes behind the header.
+    private mutating func malformed(
+        _ error: FrameError,
+        _ header: FrameHeader,
+        in bytes: UnsafeRawBufferPointer,
+        _ plan: HeaderPlan,
+        _ body: (View) -> Void
+    ) throws(FrameError) -> UnsafeRawBufferPointer {
+        guard plan.resynchronises else { throw error }
+        let headerBytes = UnsafeRawBufferPointer(rebasing: bytes[..<header.headerLength])
+        body(
+            View(
+                header: header,
+                headerBytes: headerBytes,
+                payload: UnsafeRawBufferPointer(rebasing: bytes[..<0]),
+                frameLength: 0,
+                mismatch: nil,
+                malformation: error
+            )
+        )
+        self.search.isSkipping = true
+        self.noteMalformed(error)
+        return UnsafeRawBufferPointer(rebasing: bytes[header.headerLength...])
+    }
+
+    // MARK: Lengths that are too long
+
+    /// Gives up the frame that the bytes so far end inside of, in a format with separators: its length may be wrong, and
+    /// withholds what follows. ``next()`` goes on with what is there behind its header.
+    ///
+    /// - Parameter isWanted: Whether it is that frame. True by default.
+    /// - Returns: Whether a frame was given up.
+    package mutating func giveUp(where isWanted: (Arriving) -> Bool = { _ in true }) -> Bool {
+        guard let plan = self.plan, plan.resynchronises, self.failure == nil, let arriving = self.arriving(),
+            isWanted(arriving),
+            let header = self.partial.withUnsafeReadableBytes({ try? plan.header($0) })
+        else { return false }
+        self.partial.moveReaderIndex(forwardBy: header.headerLength)
+        self.search.isSkipping = true
+        self.search.neededBytes = 0
+        let error = FrameError.givenUp(arriving)
+        self.search.givenUp = error
+        self.noteMalformed(error)
+        return true
+    }
+}
+
+extension UnsafeRawBufferPointer {
+    /// The index behind the first occurrence of a separator; nil if there is none.
+    fileprivate func endOfFirst(_ separator: [UInt8]) -> Int? {
+        guard let first = separator.first else { return nil }
+        var start = 0
+        while start + separator.count <= self.count {
+            guard let index = self[start..<self.count - separator.count + 1].firstIndex(of: first) else { return nil }
+            if self[index..<index + separator.count].elementsEqual(separator) { return index + separator.count }
+            start = index + 1
+        }
+        return nil
+    }
+}

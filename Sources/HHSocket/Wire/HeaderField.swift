@@ -1,0 +1,146 @@
+/// A number in the headers of one direction, ready to be read and written.
+///
+/// Trivial, so that a header costs no reference.
+struct NumberCode: Sendable {
+    enum Kind: UInt8, Sendable {
+        case big32, little32
+        /// An integer of another width.
+        case big, little
+        case decimal, hexadecimal
+    }
+
+    let kind: Kind
+    /// The width in bytes; 0 where it is that of the number.
+    let width: Int
+
+    /// More than any number of 32 bits: what ``load(_:at:)`` returns for digits that are none.
+    static let illegal = UInt64.max
+
+    init(_ number: WireFormat.Number) {
+        switch number.kind {
+        case .integer(4, let order):
+            self.kind = order == .big ? .big32 : .little32
+            self.width = 4
+        case .integer(let bytes, let order):
+            self.kind = order == .big ? .big : .little
+            self.width = bytes
+        case .digits(let radix, let count):
+            self.kind = radix == .decimal ? .decimal : .hexadecimal
+            self.width = count ?? 0
+        }
+    }
+
+    private var radix: WireFormat.Number.Radix { self.kind == .decimal ? .decimal : .hexadecimal }
+
+    var isDigits: Bool { self.kind == .decimal || self.kind == .hexadecimal }
+
+    /// The number at `offset`, where its whole width is; over 32 bits where it is none. Not for numbers whose width
+    /// varies.
+    @inline(__always)
+    func load(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> UInt64 {
+        switch self.kind {
+        case .big32:
+            return UInt64(UInt32(bigEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self)))
+        case .little32:
+            return UInt64(UInt32(littleEndian: bytes.loadUnaligned(fromByteOffset: offset, as: UInt32.self)))
+        default:
+            return self.loadSlowly(bytes, at: offset)
+        }
+    }
+
+    private func loadSlowly(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> UInt64 {
+        var value: UInt64 = 0
+        switch self.kind {
+        case .big, .big32:
+            for index in offset..<offset + self.width { value = value << 8 | UInt64(bytes[index]) }
+        case .little, .little32:
+            for index in (offset..<offset + self.width).reversed() { value = value << 8 | UInt64(bytes[index]) }
+        case .decimal, .hexadecimal:
+            let radix = self.radix
+            for index in offset..<offset + self.width {
+                guard let digit = radix.digit(bytes[index]) else { return Self.illegal }
+                // What is too large stays so.
+                value = min(value * radix.value + UInt64(digit), 1 << 40)
+            }
+        }
+        return value
+    }
+
+    /// The result of reading digits until something else comes.
+    enum Digits {
+        /// The bytes end first.
+        case incomplete
+        /// There is no digit, or the number is too large.
+        case illegal(end: Int)
+        case number(UInt32, end: Int)
+    }
+
+    /// Reads the digits that begin at `offset`.
+    func digits(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> Digits {
+        let radix = self.radix
+        var value: UInt64 = 0
+        var index = offset
+        while index < bytes.count, let digit = radix.digit(bytes[index]) {
+            value = value * radix.value + UInt64(digit)
+            index += 1
+            guard value <= UInt64(UInt32.max) else { return .illegal(end: index) }
+        }
+        guard index < bytes.count else { return .incomplete }
+        return index == offset ? .illegal(end: index + 1) : .number(UInt32(truncatingIfNeeded: value), end: index)
+    }
+
+    /// The width in bytes of the field that holds this number.
+    func width(of value: UInt32) -> Int {
+        if self.width > 0 { return self.width }
+        var (count, rest) = (1, UInt64(value))
+        while rest >= self.radix.value {
+            rest /= self.radix.value
+            count += 1
+        }
+        return count
+    }
+
+    /// Writes a number in a field that is `width` bytes wide. What the field does not hold is cut off.
+    func store(_ value: UInt32, _ bytes: UnsafeMutableRawBufferPointer, at offset: Int, width: Int) {
+        switch self.kind {
+        case .big32:
+            bytes.storeBytes(of: value.bigEndian, toByteOffset: offset, as: UInt32.self)
+        case .little32:
+            bytes.storeBytes(of: value.littleEndian, toByteOffset: offset, as: UInt32.self)
+        case .big, .little:
+            var rest = UInt64(value)
+            for index in 0..<width {
+                bytes[self.kind == .little ? offset + index : offset + width - 1 - index] = UInt8(
+                    truncatingIfNeeded: rest
+                )
+                rest >>= 8
+            }
+        case .decimal, .hexadecimal:
+            var rest = UInt64(value)
+            for index in (offset..<offset + width).reversed() {
+                let digit = UInt8(rest % self.radix.value)
+                bytes[index] = digit < 10 ? UInt8(ascii: "0") + digit : UInt8(ascii: "a") + digit - 10
+                rest /= self.radix.value
+            }
+        }
+    }
+}
+
+/// A field of the headers of one direction.
+///
+/// Trivial, so that a header costs no reference.
+struct HeaderField: Sendable {
+    enum Kind: UInt8, Sendable {
+        case type, serial, status, length, headerLength, flags, constant, custom
+    }
+
+    let kind: Kind
+    /// Of a number.
+    let code: NumberCode
+    /// The width in bytes; 0 where it is that of the number.
+    let width: Int
+    /// The field's place in a header in which no width varies; -1 in others.
+    let offset: Int
+    /// The place of a constant's bytes among those of all constants, or of a custom field's in ``Frame/customFields``.
+    let place: Int
+}

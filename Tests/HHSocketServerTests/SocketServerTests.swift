@@ -1,5 +1,6 @@
 import HHSocket
 import HHSocketTesting
+import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
 import TestSupport
@@ -325,6 +326,26 @@ private func answer(_ type: UInt32, _ serial: UInt32, _ status: Status = .ok, _ 
             while frame.status == .ping { frame = try await client.response() }
             #expect(frame == answer(Call.echo, 50))
             #expect(server.statistics.heartbeatsAnswered == 0)
+        }
+    }
+
+    @Test func payloadOfItsPingsIsMadeAnewForEach() async throws {
+        let count = NIOLockedValueBox(0)
+        var policy = HeartbeatPolicy(interval: .milliseconds(50), replyTimeout: .seconds(20))
+        policy.makePayload = {
+            let number = count.withLockedValue { count in
+                count += 1
+                return count
+            }
+            return ByteBuffer(string: "ping \(number)")
+        }
+        try await withServer(.init(heartbeat: policy), makeRouter()) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            for number in 1...3 {
+                let ping = answer(FrameType.heartbeat, FrameSerial.serverPing, .ping, "ping \(number)")
+                #expect(try await client.response() == ping)
+                await client.perform(.request(FrameType.heartbeat, serial: FrameSerial.serverPing))
+            }
         }
     }
 

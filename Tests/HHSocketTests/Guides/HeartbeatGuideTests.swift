@@ -1,3 +1,4 @@
+import Foundation
 import HHSocketRPC
 import HHSocketTesting
 import TestSupport
@@ -83,6 +84,19 @@ import Testing
         socket.connect()
         let answer = try await server.received(1)[0].frame
         #expect(answer == Frame(type: FrameType.heartbeat, serial: 5))
+    }
+
+    @Test func dateIsMadeForEachPing() throws {
+        var configuration = Assignments()
+        var heartbeat = HeartbeatPolicy(interval: .seconds(60))
+        heartbeat.makePayload = { ByteBuffer(string: Date().ISO8601Format()) }
+        configuration.socket.heartbeat = heartbeat
+
+        let policy = try #require(configuration.made.last?.heartbeat)
+        #expect(try Silence(policy, HeartbeatHistory()) == Silence(pings: [60, 68], death: 76))
+        let text = String(buffer: try policy.beat(limit: 64))
+        let date = try Date(text, strategy: .iso8601)
+        #expect(abs(date.timeIntervalSinceNow) < 60, "\(text)")
     }
 
     @Test func intervalsOfTheBackground() throws {

@@ -13,6 +13,15 @@ public struct SocketConfiguration: Sendable {
     public var serverPolicy = ServerPolicy()
     /// Attempts at several servers at once; nil by default: one after the other.
     public var racing: RacingPolicy?
+    /// The address families by which servers are reached, and which of them is tried first; both in the system's order
+    /// by default.
+    ///
+    /// It applies to host names, to IP addresses in ``servers``, to the servers that a resolver finds, and to redirects
+    /// of WebSockets. Among equally good servers, IP addresses of the other family come last. An attempt at one of a
+    /// family that is off fails with ``SocketError/Code/invalidArgument``, and one at a name without an allowed address
+    /// with ``SocketError/Code/hostNotFound``. With a ``proxy`` it applies to the proxy's own address, and the proxy
+    /// chooses how it reaches servers.
+    public var addressFamilies = AddressFamilies.any
     /// TLS; nil by default: anyone on the path can then read and change what is sent. A server whose URL begins with
     /// `wss` has it in any case, and one whose URL begins with `ws` cannot have it.
     public var tls: ClientTLS?

@@ -31,6 +31,12 @@ extension SocketError {
         )
     }
 
+    /// Returns the error that says most, where several addresses have been tried: a refusal says more than a missing
+    /// route. Nil if there is none.
+    static func mostTelling(of errors: [any Error]) -> (any Error)? {
+        errors.first { self.classify($0, timeout: .zero).0 == .connectionRefused } ?? errors.last
+    }
+
     private static func classify(_ error: any Error, timeout: Duration) -> (Code, String) {
         switch error {
         case ChannelError.connectTimeout:
@@ -46,14 +52,15 @@ extension SocketError {
         case let error as IOError:
             return self.classify(error)
         case let error as NIOConnectionError:
-            // Several addresses may have been tried; a refusal says more than a missing route.
-            let causes = error.connectionErrors.map { self.classify($0.error, timeout: timeout) }
-            if let refusal = causes.first(where: { $0.0 == .connectionRefused }) { return refusal }
-            if let cause = causes.last { return cause }
+            if let cause = self.mostTelling(of: error.connectionErrors.map(\.error)) {
+                return self.classify(cause, timeout: timeout)
+            }
             if let cause = error.dnsAError ?? error.dnsAAAAError {
                 return (.hostNotFound, "the name has no address (\(cause)); check its spelling and the DNS")
             }
             return (.connectFailed, "no address of \(error.host) could be tried")
+        case let error as AddressLookupError:
+            return (.hostNotFound, error.description)
         case is SocketAddressError:
             return (.hostNotFound, "the host has no usable address (\(error)); check its spelling and the DNS")
         default:

@@ -1,11 +1,5 @@
 import NIOCore
-import NIOPosix
 import NIOSSL
-
-#if canImport(NIOTransportServices)
-import NIOTransportServices
-import Network
-#endif
 
 /// Opens connections, and closes those that are no longer needed. Lives on the socket thread.
 final class Dialer: @unchecked Sendable {
@@ -186,6 +180,7 @@ final class Dialer: @unchecked Sendable {
             plan.proxy = proxy
             plan.negotiation = try proxy.negotiation(to: server)
         }
+        try self.configuration.addressFamilies.check(server, through: plan.proxy)
         if let redirects {
             plan.tls = try self.tls(endpoint, redirects)
             if server.host != endpoint.host { plan.tls?.serverName = nil }
@@ -243,39 +238,6 @@ final class Dialer: @unchecked Sendable {
                 "cannot connect to \(endpoint)\(proxy.through): there is no name to look for in a "
                 + "certificate; set ClientTLS.serverName"
         )
-    }
-
-    private func connect(_ id: ConnectionID, _ endpoint: Endpoint) -> EventLoopFuture<any Channel> {
-        let bootstrap = self.bootstrap()
-            // Ours ends all of the attempt, and knows how far it got.
-            .connectTimeout(.hours(24))
-            .channelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture {
-                    guard self.attempts[id] != nil else { throw CancellationError() }
-                    self.attempts[id]?.channels.append(channel)
-                }
-            }
-        if let path = endpoint.unixPath { return bootstrap.connect(unixDomainSocketPath: path) }
-        return bootstrap.connect(host: endpoint.host, port: endpoint.port)
-    }
-
-    private func bootstrap() -> any NIOClientTCPBootstrapProtocol {
-        if let world = self.world { return world.makeBootstrap() }
-        #if canImport(NIOTransportServices)
-        // Network.framework's event loops have connections of their own.
-        if let bootstrap = NIOTSConnectionBootstrap(validatingGroup: self.eventLoop) {
-            let options = NWProtocolTCP.Options()
-            options.noDelay = true
-            return bootstrap.tcpOptions(options)
-        }
-        #endif
-        return ClientBootstrap(group: self.eventLoop)
-            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-            .channelOption(.writeBufferWaterMark, value: LinkChannel.waterMarks)
-            .channelOption(
-                .recvAllocator,
-                value: AdaptiveRecvByteBufferAllocator(minimum: 2 << 10, initial: 16 << 10, maximum: 256 << 10)
-            )
     }
 
     /// Has the proxy connect us, where there is one.

@@ -98,7 +98,9 @@ extension ConnectionMachine {
     private func usable(_ endpoints: [Endpoint], namedBy server: Endpoint) -> [Endpoint] {
         var seen: Set<Endpoint> = [server]
         return endpoints.prefix(GoAway.maximumEndpoints).filter { endpoint in
-            let mayBeUsed = self.servers.acceptsAlternates && endpoint.unixPath == nil
+            let mayBeUsed =
+                self.servers.acceptsAlternates && endpoint.unixPath == nil
+                && self.settings.addressFamilies.allow(endpoint)
             return seen.insert(endpoint).inserted && (mayBeUsed || self.servers.contains(endpoint))
         }
     }

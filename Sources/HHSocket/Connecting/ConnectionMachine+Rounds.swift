@@ -68,18 +68,16 @@ extension ConnectionMachine {
         now: NIODeadline
     ) -> [ConnectAction] {
         guard let making = self.making, case .resolving(id, _) = making.stage else { return [] }
+        let families = self.settings.addressFamilies
         let error: SocketError
         switch result {
-        case .success(let endpoints) where !endpoints.isEmpty:
-            self.setServers(endpoints)
+        case .success(let endpoints) where endpoints.contains(where: families.allow):
+            self.setServers(endpoints.filter(families.allow))
             if let target = making.target { self.servers.prefer(target) }
             if let reason = self.reasonToHold { return self.stopAttempts(reason) }
             return self.beginRound(making, now: now)
-        case .success:
-            error = SocketError(
-                .hostNotFound,
-                message: "the resolver found no server; see that it returns at least one"
-            )
+        case .success(let endpoints):
+            error = SocketError(.hostNotFound, message: families.noServer(among: endpoints))
         case .failure(let failure):
             error = failure
         }
@@ -120,7 +118,8 @@ extension ConnectionMachine {
             candidates.removeAll { $0 == avoided }
             if stays { candidates.append(avoided) }
         }
-        return self.alternates.filter(candidates.contains) + candidates.filter { !self.alternates.contains($0) }
+        let alternates = self.settings.addressFamilies.sorted(self.alternates.filter(candidates.contains))
+        return alternates + candidates.filter { !self.alternates.contains($0) }
     }
 
     private static var noServers: SocketError {

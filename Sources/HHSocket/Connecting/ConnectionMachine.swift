@@ -23,6 +23,8 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         var background = BackgroundPolicy.finishTasks
         /// The proxy through which all servers but Unix domain sockets are reached; nil where there is none.
         var proxy: Endpoint?
+        /// The families by which servers that are IP addresses are reached.
+        var addressFamilies = AddressFamilies.any
         /// Whether a successor is made while the connection that is left is still there; else that is closed first, for
         /// there are never two.
         var linksMayOverlap = true
@@ -64,7 +66,7 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
         settings: Settings = Settings(),
         generator: Generator
     ) {
-        self.servers = ServerList(servers, policy: policy)
+        self.servers = ServerList(servers, policy: policy, addressFamilies: settings.addressFamilies)
         self.settings = settings
         self.generator = generator
     }

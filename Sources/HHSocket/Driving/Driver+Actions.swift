@@ -130,11 +130,12 @@ extension Driver {
 
     func resolve(_ id: ConnectionID) {
         guard let resolver = self.configuration.resolver else { return }
+        let families = self.configuration.serverAddressFamilies
         self.network.search?.cancel()
         self.network.search = Task { [weak self] in
             let result: Result<[Endpoint], SocketError>
             do {
-                result = .success(try await resolver.resolve())
+                result = .success(try await resolver.resolve(families))
             } catch {
                 result = .failure(
                     error as? SocketError

@@ -93,6 +93,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
                 resolverTimeout: configuration.resolver.map { _ in configuration.connectTimeout },
                 background: configuration.backgroundPolicy,
                 proxy: configuration.proxy?.endpoint,
+                addressFamilies: configuration.serverAddressFamilies,
                 linksMayOverlap: maker.linksMayOverlap
             ),
             generator: DriverGenerator(world)

@@ -6,15 +6,19 @@ package struct DriverWorld: Sendable {
     let thread: LoopThread
     /// Makes what opens connections.
     let makeBootstrap: @Sendable () -> any NIOClientTCPBootstrapProtocol
+    /// Looks a name up, where an order of address families is wanted.
+    let lookUp: @Sendable (_ host: String, AddressFamilies) -> EventLoopFuture<[String]>
     /// Draws the numbers by which waits are spread.
     let random: @Sendable () -> UInt64
 
     package init(
         thread: LoopThread,
         makeBootstrap: @escaping @Sendable () -> any NIOClientTCPBootstrapProtocol,
+        lookUp: @escaping @Sendable (_ host: String, AddressFamilies) -> EventLoopFuture<[String]>,
         random: @escaping @Sendable () -> UInt64
     ) {
         self.thread = thread
+        self.lookUp = lookUp
         self.makeBootstrap = makeBootstrap
         self.random = random
     }

@@ -54,12 +54,20 @@ struct ServerList: Sendable {
     }
 
     private let policy: ServerPolicy
+    private let addressFamilies: AddressFamilies
     private var entries: [Entry] = []
     /// The index at which the next round starts, among equally good servers.
     private var start = 0
+    /// Whether the user asks for the server at which it starts, whatever its address family.
+    private var startIsRequested = false
 
-    init(_ endpoints: [Endpoint], policy: ServerPolicy = ServerPolicy()) {
+    init(
+        _ endpoints: [Endpoint],
+        policy: ServerPolicy = ServerPolicy(),
+        addressFamilies: AddressFamilies = .any
+    ) {
         self.policy = policy
+        self.addressFamilies = addressFamilies
         self.replace(with: endpoints)
     }
 
@@ -88,6 +96,7 @@ struct ServerList: Sendable {
             return entry
         }
         self.start = 0
+        self.startIsRequested = false
     }
 
     /// Returns the servers to try, each once, best first. It omits servers that are away, and banned ones unless all
@@ -104,15 +113,21 @@ struct ServerList: Sendable {
         let ranked = rotated.enumerated().filter { !$0.element.isAway(now) }.map { offset, entry in
             (
                 endpoint: entry.endpoint, standing: self.standing(of: entry, now: now),
-                failures: entry.recentFailures(since: oldest), bannedUntil: entry.bannedUntil ?? now, offset: offset
+                failures: entry.recentFailures(since: oldest), bannedUntil: entry.bannedUntil ?? now,
+                // A server of the other address family comes behind its equals.
+                order: self.isPutOff(entry, offset) ? self.entries.count + offset : offset
             )
         }
         guard ranked.contains(where: { $0.standing != .banned }) else {
-            return ranked.sorted { ($0.bannedUntil, $0.offset) < ($1.bannedUntil, $1.offset) }.map(\.endpoint)
+            return ranked.sorted { ($0.bannedUntil, $0.order) < ($1.bannedUntil, $1.order) }.map(\.endpoint)
         }
         return ranked.filter { $0.standing != .banned }
-            .sorted { ($0.standing, $0.failures, $0.offset) < ($1.standing, $1.failures, $1.offset) }
+            .sorted { ($0.standing, $0.failures, $0.order) < ($1.standing, $1.failures, $1.order) }
             .map(\.endpoint)
+    }
+
+    private func isPutOff(_ entry: Entry, _ offset: Int) -> Bool {
+        self.addressFamilies.putOff(entry.endpoint) && !(offset == 0 && self.startIsRequested)
     }
 
     private func standing(of entry: Entry, now: NIODeadline) -> Standing {
@@ -168,6 +183,7 @@ struct ServerList: Sendable {
         }
         guard let index = self.index(of: endpoint) else { return }
         self.start = index
+        self.startIsRequested = true
         self.entries[index].outcomes = []
         self.entries[index].awayUntil = nil
         self.trust(index)
@@ -177,6 +193,7 @@ struct ServerList: Sendable {
     mutating func passOver(_ endpoint: Endpoint) {
         guard let index = self.index(of: endpoint) else { return }
         self.start = (index + 1) % self.entries.count
+        self.startIsRequested = false
     }
 
     // MARK: Servers that go away
@@ -262,7 +279,10 @@ struct ServerList: Sendable {
     /// Adds servers that another one has named, in place of those named before, except `kept`.
     mutating func add(alternates endpoints: [Endpoint], keeping kept: Endpoint?) {
         self.entries.removeAll { $0.isAlternate && $0.endpoint != kept && !endpoints.contains($0.endpoint) }
-        if self.start >= self.entries.count { self.start = 0 }
+        if self.start >= self.entries.count {
+            self.start = 0
+            self.startIsRequested = false
+        }
         for endpoint in endpoints where self.index(of: endpoint) == nil {
             var entry = Entry(endpoint: endpoint)
             entry.isAlternate = true

@@ -1,13 +1,19 @@
 /// A resolver that finds the servers to connect to, if a fixed list is not enough. Called before each round of
 /// attempts.
 ///
+/// Servers that are IP addresses of a family that ``SocketConfiguration/addressFamilies`` does not allow are left out.
 /// If it fails, takes longer than the connect timeout, or finds nothing, the servers found before are used; without any
 /// the round fails.
 public struct ServerResolver: Sendable {
-    let resolve: @Sendable () async throws -> [Endpoint]
+    /// Finds servers. Those of families that are not allowed may be among them.
+    let resolve: @Sendable (AddressFamilies) async throws -> [Endpoint]
 
     /// Creates a resolver from a closure, such as one that asks a configuration service, a file or a registry.
     public init(_ resolve: @escaping @Sendable () async throws -> [Endpoint]) {
+        self.resolve = { _ in try await resolve() }
+    }
+
+    private init(byFamilies resolve: @escaping @Sendable (AddressFamilies) async throws -> [Endpoint]) {
         self.resolve = resolve
     }
 
@@ -18,11 +24,18 @@ public struct ServerResolver: Sendable {
 
     /// A resolver that finds every address of `host`, each a server with its own score. (A server given by its name has
     /// one score, and its addresses are raced by happy eyeballs.) With TLS, each server's certificate must name `host`.
-    /// It uses the system's resolver, on a Dispatch thread.
+    /// It uses the system's resolver, on a Dispatch thread, and asks for addresses of the families that
+    /// ``SocketConfiguration/addressFamilies`` allows.
     public static func dns(host: String, port: Int) -> ServerResolver {
         let name = Endpoint(host: host, port: port).isAddress ? nil : host
-        return ServerResolver {
-            try await AddressLookup.addresses(of: host).map { Endpoint(host: $0, port: port, serverName: name) }
-        }
+        return ServerResolver(byFamilies: { families in
+            do {
+                return try await AddressLookup.addresses(of: host, families).map {
+                    Endpoint(host: $0, port: port, serverName: name)
+                }
+            } catch {
+                throw SocketError(.hostNotFound, message: "cannot find servers: \(error)", underlying: error)
+            }
+        })
     }
 }

@@ -105,6 +105,22 @@ final class Reader: SocketDelegate {
         #expect(outages.map(\.givesUp) == [false, true, true, false])
     }
 
+    // MARK: IPv4 and IPv6
+
+    @Test func addressFamiliesAreThoseThatAreWanted() throws {
+        var configuration = Assignments()
+        configuration.socket.addressFamilies = .any  // the default: both, in the system's order
+        configuration.socket.addressFamilies = .preferIPv4
+        configuration.socket.addressFamilies = .preferIPv6
+        configuration.socket.addressFamilies = .onlyIPv4
+        configuration.socket.addressFamilies = .onlyIPv6
+
+        #expect(SocketConfiguration(servers: []).addressFamilies == .any)
+        #expect(configuration.made.map(\.addressFamilies) == AddressFamilies.allCases)
+        let section = try DocumentationPage("Docs/Connection.md", section: "IPv4 and IPv6")
+        #expect(section.prose.contains("250 ms") && AddressRace.delay == .milliseconds(250))
+    }
+
     // MARK: Proxies
 
     @Test func proxiesAreThoseThatAreWanted() async throws {

@@ -124,6 +124,7 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
                     world?.dial(host, initializer) ?? loop.makeFailedFuture(ChannelError.connectPending)
                 }
             },
+            lookUp: { _, _ in loop.makeFailedFuture(ChannelError.operationUnsupported) },
             random: { box.world?.random() ?? 0 }
         )
         let link = WebSocketLink(configuration, in: world)

@@ -1,0 +1,73 @@
+import NIOCore
+
+/// Performs an ``AddressRace``, and completes with the channel that has won.
+final class AddressRacer: @unchecked Sendable {
+    // Proof of Sendable: created and used on the event loop alone, on which its closures are called too.
+    private let eventLoop: any EventLoop
+    private var race: AddressRace
+    private var errors: [any Error] = []
+    /// Nil once the race is over.
+    private var promise: EventLoopPromise<any Channel>?
+    private let isWanted: () -> Bool
+    private let connect: (String) -> EventLoopFuture<any Channel>
+
+    /// - Parameters:
+    ///   - isWanted: Whether the attempt goes on.
+    ///   - connect: Connects to an address. Where the attempt is given up, its futures fail.
+    init(
+        _ addresses: [String],
+        on eventLoop: any EventLoop,
+        isWanted: @escaping () -> Bool,
+        connect: @escaping (String) -> EventLoopFuture<any Channel>
+    ) {
+        self.race = AddressRace(addresses)
+        self.eventLoop = eventLoop
+        self.isWanted = isWanted
+        self.connect = connect
+    }
+
+    /// Begins the race. To be called once.
+    ///
+    /// - Returns: The first connection; the most telling error if there is none. Attempts that have lost are not
+    ///   closed here until they have connected.
+    func run() -> EventLoopFuture<any Channel> {
+        let promise = self.eventLoop.makePromise(of: (any Channel).self)
+        self.promise = promise
+        self.perform(self.race.begin(now: self.eventLoop.now))
+        return promise.futureResult
+    }
+
+    private func perform(_ step: AddressRace.Step) {
+        guard self.promise != nil else { return }
+        guard self.isWanted() else { return self.end(.failure(CancellationError())) }
+        switch step {
+        case .wait: break
+        case .end: self.end(.failure(SocketError.mostTelling(of: self.errors) ?? CancellationError()))
+        case .connect(let address):
+            let nextStart = self.race.nextStart
+            self.connect(address).whenComplete { self.ended($0) }
+            guard let nextStart else { return }
+            // Weakly: a race that is over is not kept.
+            self.eventLoop.scheduleTask(deadline: nextStart) { [weak self] in
+                guard let self else { return }
+                self.perform(self.race.timerFired(now: self.eventLoop.now))
+            }
+        }
+    }
+
+    private func ended(_ result: Result<any Channel, any Error>) {
+        switch result {
+        case .success(let channel):
+            if self.promise == nil { channel.close(promise: nil) } else { self.end(.success(channel)) }
+        case .failure(let error):
+            self.errors.append(error)
+            self.perform(self.race.failed(now: self.eventLoop.now))
+        }
+    }
+
+    private func end(_ result: Result<any Channel, any Error>) {
+        let promise = self.promise
+        self.promise = nil
+        promise?.completeWith(result)
+    }
+}

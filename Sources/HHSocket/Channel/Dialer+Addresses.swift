@@ -1,0 +1,83 @@
+import NIOCore
+import NIOPosix
+
+#if canImport(NIOTransportServices)
+import NIOTransportServices
+import Network
+#endif
+
+/// Finding the addresses of a host, and connecting to them.
+extension Dialer {
+    /// Connects to a server, or to a proxy.
+    ///
+    /// Where the system's order of address families is wanted, the bootstrap looks a name up and races its addresses;
+    /// otherwise both is done here.
+    func connect(_ id: ConnectionID, _ endpoint: Endpoint) -> EventLoopFuture<any Channel> {
+        if let path = endpoint.unixPath { return self.bootstrap(id).connect(unixDomainSocketPath: path) }
+        let families = self.configuration.addressFamilies
+        guard families != .any, !endpoint.isAddress else {
+            return self.bootstrap(id).connect(host: endpoint.host, port: endpoint.port)
+        }
+        return self.lookUp(endpoint.host, families).flatMap { addresses in
+            AddressRacer(
+                addresses,
+                on: self.eventLoop,
+                isWanted: { self.attempts[id] != nil },
+                connect: { self.bootstrap(id).connect(host: $0, port: endpoint.port) }
+            ).run()
+        }
+        .map { channel in
+            // Those that have lost are in progress still.
+            for other in self.attempts[id]?.channels ?? [] where other !== channel { other.close(promise: nil) }
+            return channel
+        }
+    }
+
+    /// Looks up the addresses of a name, in the order in which they are tried; at least one.
+    private func lookUp(_ host: String, _ families: AddressFamilies) -> EventLoopFuture<[String]> {
+        let found: EventLoopFuture<[String]>
+        if let world = self.world {
+            found = world.lookUp(host, families)
+        } else {
+            let promise = self.eventLoop.makePromise(of: [String].self)
+            promise.completeWithTask { try await AddressLookup.addresses(of: host, families) }
+            found = promise.futureResult
+        }
+        return found.flatMapThrowing { addresses in
+            let addresses = families.order(addresses)
+            guard !addresses.isEmpty else { throw AddressLookupError(host, families, reason: "no address found") }
+            return addresses
+        }
+    }
+
+    private func bootstrap(_ id: ConnectionID) -> any NIOClientTCPBootstrapProtocol {
+        self.bootstrap()
+            // Ours ends all of the attempt, and knows how far it got.
+            .connectTimeout(.hours(24))
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    guard self.attempts[id] != nil else { throw CancellationError() }
+                    self.attempts[id]?.channels.append(channel)
+                }
+            }
+    }
+
+    private func bootstrap() -> any NIOClientTCPBootstrapProtocol {
+        if let world = self.world { return world.makeBootstrap() }
+        #if canImport(NIOTransportServices)
+        // Network.framework's event loops have connections of their own.
+        if let bootstrap = NIOTSConnectionBootstrap(validatingGroup: self.eventLoop) {
+            let options = NWProtocolTCP.Options()
+            options.noDelay = true
+            return bootstrap.tcpOptions(options)
+        }
+        #endif
+        return ClientBootstrap(group: self.eventLoop)
+            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .channelOption(.writeBufferWaterMark, value: LinkChannel.waterMarks)
+            .channelOption(
+                .recvAllocator,
+                value: AdaptiveRecvByteBufferAllocator(minimum: 2 << 10, initial: 16 << 10, maximum: 256 << 10)
+            )
+    }
+}

@@ -34,6 +34,8 @@ struct ConnectionOptions: ParsableArguments {
     )
     var proxy: Proxy?
 
+    @OptionGroup var addresses: AddressFamilyOptions
+
     @OptionGroup var tls: ClientTLSOptions
 
     func validate() throws {
@@ -65,6 +67,7 @@ struct ConnectionOptions: ParsableArguments {
     func apply(to configuration: inout SocketConfiguration) throws {
         configuration.heartbeat = self.policy
         configuration.proxy = self.proxy
+        configuration.addressFamilies = self.addresses.families
         configuration.tls = self.tls.tls
     }
 

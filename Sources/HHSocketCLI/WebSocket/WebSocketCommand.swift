@@ -82,6 +82,8 @@ struct WebSocketCommand: AsyncParsableCommand {
     )
     var proxy: Proxy?
 
+    @OptionGroup var addresses: AddressFamilyOptions
+
     @OptionGroup(title: "TLS") var tls: ClientTLSOptions
 
     func validate() throws {
@@ -119,6 +121,7 @@ struct WebSocketCommand: AsyncParsableCommand {
         var configuration = try WebSocketLink.Configuration(url: self.url)
         configuration.socket.tls = self.tls.tls
         configuration.socket.proxy = self.proxy
+        configuration.socket.addressFamilies = self.addresses.families
         configuration.socket.connectTimeout = self.timeout
         configuration.socket.heartbeat = self.ping == .zero ? nil : HeartbeatPolicy(interval: self.ping)
         configuration.socket.webSocket.headers = self.header.map { (name: $0.name, value: $0.value) }

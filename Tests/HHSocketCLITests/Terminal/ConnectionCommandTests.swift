@@ -1,5 +1,6 @@
 import Foundation
 import HHSocket
+import HHSocketTesting
 import TestSupport
 import Testing
 
@@ -127,8 +128,50 @@ import Darwin
         }
     }
 
+    @Test(arguments: [["-4"], ["--ipv4"], []]) func callIsMadeByTheFamilyThatIsAskedFor(options: [String]) async throws
+    {
+        try await withServe([]) { address, _ in
+            // Read by the system's resolver alone.
+            let name = "127.1:\(try #require(Endpoint(address)).port)"
+            for server in [address, name] {
+                let outcome = try await self.call(server, options)
+                #expect(outcome.text == "hello", "\(outcome.errors)")
+            }
+        }
+    }
+
+    @Test(arguments: ["-6", "--ipv6"]) func familyThatIsOffIsToldWithItsSetting(option: String) async throws {
+        try await withServe([]) { address, _ in
+            let outcome = try await self.call(address, [option])
+            #expect(outcome.exitCode == 1)
+            #expect(
+                outcome.errors.contains(
+                    "this is an IPv4 address, and SocketConfiguration.addressFamilies is onlyIPv6; allow IPv4 there"
+                ),
+                "\(outcome.errors)"
+            )
+            let name = "127.1:\(try #require(Endpoint(address)).port)"
+            let unknown = try await self.call(name, [option])
+            #expect(unknown.exitCode == 1)
+            #expect(unknown.errors.contains("127.1 has no IPv6 address ("), "\(unknown.errors)")
+        }
+    }
+
+    @Test(arguments: ["-6", "--ipv6"]) func listenAndWebSocketsObeyToo(option: String) async throws {
+        let server = try await MockWebSocketServer(.drop)
+        let outcome = try await Command.run(["ws", server.url, "--once", "--send", "hello", option])
+        #expect(outcome.exitCode == 1)
+        #expect(outcome.errors.contains("SocketConfiguration.addressFamilies is onlyIPv6"), "\(outcome.errors)")
+        let listening = try Command(["listen", "127.0.0.1:1", option])
+        try await listening.complains("SocketConfiguration.addressFamilies is onlyIPv6")
+        listening.signal(SIGINT)
+        _ = try await listening.outcome()
+        #expect(server.acceptedCount == 0)
+    }
+
     @Test(arguments: [
         ["call", "127.0.0.1:1", "--type", "1000", "--proxy", "ftp://host"],
+        ["call", "127.0.0.1:1", "--type", "1000", "-4", "-6"], ["listen", "127.0.0.1:1", "--ipv4", "--ipv6"],
         ["call", "127.0.0.1:1", "--type", "1000", "--cert", "x"],
         ["call", "127.0.0.1:1", "--type", "1000", "--pin", "short"],
         ["serve", "--key", "x"], ["serve", "--ca", "x"], ["serve", "--host", "unix:"],

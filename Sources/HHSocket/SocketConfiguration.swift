@@ -71,6 +71,8 @@ public struct SocketConfiguration: Sendable {
     /// The window in which a stalled connection is detected: it is lost if bytes wait and fewer than 128 a second reach
     /// the server within the window. That is one to two windows after they stop, and never on a link that is merely
     /// slow. 30 s by default.
+    /// In a format whose frames end with separators it is also the window after which a push is given up that does not
+    /// make progress.
     public var writeStallTimeout: Duration = .seconds(30)
     /// The logger for events of the connection, with the metadata `server`, `attempt`, `cause` and `error`, never with
     /// payloads; at `debug` and `trace`, and at `warning` when attempts stop. Nil by default, for no logging.

@@ -28,7 +28,7 @@ import Testing
     }
 
     /// The presets, and what else a layout can be.
-    static let formats: [WireFormat] = [.standard, .tgcd, .plain, .mars] + others
+    static let formats: [WireFormat] = [.standard, .tgcd, .plain, .mars, .separated] + others
 
     static let others: [WireFormat] = {
         let layouts = [
@@ -54,12 +54,51 @@ import Testing
                 applicationTypes: 1...2_000,
                 requestSerials: 1...3
             ),
+            WireFormat.Layout(
+                name: "narrow",
+                request: [
+                    .constant([0xAC, 0xDC]), .length(bytes: 3), .type(bytes: 2), .serial(.little, bytes: 2), .flags(),
+                ],
+                response: [
+                    .constant([0xAC, 0xDC]), .length(bytes: 3), .type(bytes: 2), .serial(.little, bytes: 2),
+                    .status(bytes: 1), .flags(0x80),
+                ],
+                lengthCounts: .rest,
+                okStatus: 0,
+                statuses: [
+                    1: .unknown, 2: .noPermission, 3: .undefinedType, 4: .illegalLength, 5: .lostPacket,
+                    6: .illegalFormat, 7: .deadlineExceeded, 8: .overloaded, 9: .draining,
+                ],
+                heartbeat: .init(type: 1, answerType: 2, pingedBy: .both),
+                push: .init(flag: 0x02),
+                cancel: .init(type: 7)
+            ),
+            WireFormat.Layout(
+                name: "typeless",
+                request: [.length(.little), .type(bytes: 2), .serial(bytes: 8)],
+                response: [.length(.little), .serial(bytes: 8), .status()],
+                lengthCounts: .rest
+            ),
+            WireFormat.Layout(
+                name: "text",
+                request: [
+                    .text("Q "), .type(.decimal), .text(" "), .serial(.hexadecimal(digits: 8)), .text(" "),
+                    .length(.hexadecimal), .text("\n"),
+                ],
+                response: [
+                    .text("A "), .type(.decimal), .text(" "), .serial(.hexadecimal(digits: 8)), .text(" "),
+                    .status(.decimal), .text(" "), .length(.hexadecimal), .text("\n"),
+                ],
+                checksum: .init(.crc32),
+                bodyEnd: Array("\n".utf8),
+                push: .init(types: 1_400...1_500)
+            ),
         ]
         return layouts.compactMap { try? WireFormat($0) }
     }()
 
     @Test func everyFormatIsThere() {
-        #expect(Self.formats.count == 6)
+        #expect(Self.formats.count == 10)
     }
 
     @Test(arguments: formats)

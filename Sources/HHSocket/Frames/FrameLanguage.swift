@@ -128,8 +128,17 @@ extension Link where Language == FrameLanguage {
     /// The frame that the bytes so far end inside of.
     package func arriving() -> FrameDecoder.Arriving? { self.hot.language.decoder.arriving() }
 
-    /// Gives up the frame that the bytes so far end inside of, in a format with separators, and offers the receiver what
-    /// its length withholds.
+    /// The bytes that have come on this link, for the error of a call that waits in vain. Nil once a frame has come.
+    package var silence: String? {
+        guard self.hot.traffic.framesReceived == 0 else { return nil }
+        let count = self.hot.traffic.bytesReceived
+        guard count > 0 else { return "no byte has come on this connection" }
+        let reading = self.hot.language.decoder.unfinishedReading.map { "; \($0)" } ?? ""
+        return "the \(count) bytes that have come on this connection make no frame\(reading)"
+    }
+
+    /// Gives up the frame that the bytes so far end inside of, in a format with separators, and offers the receiver
+    /// what its length withholds.
     ///
     /// - Parameter isWanted: Whether it is that frame.
     /// - Returns: Whether a frame was given up.

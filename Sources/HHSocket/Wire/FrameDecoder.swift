@@ -13,7 +13,8 @@ import NIOCore
 /// A half-received frame is kept in a buffer that grows with the bytes that have come, never with the length announced.
 /// A wrong checksum spoils that frame alone, the length being assumed intact. That assumption is checked: a header that
 /// follows must make sense, and a run of wrong checksums ends the stream. In formats whose frames end with a separator
-/// (``WireFormat/Layout/bodyEnd``) bytes that are no frame cost no more than that: decoding goes on behind the next one.
+/// (``WireFormat/Layout/bodyEnd``) bytes that are no frame cost no more than that: decoding goes on behind the next
+/// one.
 public struct FrameDecoder: Sendable {
     /// An element of a stream.
     public enum Output: Sendable, Hashable {
@@ -52,9 +53,11 @@ public struct FrameDecoder: Sendable {
         public var frameLength: Int
         /// Set if the payload must not be used.
         public var mismatch: ChecksumMismatch?
-        /// Set if the bytes are no frame, in formats with separators: the reason. Type, serial and status are those of
-        /// its header, or zero. `frameLength` is 0, since where the bytes end is not known yet.
+        /// Set if the bytes are no frame, in formats with separators: the reason. Type and serial are those of its
+        /// header, or zero. `frameLength` is that of the header, or zero, since where the bytes end is not known yet.
         public var malformation: FrameError?
+        /// The number of bytes in front of it that belong to no frame, in formats with separators.
+        public var skippedBytes = 0
 
         @inlinable
         init(
@@ -143,6 +146,11 @@ public struct FrameDecoder: Sendable {
 
     /// The bytes kept of an incomplete frame.
     public var bufferedBytes: Int { self.partial.readableBytes + self.input.readableBytes }
+
+    /// Whether the bytes up to the next separator are being dropped.
+    package var isSkipping: Bool { self.search.isSkipping }
+    /// The number of bytes dropped since the last frame.
+    package var skippedBytes: Int { self.search.skippedBytes }
 
     /// A frame whose header has come and whose end has not.
     package struct Arriving: Hashable, Sendable {
@@ -476,6 +484,18 @@ public struct FrameDecoder: Sendable {
 
     /// The header that starts `bytes`, once it is known to make sense; nil if there are not enough bytes for one.
     func header(_ bytes: UnsafeRawBufferPointer) throws(FrameError) -> FrameHeader? {
+        do throws(FrameError) {
+            return try self.checkedHeader(bytes)
+        } catch {
+            // Where widths vary, the error has the bytes up to the fault, and what comes behind them makes no
+            // difference.
+            let plan = self.format.plan(for: self.direction)
+            guard plan.isFixed else { throw error }
+            throw error.seen(plan.reading(of: bytes, limit: self.maximumPayloadLength))
+        }
+    }
+
+    private func checkedHeader(_ bytes: UnsafeRawBufferPointer) throws(FrameError) -> FrameHeader? {
         let header: FrameHeader
         let isPlausible: Bool
         if let plan = self.plan {
@@ -512,7 +532,26 @@ public struct FrameDecoder: Sendable {
 
     @usableFromInline
     mutating func failTooLarge(_ header: FrameHeader) -> FrameError {
-        self.fail(self.tooLarge(header))
+        var bytes = [UInt8](repeating: 0, count: self.direction.headerLength)
+        let reading = bytes.withUnsafeMutableBytes { bytes in
+            header.write(to: bytes, direction: self.direction)
+            return self.format.plan(for: self.direction)
+                .reading(of: UnsafeRawBufferPointer(bytes), limit: self.maximumPayloadLength)
+        }
+        return self.fail(self.tooLarge(header).seen(reading))
+    }
+
+    /// The first bytes of a frame that is incomplete, and its header as it is read, for people; nil where there is
+    /// none.
+    package var unfinishedReading: String? {
+        guard self.partial.readableBytes > 0 else { return nil }
+        return self.partial.withUnsafeReadableBytes { bytes in
+            let plan = self.format.plan(for: self.direction)
+            guard plan.isFixed, bytes.count >= plan.length else {
+                return "they begin with \(FrameError.hex(Array(bytes.prefix(32))))"
+            }
+            return plan.reading(of: bytes, limit: self.maximumPayloadLength)
+        }
     }
 
     /// Ends the stream.

@@ -1,5 +1,5 @@
-/// Bytes that are no frame of the format. Where the next frame starts is unknown, so the connection must end, unless the
-/// format has separators by which the decoder finds the next frame.
+/// Bytes that are no frame of the format. Where the next frame starts is unknown, so the connection must end, unless
+/// the format has separators by which the decoder finds the next frame.
 public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     /// The fault of the stream. More may be added; always have a default case.
     public struct Code: Hashable, Sendable, CustomStringConvertible {
@@ -50,6 +50,12 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     public let serial: UInt32?
 
     public var description: String { self.message }
+
+    /// The error with the header as it came and as it was read: who has described the layout sees what is wrong with
+    /// it.
+    func seen(_ reading: String) -> FrameError {
+        FrameError(code: self.code, message: "\(self.message); \(reading)", type: self.type, serial: self.serial)
+    }
 
     /// A header announced a payload of `length` bytes; `limit` are allowed.
     public static func payloadTooLarge(length: Int, limit: Int, type: UInt32, serial: UInt32) -> FrameError {
@@ -210,10 +216,10 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         )
     }
 
-    static func hex(_ bytes: [UInt8]) -> String {
+    static func hex(_ bytes: [UInt8], atMost limit: Int = 16) -> String {
         let digits = Array("0123456789ABCDEF".utf8)
         // A long constant is told apart by its beginning.
-        let shown = bytes.prefix(16).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
-        return String(decoding: shown, as: UTF8.self) + (bytes.count > 16 ? "…" : "")
+        let shown = bytes.prefix(limit).flatMap { [digits[Int($0 >> 4)], digits[Int($0 & 15)]] }
+        return String(decoding: shown, as: UTF8.self) + (bytes.count > limit ? "…" : "")
     }
 }

@@ -1,24 +1,26 @@
 import NIOCore
 
-/// How far a decoder is in finding the next frame, in a format in which the place of its end is not known from the first
-/// bytes, or in which frames end with separators.
+/// The state of a decoder's search for the next frame, in a format in which the place of its end is not known from the
+/// first bytes, or in which frames end with separators.
 struct FrameSearch: Sendable {
     /// Whether the bytes up to the next separator are dropped.
     var isSkipping = false
     /// The number of bytes that there must be before it is worth looking again.
     var neededBytes = 0
-    /// What became of a frame that was given up, until it is taken.
+    /// The number of bytes dropped since the last frame that was borrowed.
+    var skippedBytes = 0
+    /// The error of a frame that was given up, until it is taken.
     var givenUp: FrameError?
 
     /// A step in the bytes of a stream.
     enum Step {
-        /// Nothing before there are so many bytes.
+        /// Nothing until there is this number of bytes.
         case wait(forBytes: Int)
-        /// So many bytes are nothing; then a frame may begin, or is still looked for.
+        /// A number of bytes that are no frame; behind them a frame may begin, or the separator is still looked for.
         case drop(Int, isSkipping: Bool)
         /// The frame with this header is here.
         case frame(FrameHeader)
-        /// What begins here is no frame, and behind so many bytes the separator is looked for.
+        /// Bytes that are no frame; the separator is looked for behind its header, if that could be read.
         case malformed(FrameError, headerLength: Int)
     }
 
@@ -145,10 +147,12 @@ extension FrameDecoder {
                 return self.stash(rest)
             case .drop(let count, let isSkipping):
                 self.search.isSkipping = isSkipping
+                self.search.skippedBytes += count
                 rest = UnsafeRawBufferPointer(rebasing: rest[count...])
             case .frame(let header):
                 do throws(FrameError) {
-                    let view = try self.view(header, in: rest)
+                    var view = try self.view(header, in: rest)
+                    view.skippedBytes = self.takeSkippedBytes()
                     body(view)
                     rest = UnsafeRawBufferPointer(rebasing: rest[view.frameLength...])
                     if view.mismatch != nil { self.noteCorrupt(header) } else { self.noteSound() }
@@ -179,25 +183,30 @@ extension FrameDecoder {
     ) throws(FrameError) -> UnsafeRawBufferPointer {
         guard plan.resynchronises else { throw error }
         let headerBytes = UnsafeRawBufferPointer(rebasing: bytes[..<header.headerLength])
-        body(
-            View(
-                header: header,
-                headerBytes: headerBytes,
-                payload: UnsafeRawBufferPointer(rebasing: bytes[..<0]),
-                frameLength: 0,
-                mismatch: nil,
-                malformation: error
-            )
+        var view = View(
+            header: header,
+            headerBytes: headerBytes,
+            payload: UnsafeRawBufferPointer(rebasing: bytes[..<0]),
+            frameLength: header.headerLength,
+            mismatch: nil,
+            malformation: error
         )
+        view.skippedBytes = self.takeSkippedBytes()
+        body(view)
         self.search.isSkipping = true
         self.noteMalformed(error)
         return UnsafeRawBufferPointer(rebasing: bytes[header.headerLength...])
     }
 
+    private mutating func takeSkippedBytes() -> Int {
+        defer { self.search.skippedBytes = 0 }
+        return self.search.skippedBytes
+    }
+
     // MARK: Lengths that are too long
 
-    /// Gives up the frame that the bytes so far end inside of, in a format with separators: its length may be wrong, and
-    /// withholds what follows. ``next()`` goes on with what is there behind its header.
+    /// Gives up the frame that the bytes so far end inside of, in a format with separators: its length may be wrong,
+    /// and withholds what follows. ``next()`` goes on with what is there behind its header.
     ///
     /// - Parameter isWanted: Whether it is that frame. True by default.
     /// - Returns: Whether a frame was given up.

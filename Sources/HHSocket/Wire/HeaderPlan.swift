@@ -49,7 +49,7 @@ final class HeaderPlan: Sendable {
     private let payloadLength: Slot
     private let headerLength: Slot?
     private let flags: Slot?
-    /// What ``WireFormat/LengthScope/rest`` counts of a header of fixed widths, in bytes.
+    /// The bytes of a header of fixed widths that ``WireFormat/LengthScope/rest`` counts.
     private let lengthBehindLength: Int
     private let hasConstants: Bool
     private let checksum: WireFormat.Checksum?

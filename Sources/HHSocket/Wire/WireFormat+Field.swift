@@ -11,7 +11,8 @@ extension WireFormat {
 
     /// How a number of a header is written: an unsigned integer of some bytes, or digits in ASCII.
     ///
-    /// Whatever its field could hold, a number is 4,294,967,295 (32 bits) at most: a frame with a larger one is refused.
+    /// Whatever its field could hold, a number is 4,294,967,295 (32 bits) at most: a frame with a larger one is
+    /// refused.
     public struct Number: Sendable, Hashable {
         enum Radix: String, Sendable, Hashable, Codable, CaseIterable {
             case decimal, hexadecimal
@@ -49,8 +50,8 @@ extension WireFormat {
         /// - Parameter digits: The width in digits, from 1 to 20.
         public static func decimal(digits: Int) -> Number { Number(kind: .digits(.decimal, count: digits)) }
 
-        /// Hexadecimal digits in a field of a fixed width, filled up with zeros in front. Both cases are read, and lower
-        /// case is written.
+        /// Hexadecimal digits in a field of a fixed width, filled up with zeros in front. Both cases are read, and
+        /// lower case is written.
         ///
         /// - Parameter digits: The width in digits, from 1 to 20.
         public static func hexadecimal(digits: Int) -> Number { Number(kind: .digits(.hexadecimal, count: digits)) }

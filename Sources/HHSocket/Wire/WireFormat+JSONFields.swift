@@ -92,7 +92,7 @@ struct FieldDescription: Codable {
 }
 
 extension WireFormat.Number {
-    /// The same number in another byte order.
+    /// The number with its integer in another byte order.
     fileprivate func `in`(_ order: WireFormat.ByteOrder) -> WireFormat.Number {
         if case .integer(let bytes, _) = self.kind { .integer(bytes: bytes, order) } else { self }
     }

@@ -182,9 +182,9 @@ extension WireFormat {
         public var requestSerials: ClosedRange<UInt32>
         /// The status on the wire that means success; ``Status/ok`` in the program, whatever it is here.
         public var okStatus: UInt32
-        /// The meaning of other statuses on the wire, by their numbers there. Several may have one meaning; the smallest
-        /// of them is written. A status that is not among them is the same number in the program, except that one whose
-        /// number means something else there takes a number that became free.
+        /// The meaning of other statuses on the wire, by their numbers there. Several may have one meaning; the
+        /// smallest of them is written. A status that is not among them is the same number in the program, except that
+        /// one whose number means something else there takes a number that became free.
         public var statuses: [UInt32: Status]
         /// Nil: neither side pings.
         public var heartbeat: Heartbeat?
@@ -244,7 +244,8 @@ extension WireFormat {
             self.cancel = cancel
         }
 
-        /// Of a range of the standard format, those that the fields of these headers hold; from 1 on where they hold none.
+        /// Of a range of the standard format, those that the fields of these headers hold; from 1 on where they hold
+        /// none.
         private static func values(
             _ standard: ClosedRange<UInt32>,
             _ word: Field.Word,

@@ -220,8 +220,8 @@ extension WireFormat.Layout {
         }
     }
 
-    /// Refuses a value that the field of some header does not hold. Where a header has no such field there is nothing to
-    /// hold it.
+    /// Refuses a value that the field of some header does not hold. Where a header has no such field there is nothing
+    /// to hold it.
     private func check(
         _ value: UInt32,
         _ name: String,
@@ -309,7 +309,7 @@ extension WireFormat.Layout {
             guard flag <= field.number.largest, field.value <= field.number.largest else {
                 throw WireFormatError(
                     .valueTooLarge,
-                    "flags of \(max(flag, field.value)) are not possible: the field holds \(field.number.largest) at most"
+                    "the flags \(max(flag, field.value)) are too large: the field holds \(field.number.largest) at most"
                 )
             }
             guard mask & flag != mask & field.value else {

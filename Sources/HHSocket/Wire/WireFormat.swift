@@ -15,8 +15,8 @@ import NIOCore
 ///     )
 /// )
 /// ```
-/// Whichever the format is, a frame is a header, a payload, and then the checksum, the tail and the separator, as far as
-/// there are such.
+/// Whichever the format is, a frame is a header, a payload, and then the checksum, the tail and the separator, as
+/// far as there are such.
 public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
     /// Values that are computed once, so that a format costs one reference.
     @usableFromInline
@@ -90,8 +90,8 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
 
     // MARK: What a frame is
 
-    /// Whether calls or pushes may have this type: it is in ``Layout/applicationTypes``, and neither a heartbeat's nor a
-    /// cancel's.
+    /// Whether calls or pushes may have this type: it is in ``Layout/applicationTypes``, and neither a heartbeat's nor
+    /// a cancel's.
     public func isApplicationType(_ type: UInt32) -> Bool {
         let number = UInt64(type)
         return self.storage.applicationTypes.contains(number) && !self.isReserved(number)

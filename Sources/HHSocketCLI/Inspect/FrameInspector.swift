@@ -11,6 +11,14 @@ struct FrameInspector {
         var description: String { "at offset \(self.offset): \(self.reason)" }
     }
 
+    /// A piece of the stream.
+    enum Finding: Hashable {
+        /// The line that describes a frame.
+        case frame(String)
+        /// A stretch that is no frame, in a format with separators: reading goes on behind the next one.
+        case malformed(Nonsense)
+    }
+
     private let direction: FrameDirection
     private let format: WireFormat
     private var decoder: FrameDecoder
@@ -18,6 +26,8 @@ struct FrameInspector {
     private var offset = 0
     /// The number of frames with a wrong checksum.
     private(set) var corruptFrames = 0
+    /// The number of stretches that are no frame, in a format with separators.
+    private(set) var malformedStretches = 0
 
     init(direction: FrameDirection, format: WireFormat) {
         self.direction = direction
@@ -26,18 +36,25 @@ struct FrameInspector {
         self.decoder = FrameDecoder(direction: direction, format: format, maximumCorruptRun: .max)
     }
 
-    /// Calls `print` with a line for each frame that these bytes complete.
-    mutating func inspect(_ bytes: UnsafeRawBufferPointer, _ print: (String) -> Void) throws(Nonsense) {
+    /// Calls `print` with each frame that these bytes complete, and with each stretch that is none.
+    mutating func inspect(_ bytes: UnsafeRawBufferPointer, _ print: (Finding) -> Void) throws(Nonsense) {
         var offset = self.offset
-        var corruptFrames = self.corruptFrames
+        var (corruptFrames, malformedStretches) = (self.corruptFrames, self.malformedStretches)
         defer {
             self.offset = offset
-            self.corruptFrames = corruptFrames
+            (self.corruptFrames, self.malformedStretches) = (corruptFrames, malformedStretches)
         }
         let (direction, hasChecksum) = (self.direction, self.format.layout.checksum != nil)
         do throws(FrameError) {
             try self.decoder.decode(bytes) { frame in
-                print(Self.line(for: frame, direction, hasChecksum: hasChecksum, at: offset))
+                offset += frame.skippedBytes
+                if let error = frame.malformation {
+                    malformedStretches += 1
+                    print(.malformed(Nonsense(offset: offset, reason: error.message)))
+                    offset += frame.frameLength
+                    return
+                }
+                print(.frame(Self.line(for: frame, direction, hasChecksum: hasChecksum, at: offset)))
                 offset += frame.frameLength
                 if frame.mismatch != nil { corruptFrames += 1 }
             }
@@ -49,9 +66,10 @@ struct FrameInspector {
     /// Checks that the stream does not end within a frame.
     func finish() throws(Nonsense) {
         let rest = self.decoder.bufferedBytes
-        guard rest == 0 else {
+        // Of a stretch that is no frame it was said already.
+        guard rest == 0 || self.decoder.isSkipping else {
             throw Nonsense(
-                offset: self.offset,
+                offset: self.offset + self.decoder.skippedBytes,
                 reason: "the stream ends in the middle of a frame, \(rest) bytes into it"
             )
         }

@@ -10,7 +10,8 @@ struct InspectCommand: AsyncParsableCommand {
         discussion: """
             Prints one line per frame: direction, offset in bytes, type, serial, status (- in a request), length of the \
             payload, and whether the checksum is right. Where the bytes are no longer frames of the format, stderr says \
-            where and why. The exit code is 0 if the whole stream was read and every checksum was right, else 1.
+            where and why; in a format with separators it says so of each stretch that is no frame, and goes on behind \
+            the next separator. The exit code is 0 if the whole stream was read and every checksum was right, else 1.
             """
     )
 
@@ -58,7 +59,11 @@ struct InspectCommand: AsyncParsableCommand {
             StandardError.line("error: \(error)")
             throw ExitCode.failure
         }
-        if inspector.corruptFrames > 0 { throw ExitCode.failure }
+        if inspector.malformedStretches > 0 {
+            let count = inspector.malformedStretches
+            StandardError.line("\(count) \(count == 1 ? "stretch is" : "stretches are") no frame")
+        }
+        if inspector.corruptFrames + inspector.malformedStretches > 0 { throw ExitCode.failure }
     }
 
     /// Reads the next piece; nil, or empty, at the end.
@@ -80,12 +85,26 @@ struct InspectCommand: AsyncParsableCommand {
     }
 
     private func inspect(_ bytes: ByteBuffer, _ inspector: inout FrameInspector) throws {
-        var lines = ""
+        var findings: [FrameInspector.Finding] = []
         // The frames before an error are printed first.
         let result = bytes.withUnsafeReadableBytes { bytes in
-            Result { try inspector.inspect(bytes) { lines += $0 } }
+            Result { try inspector.inspect(bytes) { findings.append($0) } }
         }
-        if !lines.isEmpty { try StandardOutput.write(lines) }
+        var lines = ""
+        func printLines() throws {
+            if !lines.isEmpty { try StandardOutput.write(lines) }
+            lines = ""
+        }
+        for finding in findings {
+            switch finding {
+            case .frame(let line):
+                lines += line
+            case .malformed(let nonsense):
+                try printLines()
+                StandardError.line("error: \(nonsense)")
+            }
+        }
+        try printLines()
         try result.get()
     }
 }

@@ -65,23 +65,21 @@ final class ClientConnection: LinkReceiver {
 
     // MARK: Frames without a call
 
-    /// The window in which too little of a frame comes that no call's timeout gives up, such as a push: that of the
-    /// server's `readStallTimeout`.
-    private static let arrivalWindow = TimeAmount.seconds(30)
-
-    /// In formats with separators, where a length that is too long costs what it withholds and no more.
+    /// Gives up a frame that no call's timeout gives up, such as a push, if too little of it comes. In formats with
+    /// separators, where a length that is too long costs what it withholds and no more.
     private func watchArrival(in turn: inout Turn) {
+        let window = TimeAmount(clamping: self.core.configuration.socket.writeStallTimeout)
         let arriving = self.link.arriving()
         let isStalled = self.arrival.isStalled(
             isWaiting: arriving.map { !self.core.isAwaited($0) } ?? false,
             passed: arriving?.receivedBytes ?? 0,
-            within: Self.arrivalWindow,
+            within: window,
             now: turn.now
         )
         if isStalled {
             self.arrival.stop()
             self.link.giveUp(in: &turn) { !self.core.isAwaited($0) }
-        } else if let look = self.arrival.nextLook(within: Self.arrivalWindow), self.arrivalTimer == nil {
+        } else if let look = self.arrival.nextLook(within: window), self.arrivalTimer == nil {
             self.arrivalTimer = self.link.loop.setTimer(look) { [weak self] turn in
                 guard let self else { return }
                 self.arrivalTimer = nil

@@ -62,7 +62,7 @@ extension ClientCore {
             case .idle: "an interceptor was at work, and did not return"
             }
         let serial = attempt.serial.map { ", serial \($0)" } ?? ""
-        var causes = ""
+        var causes = self.silence(of: attempt)
         if let lastFailure { causes += "; the attempt before (of \(attempt.count)): \(lastFailure.message)" }
         if let lastConnect { causes += "; the last connect error: \(lastConnect.message)" }
         let timeout = task.originalRequest.options.timeout ?? self.configuration.timeout
@@ -76,6 +76,13 @@ extension ClientCore {
             serial: attempt.serial,
             delivery: attempt.phase == .sent ? .sentUnknown : .notSent
         )
+    }
+
+    /// The bytes of a connection that has brought no frame: the description of its frames may be wrong.
+    private func silence(of attempt: Attempt) -> String {
+        guard attempt.phase == .sent, let silence = self.connection(attempt.connection)?.link.silence else { return "" }
+        let advice = self.format == .standard ? "" : "; is the wire format \(self.format) the server's?"
+        return "; \(silence)\(advice)"
     }
 
     /// A description of the progress of an attempt that was sent.
@@ -97,7 +104,7 @@ extension ClientCore {
             .timeout,
             message: """
                 no answer from \(endpoint) began within \(timeout) of the request's leaving (firstResponseTimeout; type \
-                \(request.type)\(serial))
+                \(request.type)\(serial))\(self.silence(of: attempt))
                 """,
             endpoint: endpoint,
             serial: attempt.serial,

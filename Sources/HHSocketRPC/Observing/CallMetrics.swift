@@ -8,9 +8,9 @@ import NIOCore
 /// - `hhsocket.retries` (`cause`): attempts after the first;
 /// - `hhsocket.calls_in_flight`, `hhsocket.calls_waiting`: present numbers, summed over the clients that share a
 ///   factory;
-/// - `hhsocket.late_responses`, `.duplicate_responses`, `.unknown_responses`, `.checksum_failures`, `.malformed_frames`,
-///   `.go_away_frames`, `.malformed_go_aways`, `.resent_calls`, `.pushes`, `.dropped_pushes`, `.failed_push_handlers`:
-///   as in ``ClientStatistics``.
+/// - `hhsocket.late_responses`, `.duplicate_responses`, `.unknown_responses`, `.checksum_failures`,
+///   `.malformed_frames`, `.go_away_frames`, `.malformed_go_aways`, `.resent_calls`, `.pushes`, `.dropped_pushes`,
+///   `.failed_push_handlers`: as in ``ClientStatistics``.
 struct CallMetrics {
     /// The number of types with metrics of their own; the calls of all others are counted together, as type `other`,
     /// because a metric is never released.

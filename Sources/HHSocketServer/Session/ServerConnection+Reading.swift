@@ -38,8 +38,8 @@ extension ServerConnection {
         return self.hot.phase == .open
     }
 
-    /// Answers bytes that are no frame, in a format with separators, where it can be read which request they should have
-    /// been.
+    /// Answers bytes that are no frame, in a format with separators, where it can be read which request they should
+    /// have been.
     private func receive(malformed error: FrameError, in turn: inout Turn) {
         self.hot.watching.hasFrames = true
         self.log("bytes of a client are no frame", "\(error)")

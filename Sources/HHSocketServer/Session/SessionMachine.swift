@@ -231,8 +231,8 @@ struct SessionMachine<Work> {
 
     /// Bytes have come that are no frame, in a format with separators.
     ///
-    /// - Returns: Whether the answer is ``Status/illegalFormat``, with this type and serial: they are those of a request,
-    ///   which is none that is in flight.
+    /// - Returns: Whether the answer is ``Status/illegalFormat``, with this type and serial: they are those of a
+    ///   request, which is none that is in flight.
     mutating func receivedMalformed(type: UInt32?, serial: UInt32?) -> Bool {
         guard !self.isClosed else { return false }
         self.statistics.illegalRequests += 1

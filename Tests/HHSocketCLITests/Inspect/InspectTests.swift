@@ -55,6 +55,30 @@ import Testing
         #expect(outcome.lines[4].hasSuffix("offset 84  type 1000  serial 50  status -  length 5  checksum right"))
     }
 
+    @Test func eachStretchThatIsNoFrameIsToldWhereFramesHaveSeparators() async throws {
+        let stream = "1000-50-5-\r\nhello-\r\n1000-51-4-\r\nhello-\r\n12345-\r\n1000-52-0-\r\n-\r\n"
+        let outcome = try await Command.run(["inspect", "-", "--format", "separated"], input: Data(stream.utf8))
+        #expect(outcome.exitCode == 1)
+        #expect(
+            outcome.lines == [
+                "request  offset 0  type 1000  serial 50  status -  length 5  checksum none",
+                "request  offset 48  type 1000  serial 52  status -  length 0  checksum none",
+            ]
+        )
+        let errors = outcome.errorLines
+        #expect(errors.count == 3)
+        #expect(
+            errors.first?.hasPrefix("error: at offset 20: a frame of type 1000, serial 51 with a length of 4") == true
+        )
+        #expect(errors.dropFirst().first?.hasPrefix("error: at offset 40: a header has the bytes 0D") == true)
+        #expect(errors.last == "2 stretches are no frame")
+        // The stream ends within a stretch, and within a frame.
+        let garbage = try await Command.run(["inspect", "-", "--format", "separated"], input: Data("x-y".utf8))
+        #expect(garbage.errorLines.count == 2 && garbage.errorLines.last == "1 stretch is no frame")
+        let cut = try await Command.run(["inspect", "-", "--format", "separated"], input: Data(stream.utf8.dropLast()))
+        #expect(cut.errors.contains("error: at offset 48: the stream ends in the middle of a frame, 14 bytes into it"))
+    }
+
     @Test func endOfSenseIsToldWithItsOffsetAndReason() async throws {
         let tooLong: [UInt8] = [0, 0, 3, 0xE8, 0, 0, 0, 51, 0xFF, 0, 0, 0]
         let wild = try await Command.run(["inspect", "-"], input: Data(Self.request + tooLong + Self.request))

@@ -15,13 +15,24 @@ import Testing
         #expect(decoded == Decoded(outputs: frames.map { .frame($0) }))
     }
 
+    /// The error of a frame of type 77, serial 88 that announces too much.
+    private static func tooLarge(
+        _ setup: DecoderSetup,
+        _ header: ArraySlice<UInt8>,
+        length: Int,
+        limit: Int
+    ) -> FrameError {
+        let reading = header.withUnsafeBytes { setup.format.plan(for: setup.direction).reading(of: $0, limit: limit) }
+        return FrameError.payloadTooLarge(length: length, limit: limit, type: 77, serial: 88).seen(reading)
+    }
+
     @Test(arguments: DecoderSetup.all, [0, 1, 100])
     func aHeaderThatAnnouncesMoreThanTheLimitIsRefusedBeforeItsPayloadComes(_ setup: DecoderSetup, limit: Int) {
         let encoder = FrameEncoder(direction: setup.direction)
         let good = randomFrames(payloadLengths: [0, limit], direction: setup.direction, seed: 3)
         let bad = Frame(type: 77, serial: 88, payload: ByteBuffer(repeating: 9, count: limit + 1))
         let header = encoder.encode([bad]).prefix(setup.direction.headerLength)
-        let error = FrameError.payloadTooLarge(length: limit + 1, limit: limit, type: 77, serial: 88)
+        let error = Self.tooLarge(setup, header, length: limit + 1, limit: limit)
         for pieces in [[encoder.encode(good) + header], [encoder.encode(good)] + header.map { [$0] }] {
             var decoder = setup.decoder(maximumPayloadLength: limit)
             var decoded = Decoded()
@@ -34,11 +45,10 @@ import Testing
     @Test(arguments: DecoderSetup.all)
     func theLargestLengthThereIsIsRefused(_ setup: DecoderSetup) {
         let words = setup.direction == .request ? "0000004D 00000058" : "0000004D 00000058 000000C8"
-        let decoded = setup.decode([bytes(hex: words + "FFFFFFFF")[...]])
+        let header = bytes(hex: words + "FFFFFFFF")
+        let decoded = setup.decode([header[...]])
         let limit = Frame.defaultMaximumPayloadLength
-        #expect(
-            decoded == Decoded(error: .payloadTooLarge(length: 0xFFFF_FFFF, limit: limit, type: 77, serial: 88))
-        )
+        #expect(decoded == Decoded(error: Self.tooLarge(setup, header[...], length: 0xFFFF_FFFF, limit: limit)))
         #expect(decoded.error?.description.contains("4294967295") == true)
     }
 
@@ -47,6 +57,7 @@ import Testing
         let encoder = FrameEncoder(direction: setup.direction)
         let bad = encoder.encode([Frame(type: 77, serial: 88, payload: ByteBuffer(repeating: 9, count: 11))])
         let good = encoder.encode([Frame(type: 77, serial: 89)])
+        let error = Self.tooLarge(setup, bad.prefix(setup.direction.headerLength), length: 11, limit: 10)
         for cut in [0, 1, setup.direction.headerLength] {
             var decoder = setup.decoder(maximumPayloadLength: 10)
             var decoded = Decoded()
@@ -55,9 +66,7 @@ import Testing
             for _ in 0..<3 {
                 var later = Decoded()
                 decoder.feed(good[...], by: setup.use, into: &later)
-                #expect(
-                    later == Decoded(error: .payloadTooLarge(length: 11, limit: 10, type: 77, serial: 88))
-                )
+                #expect(later == Decoded(error: error))
                 #expect(decoder.bufferedBytes == 0)
                 #expect(decoder.bufferedCapacity == 0)
             }

@@ -1,0 +1,87 @@
+import HHSocket
+import HHSocketRPC
+import HHSocketTesting
+import NIOCore
+import TestSupport
+import Testing
+
+/// A description of frames that is not the server's: the errors show what came, and how it was read.
+@Suite(.tags(.io), .timeLimit(.minutes(3))) struct WrongLayoutTests {
+    /// As an engineer describes it who overlooked that the server is little-endian.
+    private func company() throws -> WireFormat {
+        try WireFormat(
+            WireFormat.Layout(
+                name: "company",
+                request: [.length(), .type(), .serial()],
+                response: [.length(), .type(), .serial()],
+                lengthCounts: .frame,
+                applicationTypes: 1...UInt32.max,
+                requestSerials: 1...UInt32.max
+            )
+        )
+    }
+
+    private func call(
+        answeredWith bytes: [UInt8],
+        _ change: (inout SocketClient.Configuration) -> Void = { _ in }
+    ) async throws -> SocketError {
+        let format = try self.company()
+        let server = try await MockServer(format: format)
+        server.on(1000, .raw(bytes))
+        let client = SocketClient.connecting(to: server.endpoint) {
+            $0.socket.wireFormat = format
+            change(&$0)
+        }
+        let error = await #expect(throws: SocketError.self) {
+            try await client.data(for: SocketRequest(type: 1000, body: "hello"))
+        }
+        await client.close()
+        return try #require(error)
+    }
+
+    private static func littleEndian(_ length: UInt32) -> [UInt8] {
+        [length, 1000, 1].flatMap { word in withUnsafeBytes(of: word.littleEndian) { Array($0) } }
+    }
+
+    @Test func anImpossibleLengthIsShownWithItsHeader() async throws {
+        let error = try await self.call(answeredWith: Self.littleEndian(17) + Array("hello".utf8))
+        #expect(error.code == .connectionLost || error.code == .protocolViolation)
+        #expect(
+            error.message.contains(
+                """
+                the header 11000000E803000001000000 is read as length 285212672, type 3892510720, serial 16777216; in the \
+                other byte order its length would be 17
+                """
+            ),
+            "\(error.message)"
+        )
+    }
+
+    @Test func bytesThatNeverMakeAFrameAreShownWhenTheCallTimesOut() async throws {
+        let bytes: [UInt8] = [0x00, 0x0F, 0x42, 0x40, 0xAC, 0xDC, 0x00, 0x01, 0x00, 0x00, 0x00, 0x07, 0x68, 0x69]
+        let error = try await self.call(answeredWith: bytes) { $0.timeout = .milliseconds(500) }
+        #expect(error.code == .timeout)
+        #expect(
+            error.message.contains(
+                """
+                the 14 bytes that have come on this connection make no frame; the header 000F4240ACDC000100000007 is read \
+                as length 1000000, type 2900099073, serial 7; is the wire format company the server's?
+                """
+            ),
+            "\(error.message)"
+        )
+    }
+
+    @Test func tooFewBytesForAHeaderAreShown() async throws {
+        let error = try await self.call(answeredWith: [0xCA, 0xFE]) { $0.timeout = .milliseconds(500) }
+        #expect(
+            error.message.contains("the 2 bytes that have come on this connection make no frame; they begin with CAFE"),
+            "\(error.message)"
+        )
+    }
+
+    @Test func silenceIsToldToo() async throws {
+        let error = try await self.call(answeredWith: []) { $0.timeout = .milliseconds(500) }
+        #expect(error.message.contains("no byte has come on this connection"), "\(error.message)")
+    }
+}

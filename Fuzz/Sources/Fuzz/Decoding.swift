@@ -40,9 +40,15 @@ struct Setup {
 /// The output of a decoder.
 struct Decoded: Equatable {
     var outputs: [FrameDecoder.Output] = []
-    /// The lengths of the frames on the wire, known only to those who borrow.
-    var lengths: [Int] = []
+    /// The places of the frames on the wire, known only to those who borrow.
+    var places: [Place] = []
     var error: FrameError?
+
+    struct Place {
+        /// The number of bytes in front that belong to no frame.
+        var skipped: Int
+        var length: Int
+    }
 
     static func == (one: Decoded, other: Decoded) -> Bool {
         one.outputs == other.outputs && one.error == other.error
@@ -86,7 +92,7 @@ extension Setup {
                     do throws(FrameError) {
                         try decoder.decode(bytes) { view in
                             decoded.outputs.append(self.output(view))
-                            decoded.lengths.append(view.frameLength)
+                            decoded.places.append(.init(skipped: view.skippedBytes, length: view.frameLength))
                         }
                         return .success(())
                     } catch {
@@ -101,14 +107,18 @@ extension Setup {
     }
 
     private func output(_ view: FrameDecoder.View) -> FrameDecoder.Output {
-        let frame = Frame(
+        if let error = view.malformation { return .malformed(error) }
+        let plan = self.format.plan(for: self.direction)
+        var frame = Frame(
             type: view.type,
             serial: view.serial,
             status: view.status,
             payload: ByteBuffer(bytes: view.payload),
-            customFields: self.format.plan(for: self.direction).customFields(in: view.header)
+            customFields: plan.customFields(in: view.header)
         )
-        return view.mismatch.map { .corrupt(frame, $0) } ?? .frame(frame)
+        frame.isMarkedAsPush = plan.isMarkedAsPush(view.header)
+        if let mismatch = view.mismatch { return .corrupt(frame, mismatch) }
+        return .frame(frame)
     }
 
     /// Checks that only the bytes of an incomplete frame are kept, and that memory follows the bytes that came, not the

@@ -11,14 +11,18 @@ enum FrameFuzz {
         let pieces = input.pieceSizes()
         if pieces.isEmpty { DescriptionFuzz.checkThatItSurvives(format) }
         let plan = format.plan(for: setup.direction)
+        let header = format.layout.header(setup.direction)
+        func largest(_ word: WireFormat.Field.Word) -> UInt32 { header.number(of: word)?.largest ?? .max }
+        let largestPayload = min(setup.maximumPayloadLength, plan.largestPayload)
         var frames: [Frame] = []
         var stream = ByteBuffer()
         while !input.isEmpty, frames.count < 32 {
-            let length = min(Int(input.byte()) * (input.bool() ? 1 : 5), setup.maximumPayloadLength)
+            let length = min(Int(input.byte()) * (input.bool() ? 1 : 5), largestPayload)
+            let (type, serial) = (min(input.word(), largest(.type)), min(input.word(), largest(.serial)))
             var frame = Frame(
-                type: input.word(),
-                serial: input.word(),
-                status: plan.hasStatus ? Status(rawValue: input.word()) : .ok,
+                type: plan.hasType ? type : plan.impliedType(serial),
+                serial: serial,
+                status: plan.hasStatus ? plan.statuses.decoded(min(input.word(), largest(.status))) : .ok,
                 payload: ByteBuffer(repeating: input.byte(), count: length)
             )
             if plan.customLength > 0 { frame.customFields = input.bytes(plan.customLength) }

@@ -39,11 +39,12 @@ struct Input {
 
     /// A preset other than the standard format, or a layout from the input, which may break rules.
     mutating func format() -> WireFormat? {
-        switch self.byte() % 8 {
+        switch self.byte() % 10 {
         case 0: return .tgcd
         case 1: return .plain
         case 2: return .mars
         case 3: return try? .tgcd(sessionIDLength: Int(self.byte()))
+        case 8, 9: return .separated
         default: break
         }
         let layout = self.layout()
@@ -59,7 +60,7 @@ struct Input {
         let order = self.order()
         var layout = WireFormat.Layout(name: "fuzz", request: self.header(order), response: self.header(order))
         let flags = self.byte()
-        if flags & 1 != 0 { layout.lengthCounts = .frame }
+        if flags & 1 != 0 { layout.lengthCounts = self.choice([.frame, .rest]) }
         if flags & 2 != 0 {
             layout.checksum = .init(
                 self.choice(WireFormat.Checksum.Algorithm.allCases),
@@ -82,8 +83,19 @@ struct Input {
             )
         }
         if flags & 128 != 0 {
-            layout.push = .init(serial: self.word())
+            switch self.byte() % 4 {
+            case 0: layout.push = .init(serials: self.range())
+            case 1: layout.push = .init(types: self.range())
+            case 2: layout.push = .init(flag: self.word(), mask: self.word())
+            default: layout.push = .init(serial: self.word())
+            }
             layout.cancel = .init(type: self.word())
+        }
+        let more = self.byte()
+        if more & 1 != 0 { layout.bodyEnd = self.bytes(Int(self.byte() % 5)) }
+        if more & 2 != 0 { layout.heartbeat?.answerType = self.word() }
+        if more & 4 != 0 {
+            for _ in 0..<self.byte() % 4 { layout.statuses[self.word()] = Status(rawValue: self.word()) }
         }
         return layout
     }
@@ -93,7 +105,14 @@ struct Input {
     /// The fields that a header requires, among others and in any order.
     private mutating func header(_ order: WireFormat.ByteOrder) -> [WireFormat.Field] {
         var fields: [WireFormat.Field] = [.type(order), .serial(order), .length(order)]
-        if self.byte() % 4 != 0 { fields.append(.status(self.order())) }
+        if self.byte() % 4 == 1 {
+            fields = [.serial(self.number()), .length(self.number())]
+            if self.byte() % 4 != 0 { fields.append(.type(self.number())) }
+            if self.bool() { fields.append(.flags(self.word(), bytes: self.choice([1, 2, 4, 8, 5]))) }
+        }
+        if self.byte() % 4 != 0 {
+            fields.append(.status(self.byte() % 4 == 0 ? self.number() : .integer(self.order())))
+        }
         for number in 0..<self.byte() % 4 {
             switch self.byte() % 8 {
             case 0...2: fields.append(.constant(self.bytes(Int(self.byte() % 8))))
@@ -105,7 +124,19 @@ struct Input {
         for index in fields.indices.dropLast() {
             fields.swapAt(index, index + Int(self.byte()) % (fields.count - index))
         }
-        return fields
+        // Behind a number that has as many digits as it needs there must be a separator.
+        let separator = self.choice([[0x2D], [0x0D, 0x0A], [0x20]] as [[UInt8]])
+        return fields.flatMap { $0.width == nil ? [$0, .constant(separator)] : [$0] }
+    }
+
+    private mutating func number() -> WireFormat.Number {
+        switch self.byte() % 8 {
+        case 0: .decimal
+        case 1: .hexadecimal
+        case 2: .decimal(digits: Int(self.byte() % 24))
+        case 3: .hexadecimal(digits: Int(self.byte() % 24))
+        default: .integer(bytes: self.choice([1, 2, 3, 4, 8, 8, 2, 5]), self.order())
+        }
     }
 
     /// Where the rest is cut: sizes of pieces, taken in turn.

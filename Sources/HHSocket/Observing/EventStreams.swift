@@ -1,23 +1,26 @@
 import NIOConcurrencyHelpers
 
-/// The `AsyncStream`s of a connection's events. Each keeps the latest events for a slow reader.
-package final class EventStreams: Sendable {
+/// The `AsyncStream`s of a connection's events.
+package typealias EventStreams = Broadcast<SocketEvent>
+
+/// The `AsyncStream`s of an object's events. Each keeps the latest events for a slow reader.
+package final class Broadcast<Event: Sendable>: Sendable {
     private struct State {
-        var continuations: [Int: AsyncStream<SocketEvent>.Continuation] = [:]
+        var continuations: [Int: AsyncStream<Event>.Continuation] = [:]
         var nextID = 0
         var isFinished = false
     }
 
     /// The number of events that a stream keeps for its reader; older ones are dropped.
-    package static let bufferLimit = 256
+    package static var bufferLimit: Int { 256 }
 
     private let state = NIOLockedValueBox(State())
 
     package init() {}
 
-    package func makeStream() -> AsyncStream<SocketEvent> {
+    package func makeStream() -> AsyncStream<Event> {
         let (stream, continuation) = AsyncStream.makeStream(
-            of: SocketEvent.self,
+            of: Event.self,
             bufferingPolicy: .bufferingNewest(Self.bufferLimit)
         )
         let id: Int? = self.state.withLockedValue { state in
@@ -36,7 +39,7 @@ package final class EventStreams: Sendable {
         return stream
     }
 
-    package func yield(_ event: SocketEvent) {
+    package func yield(_ event: Event) {
         for continuation in self.state.withLockedValue({ Array($0.continuations.values) }) {
             continuation.yield(event)
         }

@@ -44,7 +44,7 @@ public final class WebSocketConnection: Sendable {
     ///   ``ServerLimits/maximumBufferedBytesPerConnection`` allows, since the client does not read.
     public func send(_ message: WebSocketMessage) async throws(SocketError) {
         let result = await withCheckedContinuation { (sender: CheckedContinuation<Result<Void, SocketError>, Never>) in
-            self.submit(message, WebSocketOutcome { sender.resume(returning: $0) })
+            self.submit(message, MessageOutcome { sender.resume(returning: $0) })
         }
         try result.get()
     }
@@ -55,7 +55,7 @@ public final class WebSocketConnection: Sendable {
         self.submit(message, nil)
     }
 
-    private func submit(_ message: WebSocketMessage, _ outcome: WebSocketOutcome?) {
+    private func submit(_ message: WebSocketMessage, _ outcome: MessageOutcome?) {
         let unit = WebSocketUnit(.message(message.kind == .text ? .text : .binary), message.payload, outcome)
         // A handler on the connection's thread sends at once.
         let isSent = self.loop.socketLoop.ifHandlersRun { turn in

@@ -1,4 +1,3 @@
-import NIOConcurrencyHelpers
 public import NIOCore
 
 /// A long WebSocket to one of several servers, on its own thread: it connects, reconnects with jitter, sends
@@ -16,8 +15,7 @@ public import NIOCore
 ///
 /// For calls with answers over WebSocket give the URL to a `SocketClient` of HHSocketRPC.
 public final class WebSocketLink: ConnectionControl {
-    private let driver: Driver
-    private let session: WebSocketSession
+    private let core: MessageLink<WebSocketDialect>
 
     public convenience init(configuration: Configuration) {
         self.init(configuration, in: nil)
@@ -25,54 +23,45 @@ public final class WebSocketLink: ConnectionControl {
 
     /// - Parameter world: The clock, network and chance; nil: the system's.
     package init(_ configuration: Configuration, in world: DriverWorld?) {
-        let session = WebSocketSession(configuration)
-        self.session = session
-        self.driver = Driver(
-            configuration: configuration.socket,
-            maker: session,
-            refusal: session.refusal,
-            world: world
-        )
-        session.attach(to: self.driver)
-        self.driver.setHost(session)
-        session.delegation.setLink(self)
+        self.core = MessageLink(WebSocketDialect(configuration), in: world)
+        self.core.session.delegation.setOwner(self)
     }
 
     deinit {
-        self.driver.invalidate()
+        self.core.driver.invalidate()
     }
 
-    public var _driver: ControlledDriver { ControlledDriver(self.driver) }
+    public var _driver: ControlledDriver { ControlledDriver(self.core.driver) }
 
     /// The executor of the link's thread, for Swift tasks and actors that run there.
-    public var executor: SocketExecutor { self.driver.executor }
+    public var executor: SocketExecutor { self.core.driver.executor }
 
     /// The delegate, which is notified of events, and of messages from the next connection on; held weakly. Set it
     /// before ``connect()``.
     public var delegate: (any WebSocketLinkDelegate)? {
-        get { self.session.delegation.delegate }
-        set { self.session.delegation.delegate = newValue }
+        get { self.core.session.delegation.delegate }
+        set { self.core.session.delegation.setDelegate { [weak newValue] in newValue } }
     }
 
     /// The messages that arrive on this link, over all its connections. There is one sequence: with several readers
     /// each message goes to one of them. It is empty while there is a ``delegate``, or a handler of
     /// ``setMessageHandler(_:)``, which comes before both.
-    public var messages: WebSocketMessages { WebSocketMessages(self.session.inbox) }
+    public var messages: WebSocketMessages { WebSocketMessages(self.core.session.inbox) }
 
     /// Ends ``messages`` once those that have arrived were read.
     package func finishMessages() {
-        self.session.inbox.finish()
+        self.core.session.inbox.finish()
     }
 
     /// A new stream of events, from now on, which keeps the latest 256 for its reader and ends with the link.
-    public var events: AsyncStream<Event> { self.session.makeEvents() }
+    public var events: AsyncStream<Event> { self.core.session.makeEvents() }
 
     /// Has messages handed to `handler` instead of ``messages``, from the next connection on.
     ///
     /// It runs on the socket's thread, which it must not block: the fastest way, for handlers that are short. What it
     /// sends leaves with the flush of the read that brought the message.
     public func setMessageHandler(_ handler: (@Sendable (WebSocketMessage) -> Void)?) {
-        self.session.setHandler(handler)
+        self.core.session.setHandler(handler)
     }
 
     /// Sends a message, and returns when its last byte was handed to the system. A loss after that is told by
@@ -87,18 +76,7 @@ public final class WebSocketLink: ConnectionControl {
     ///   `invalidArgument` (a text that is not UTF-8); `cancelled`; `notConnected` after ``disconnect()``; and the code
     ///   with which attempts stopped.
     public func send(_ message: WebSocketMessage) async throws(SocketError) {
-        let taken = NIOLockedValueBox<WebSocketOutcome?>(nil)
-        let result = await withTaskCancellationHandler {
-            await withCheckedContinuation { (sender: CheckedContinuation<Result<Void, SocketError>, Never>) in
-                let outcome = WebSocketOutcome { sender.resume(returning: $0) }
-                taken.withLockedValue { $0 = outcome }
-                self.submit(message, outcome)
-                if Task.isCancelled { self.cancel(outcome) }
-            }
-        } onCancel: {
-            if let outcome = taken.withLockedValue({ $0 }) { self.cancel(outcome) }
-        }
-        try result.get()
+        try await self.core.send { WebSocketUnit(.message(message.wireKind), message.payload, $0) }
     }
 
     /// Sends a message as ``send(_:)`` does, without waiting.
@@ -108,24 +86,7 @@ public final class WebSocketLink: ConnectionControl {
         _ message: WebSocketMessage,
         completion: (@Sendable (Result<Void, SocketError>) -> Void)?
     ) {
-        guard let completion else { return self.submit(message, nil) }
-        let queue = self.driver.configuration.callbackQueue
-        self.submit(message, WebSocketOutcome { result in queue.run { completion(result) } })
-    }
-
-    private func submit(_ message: WebSocketMessage, _ outcome: WebSocketOutcome?) {
-        let unit = WebSocketUnit(.message(message.wireKind), message.payload, outcome)
-        let session = self.session
-        // A handler on the socket's thread sends at once.
-        let isSent = self.driver.loop.ifHandlersRun { turn in
-            session.send(unit, in: &turn)
-            return true
-        }
-        if !isSent { self.driver.submit(.closure { session.send(unit, in: &$0) }) }
-    }
-
-    private func cancel(_ outcome: WebSocketOutcome) {
-        self.driver.submit(.closure { [session] _ in session.cancel(outcome) })
+        self.core.send(completion: completion) { WebSocketUnit(.message(message.wireKind), message.payload, $0) }
     }
 
     /// Sends a ping, and returns the time until it was answered.
@@ -142,9 +103,8 @@ public final class WebSocketLink: ConnectionControl {
         }
         let began = ContinuousClock.now
         let result = await withCheckedContinuation { (pinger: CheckedContinuation<Result<Void, SocketError>, Never>) in
-            self.driver.submit(
-                .closure { [session] in session.ping(payload, in: &$0) { pinger.resume(returning: $0) } }
-            )
+            let (session, driver) = (self.core.session, self.core.driver)
+            driver.submit(.closure { session.ping(payload, in: &$0) { pinger.resume(returning: $0) } })
         }
         try result.get()
         return ContinuousClock.now - began
@@ -167,7 +127,7 @@ public final class WebSocketLink: ConnectionControl {
                 message: "a close reason has at most 123 bytes of UTF-8, not \(reason.utf8.count)"
             )
         }
-        let (session, driver) = (self.session, self.driver)
+        let (session, driver) = (self.core.session, self.core.driver)
         driver.submit(
             .closure { turn in
                 session.setClose(WebSocketClose(code: code, reason: reason))
@@ -178,12 +138,6 @@ public final class WebSocketLink: ConnectionControl {
 
     /// Completes when the connection that was closed by ``disconnect()`` is gone; at once where there is none.
     public func waitUntilClosed() async {
-        await withCheckedContinuation { (waiter: CheckedContinuation<Void, Never>) in
-            let driver = self.driver
-            let isSubmitted = driver.submit(
-                .closure { _ in driver.drained().whenComplete { _ in waiter.resume() } }
-            )
-            if !isSubmitted { waiter.resume() }
-        }
+        await self.core.waitUntilClosed()
     }
 }

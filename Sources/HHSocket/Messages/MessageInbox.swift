@@ -2,20 +2,26 @@ import DequeModule
 import NIOConcurrencyHelpers
 import NIOCore
 
+/// A message that may wait to be read.
+package protocol InboxMessage: Sendable {
+    /// The number of bytes that it keeps.
+    var length: Int { get }
+}
+
 /// Messages that have arrived and were not read yet: bounded, since reading from the network is suspended while too
 /// many wait.
-package final class WebSocketInbox: Sendable {
+package final class MessageInbox<Message: InboxMessage>: Sendable {
     /// One iterator. Where it is released while it has a message, the message counts as handled.
     package final class Reader: @unchecked Sendable {
         // Proof of Sendable: the inbox is Sendable itself; the variables are touched under its lock alone, and by the
         // last reference.
-        private let inbox: WebSocketInbox
+        private let inbox: MessageInbox
         /// Whether it has a message, and has not come back for the next.
         fileprivate var isHandling = false
         /// Whether the task that asks for a message was cancelled.
         fileprivate var isCancelled = false
 
-        fileprivate init(_ inbox: WebSocketInbox) {
+        fileprivate init(_ inbox: MessageInbox) {
             self.inbox = inbox
         }
 
@@ -24,7 +30,7 @@ package final class WebSocketInbox: Sendable {
         }
 
         /// Waits for and returns the next message; nil if there will be none, or if the calling task was cancelled.
-        package func next(isolation: isolated (any Actor)?) async -> WebSocketMessage? {
+        package func next(isolation: isolated (any Actor)?) async -> Message? {
             self.inbox.begin(self)
             return await withTaskCancellationHandler {
                 _ = isolation
@@ -36,12 +42,12 @@ package final class WebSocketInbox: Sendable {
     }
 
     private struct State {
-        var messages: Deque<WebSocketMessage> = []
+        var messages: Deque<Message> = []
         var bytes = 0
         /// The largest number of messages since there was none.
         var highest = 0
         /// Those that wait for a message, the first come first.
-        var waiting: Deque<(reader: Reader, continuation: UnsafeContinuation<WebSocketMessage?, Never>)> = []
+        var waiting: Deque<(reader: Reader, continuation: UnsafeContinuation<Message?, Never>)> = []
         /// The number of readers that have a message.
         var handling = 0
         var isFull = false
@@ -70,11 +76,11 @@ package final class WebSocketInbox: Sendable {
         }
 
         /// Takes the oldest message.
-        mutating func popMessage() -> WebSocketMessage? {
+        mutating func popMessage() -> Message? {
             guard let message = self.messages.popFirst() else { return nil }
-            self.bytes -= message.payload.readableBytes
+            self.bytes -= message.length
             if self.messages.isEmpty {
-                if self.highest > WebSocketInbox.largestKept { self.messages = [] }
+                if self.highest > MessageInbox.largestKept { self.messages = [] }
                 self.highest = 0
             }
             return message
@@ -82,15 +88,15 @@ package final class WebSocketInbox: Sendable {
     }
 
     /// The number of messages, and of their bytes, at which reading is suspended: until half of them are read.
-    private static let maximumCount = 256
-    private static let maximumBytes = 1 << 20
+    private static var maximumCount: Int { 256 }
+    private static var maximumBytes: Int { 1 << 20 }
     /// The number of messages, and of their bytes, from which on messages are dropped that come at the end of a
     /// connection, when they cannot be left with it.
-    private static let maximumLastCount = 65_536
-    private static let maximumLastBytes = 32 << 20
+    private static var maximumLastCount: Int { 65_536 }
+    private static var maximumLastBytes: Int { 32 << 20 }
 
     /// The memory of more places than these is not kept.
-    private static let largestKept = 8
+    private static var largestKept: Int { 8 }
 
     private let state = NIOLockedValueBox(State())
     /// Called when ``isFull`` has changed, on any thread: it is asked anew where reading is suspended, since two calls
@@ -119,8 +125,8 @@ package final class WebSocketInbox: Sendable {
     /// - Parameter isLast: Whether the connection ends, and the message would be lost if it were not taken now.
     /// - Returns: Whether nothing more should come for now.
     @discardableResult
-    func append(_ message: WebSocketMessage, isLast: Bool = false) -> Bool {
-        let (reader, isFull, hasChanged): (UnsafeContinuation<WebSocketMessage?, Never>?, Bool, Bool) =
+    func append(_ message: Message, isLast: Bool = false) -> Bool {
+        let (reader, isFull, hasChanged): (UnsafeContinuation<Message?, Never>?, Bool, Bool) =
             self.state.withLockedValue { state in
                 guard !state.isFinished else { return (nil, false, false) }
                 if let (reader, continuation) = state.waiting.popFirst() {
@@ -130,7 +136,7 @@ package final class WebSocketInbox: Sendable {
                 let hasPlace = state.bytes < Self.maximumLastBytes && state.messages.count < Self.maximumLastCount
                 guard !isLast || hasPlace else { return (nil, true, false) }
                 state.messages.append(message)
-                state.bytes += message.payload.readableBytes
+                state.bytes += message.length
                 state.highest = max(state.highest, state.messages.count)
                 let wasFull = state.isFull
                 state.isFull =
@@ -195,12 +201,12 @@ package final class WebSocketInbox: Sendable {
     }
 
     private enum Read {
-        case message(WebSocketMessage, goesOn: Bool, whenRoom: (@Sendable () -> Void)?)
+        case message(Message, goesOn: Bool, whenRoom: (@Sendable () -> Void)?)
         case over
         case waits
     }
 
-    private func read(_ reader: Reader, _ continuation: UnsafeContinuation<WebSocketMessage?, Never>) {
+    private func read(_ reader: Reader, _ continuation: UnsafeContinuation<Message?, Never>) {
         let read: Read = self.state.withLockedValue { state in
             if let message = state.popMessage() {
                 state.hand(to: reader)
@@ -226,30 +232,4 @@ package final class WebSocketInbox: Sendable {
             break
         }
     }
-}
-
-/// The messages of a WebSocket, in order. While 256 of them, or 1 MiB, wait to be read, nothing more is taken from the
-/// network. With several readers each message goes to one of them.
-public struct WebSocketMessages: AsyncSequence, Sendable {
-    public typealias Element = WebSocketMessage
-    public typealias Failure = Never
-
-    let inbox: WebSocketInbox
-
-    package init(_ inbox: WebSocketInbox) {
-        self.inbox = inbox
-    }
-
-    public struct AsyncIterator: AsyncIteratorProtocol {
-        let reader: WebSocketInbox.Reader
-
-        public mutating func next() async -> WebSocketMessage? { await self.reader.next(isolation: nil) }
-
-        /// Waits for the next message; nil if there will be none.
-        public mutating func next(isolation actor: isolated (any Actor)?) async -> WebSocketMessage? {
-            await self.reader.next(isolation: actor)
-        }
-    }
-
-    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(reader: self.inbox.makeReader()) }
 }

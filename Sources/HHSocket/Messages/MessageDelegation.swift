@@ -1,0 +1,81 @@
+import NIOConcurrencyHelpers
+
+/// The way to a link's delegate: by the callback queue, and with reading suspended while that is behind. On the
+/// socket's thread, but for the delegate itself.
+final class MessageDelegation<Owner: AnyObject & Sendable, Delegate: Sendable, Message: InboxMessage>:
+    MessageTaking
+{
+    private struct State {
+        weak var owner: Owner?
+        /// Holds the delegate weakly.
+        var delegate: @Sendable () -> Delegate? = { nil }
+    }
+
+    private let state = NIOLockedValueBox(State())
+    private let handOver: @Sendable (Delegate, Owner, Message) -> Void
+    /// Called when it is not full any more.
+    private let whenRoom = NIOLockedValueBox<(@Sendable () -> Void)?>(nil)
+    private let backlog = CallbackBacklog()
+    /// Called when ``isFull`` has changed; on any thread.
+    private let fullnessChanged: @Sendable () -> Void
+
+    /// - Parameter handOver: Notifies the delegate of a message; called on the callback queue.
+    init(
+        _ handOver: @escaping @Sendable (Delegate, Owner, Message) -> Void,
+        fullnessChanged: @escaping @Sendable () -> Void
+    ) {
+        self.handOver = handOver
+        self.fullnessChanged = fullnessChanged
+    }
+
+    var isFull: Bool { self.backlog.isFull }
+
+    /// The delegate, if there is one.
+    var delegate: Delegate? { self.state.withLockedValue { $0.delegate }() }
+
+    func setOwner(_ owner: Owner) {
+        self.state.withLockedValue { $0.owner = owner }
+    }
+
+    /// - Parameter delegate: Returns the delegate, which it holds weakly.
+    func setDelegate(_ delegate: @escaping @Sendable () -> Delegate?) {
+        self.state.withLockedValue { $0.delegate = delegate }
+    }
+
+    private var receiver: (delegate: Delegate, owner: Owner)? {
+        let (delegate, owner) = self.state.withLockedValue { ($0.delegate, $0.owner) }
+        guard let delegate = delegate(), let owner else { return nil }
+        return (delegate, owner)
+    }
+
+    /// Notifies the delegate, if there is one.
+    func notify(on loop: SocketLoop, _ body: @escaping @Sendable (Delegate, Owner) -> Void) {
+        guard let receiver = self.receiver else { return }
+        loop.callBack(.closure { body(receiver.delegate, receiver.owner) })
+    }
+
+    func whenRoom(_ body: @escaping @Sendable () -> Void) {
+        self.whenRoom.withLockedValue { $0 = body }
+        // Asked afterwards: there may be room since.
+        if !self.isFull { self.hasRoom() }
+    }
+
+    private func hasRoom() {
+        self.whenRoom.withLockedValue { $0.take() }?()
+    }
+
+    func deliver(_ message: Message, on loop: SocketLoop) -> Bool {
+        guard let receiver = self.receiver else { return false }
+        let length = message.length
+        if self.backlog.add(bytes: length) { self.fullnessChanged() }
+        loop.callBack(
+            .closure {
+                self.handOver(receiver.delegate, receiver.owner, message)
+                guard self.backlog.remove(bytes: length) else { return }
+                self.hasRoom()
+                self.fullnessChanged()
+            }
+        )
+        return self.isFull
+    }
+}

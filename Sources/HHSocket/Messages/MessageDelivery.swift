@@ -1,0 +1,87 @@
+import NIOCore
+
+/// A receiver of messages that may be behind.
+package protocol MessageTaking<Message>: AnyObject, Sendable {
+    associatedtype Message: InboxMessage
+
+    /// Whether nothing more should be read for now.
+    var isFull: Bool { get }
+    /// Calls `body` once it is not full.
+    func whenRoom(_ body: @escaping @Sendable () -> Void)
+    /// Hands a message over, on the socket's thread.
+    ///
+    /// - Returns: Whether nothing more should come for now.
+    func deliver(_ message: Message, on loop: SocketLoop) -> Bool
+}
+
+/// The place where messages go.
+package enum MessageDelivery<Message: InboxMessage> {
+    case inbox(MessageInbox<Message>)
+    /// Called on the socket's thread, among the handlers of a turn.
+    case handler(@Sendable (Message) -> Void)
+    case delegate(any MessageTaking<Message>)
+
+    /// Whether nothing more should be read for now.
+    var isFull: Bool {
+        switch self {
+        case .inbox(let inbox): inbox.isFull
+        case .delegate(let delegate): delegate.isFull
+        case .handler: false
+        }
+    }
+
+    /// - Parameter isLast: Whether the connection ends, and the message would be lost if it were not taken now.
+    /// - Returns: Whether nothing more should come for now.
+    func deliver(_ message: Message, isLast: Bool, on loop: SocketLoop, in turn: inout Turn) -> Bool {
+        switch self {
+        case .inbox(let inbox):
+            return inbox.append(message, isLast: isLast)
+        case .handler(let handler):
+            turn.run(MessageHandler(handler: handler, message: message))
+            return false
+        case .delegate(let delegate):
+            return delegate.deliver(message, on: loop)
+        }
+    }
+
+    /// Calls `body` once the messages so far were taken and what was sent because of them has been submitted.
+    func whenTaken(on loop: SocketLoop, _ body: @escaping @Sendable () -> Void) {
+        switch self {
+        case .handler: body()
+        case .delegate: loop.callBack(.closure(body))
+        case .inbox(let inbox): inbox.whenRead(body)
+        }
+    }
+}
+
+/// A message for a handler, among the others of its turn.
+private struct MessageHandler<Message: InboxMessage>: TurnHandler {
+    let handler: @Sendable (Message) -> Void
+    let message: Message
+
+    static func run(at place: UnsafeMutableRawPointer) {
+        let this = place.takeHandler(Self.self)
+        this.handler(this.message)
+    }
+}
+
+extension Link {
+    /// Leaves what has come and was not taken: until there is room where messages go, or until another turn.
+    ///
+    /// - Parameter isFull: Whether there is no room.
+    /// - Returns: False if there is nothing to leave, or no later.
+    func leaveRest<Message>(of delivery: MessageDelivery<Message>, isFull: Bool) -> Bool {
+        guard self.mayLeaveUnits, self.unfinishedBytes > 0 else { return false }
+        self.leaveUnits()
+        let (loop, bound) = (self.loop, NIOLoopBound(self, eventLoop: self.loop.eventLoop))
+        let goOn: @Sendable () -> Void = {
+            loop.submit(.closure { bound.value.takeLeftUnits(in: &$0) })
+        }
+        switch delivery {
+        case .inbox(let inbox) where isFull: inbox.whenRoom(goOn)
+        case .delegate(let delegate) where isFull: delegate.whenRoom(goOn)
+        default: goOn()
+        }
+        return true
+    }
+}

@@ -1,0 +1,73 @@
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// The driver and the session of a link of messages: what its public object is made of. Any thread.
+///
+/// The public object ends it by ``Driver/invalidate()``: the session and its driver hold each other until then.
+final class MessageLink<Dialect: MessageDialect>: Sendable {
+    let driver: Driver
+    let session: MessageSession<Dialect>
+
+    /// - Parameter world: The clock, network and chance; nil: the system's.
+    init(_ dialect: Dialect, in world: DriverWorld? = nil) {
+        let session = MessageSession(dialect)
+        self.session = session
+        self.driver = Driver(configuration: dialect.socket, maker: session, refusal: dialect.refusal, world: world)
+        session.attach(to: self.driver)
+        self.driver.setHost(session)
+    }
+
+    /// Sends a message, and returns when its last byte was handed to the system. Cancelling the calling task takes it
+    /// back while it waits.
+    func send(_ makeUnit: (MessageOutcome) -> Dialect.Language.Unit) async throws(SocketError) {
+        let taken = NIOLockedValueBox<MessageOutcome?>(nil)
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { (sender: CheckedContinuation<Result<Void, SocketError>, Never>) in
+                let outcome = MessageOutcome { sender.resume(returning: $0) }
+                taken.withLockedValue { $0 = outcome }
+                self.submit(makeUnit(outcome))
+                if Task.isCancelled { self.cancel(outcome) }
+            }
+        } onCancel: {
+            if let outcome = taken.withLockedValue({ $0 }) { self.cancel(outcome) }
+        }
+        try result.get()
+    }
+
+    /// Sends a message without waiting.
+    ///
+    /// - Parameter completion: Called once, on the callback queue; nil: nobody is told.
+    func send(
+        completion: (@Sendable (Result<Void, SocketError>) -> Void)?,
+        _ makeUnit: (MessageOutcome?) -> Dialect.Language.Unit
+    ) {
+        guard let completion else { return self.submit(makeUnit(nil)) }
+        let queue = self.driver.configuration.callbackQueue
+        self.submit(makeUnit(MessageOutcome { result in queue.run { completion(result) } }))
+    }
+
+    private func submit(_ unit: Dialect.Language.Unit) {
+        let session = self.session
+        // A handler on the socket's thread sends at once.
+        let isSent = self.driver.loop.ifHandlersRun { turn in
+            session.send(unit, in: &turn)
+            return true
+        }
+        if !isSent { self.driver.submit(.closure { session.send(unit, in: &$0) }) }
+    }
+
+    private func cancel(_ outcome: MessageOutcome) {
+        self.driver.submit(.closure { [session] _ in session.cancel(outcome) })
+    }
+
+    /// Completes when the connection that the user has closed is gone; at once where there is none.
+    func waitUntilClosed() async {
+        await withCheckedContinuation { (waiter: CheckedContinuation<Void, Never>) in
+            let driver = self.driver
+            let isSubmitted = driver.submit(
+                .closure { _ in driver.drained().whenComplete { _ in waiter.resume() } }
+            )
+            if !isSubmitted { waiter.resume() }
+        }
+    }
+}

@@ -1,0 +1,305 @@
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// The part of a link of messages on its thread: makes connections, of which there is one at a time, queues what waits
+/// for one, and reports events.
+final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, TurnHost, @unchecked Sendable {
+    // Proof of Sendable: the constants are Sendable or locked; the rest is touched on the socket thread alone, or set
+    // before the first submission.
+    typealias Unit = Dialect.Language.Unit
+    typealias Peer = Dialect.Peer
+
+    struct Ready {
+        var peer: Peer
+        var agreement: OpeningAgreement?
+        var endpoint: Endpoint
+    }
+
+    private let configuration: SocketConfiguration
+    /// Settings, and what the user has chosen for the present connection.
+    var dialect: Dialect
+    let inbox: MessageInbox<Dialect.Message>
+    let delegation: Dialect.Delegation
+    private let streams = Broadcast<Dialect.Event>()
+    private let handler = NIOLockedValueBox<(@Sendable (Dialect.Message) -> Void)?>(nil)
+    /// Holds this object until it is invalidated.
+    private(set) weak var driver: Driver?
+    private var pending: Ready?
+    private(set) var ready: Ready?
+    /// Whether the server is left, and nothing new goes there.
+    private var isLeaving = false
+    private var waiting: WaitingLine<Unit>
+    /// The connection that the user has closed, until it is gone, and what makes the event of that.
+    private var parting: (peer: Peer, event: (Peer) -> Dialect.Event)?
+    /// Why no connection is made any more.
+    private var closed: SocketError?
+    private var isReconnectDeferred = false
+
+    init(_ dialect: Dialect) {
+        self.configuration = dialect.socket
+        self.dialect = dialect
+        let suspension = ReadingSuspension()
+        self.inbox = MessageInbox { suspension.changed() }
+        self.delegation = MessageDelegation {
+            Dialect.handOver($2, to: $0, of: $1)
+        } fullnessChanged: {
+            suspension.changed()
+        }
+        self.waiting = WaitingLine(
+            maximumCount: dialect.maximumWaitingCount,
+            maximumBytes: dialect.socket.maximumQueuedBytes
+        )
+        suspension.attach(self)
+    }
+
+    func attach(to driver: Driver) {
+        self.driver = driver
+    }
+
+    // MARK: Any thread
+
+    func setHandler(_ handler: (@Sendable (Dialect.Message) -> Void)?) {
+        self.handler.withLockedValue { $0 = handler }
+    }
+
+    func makeEvents() -> AsyncStream<Dialect.Event> { self.streams.makeStream() }
+
+    /// The users may be behind, or be so no longer.
+    fileprivate func updateReading() {
+        guard let driver = self.driver else { return }
+        driver.submit(
+            .closure { turn in
+                // Asked anew: since this was submitted it may have changed again.
+                let isSuspended = self.inbox.isFull || self.delegation.isFull
+                driver.perform(.setReading(isSuspended: isSuspended), in: &turn)
+            }
+        )
+    }
+
+    // MARK: Links
+
+    var linksMayOverlap: Bool { false }
+
+    func webSocketOffer() throws(SocketError) -> WebSocketOffer { self.dialect.webSocketOffer() }
+
+    func makeLink(
+        _ id: ConnectionID,
+        _ endpoint: Endpoint,
+        _ agreement: OpeningAgreement?,
+        _ loop: SocketLoop,
+        _ host: any LinkHost
+    ) throws(SocketError) -> any ChannelHandler & DrivenLink {
+        let peer = self.dialect.makePeer(
+            on: MessageConnection(
+                id: id,
+                agreement: agreement,
+                loop: loop,
+                host: host,
+                delivery: self.delivery,
+                delegation: self.delegation
+            ) { [weak self] units in
+                self?.linkEnded(id, units)
+            }
+        )
+        peer.link.receiver = peer
+        self.pending = Ready(peer: peer, agreement: agreement, endpoint: endpoint)
+        return peer.link
+    }
+
+    /// The receiver of the messages of the next connection.
+    private var delivery: MessageDelivery<Dialect.Message> {
+        if let handler = self.handler.withLockedValue({ $0 }) { return .handler(handler) }
+        return self.delegation.delegate == nil ? .inbox(self.inbox) : .delegate(self.delegation)
+    }
+
+    func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn) {
+        // Gates speak in frames, of which there are none.
+        self.driver?.perform(.gateReturned(id, nil), in: &turn)
+    }
+
+    func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
+        self.pending = nil
+    }
+
+    private func linkEnded(_ id: ConnectionID, _ units: [Unit]) {
+        for unit in units where !unit.isOfOneConnection && unit.outcome?.isOpen ?? true {
+            if let closed = self.closed, self.driver?.isClosed ?? true {
+                unit.outcome?.complete(.failure(closed))
+            } else {
+                self.wait(unit, isReturning: true)
+            }
+        }
+        if self.parting?.peer.link.id == id { self.reportPartingEnd() }
+    }
+
+    /// Puts a message into the line of those that wait for a connection.
+    private func wait(_ unit: Unit, isReturning: Bool = false) {
+        let cost = unit.payload.readableBytes
+        unit.outcome?.waitingCost = cost
+        self.waiting.append(unit, .default, cost: cost, isReturning: isReturning)
+    }
+
+    private static func isStub(_ unit: Unit) -> Bool { !(unit.outcome?.isOpen ?? true) }
+
+    private func popWaiting() -> Unit? {
+        let unit = self.waiting.popFirst(unless: Self.isStub)
+        unit?.outcome?.waitingCost = nil
+        return unit
+    }
+
+    // MARK: Connections
+
+    func connectionChanged(_ change: ConnectionChange, in turn: inout Turn) {
+        switch change {
+        case .ready(let id, _):
+            guard let pending = self.pending, pending.peer.link.id == id else { return }
+            self.pending = nil
+            self.ready = pending
+            self.isLeaving = false
+            self.isReconnectDeferred = false
+            self.report(self.dialect.opened(pending.endpoint, pending.agreement))
+            self.sendWaiting(in: &turn)
+        case .goingAway:
+            self.isLeaving = true
+        case .lost(let id, let error):
+            self.lose(id, error)
+        case .reconnectDeferred:
+            self.isReconnectDeferred = true
+            if !self.waiting.isEmpty { self.reconnectSooner(in: &turn) }
+        case .draining(let id):
+            self.driver?.perform(.finishDraining(id), in: &turn)
+        case .happened(let event):
+            self.happened(event, in: &turn)
+        case .invalidated:
+            self.reportPartingEnd()
+            self.failAll(Driver.closedByUser)
+            self.inbox.finish()
+            self.streams.finish()
+        case .beingMade, .offline:
+            break
+        }
+    }
+
+    private func lose(_ id: ConnectionID, _ error: SocketError) {
+        guard let ready = self.ready, ready.peer.link.id == id else { return }
+        self.ready = nil
+        // The user has closed it.
+        if error.code == .cancelled { return self.part(with: ready.peer) }
+        self.report(self.dialect.lost(ready.peer, error))
+    }
+
+    /// The user has closed a connection: its end is told when it is gone.
+    private func part(with peer: Peer) {
+        self.parting = (peer, self.dialect.closedByUser())
+        if peer.link.phase == .ended { self.reportPartingEnd() }
+    }
+
+    private func reportPartingEnd() {
+        guard let (peer, event) = self.parting.take() else { return }
+        self.report(event(peer))
+    }
+
+    private func happened(_ event: SocketEvent, in turn: inout Turn) {
+        self.report(self.dialect.happened(event))
+        switch event {
+        case .closed:
+            // It is left for another one, and not gone yet.
+            if let ready = self.ready.take() { self.part(with: ready.peer) } else { _ = self.dialect.closedByUser() }
+            self.failAll(Driver.closedByUser)
+        case .gaveUp(let error):
+            self.failAll(error)
+        case .willEnterForeground:
+            self.driver?.connectAgain(in: &turn)
+        default:
+            break
+        }
+    }
+
+    func report(_ event: Dialect.Event) {
+        self.streams.yield(event)
+        if let loop = self.driver?.loop { Dialect.notify(self.delegation, of: event, on: loop) }
+    }
+
+    private func failAll(_ error: SocketError) {
+        var error = error
+        // Nothing of what waits has left, whatever was lost with the connection.
+        error.delivery = .notSent
+        self.closed = error
+        while let unit = self.popWaiting() { unit.outcome?.complete(.failure(error)) }
+    }
+
+    private func reconnectSooner(in turn: inout Turn) {
+        self.isReconnectDeferred = false
+        self.driver?.perform(.reconnectSooner, in: &turn)
+    }
+
+    func turnEnds(in turn: inout Turn) {}
+    func turnEnded() { self.driver?.measure() }
+
+    // MARK: Sending
+
+    func send(_ unit: Unit, in turn: inout Turn) {
+        if var refusal = self.dialect.refusal(of: unit) {
+            refusal.endpoint = self.ready?.endpoint
+            unit.outcome?.complete(.failure(refusal))
+            return
+        }
+        if let ready = self.ready, !self.isLeaving, self.waiting.isEmpty, ready.peer.link.phase == .open {
+            let (cost, link) = (unit.payload.readableBytes, ready.peer.link)
+            let limit = self.configuration.maximumQueuedBytes
+            guard link.waitingBytes == 0 || cost <= limit - link.waitingBytes, ready.peer.send(unit, in: &turn) else {
+                return self.refuse(unit, "too many bytes wait for the server to read (maximumQueuedBytes)")
+            }
+            return
+        }
+        guard let driver = self.driver, !driver.isClosed || driver.hasRunOut else {
+            unit.outcome?.complete(.failure(self.driver?.notConnected() ?? Driver.closedByUser))
+            return
+        }
+        if self.isReconnectDeferred { self.reconnectSooner(in: &turn) }
+        guard self.waiting.hasRoom(for: unit.payload.readableBytes) else {
+            return self.refuse(
+                unit,
+                "too many \(Dialect.names.messages) wait for a connection (\(Dialect.names.limit))"
+            )
+        }
+        self.wait(unit)
+        if driver.hasRunOut { driver.connectAgain(in: &turn) }
+    }
+
+    /// There is no room.
+    private func refuse(_ unit: Unit, _ message: String) {
+        unit.outcome?.complete(.failure(SocketError(.queueFull, message: message, endpoint: self.ready?.endpoint)))
+    }
+
+    private func sendWaiting(in turn: inout Turn) {
+        guard let ready = self.ready, !self.isLeaving else { return }
+        // One that closes takes nothing; what waits leaves after the next opening.
+        while ready.peer.link.phase == .open, let unit = self.popWaiting() {
+            guard !ready.peer.send(unit, in: &turn) else { continue }
+            return self.wait(unit, isReturning: true)
+        }
+    }
+
+    /// The sender waits no longer. A message that has begun to leave goes on.
+    func cancel(_ outcome: MessageOutcome) {
+        guard !outcome.hasBegun else { return }
+        if let cost = outcome.waitingCost.take() {
+            // It makes room at once.
+            self.waiting.leave(cost: cost)
+            self.waiting.dropStubs(where: Self.isStub)
+        }
+        outcome.complete(.failure(SocketError(.cancelled, message: "the sending task was cancelled")))
+    }
+}
+
+/// Passes on that the users are behind, or are so no longer, to a session that is there later.
+private final class ReadingSuspension: Sendable {
+    private let update = NIOLockedValueBox<(@Sendable () -> Void)?>(nil)
+
+    func attach(_ session: MessageSession<some MessageDialect>) {
+        self.update.withLockedValue { $0 = { [weak session] in session?.updateReading() } }
+    }
+
+    func changed() { self.update.withLockedValue { $0 }?() }
+}

@@ -1,0 +1,31 @@
+package typealias WebSocketInbox = MessageInbox<WebSocketMessage>
+
+extension WebSocketMessage: InboxMessage {
+    package var length: Int { self.payload.readableBytes }
+}
+
+/// The messages of a WebSocket, in order. While 256 of them, or 1 MiB, wait to be read, nothing more is taken from the
+/// network. With several readers each message goes to one of them.
+public struct WebSocketMessages: AsyncSequence, Sendable {
+    public typealias Element = WebSocketMessage
+    public typealias Failure = Never
+
+    let inbox: WebSocketInbox
+
+    package init(_ inbox: WebSocketInbox) {
+        self.inbox = inbox
+    }
+
+    public struct AsyncIterator: AsyncIteratorProtocol {
+        let reader: WebSocketInbox.Reader
+
+        public mutating func next() async -> WebSocketMessage? { await self.reader.next(isolation: nil) }
+
+        /// Waits for the next message; nil if there will be none.
+        public mutating func next(isolation actor: isolated (any Actor)?) async -> WebSocketMessage? {
+            await self.reader.next(isolation: actor)
+        }
+    }
+
+    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(reader: self.inbox.makeReader()) }
+}

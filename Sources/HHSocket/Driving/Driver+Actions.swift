@@ -191,8 +191,9 @@ extension Driver {
         self.links.pending = nil
         if let predecessor = self.links.ready { self.limitDraining(predecessor, in: &turn) }
         self.links.ready = entry
-        self.notifyHost(.ready(id, endpoint), in: &turn)
+        // The first beat may be the first thing that is said.
         entry.link.startBeats(interval: self.tuner?.interval, in: &turn)
+        self.notifyHost(.ready(id, endpoint), in: &turn)
         if self.isReadingSuspended { entry.link.setReading(isSuspended: true, in: &turn) }
     }
 

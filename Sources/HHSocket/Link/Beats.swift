@@ -82,6 +82,7 @@ package struct Beats: Sendable {
             self.monitor?.resume(now: now)
         case .interval(let interval):
             self.monitor?.setInterval(interval)
+            if self.ourSilence != nil { self.ourSilence = max(.milliseconds(1), TimeAmount(clamping: interval)) }
         }
     }
 
@@ -127,6 +128,14 @@ package struct Beats: Sendable {
         if let dies = self.peerDies, now >= dies { return .peerIsDead(silentFor: now - self.lastReceived) }
         if let action = self.monitor?.tick(now: now, slept: slept) { return Self.action(action) }
         guard let due = self.ourBeatIsDue, now >= due else { return nil }
+        self.lastSent = now
+        return .beat
+    }
+
+    /// The first beat of ours, which does not wait for silence; nil where none is sent.
+    package mutating func first(now: NIODeadline) -> Action? {
+        guard self.monitor == nil else { return self.pings ? self.probe(now: now, misses: nil) : nil }
+        guard self.ourSilence != nil else { return nil }
         self.lastSent = now
         return .beat
     }

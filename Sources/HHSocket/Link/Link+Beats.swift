@@ -21,6 +21,9 @@ extension Link {
 
     package func startBeats(interval: Duration?, in turn: inout Turn) {
         self.hot.beating.beats = self.settings.beats(interval, turn.now)
+        if self.settings.beatsAtOnce {
+            guard self.perform(self.hot.beating.beats?.first(now: turn.now), in: &turn) else { return }
+        }
         self.armTimer(in: &turn)
     }
 
@@ -53,6 +56,7 @@ extension Link {
 
     @_specialize(where Language == FrameLanguage)
     @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     func noteBlocked(_ context: ChannelHandlerContext, in turn: inout Turn) {
         if self.hot.isWritable {
             if self.hot.stall.isBlocked { self.hot.stall.stop() }

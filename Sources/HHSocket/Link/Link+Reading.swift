@@ -20,6 +20,7 @@ extension Link {
 
     @_specialize(where Language == FrameLanguage)
     @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let bytes = self.unwrapInboundIn(data)
         guard var turn = self.loop.resume() else { return self.loop.enter { self.read(bytes, in: &$0) } }
@@ -29,6 +30,7 @@ extension Link {
 
     @_specialize(where Language == FrameLanguage)
     @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     package func channelReadComplete(context: ChannelHandlerContext) {
         if var turn = self.loop.resume() {
             self.finishReading(in: &turn)
@@ -58,6 +60,7 @@ extension Link {
     /// replaced leaves the rest to its successor.
     @_specialize(where Language == FrameLanguage)
     @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     private func deliver(in turn: inout Turn) {
         while let receiver = self.receiver {
             if self.hot.mustFlush {
@@ -97,6 +100,7 @@ extension Link {
     package var isPaused: Bool {
         @_specialize(where Language == FrameLanguage)
         @_specialize(where Language == WebSocketLanguage)
+        @_specialize(where Language == LineLanguage)
         get { self.hot.reading.isPaused }
     }
 
@@ -177,6 +181,7 @@ extension Link {
 
     @_specialize(where Language == FrameLanguage)
     @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     package func read(context: ChannelHandlerContext) {
         if self.mayRead { context.read() } else { self.hot.reading.isHeld = true }
     }

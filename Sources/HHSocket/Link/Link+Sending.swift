@@ -5,6 +5,7 @@ extension Link: TurnLink {
     /// Sends a unit with this turn's flush, or queues it while the peer does not read.
     @_specialize(where Language == FrameLanguage)
     @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     @discardableResult
     package func send(
         _ unit: consuming Language.Unit,
@@ -27,6 +28,7 @@ extension Link: TurnLink {
     /// overtake what waits, at a boundary: the caller asks before.
     @_specialize(where Language == FrameLanguage)
     @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     package func send(encoded bytes: ByteBuffer, in turn: inout Turn) {
         self.hot.out.bytes.append(bytes)
         self.unitWasTaken(in: &turn)
@@ -36,6 +38,7 @@ extension Link: TurnLink {
     package var canSend: Bool {
         @_specialize(where Language == FrameLanguage)
         @_specialize(where Language == WebSocketLanguage)
+        @_specialize(where Language == LineLanguage)
         get { self.hot.canSend && self.context != nil }
     }
 
@@ -80,6 +83,7 @@ extension Link: TurnLink {
     /// Hands everything that was sent to the kernel, as far as the peer's window goes.
     @_specialize(where Language == FrameLanguage)
     @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     package func flush(in turn: inout Turn) {
         self.hot.isTouched = false
         // Writing and flushing change the channel's writability, which leads back here.
@@ -108,6 +112,7 @@ extension Link: TurnLink {
     // one.
     @_specialize(where Language == FrameLanguage)
     @_specialize(where Language == WebSocketLanguage)
+    @_specialize(where Language == LineLanguage)
     func drain(_ context: ChannelHandlerContext, in turn: inout Turn) {
         repeat {
             if self.hot.isWritable, !self.hot.out.isEmpty { self.pump(context, in: &turn) }
@@ -186,6 +191,7 @@ extension Link: TurnLink {
     package var unwrittenBytes: Int {
         @_specialize(where Language == FrameLanguage)
         @_specialize(where Language == WebSocketLanguage)
+        @_specialize(where Language == LineLanguage)
         get { self.hot.unwrittenBytes }
     }
 

@@ -167,6 +167,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
     package var traffic: Traffic {
         @_specialize(where Language == FrameLanguage)
         @_specialize(where Language == WebSocketLanguage)
+        @_specialize(where Language == LineLanguage)
         get { self.hot.traffic }
     }
 

@@ -23,6 +23,8 @@ package struct LinkSettings<Unit>: Sendable {
     package var partingTime: TimeAmount? = .seconds(1)
     /// The time that the peer may take to close after our direction has closed; nil: no longer than ``partingTime``.
     package var lingerTime: TimeAmount?
+    /// Whether the first beat is sent as soon as beats begin; else after silence, as the others are.
+    package var beatsAtOnce = false
     /// The beats of a ready link, by their interval; nil: none.
     package var beats: @Sendable (_ interval: Duration?, _ now: NIODeadline) -> Beats?
     /// Makes a beat; nil: there is none to send. On the socket's thread: it must not block.

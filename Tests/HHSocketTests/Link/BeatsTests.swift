@@ -80,6 +80,36 @@ import Testing
         #expect(beats.tick(now: self.at(19)) == nil)
         #expect(beats.tick(now: self.at(20)) == .beat)
     }
+
+    @Test func firstBeatWaitsForNothing() {
+        var beats = Beats(ourSilence: .seconds(10), now: self.start)
+        #expect(beats.first(now: self.start) == .beat)
+        #expect(beats.nextTick(now: self.start) == self.at(10))
+        // One that is answered is waited for at once.
+        let policy = HeartbeatPolicy(interval: .seconds(10), replyTimeout: .seconds(3), misses: 0)
+        let monitor = HeartbeatMonitor(policy, interval: .seconds(10), canPing: true, now: self.start)
+        var pings = Beats(monitor: monitor, now: self.start)
+        #expect(pings.first(now: self.start) == .beat)
+        #expect(pings.tick(now: self.at(3)) == .peerIsDead(silentFor: .seconds(3)))
+        // Nothing is sent where the peer pings, or nobody does.
+        let expecting = HeartbeatMonitor(policy, interval: .seconds(10), canPing: false, now: self.start)
+        var theirs = Beats(monitor: expecting, now: self.start)
+        #expect(theirs.first(now: self.start) == nil)
+        var silent = Beats(theirSilence: .seconds(5), now: self.start)
+        #expect(silent.first(now: self.start) == nil)
+    }
+
+    @Test func intervalOfBeatsThatExpectNothingChanges() {
+        var beats = Beats(ourSilence: .seconds(60), now: self.start)
+        beats.change(.interval(.seconds(600)), now: self.at(1))
+        #expect(beats.nextTick(now: self.at(1)) == self.at(600))
+        beats.change(.interval(.seconds(60)), now: self.at(100))
+        #expect(beats.tick(now: self.at(100)) == .beat)
+        // Without such beats there is nothing to change.
+        var silent = Beats(theirSilence: .seconds(5), now: self.start)
+        silent.change(.interval(.seconds(1)), now: self.start)
+        #expect(silent.nextTick(now: self.start) == self.at(5))
+    }
 }
 
 /// A line of what no link has begun.

@@ -1,0 +1,19 @@
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#elseif canImport(Android)
+import Android
+#endif
+
+extension UnsafeRawBufferPointer {
+    /// Returns the offset of the first such byte at or behind `start`, found by the system's fastest search.
+    func firstIndex(of byte: UInt8, from start: Int) -> Int? {
+        guard let base = self.baseAddress, start < self.count,
+            let found = memchr(base + start, CInt(byte), self.count - start)
+        else { return nil }
+        return UnsafeRawPointer(found) - base
+    }
+}

@@ -1,0 +1,112 @@
+package import NIOCore
+
+/// Turns the bytes of a connection into lines. However they are split, the lines are the same.
+///
+/// Each byte is searched once. The memory that is held is that of the bytes that have come and were not returned.
+package struct LineDecoder: Sendable {
+    /// The longest line that is received by default, in bytes: 1 MiB.
+    package static let defaultMaximumLength = 1 << 20
+
+    /// The bytes of a line that is longer than the limit have come. Nothing of it is returned.
+    package struct TooLong: Error, Hashable, CustomStringConvertible {
+        package var limit: Int
+
+        package var description: String {
+            "more than \(self.limit) bytes came without the end of a line (maximumLineLength)"
+        }
+    }
+
+    private let delimiter: LineDelimiter
+    private let maximumLength: Int
+    private var input = ByteBuffer()
+    /// The number of bytes of the input that have no delimiter's end.
+    private var searched = 0
+    private var failure: TooLong?
+
+    package init(delimiter: LineDelimiter, maximumLength: Int = Self.defaultMaximumLength) {
+        self.delimiter = delimiter
+        self.maximumLength = max(0, maximumLength)
+    }
+
+    /// The number of bytes that have come and were not returned.
+    package var bufferedBytes: Int { self.input.readableBytes }
+
+    package mutating func append(_ bytes: consuming ByteBuffer) {
+        guard self.failure == nil else { return }
+        guard self.input.readableBytes > 0 else {
+            self.input = bytes
+            return
+        }
+        // Not made room for by copying what has been returned.
+        if self.input.readerIndex >= self.input.readableBytes { self.input.discardReadBytes() }
+        self.input.writeImmutableBuffer(bytes)
+    }
+
+    /// The next line, without its delimiter; nil where more bytes are needed.
+    ///
+    /// - Throws: ``TooLong``, once all lines before have been returned, and from then on every time.
+    package mutating func next() throws(TooLong) -> ByteBuffer? {
+        guard let (length, end) = try self.find() else { return nil }
+        return self.take(length, end: end)
+    }
+
+    /// The next line, with its delimiter as it came.
+    package mutating func nextWithDelimiter() throws(TooLong) -> ByteBuffer? {
+        guard let (_, end) = try self.find() else { return nil }
+        return self.take(end, end: end)
+    }
+
+    /// The length of the next line, and where its delimiter ends.
+    private mutating func find() throws(TooLong) -> (length: Int, end: Int)? {
+        if let failure = self.failure { throw failure }
+        guard self.searched < self.input.readableBytes else { return nil }
+        guard let end = self.input.withUnsafeReadableBytes({ self.delimiter.end(in: $0, from: self.searched) }) else {
+            self.searched = self.input.readableBytes
+            if self.isTooLong { throw self.fail() }
+            return nil
+        }
+        let length = self.lineLength(end: end)
+        guard length <= self.maximumLength else { throw self.fail() }
+        return (length, end)
+    }
+
+    /// Takes the first bytes of the input.
+    ///
+    /// - Parameter end: The number of bytes that are gone then.
+    private mutating func take(_ length: Int, end: Int) -> ByteBuffer? {
+        let line = self.input.getSlice(at: self.input.readerIndex, length: length).map { self.owned($0) }
+        self.input.moveReaderIndex(forwardBy: end)
+        self.searched = 0
+        if self.input.readableBytes == 0 { self.input = ByteBuffer() }
+        return line
+    }
+
+    private func lineLength(end: Int) -> Int {
+        let length = end - self.delimiter.bytes.count
+        guard self.delimiter.dropsCR, length > 0,
+            self.input.getInteger(at: self.input.readerIndex + length - 1, as: UInt8.self) == 0x0D
+        else { return length }
+        return length - 1
+    }
+
+    /// Whether no delimiter can end the line within the limit any more.
+    private var isTooLong: Bool {
+        guard self.searched > self.maximumLength else { return false }
+        let unfinished = self.input.withUnsafeReadableBytes { self.delimiter.unfinishedLength(atEndOf: $0) }
+        return self.searched - unfinished > self.maximumLength
+    }
+
+    private mutating func fail() -> TooLong {
+        let failure = TooLong(limit: self.maximumLength)
+        self.failure = failure
+        self.input = ByteBuffer()
+        self.searched = 0
+        return failure
+    }
+
+    /// The line in memory of its own, unless it is most of what it shares: one that is kept must not keep a whole read.
+    private func owned(_ line: ByteBuffer) -> ByteBuffer {
+        if line.readableBytes > self.input.capacity / 2 { return line }
+        return line.readableBytes == 0 ? ByteBuffer() : ByteBuffer(bytes: line.readableBytesView)
+    }
+}

@@ -1,0 +1,63 @@
+extension LineLink {
+    /// The settings of a link.
+    public struct Configuration: Sendable {
+        /// How it connects and stays connected. Settings of frames have no effect. Of its heartbeat count the interval
+        /// and, where ``heartbeatLine`` is nil, the payload.
+        public var socket: SocketConfiguration
+        /// The bytes between two lines. LF by default.
+        public var delimiter = LineDelimiter.lf
+        /// The longest line that is received, in bytes without the delimiter. 1 MiB by default. The connection is given
+        /// up with `frameTooLarge` when one more has come, and made anew; nothing of that line is passed on.
+        public var maximumLineLength = LineDecoder.defaultMaximumLength
+        /// The number of lines that may wait for a connection. 10,000 by default. Their bytes are bounded by
+        /// ``SocketConfiguration/maximumQueuedBytes``. One more fails with `queueFull`.
+        public var maximumWaitingLines = 10_000
+        /// Makes the line that is sent as a heartbeat: at once after each opening, and then whenever nothing was sent
+        /// for the interval of ``SocketConfiguration/heartbeat``, 60 s by default. Nil, the default: the payload of
+        /// that policy, and no heartbeat if that is empty. It runs on the socket's thread, which it must not block. If
+        /// it throws, or its line contains the delimiter, that heartbeat is skipped, with a warning in the log.
+        public var heartbeatLine: (@Sendable () throws -> String)?
+        /// The time in which something must come after a heartbeat: the server is taken for dead after
+        /// ``HeartbeatPolicy/misses`` unanswered ones and one more. Nil, the default: no answer is expected.
+        public var heartbeatReplyTimeout: Duration?
+
+        /// - Parameter socket: Its servers are hosts and ports.
+        public init(socket: SocketConfiguration) {
+            self.socket = socket
+        }
+
+        /// - Parameter servers: The servers to choose from, hosts and ports.
+        public init(servers: [Endpoint]) {
+            self.init(socket: SocketConfiguration(servers: servers))
+        }
+
+        /// - Parameter address: `host:port`, or `tls://host:port` for TLS.
+        /// - Throws: ``SocketError`` with code `invalidArgument`.
+        public init(address: String) throws(SocketError) {
+            let isSecure = address.hasPrefix("tls://")
+            guard let server = Endpoint(isSecure ? address.dropFirst("tls://".count) : address[...]),
+                !server.isWebSocket
+            else {
+                throw SocketError(
+                    .invalidArgument,
+                    message: "\(address) is no address of a server; write host:port, or tls://host:port for TLS"
+                )
+            }
+            self.init(servers: [server])
+            if isSecure { self.socket.tls = ClientTLS() }
+        }
+    }
+
+    /// An event of a link.
+    public enum Event: Sendable {
+        /// A connection is open.
+        case opened(Endpoint)
+        /// An open connection has ended, by this error; nil: by ``LineLink/disconnect()``, which is told when the
+        /// connection is gone.
+        case closed(SocketError?)
+        /// A line that was read from ``LineLink/lines`` is not UTF-8. Other lines are not affected.
+        case unreadable(SocketError)
+        /// Another event of the connection.
+        case connection(SocketEvent)
+    }
+}

@@ -1,0 +1,80 @@
+public import Foundation
+import NIOCore
+
+/// `Codable` values, each as JSON on a line.
+extension LineLink {
+    /// Sends a value as a line of JSON, as ``send(_:)-(String)`` sends text.
+    ///
+    /// - Parameter encoder: One that writes no delimiter: where that is LF, not with `.prettyPrinted`.
+    /// - Throws: ``SocketError``, also with code `invalidArgument` if the value cannot be encoded; the error is
+    ///   ``SocketError/underlying``.
+    public func send(
+        json value: some Encodable & Sendable,
+        encoder: JSONEncoder = JSONEncoder()
+    ) async throws(SocketError) {
+        try await self.send(try Self.line(value, encoder))
+    }
+
+    /// Sends a value as a line of JSON, without waiting.
+    ///
+    /// - Parameter completion: Called once, on the callback queue; nil: nobody is told.
+    public func send(
+        json value: some Encodable,
+        encoder: JSONEncoder = JSONEncoder(),
+        completion: (@Sendable (Result<Void, SocketError>) -> Void)?
+    ) {
+        do throws(SocketError) {
+            self.send(try Self.line(value, encoder), completion: completion)
+        } catch {
+            guard let completion else { return }
+            self._driver.driver.configuration.callbackQueue.run { completion(.failure(error)) }
+        }
+    }
+
+    private static func line(_ value: some Encodable, _ encoder: JSONEncoder) throws(SocketError) -> ByteBuffer {
+        do {
+            return ByteBuffer(bytes: try encoder.encode(value))
+        } catch {
+            throw SocketError(
+                .invalidArgument,
+                message: "a value of the type \(type(of: value)) cannot be encoded: \(error)",
+                underlying: error
+            )
+        }
+    }
+}
+
+extension LineLink.Line {
+    /// The value that the line has as JSON.
+    ///
+    /// - Throws: ``SocketError`` with code `decodingFailed`, whose `underlying` is the decoder's error and whose `body`
+    ///   the line.
+    public func decoded<Value: Decodable>(
+        as type: Value.Type = Value.self,
+        decoder: JSONDecoder = JSONDecoder()
+    ) throws(SocketError) -> Value {
+        do {
+            return try decoder.decode(type, from: Data(self.bytes.readableBytesView))
+        } catch {
+            throw SocketError(
+                .decodingFailed,
+                message: "a line of \(self.bytes.readableBytes) bytes is no \(type) in JSON: \(error)",
+                underlying: error,
+                delivery: .answered,
+                body: self.bytes
+            )
+        }
+    }
+}
+
+extension LineLink.Lines {
+    /// The lines as values in JSON, with an error in place of each that cannot be decoded.
+    public func decoded<Value: Decodable & Sendable>(
+        as type: Value.Type = Value.self,
+        decoder: JSONDecoder = JSONDecoder()
+    ) -> LineLink.LineViews<Result<Value, SocketError>> {
+        LineLink.LineViews(self.inbox) { line in
+            Result { () throws(SocketError) in try line.decoded(as: type, decoder: decoder) }
+        }
+    }
+}

@@ -1,0 +1,108 @@
+public import NIOCore
+
+/// A long connection to one of several servers, on its own thread, that carries lines of text or bytes: it connects,
+/// reconnects with jitter, and sends heartbeats.
+///
+/// ```swift
+/// let link = LineLink(configuration: try .init(address: "example.com:7002"))
+/// link.connect()
+/// try await link.send("hello")
+/// for await line in link.lines { print(line) }
+/// ```
+/// It is one object for all connections: while none is ready, lines wait in order, and leave after the next opening.
+/// There are never two connections at once. All methods may be called from any thread and in any state. When the last
+/// reference is released the connection is closed and the thread ends.
+public final class LineLink: ConnectionControl {
+    private let core: MessageLink<LineDialect>
+
+    public init(configuration: Configuration) {
+        self.core = MessageLink(LineDialect(configuration))
+        self.core.session.delegation.setOwner(self)
+    }
+
+    deinit {
+        self.core.driver.invalidate()
+    }
+
+    public var _driver: ControlledDriver { ControlledDriver(self.core.driver) }
+
+    /// The executor of the link's thread, for Swift tasks and actors that run there.
+    public var executor: SocketExecutor { self.core.driver.executor }
+
+    /// The delegate, which is notified of events, and of lines from the next connection on; held weakly. Set it before
+    /// ``connect()``.
+    public var delegate: (any LineLinkDelegate)? {
+        get { self.core.session.delegation.delegate }
+        set { self.core.session.delegation.setDelegate { [weak newValue] in newValue } }
+    }
+
+    /// The lines that arrive on this link, over all its connections, as text; ``Lines/bytes``, ``Lines/results`` and
+    /// ``Lines/decoded(as:decoder:)`` are other views of them. With several readers each line goes to one of them. It
+    /// is empty while there is a ``delegate``, or a handler of ``setLineHandler(_:)``, which comes before both.
+    ///
+    /// A line that is not UTF-8 is left out, and reported by ``Event/unreadable(_:)``.
+    public var lines: Lines {
+        Lines(inbox: self.core.session.inbox) { [weak core] error in
+            guard let core else { return }
+            core.driver.submit(.closure { _ in core.session.report(.unreadable(error)) })
+        }
+    }
+
+    /// Ends ``lines`` once those that have arrived were read.
+    package func finishLines() {
+        self.core.session.inbox.finish()
+    }
+
+    /// A new stream of events, from now on, which keeps the latest 256 for its reader and ends with the link.
+    public var events: AsyncStream<Event> { self.core.session.makeEvents() }
+
+    /// Has lines handed to `handler` instead of ``lines``, from the next connection on.
+    ///
+    /// It runs on the socket's thread, which it must not block: the fastest way, for handlers that are short. What it
+    /// sends leaves with the flush of the read that brought the line.
+    public func setLineHandler(_ handler: (@Sendable (Line) -> Void)?) {
+        self.core.session.setHandler(handler)
+    }
+
+    // MARK: Sending
+
+    /// Sends a line, and returns when its last byte was handed to the system. A loss after that is told by
+    /// ``Event/closed(_:)`` alone.
+    ///
+    /// While no connection is ready the line waits, in order, and leaves after the next opening. Cancelling the calling
+    /// task takes it back while it waits. Where attempts have stopped after ``Backoff/maximumRounds``, a line begins
+    /// them anew, as does ``applicationWillEnterForeground()``.
+    ///
+    /// - Parameter text: The line without its delimiter.
+    /// - Throws: ``SocketError``. Its `delivery` is `sentUnknown` if the line had begun to leave when the connection
+    ///   was lost: it does not leave again. Codes: `invalidArgument` (a line that contains the delimiter);
+    ///   `connectionLost`; `queueFull` (too much waits); `cancelled`; `notConnected` after ``disconnect()``; and the
+    ///   code with which attempts stopped.
+    public func send(_ text: String) async throws(SocketError) {
+        try await self.send(ByteBuffer(string: text))
+    }
+
+    /// Sends a line of bytes as ``send(_:)-(String)`` sends text.
+    public func send(_ bytes: ByteBuffer) async throws(SocketError) {
+        try await self.core.send { LineUnit(bytes, $0) }
+    }
+
+    /// Sends a line as ``send(_:)-(String)`` does, without waiting.
+    ///
+    /// - Parameter completion: Called once, on the callback queue; nil: nobody is told.
+    public func send(_ text: String, completion: (@Sendable (Result<Void, SocketError>) -> Void)?) {
+        self.send(ByteBuffer(string: text), completion: completion)
+    }
+
+    /// Sends a line of bytes as ``send(_:)-(String)`` does, without waiting.
+    ///
+    /// - Parameter completion: Called once, on the callback queue; nil: nobody is told.
+    public func send(_ bytes: ByteBuffer, completion: (@Sendable (Result<Void, SocketError>) -> Void)?) {
+        self.core.send(completion: completion) { LineUnit(bytes, $0) }
+    }
+
+    /// Completes when the connection that was closed by ``disconnect()`` is gone; at once where there is none.
+    public func waitUntilClosed() async {
+        await self.core.waitUntilClosed()
+    }
+}

@@ -1,0 +1,284 @@
+import HHSocket
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+/// The life of a link of lines: what its connections leave to each other, and what not; its heartbeats; its bounds.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct LineLinkLifeTests {
+    // MARK: Waiting
+
+    @Test func linesSentWhileNothingIsReadyLeaveInOrderAndOnce() async throws {
+        let server = try await LineServer()
+        try await server.refuseConnections()
+        let link = LineLinks.link(to: server.endpoint)
+        let outcomes = Watched<[Bool]>([])
+        link.send("before connect()", completion: nil)
+        link.connect()
+        for number in 0..<100 {
+            link.send("\(number)") { result in
+                outcomes.withLockedValue { $0.append((try? result.get()) != nil) }
+            }
+        }
+        let cancelled = Task { try await link.send("never") }
+        cancelled.cancel()
+        let error = await #expect(throws: SocketError.self) { try await cancelled.value }
+        #expect(error?.code == .cancelled && error?.delivery == .notSent)
+        try await server.acceptConnections()
+        try await outcomes.wait("all outcomes") { $0.count == 100 }
+        #expect(outcomes.current.allSatisfy { $0 })
+        try await link.send("last")
+        let texts = try await server.received(102).map(\.text)
+        #expect(texts == ["before connect()"] + (0..<100).map { "\($0)" } + ["last"])
+        link.disconnect()
+    }
+
+    @Test func lineThatHasBegunWhenTheLinkIsLostIsNotSentAgain() async throws {
+        let server = try await LineServer()
+        server.onOpen(number: 0, .stopReading)
+        let link = LineLinks.link(to: server.endpoint)
+        let events = link.events
+        link.connect()
+        try await LineLinks.opening(events)
+        let outcomes = Watched<[String]>([])
+        func send(_ name: String, _ line: String) {
+            link.send(line) { result in
+                let text: String
+                do throws(SocketError) {
+                    try result.get()
+                    text = "\(name): sent"
+                } catch {
+                    text = "\(name): \(error.code) \(error.delivery)"
+                }
+                outcomes.withLockedValue { $0.append(text) }
+            }
+        }
+        // More than the systems' buffers hold.
+        send("begun", String(repeating: "x", count: 16 << 20))
+        send("waiting", "whole")
+        try await server.connection(0).perform(.reset)
+        try await outcomes.wait("both outcomes") { $0.count == 2 }
+        #expect(outcomes.current == ["begun: connectionLost sentUnknown", "waiting: sent"])
+        #expect(try await server.received(1, onConnection: 1).map(\.text) == ["whole"])
+        #expect(server.received.count == 1)
+        link.disconnect()
+    }
+
+    @Test func linesThatWaitAreBoundedWhileTheServerIsDead() async throws {
+        let server = try await LineServer()
+        let link = LineLinks.link(to: server.endpoint) {
+            $0.maximumWaitingLines = 100
+            $0.socket.maximumQueuedBytes = 1_000
+        }
+        let events = link.events
+        link.connect()
+        try await LineLinks.opening(events)
+        try await server.refuseConnections()
+        try await server.connection(0).perform(.reset)
+        _ = try await LineLinks.closure(events)
+        let outcomes = Watched<[SocketError.Code]>([])
+        for number in 0..<500 {
+            link.send("\(number % 10)") { result in
+                if case .failure(let error) = result { outcomes.withLockedValue { $0.append(error.code) } }
+            }
+        }
+        try await outcomes.wait("the refused") { $0.count == 400 }
+        #expect(Set(outcomes.current) == [.queueFull])
+        // Into an empty line one of any size goes; behind others it has to fit.
+        let error = await #expect(throws: SocketError.self) {
+            try await link.send(String(repeating: "x", count: 1_000))
+        }
+        #expect(error?.code == .queueFull)
+        try await server.acceptConnections()
+        #expect(try await server.received(100).map(\.text) == (0..<100).map { "\($0 % 10)" })
+        link.disconnect()
+    }
+
+    @Test func linesThatWaitFailWhenTheUserCloses() async throws {
+        let server = try await LineServer()
+        try await server.refuseConnections()
+        let link = LineLinks.link(to: server.endpoint)
+        let outcomes = Watched<[SocketError?]>([])
+        link.connect()
+        for number in 0..<20 {
+            link.send("\(number)") { result in
+                outcomes.withLockedValue { outcomes in
+                    if case .failure(let error) = result { outcomes.append(error) } else { outcomes.append(nil) }
+                }
+            }
+        }
+        link.disconnect()
+        try await outcomes.wait("all outcomes") { $0.count == 20 }
+        #expect(outcomes.current.allSatisfy { $0?.code == .cancelled && $0?.delivery == .notSent })
+        let error = await #expect(throws: SocketError.self) { try await link.send("closed") }
+        #expect(error?.code == .notConnected)
+    }
+
+    // MARK: Ends
+
+    @Test func lineThatIsCutOffIsDroppedAndNotJoinedToTheNext() async throws {
+        let server = try await LineServer()
+        server.onOpen(number: 0, .glued(.line("first"), .line("never whole").cut(after: 5)).then(.disconnect))
+        server.onOpen(number: 1, .line("second").cut(after: 3).then(.reset))
+        server.onOpen(number: 2, .line("third"))
+        let link = LineLinks.link(to: server.endpoint)
+        link.connect()
+        #expect(try await link.lines.next(2) == ["first", "third"])
+        #expect(server.acceptedCount == 3)
+        link.disconnect()
+    }
+
+    @Test func lineThatIsTooLongEndsTheConnectionAndNothingOfItIsPassedOn() async throws {
+        let server = try await LineServer()
+        let limit = 1_048_576
+        let fits = String(repeating: "x", count: limit)
+        server.onOpen(number: 0, .glued(.line("before"), .line(fits), .line(fits + "y"), .line("behind")))
+        server.onOpen(number: 1, .line("after"))
+        let link = LineLinks.link(to: server.endpoint)
+        let events = link.events
+        link.connect()
+        #expect(try await link.lines.next(3).map(\.count) == [6, limit, 5])
+        let error = try await LineLinks.closure(events)
+        #expect(error?.code == .frameTooLarge)
+        #expect(error?.endpoint == server.endpoint)
+        #expect(error?.message.contains("1048576 bytes") == true)
+        link.disconnect()
+    }
+
+    @Test func lossReconnectsAlsoWhereConnectWasCalledTwice() async throws {
+        let server = try await LineServer()
+        let link = LineLinks.link(to: server.endpoint)
+        let events = link.events
+        link.connect()
+        link.connect()
+        try await LineLinks.opening(events)
+        // On a connection that is there it changes nothing.
+        link.connect()
+        try await server.connection(0).perform(.disconnect)
+        let error = try await LineLinks.closure(events)
+        #expect(error?.code == .connectionLost)
+        try await LineLinks.opening(events)
+        #expect(server.acceptedCount == 2)
+        // Closed by the user it stays closed, and opened by the user again it reconnects again.
+        link.disconnect()
+        #expect(try await LineLinks.closure(events) == nil)
+        await link.waitUntilClosed()
+        try await server.ended(connection: 1)
+        link.connect()
+        try await LineLinks.opening(events)
+        try await server.connection(2).perform(.reset)
+        #expect(try await LineLinks.closure(events) != nil)
+        try await LineLinks.opening(events)
+        #expect(server.acceptedCount == 4)
+        link.disconnect()
+    }
+
+    @Test func answerThatIsUnderWayIsStillReadBehindDisconnect() async throws {
+        let server = try await LineServer(.echo)
+        let link = LineLinks.link(to: server.endpoint)
+        link.connect()
+        for _ in 0..<10 {
+            try await link.send("bye")
+            link.disconnect()
+            #expect(try await link.lines.next(1) == ["bye"])
+            link.connect()
+        }
+        link.disconnect()
+        await link.waitUntilClosed()
+    }
+
+    // MARK: Heartbeats
+
+    @Test func heartbeatIsSentAtOnceAfterEachOpeningAndBeforeWhatWaits() async throws {
+        let server = try await LineServer()
+        let count = Watched(0)
+        let link = LineLinks.link(to: server.endpoint) {
+            $0.heartbeatLine = { "beat \(count.increment())" }
+            $0.socket.heartbeat = HeartbeatPolicy(interval: .seconds(3_600))
+        }
+        link.send("waiting", completion: nil)
+        for _ in 0..<3 { link.connect() }
+        #expect(try await server.received(2).map(\.text) == ["beat 1", "waiting"])
+        for number in 1...3 {
+            try await server.connection(number - 1).perform(.disconnect)
+            #expect(try await server.received(1, onConnection: number).map(\.text) == ["beat \(number + 1)"])
+        }
+        // There is one timer: nothing else has come.
+        try await link.send("end")
+        #expect(try await server.received(6).map(\.text) == ["beat 1", "waiting", "beat 2", "beat 3", "beat 4", "end"])
+        link.disconnect()
+    }
+
+    @Test func heartbeatExpectsNoAnswer() async throws {
+        let server = try await LineServer()
+        let link = LineLinks.link(to: server.endpoint) {
+            $0.heartbeatLine = { "beat" }
+            $0.socket.heartbeat = HeartbeatPolicy(interval: .milliseconds(5), replyTimeout: .milliseconds(1), misses: 0)
+        }
+        link.connect()
+        #expect(try await server.received(20).allSatisfy { $0.text == "beat" && $0.connection == 0 })
+        #expect(server.acceptedCount == 1)
+        link.disconnect()
+    }
+
+    @Test func serverThatAnswersNoHeartbeatIsLostWhereThatIsAskedFor() async throws {
+        let server = try await LineServer()
+        let link = LineLinks.link(to: server.endpoint) {
+            $0.heartbeatLine = { "beat" }
+            $0.heartbeatReplyTimeout = .milliseconds(50)
+            $0.socket.heartbeat = HeartbeatPolicy(interval: .seconds(3_600), misses: 0)
+        }
+        let events = link.events
+        link.connect()
+        let error = try await LineLinks.closure(events)
+        #expect(error?.code == .connectionLost)
+        #expect(error?.message.contains("heartbeat") == true)
+        try await server.received(1, onConnection: 1)
+        link.disconnect()
+    }
+
+    @Test func payloadOfThePolicyIsALineToo() async throws {
+        let server = try await LineServer()
+        let link = LineLinks.link(to: server.endpoint) {
+            $0.socket.heartbeat = HeartbeatPolicy(interval: .milliseconds(5), payload: ByteBuffer(string: "alive"))
+        }
+        link.connect()
+        #expect(try await server.received(3).allSatisfy { $0.text == "alive" })
+        link.disconnect()
+    }
+
+    @Test func heartbeatThatCannotBeSentIsSkipped() async throws {
+        let server = try await LineServer()
+        let calls = Watched(0)
+        let link = LineLinks.link(to: server.endpoint) {
+            $0.heartbeatLine = {
+                let call = calls.increment()
+                if call == 1 { throw Unexpected(description: "nothing to say") }
+                return call == 2 ? "two\nlines" : "beat"
+            }
+            $0.socket.heartbeat = HeartbeatPolicy(interval: .milliseconds(5))
+        }
+        link.connect()
+        #expect(try await server.received(1).map(\.text) == ["beat"])
+        #expect(server.acceptedCount == 1)
+        link.disconnect()
+    }
+
+    @Test func withoutALineThereIsNoHeartbeat() async throws {
+        let server = try await LineServer()
+        let link = LineLinks.link(to: server.endpoint) {
+            $0.socket.heartbeat = HeartbeatPolicy(interval: .milliseconds(1), replyTimeout: .milliseconds(1), misses: 0)
+        }
+        link.connect()
+        // Time for a heartbeat, by a clock that is not ours.
+        for _ in 0..<10 {
+            try await server.connection(0).perform(.line("tick").delayed(by: .milliseconds(2)))
+            _ = try await link.lines.next(1)
+        }
+        try await link.send("end")
+        #expect(try await server.received(1).map(\.text) == ["end"])
+        #expect(server.acceptedCount == 1)
+        link.disconnect()
+    }
+}

@@ -398,6 +398,7 @@ let package = Package(
                 "HHSocketCLI",
                 "HHSocketRPC",
                 "HHSocketServer",
+                "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),

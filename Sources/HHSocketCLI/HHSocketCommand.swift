@@ -20,6 +20,8 @@ struct HHSocketCommand: AsyncParsableCommand {
             ListenCommand.self,
             WebSocketCommand.self,
             WebSocketServeCommand.self,
+            LinesCommand.self,
+            LinesServeCommand.self,
             InspectCommand.self,
             DescribeCommand.self,
             BenchCommand.self,

@@ -2,6 +2,7 @@ import Foundation
 import HHSocket
 import HHSocketRPC
 import HHSocketServer
+import HHSocketTesting
 import TestSupport
 import Testing
 
@@ -49,6 +50,36 @@ import Testing
             try await self.calls(SocketClient.connecting(to: endpoint) { $0.socket.tls = self.tls })
             relay.signal(15)
         }
+    }
+
+    @Test(.enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)))
+    func ourLinesGoThroughPythonsTLS() async throws {
+        let server = try await LineServer(.echo)
+        let relay = try Python.tlsRelay(["in", "\(server.endpoint.port)", self.files.certificate, self.files.key])
+        let address = try #require(try await relay.lines().first?.split(separator: " ").last.map(String.init))
+        var configuration = try LineLink.Configuration(address: "tls://\(address)")
+        configuration.socket.tls = self.tls
+        let link = LineLink(configuration: configuration)
+        link.connect()
+        let long = String(repeating: "long ", count: 200_000)
+        link.send("short", completion: nil)
+        try await link.send(long)
+        let lines = try await withDeadline("the echoes") {
+            var lines: [String] = []
+            for await line in link.lines {
+                lines.append(line)
+                if lines.count == 2 { break }
+            }
+            return lines
+        }
+        #expect(lines == ["short", long])
+        let arguments = ["lines", "tls://\(address)", "--ca", self.files.ca, "--send", "ä", "--count", "1"]
+        let outcome = try await Command.run(arguments)
+        #expect(outcome.exitCode == 0 && outcome.text == "ä\n")
+        let stranger = try await Command.run(["lines", "tls://\(address)", "--once", "--send", "x"])
+        #expect(stranger.exitCode == 1 && stranger.errors.hasPrefix("error: tlsFailed: "))
+        link.disconnect()
+        relay.signal(15)
     }
 
     @Test(.enabled(if: Python.isInstalled, Comment(rawValue: Python.howToGetIt)))

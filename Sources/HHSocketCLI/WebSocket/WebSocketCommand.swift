@@ -1,8 +1,6 @@
 import ArgumentParser
 import Foundation
 import HHSocket
-import NIOConcurrencyHelpers
-import NIOCore
 
 /// `hhsocket ws`
 struct WebSocketCommand: AsyncParsableCommand {
@@ -101,17 +99,14 @@ struct WebSocketCommand: AsyncParsableCommand {
             StandardError.line("error: \(error.code): \(error.message.inOneLine)")
             throw ExitCode.failure
         }
-        let exchange = WebSocketExchange(
-            configuration,
-            isOnce: self.once,
-            count: self.count,
-            echoes: self.echo,
-            printsJSON: self.json
+        let exchange = MessageExchange<WebSocketLink>(
+            .init(isOnce: self.once, count: self.count, echoes: self.echo, printsJSON: self.json)
         )
         let code = await exchange.run(
             self.send.isEmpty && file == nil
                 ? .standardInput
                 : .messages(self.send.map { WebSocketMessage($0) } + (file.map { [WebSocketMessage($0)] } ?? [])),
+            on: WebSocketLink(configuration: configuration),
             signals.stream
         )
         if code != 0 { throw ExitCode(code) }

@@ -1,7 +1,6 @@
 import ArgumentParser
 import HHSocket
 import HHSocketServer
-import NIOCore
 
 /// `hhsocket ws-serve`
 struct WebSocketServeCommand: AsyncParsableCommand {
@@ -34,41 +33,24 @@ struct WebSocketServeCommand: AsyncParsableCommand {
     @Flag(help: "Compress all messages for clients that ask for it (permessage-deflate).")
     var compress = false
 
-    @Option(
-        parsing: .unconditional,
-        help: ArgumentHelp(
-            "The line on stdout: %h is the host, %p the port, %% a percent sign. (default: listening on HOST:PORT)",
-            valueName: "format"
-        )
-    )
-    var announce: String?
+    @OptionGroup var announcement: AnnounceOptions
 
     @OptionGroup(title: "TLS") var tls: ServerTLSOptions
 
     func validate() throws {
-        guard (0...65_535).contains(self.port) else {
-            throw ValidationError("--port is a number from 0 to 65535, not \(self.port).")
-        }
+        try ListenAddress.validate(port: self.port)
         guard self.path?.hasPrefix("/") ?? true else { throw ValidationError("--path begins with /.") }
     }
 
     func run() async throws {
-        Signals.ignoreBrokenPipes()
-        let signals = Signals()
-        do throws(SocketError) {
+        try await self.announcement.serve { () throws(SocketError) in
             let server = try self.server()
             try await server.start()
-            let address =
-                server.address.map { Endpoint(host: $0.host, port: $0.port) }
-                ?? Endpoint(host: self.host, port: self.port)
-            let line = self.announce.map { ServeCommand.announcement($0, address) } ?? "listening on \(address)"
-            try? StandardOutput.write(line + "\n")
-            for await _ in signals.stream { break }
+            let address = server.address.map { Endpoint(host: $0.host, port: $0.port) }
+            return (server, address ?? Endpoint(host: self.host, port: self.port))
+        } stop: { server in
             // Clients that do not answer are not waited for any longer.
             await server.shutdown(gracePeriod: .seconds(5))
-        } catch {
-            StandardError.line("error: \(error.code): \(error.message.inOneLine)")
-            throw ExitCode.failure
         }
     }
 

@@ -84,7 +84,7 @@ struct Acceptor: Sendable {
                 file: listener.unixPath.flatMap { FileIdentity(path: $0) }
             )
         } catch {
-            throw Self.describe(error, listener.endpoint)
+            throw SocketError.cannotListen(on: listener.endpoint, error)
         }
     }
 
@@ -230,39 +230,6 @@ struct Acceptor: Sendable {
         #else
         nil
         #endif
-    }
-
-    private static func describe(_ error: any Error, _ place: Endpoint) -> SocketError {
-        switch error {
-        case let error as IOError:
-            let advice =
-                switch error.errnoCode {
-                case EADDRINUSE: "address already in use; another server listens there, choose another port"
-                case EACCES: "permission denied; ports below 1024 belong to the superuser"
-                case EADDRNOTAVAIL: "this machine has no such address"
-                default: String(describing: error)
-                }
-            return SocketError(
-                .bindFailed,
-                message: "cannot listen on \(place): \(advice)",
-                underlying: error,
-                endpoint: place
-            )
-        case is SocketAddressError.UnknownHost:
-            return SocketError(
-                .hostNotFound,
-                message: "cannot listen on \(place): the host has no address",
-                underlying: error,
-                endpoint: place
-            )
-        default:
-            return SocketError(
-                .bindFailed,
-                message: "cannot listen on \(place): \(error)",
-                underlying: error,
-                endpoint: place
-            )
-        }
     }
 }
 

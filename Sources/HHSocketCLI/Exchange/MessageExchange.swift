@@ -1,0 +1,287 @@
+import Foundation
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// A link whose messages a command sends and prints.
+protocol ExchangedLink: ConnectionControl {
+    associatedtype Message: Sendable
+    associatedtype Event: Sendable
+
+    var events: AsyncStream<Event> { get }
+    /// Hands each message that arrives to `take`, or the error of one that cannot be read; until there will be none, or
+    /// `take` returns false.
+    func receive(_ take: @Sendable (Result<Message, SocketError>) -> Bool) async
+    /// Ends ``receive(_:)`` once those that have arrived were taken.
+    func finishReceiving()
+    /// Has messages handed to `handler`, on the socket's thread, instead of ``receive(_:)``.
+    func setHandler(_ handler: @escaping @Sendable (Message) -> Void)
+
+    func send(_ message: Message) async throws(SocketError)
+    func send(_ message: Message, completion: (@Sendable (Result<Void, SocketError>) -> Void)?)
+    func waitUntilClosed() async
+
+    /// The message of a line of standard input.
+    static func message(ofInput text: ByteBuffer) -> Message
+    static func content(of message: Message) -> ExchangedContent
+    static func news(of event: Event) -> ExchangeNews
+}
+
+/// The content of a message, as it is printed.
+enum ExchangedContent {
+    case text(ByteBuffer)
+    case binary(ByteBuffer)
+}
+
+/// An event of a link, as far as a command reports it.
+enum ExchangeNews {
+    case attemptFailed(SocketError)
+    /// The server has ended an open connection in order; another one may follow.
+    case closedByServer(WebSocketClosure)
+    case lost(SocketError)
+    /// No attempt follows, after the server's close frame if there was one.
+    case gaveUp(WebSocketClosure?)
+    case nothing
+}
+
+/// The exchange of messages of one run of `hhsocket ws` or `hhsocket lines`.
+final class MessageExchange<Link: ExchangedLink>: Sendable {
+    enum Input: Sendable {
+        case standardInput
+        case messages([Link.Message])
+    }
+
+    struct Options: Sendable {
+        /// Whether there is one attempt and one connection.
+        var isOnce = false
+        /// The number of messages, printed or sent back, after which to end.
+        var count: Int?
+        /// Whether messages are sent back instead of printed.
+        var echoes = false
+        var printsJSON = false
+    }
+
+    /// The reason for the end of the command.
+    private enum End: Sendable {
+        /// All has left, or as many messages as were asked for.
+        case complete
+        case signal
+        case closedByServer(UInt16)
+        case failed
+    }
+
+    private struct Progress {
+        /// The number of messages that were printed or sent back.
+        var handled = 0
+        /// Whether a message may not have arrived, or was not sent.
+        var hasLost = false
+        /// Whether all of the input has left.
+        var hasSentAll = false
+    }
+
+    private let options: Options
+    private let progress = NIOLockedValueBox(Progress())
+    private let ends = AsyncStream<End>.makeStream()
+
+    init(_ options: Options) {
+        self.options = options
+    }
+
+    /// - Returns: The exit code.
+    func run(_ input: Input, on opened: Link, _ signals: AsyncStream<CInt>) async -> Int32 {
+        if self.options.echoes { self.echo(on: opened) }
+        let events = opened.events
+        let printing = Task { await self.print(from: opened) }
+        let watching = Task { for await event in events { self.happened(event) } }
+        opened.connect()
+        let sending = Task { [opened] in
+            guard await self.send(input, on: opened) else { return }
+            self.progress.withLockedValue { $0.hasSentAll = true }
+            if self.options.count == nil { self.end(.complete) }
+        }
+        let interrupting = Task {
+            for await _ in signals { self.end(.signal) }
+        }
+        let end = await self.ends.stream.first { _ in true }
+        sending.cancel()
+        interrupting.cancel()
+        opened.disconnect()
+        await self.waitUntilClosed(opened)
+        // What came before the end of the connection is still printed.
+        opened.finishReceiving()
+        await printing.value
+        // Reading standard input cannot be cancelled.
+        if case .messages = input { await sending.value }
+        watching.cancel()
+        return self.exitCode(end)
+    }
+
+    private func exitCode(_ end: End?) -> Int32 {
+        let progress = self.progress.withLockedValue { $0 }
+        // What ended the connection may have been told before the last messages of it were printed.
+        let isComplete = self.options.count.map { progress.handled >= $0 } ?? progress.hasSentAll
+        switch end {
+        case .signal: return 0
+        case .complete, nil: return progress.hasLost ? 1 : 0
+        case .closedByServer(let code):
+            let isOrderly = code == 1_000 && self.options.count == nil
+            return (isComplete || isOrderly) && !progress.hasLost ? 0 : 1
+        case .failed:
+            return isComplete && !progress.hasLost ? 0 : 1
+        }
+    }
+
+    /// The server has a second for its part of the end.
+    private func waitUntilClosed(_ link: Link) async {
+        // A task group would wait for both.
+        let (ends, continuation) = AsyncStream<Void>.makeStream()
+        Task {
+            await link.waitUntilClosed()
+            continuation.finish()
+        }
+        let limit = Task {
+            try? await Task.sleep(for: .seconds(1))
+            continuation.finish()
+        }
+        for await _ in ends {}
+        limit.cancel()
+    }
+
+    private func end(_ end: End) {
+        self.ends.continuation.yield(end)
+    }
+
+    // MARK: Sending
+
+    /// - Returns: Whether all was sent, or reported as not sent.
+    private func send(_ input: Input, on link: Link) async -> Bool {
+        switch input {
+        case .messages(let messages):
+            for message in messages {
+                guard await self.send(message, on: link) else { return false }
+            }
+        case .standardInput:
+            let lines = InputLines()
+            while !Task.isCancelled, let line = await lines.next() {
+                guard !Task.isCancelled else { return false }
+                guard case .bytes(let bytes) = line else {
+                    self.refuse("a line of standard input is longer than \(InputLines.maximumLength >> 20) MiB")
+                    continue
+                }
+                let text = ByteBuffer(bytes: bytes)
+                if text.validUTF8 == nil {
+                    self.refuse("a line of standard input is not UTF-8")
+                } else {
+                    guard await self.send(Link.message(ofInput: text), on: link) else { return false }
+                }
+            }
+        }
+        return true
+    }
+
+    /// Reports a line that is not sent.
+    private func refuse(_ reason: String) {
+        self.report(SocketError(.invalidArgument, message: reason))
+        self.progress.withLockedValue { $0.hasLost = true }
+    }
+
+    /// - Returns: False if the command has ended meanwhile.
+    private func send(_ message: Link.Message, on link: Link) async -> Bool {
+        do throws(SocketError) {
+            try await link.send(message)
+        } catch {
+            guard !Task.isCancelled else { return false }
+            self.progress.withLockedValue { $0.hasLost = true }
+            // Why there is no connection was told already.
+            if error.code != .noServerReachable, error.code != .handshakeRefused { self.report(error) }
+        }
+        return true
+    }
+
+    private func report(_ error: SocketError) {
+        StandardError.line("error: \(error.code): \(error.message.inOneLine)")
+    }
+
+    // MARK: Receiving
+
+    private func echo(on link: Link) {
+        link.setHandler { [weak link] message in
+            guard let link else { return }
+            guard self.options.count != nil else { return link.send(message, completion: nil) }
+            link.send(message) { result in
+                if case .success = result { self.handledOne() }
+            }
+        }
+    }
+
+    private func handledOne() {
+        let count = self.progress.withLockedValue { progress in
+            progress.handled += 1
+            return progress.handled
+        }
+        if count == self.options.count { self.end(.complete) }
+    }
+
+    private func print(from link: Link) async {
+        await link.receive { result in
+            if let count = self.options.count, self.progress.withLockedValue({ $0.handled }) >= count { return false }
+            do throws(SocketError) {
+                let line = self.line(Link.content(of: try result.get()))
+                do throws(StandardOutput.Closed) {
+                    try StandardOutput.write(line)
+                } catch {
+                    // The output is closed.
+                    self.end(.complete)
+                    return false
+                }
+                self.handledOne()
+            } catch {
+                self.report(error)
+            }
+            return true
+        }
+    }
+
+    private func line(_ content: ExchangedContent) -> ByteBuffer {
+        switch content {
+        case .text(let text):
+            guard self.options.printsJSON else {
+                var line = text
+                line.writeString("\n")
+                return line
+            }
+            return self.json("text", "text", String(buffer: text))
+        case .binary(let bytes):
+            return self.options.printsJSON
+                ? self.json("binary", "base64", bytes.base64) : ByteBuffer(string: bytes.base64 + "\n")
+        }
+    }
+
+    private func json(_ kind: String, _ name: String, _ value: String) -> ByteBuffer {
+        var line = JSONLine()
+        line.add("kind", kind)
+        line.add(name, value)
+        return ByteBuffer(string: line.line)
+    }
+
+    // MARK: Events
+
+    private func happened(_ event: Link.Event) {
+        switch Link.news(of: event) {
+        case .attemptFailed(let error):
+            self.report(error)
+            // No attempt succeeds with such a setting.
+            if self.options.isOnce || error.code == .invalidArgument { self.end(.failed) }
+        case .closedByServer(let closure):
+            StandardError.line("\(closure)".inOneLine)
+            if self.options.isOnce { self.end(.closedByServer(closure.code)) }
+        case .lost(let error):
+            self.report(error)
+            if self.options.isOnce { self.end(.failed) }
+        case .gaveUp(let closure):
+            self.end(closure.map { .closedByServer($0.code) } ?? .failed)
+        case .nothing:
+            break
+        }
+    }
+}

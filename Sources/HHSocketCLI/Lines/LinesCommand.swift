@@ -1,0 +1,101 @@
+import ArgumentParser
+import HHSocket
+import NIOCore
+
+/// `hhsocket lines`
+struct LinesCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "lines",
+        abstract: "Send and receive lines over TCP or TLS.",
+        discussion: """
+            Sends what --send says, else each line of standard input. Prints each line that arrives on a line of stdout; \
+            one that is not UTF-8 is reported on stderr and does not count.
+
+            It ends when all has left and, without --send, standard input has ended; or, with --count, after that many \
+            lines. It reconnects where the connection is lost or refused, unless --once is given: then either is an \
+            error. SIGINT and SIGTERM end it.
+            """
+    )
+
+    @Argument(help: ArgumentHelp("The server: HOST:PORT, or tls://HOST:PORT for TLS.", valueName: "address"))
+    var address: String
+
+    @Option(help: DelimiterArgument.help, transform: DelimiterArgument.parse)
+    var delimiter = LineDelimiter.lf
+
+    @Option(help: ArgumentHelp("Send this line. May be given several times.", valueName: "text"))
+    var send: [String] = []
+
+    @Option(
+        parsing: .unconditional,
+        help: ArgumentHelp(
+            "Send this line at once, and whenever nothing was sent for --heartbeat-every. No answer is expected.",
+            valueName: "text"
+        )
+    )
+    var heartbeat: String?
+
+    @Option(
+        help: ArgumentHelp("The silence after which --heartbeat is sent. (default: 60)", valueName: "seconds"),
+        transform: DurationArgument.parse
+    )
+    var heartbeatEvery = Duration.seconds(60)
+
+    @Option(help: ArgumentHelp("End after this many lines.", valueName: "n"))
+    var count: Int?
+
+    @Flag(help: "Make one attempt and one connection.")
+    var once = false
+
+    @Flag(help: "Print lines as JSON: {\"kind\":\"text\",\"text\":…}.")
+    var json = false
+
+    @Option(
+        help: ArgumentHelp(
+            "Connect through this proxy: http://user:password@host:port, or socks5://…; the user and "
+                + "password are optional.",
+            valueName: "url"
+        ),
+        transform: ConnectionOptions.proxy
+    )
+    var proxy: Proxy?
+
+    @OptionGroup(title: "TLS") var tls: ClientTLSOptions
+
+    func validate() throws {
+        guard self.count.map({ $0 > 0 }) ?? true else { throw ValidationError("--count is 1 or more.") }
+    }
+
+    func run() async throws {
+        Signals.ignoreBrokenPipes()
+        let signals = Signals()
+        let configuration: LineLink.Configuration
+        do throws(SocketError) {
+            configuration = try self.configuration()
+        } catch {
+            StandardError.line("error: \(error.code): \(error.message.inOneLine)")
+            throw ExitCode.failure
+        }
+        let exchange = MessageExchange<LineLink>(
+            .init(isOnce: self.once, count: self.count, printsJSON: self.json)
+        )
+        let code = await exchange.run(
+            self.send.isEmpty ? .standardInput : .messages(self.send.map { ByteBuffer(string: $0) }),
+            on: LineLink(configuration: configuration),
+            signals.stream
+        )
+        if code != 0 { throw ExitCode(code) }
+    }
+
+    private func configuration() throws(SocketError) -> LineLink.Configuration {
+        var configuration = try LineLink.Configuration(address: self.address)
+        if let tls = self.tls.tls { configuration.socket.tls = tls }
+        configuration.socket.proxy = self.proxy
+        configuration.socket.heartbeat = HeartbeatPolicy(interval: self.heartbeatEvery)
+        configuration.socket.maximumQueuedBytes = 256 << 20
+        configuration.delimiter = self.delimiter
+        if let heartbeat = self.heartbeat { configuration.heartbeatLine = { heartbeat } }
+        if self.once { configuration.socket.backoff.maximumRounds = 1 }
+        return configuration
+    }
+}

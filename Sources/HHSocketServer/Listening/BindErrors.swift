@@ -1,0 +1,46 @@
+package import HHSocket
+import NIOCore
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+extension SocketError {
+    /// The error of a listener that could not be bound to `place`, by the error of NIO's.
+    package static func cannotListen(on place: Endpoint, _ error: any Error) -> SocketError {
+        switch error {
+        case let error as IOError:
+            let advice =
+                switch error.errnoCode {
+                case EADDRINUSE: "address already in use; another server listens there, choose another port"
+                case EACCES: "permission denied; ports below 1024 belong to the superuser"
+                case EADDRNOTAVAIL: "this machine has no such address"
+                default: String(describing: error)
+                }
+            return SocketError(
+                .bindFailed,
+                message: "cannot listen on \(place): \(advice)",
+                underlying: error,
+                endpoint: place
+            )
+        case is SocketAddressError.UnknownHost:
+            return SocketError(
+                .hostNotFound,
+                message: "cannot listen on \(place): the host has no address",
+                underlying: error,
+                endpoint: place
+            )
+        default:
+            return SocketError(
+                .bindFailed,
+                message: "cannot listen on \(place): \(error)",
+                underlying: error,
+                endpoint: place
+            )
+        }
+    }
+}

@@ -16,6 +16,8 @@ enum Target: String, CaseIterable {
     case websocket
     /// The opening handshake of WebSocket: any bytes as a request, a response or a URL, and one side with the other.
     case opening
+    /// Any bytes as lines, and lines that are written and read.
+    case lines
 }
 
 nonisolated(unsafe) private var target = Target.standard
@@ -55,6 +57,7 @@ private func testOne(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     case .messages: MessageFuzz.run(bytes)
     case .websocket: WebSocketFuzz.run(bytes)
     case .opening: OpeningFuzz.run(bytes)
+    case .lines: LineFuzz.run(bytes)
     }
     return 0
 }

@@ -31,6 +31,9 @@ package struct LineDecoder: Sendable {
     /// The number of bytes that have come and were not returned.
     package var bufferedBytes: Int { self.input.readableBytes }
 
+    /// The number of bytes of the line that has not come whole; 0 also where whole lines are still to be returned.
+    package var unfinishedBytes: Int { self.searched == self.input.readableBytes ? self.searched : 0 }
+
     package mutating func append(_ bytes: consuming ByteBuffer) {
         guard self.failure == nil else { return }
         guard self.input.readableBytes > 0 else {

@@ -44,7 +44,7 @@ struct LineDialect: MessageDialect {
             settings: self.settings,
             host: connection.host
         )
-        return LinePeer(link, connection.delivery, ended: connection.ended)
+        return LinePeer(link, connection.endpoint, connection.delivery, ended: connection.ended)
     }
 
     private var settings: LinkSettings<LineUnit> {

@@ -22,7 +22,7 @@ package struct LineLanguage: LinkLanguage {
     package typealias Incoming = ByteBuffer
 
     private let delimiter: LineDelimiter
-    private var decoder: LineDecoder
+    private(set) var decoder: LineDecoder
 
     package init(delimiter: LineDelimiter, maximumLength: Int = LineDecoder.defaultMaximumLength) {
         self.delimiter = delimiter

@@ -4,7 +4,11 @@ import NIOCore
 final class LinePeer: MessagePeer {
     typealias Language = LineLanguage
 
+    /// The number of bytes from which on lines are dropped that come while the link closes and readers are behind.
+    private static let maximumLeftBytes = 32 << 20
+
     let link: Link<LineLanguage>
+    private let endpoint: Endpoint
     private let delivery: MessageDelivery<LineLink.Line>
     /// Told the units that have not begun to leave.
     private let ended: ([LineUnit]) -> Void
@@ -12,10 +16,12 @@ final class LinePeer: MessagePeer {
 
     init(
         _ link: Link<LineLanguage>,
+        _ endpoint: Endpoint,
         _ delivery: MessageDelivery<LineLink.Line>,
         ended: @escaping ([LineUnit]) -> Void
     ) {
         self.link = link
+        self.endpoint = endpoint
         self.delivery = delivery
         self.ended = ended
         self.leaving = LeavingMessages(link)
@@ -35,33 +41,72 @@ final class LinePeer: MessagePeer {
     func hasLeft(in turn: inout Turn) { self.leaving.completeSent() }
 
     func received(_ batch: inout Batch<LineLanguage>, in turn: inout Turn) throws(LinkError) {
-        var isFull = self.link.hasLeftUnits && self.delivery.isFull
+        let isLast = !self.link.mayLeaveUnits
+        var isFull = (self.link.hasLeftUnits || isLast) && self.delivery.isFull
         while batch.goesOn {
-            if isFull, self.link.leaveRest(of: self.delivery, isFull: true) { return }
+            if isFull, self.link.leaveRest(of: self.delivery, isFull: true) || self.keepsRest { return }
             guard let bytes = try batch.next() else { return }
             isFull = self.delivery.deliver(
                 LineLink.Line(bytes: bytes),
-                isLast: !self.link.mayLeaveUnits,
+                isLast: isLast,
                 on: self.link.loop,
                 in: &turn
             )
         }
     }
 
-    /// A line that is too long is no violation of a protocol: the error says what it is.
+    /// Whether what is left goes to the inbox when the link ends.
+    private var keepsRest: Bool {
+        guard case .inbox = self.delivery else { return false }
+        return self.link.unfinishedBytes <= Self.maximumLeftBytes
+    }
+
+    /// A line that is too long is no violation of a protocol: the error says what it is. So it does where a line is cut
+    /// off.
     func explain(_ end: LinkEnd) -> LinkEnd {
-        guard case .protocolViolation(let error) = end.cause, let tooLong = error.underlying as? LineDecoder.TooLong
-        else { return end }
-        let reason = SocketError(
-            .frameTooLarge,
-            message: "the connection was given up: \(tooLong)",
-            delivery: .sentUnknown
+        let cause: LinkEnd.Cause
+        switch end.cause {
+        case .protocolViolation(let error):
+            guard let tooLong = error.underlying as? LineDecoder.TooLong else { return end }
+            cause = self.said(.frameTooLarge, "given up: \(tooLong)")
+        case .closedByPeer(_, let hasReceived):
+            let unfinished = self.link.hot.language.decoder.unfinishedBytes
+            guard unfinished > 0 else {
+                return LinkEnd(.closedByPeer(unfinishedBytes: 0, hasReceived: hasReceived), end.verdict)
+            }
+            cause = self.said(
+                .connectionLost,
+                "lost: the server closed it in the middle of a line, after \(unfinished) bytes of it"
+            )
+        default:
+            return end
+        }
+        return LinkEnd(cause, end.verdict)
+    }
+
+    private func said(_ code: SocketError.Code, _ what: String) -> LinkEnd.Cause {
+        .said(
+            SocketError(code, message: "the connection to \(self.endpoint) was \(what)", delivery: .sentUnknown)
         )
-        return LinkEnd(.said(reason), end.verdict)
     }
 
     func linkEnded(returning units: [LineUnit], in turn: inout Turn) {
         self.leaving.fail()
         self.ended(units)
+        if case .inbox(let inbox) = self.delivery {
+            inbox.append(rest: LineRest(decoder: self.link.hot.language.decoder))
+        }
+    }
+}
+
+/// Lines that a link has left.
+private struct LineRest: InboxRest {
+    var decoder: LineDecoder
+
+    var length: Int { self.decoder.bufferedBytes }
+
+    mutating func next() -> LineLink.Line? {
+        // One that is too long is none.
+        (try? self.decoder.next()).map { LineLink.Line(bytes: $0) }
     }
 }

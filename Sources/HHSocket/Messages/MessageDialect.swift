@@ -10,6 +10,7 @@ package protocol MessagePeer<Language>: LinkReceiver where Language.Unit: Messag
 /// A connection that is made, for the dialect that is spoken on it.
 struct MessageConnection<Dialect: MessageDialect> {
     var id: ConnectionID
+    var endpoint: Endpoint
     var agreement: OpeningAgreement?
     var loop: SocketLoop
     var host: any LinkHost

@@ -8,6 +8,17 @@ package protocol InboxMessage: Sendable {
     var length: Int { get }
 }
 
+/// Bytes that a connection left when it ended, which are messages: they become that as they are read, since many small
+/// messages need more memory than their bytes.
+package protocol InboxRest<Message>: Sendable {
+    associatedtype Message: InboxMessage
+
+    /// The number of bytes that are left.
+    var length: Int { get }
+    /// The next message; nil if there is none.
+    mutating func next() -> Message?
+}
+
 /// Messages that have arrived and were not read yet: bounded, since reading from the network is suspended while too
 /// many wait.
 package final class MessageInbox<Message: InboxMessage>: Sendable {
@@ -43,6 +54,8 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
 
     private struct State {
         var messages: Deque<Message> = []
+        /// What ended connections have left, each behind a number of the messages.
+        var rests: Deque<(count: Int, rest: any InboxRest<Message>)> = []
         var bytes = 0
         /// The largest number of messages since there was none.
         var highest = 0
@@ -58,9 +71,12 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         /// Called when it is not full any more.
         var whenRoom: (@Sendable () -> Void)?
 
+        /// Whether no message is left.
+        var isEmpty: Bool { self.messages.isEmpty && self.rests.isEmpty }
+
         /// Takes the callback where all messages have been handled.
         mutating func takeWhenRead() -> (@Sendable () -> Void)? {
-            self.messages.isEmpty && self.handling == 0 ? self.whenRead.take() : nil
+            self.isEmpty && self.handling == 0 ? self.whenRead.take() : nil
         }
 
         mutating func release(_ reader: Reader) {
@@ -77,7 +93,17 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
 
         /// Takes the oldest message.
         mutating func popMessage() -> Message? {
+            while self.rests.first?.count == 0 {
+                let length = self.rests[0].rest.length
+                if let message = self.rests[0].rest.next() {
+                    self.bytes -= length - self.rests[0].rest.length
+                    return message
+                }
+                self.bytes -= length
+                self.rests.removeFirst()
+            }
             guard let message = self.messages.popFirst() else { return nil }
+            for index in self.rests.indices { self.rests[index].count -= 1 }
             self.bytes -= message.length
             if self.messages.isEmpty {
                 if self.highest > MessageInbox.largestKept { self.messages = [] }
@@ -148,10 +174,33 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         return isFull
     }
 
+    /// Takes what a connection has left that has ended. With very many bytes of others it is dropped.
+    func append(rest: some InboxRest<Message>) {
+        var rest = rest
+        var served: [(UnsafeContinuation<Message?, Never>, Message)] = []
+        let hasChanged = self.state.withLockedValue { state in
+            guard !state.isFinished, state.bytes < Self.maximumLastBytes else { return false }
+            while !state.waiting.isEmpty {
+                guard let message = rest.next(), let (reader, continuation) = state.waiting.popFirst() else {
+                    return false
+                }
+                state.hand(to: reader)
+                served.append((continuation, message))
+            }
+            guard rest.length > 0 else { return false }
+            state.rests.append((state.messages.count, rest))
+            state.bytes += rest.length
+            defer { state.isFull = true }
+            return !state.isFull
+        }
+        for (reader, message) in served { reader.resume(returning: message) }
+        if hasChanged { self.fullnessChanged() }
+    }
+
     /// Calls `body` once all messages so far have been handled: none is left, and no reader has one.
     func whenRead(_ body: @escaping @Sendable () -> Void) {
         let isRead = self.state.withLockedValue { state in
-            if state.isFinished || (state.messages.isEmpty && state.handling == 0) { return true }
+            if state.isFinished || (state.isEmpty && state.handling == 0) { return true }
             state.whenRead = body
             return false
         }
@@ -201,35 +250,38 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
     }
 
     private enum Read {
-        case message(Message, goesOn: Bool, whenRoom: (@Sendable () -> Void)?)
+        case message(Message)
         case over
         case waits
     }
 
     private func read(_ reader: Reader, _ continuation: UnsafeContinuation<Message?, Never>) {
-        let read: Read = self.state.withLockedValue { state in
-            if let message = state.popMessage() {
+        typealias Callback = (@Sendable () -> Void)?
+        let (read, goesOn, whenRoom, whenRead): (Read, Bool, Callback, Callback) = self.state.withLockedValue { state in
+            let message = state.popMessage()
+            let hasRoom =
+                state.rests.isEmpty && state.messages.count <= Self.maximumCount / 2
+                && state.bytes <= Self.maximumBytes / 2
+            let goesOn = state.isFull && hasRoom
+            if goesOn { state.isFull = false }
+            let whenRoom = goesOn ? state.whenRoom.take() : nil
+            if let message {
                 state.hand(to: reader)
-                let goesOn =
-                    state.isFull && state.messages.count <= Self.maximumCount / 2
-                    && state.bytes <= Self.maximumBytes / 2
-                guard goesOn else { return .message(message, goesOn: false, whenRoom: nil) }
-                state.isFull = false
-                return .message(message, goesOn: true, whenRoom: state.whenRoom.take())
+                return (.message(message), goesOn, whenRoom, nil)
             }
-            if state.isFinished || reader.isCancelled { return .over }
+            // A rest may have turned out to be no message.
+            let whenRead = state.takeWhenRead()
+            if state.isFinished || reader.isCancelled { return (.over, goesOn, whenRoom, whenRead) }
             state.waiting.append((reader, continuation))
-            return .waits
+            return (.waits, goesOn, whenRoom, whenRead)
         }
         switch read {
-        case .message(let message, let goesOn, let whenRoom):
-            continuation.resume(returning: message)
-            whenRoom?()
-            if goesOn { self.fullnessChanged() }
-        case .over:
-            continuation.resume(returning: nil)
-        case .waits:
-            break
+        case .message(let message): continuation.resume(returning: message)
+        case .over: continuation.resume(returning: nil)
+        case .waits: break
         }
+        whenRoom?()
+        whenRead?()
+        if goesOn { self.fullnessChanged() }
     }
 }

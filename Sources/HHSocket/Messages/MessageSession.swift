@@ -92,6 +92,7 @@ final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, Turn
         let peer = self.dialect.makePeer(
             on: MessageConnection(
                 id: id,
+                endpoint: endpoint,
                 agreement: agreement,
                 loop: loop,
                 host: host,

@@ -68,18 +68,25 @@ private final class LineEcho: ChannelDuplexHandler {
     private var lines = ByteBuffer()
     /// Whether the client is not read from until it reads.
     private var isHeld = false
+    /// Whether a line was too long, and what follows is thrown away.
+    private var isOver = false
 
     init(_ delimiter: LineDelimiter) {
         self.decoder = LineDecoder(delimiter: delimiter)
     }
 
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard !self.isOver else { return }
         self.decoder.append(self.unwrapInboundIn(data))
         do throws(LineDecoder.TooLong) {
             while let line = try self.decoder.nextWithDelimiter() { self.lines.writeImmutableBuffer(line) }
         } catch {
             self.flush(context)
-            self.closeWhenSent(context)
+            self.isOver = true
+            // Closing with bytes that were not read would reset the connection, and take back what was sent.
+            context.close(mode: .output, promise: nil)
+            let channel = context.channel
+            channel.eventLoop.scheduleTask(in: .seconds(1)) { channel.close(promise: nil) }
         }
     }
 

@@ -146,6 +146,27 @@ import Testing
         link.disconnect()
     }
 
+    @Test func linesThatTheServerHasSentBeforeItsEndAreAllReadHoweverLate() async throws {
+        let server = try await LineServer()
+        let count = 150_000
+        let all = (0..<count).map { "\($0)\n" }.joined()
+        server.onOpen(number: 0, .raw(all.utf8).then(.raw("cut off".utf8)).then(.disconnect))
+        server.onOpen(number: 1, .line("after"))
+        let link = LineLinks.link(to: server.endpoint)
+        let (openings, closings) = (link.events, link.events)
+        link.connect()
+        // Reading begins when the next connection is there.
+        let error = try await LineLinks.closure(closings)
+        #expect(error?.code == .connectionLost)
+        for _ in 0..<2 { try await LineLinks.opening(openings) }
+        let lines = try await link.lines.next(count + 1)
+        #expect(lines == (0..<count).map { "\($0)" } + ["after"])
+        // Reading goes on.
+        try await server.connection(1).perform(.line("more"))
+        #expect(try await link.lines.next(1) == ["more"])
+        link.disconnect()
+    }
+
     @Test func lossReconnectsAlsoWhereConnectWasCalledTwice() async throws {
         let server = try await LineServer()
         let link = LineLinks.link(to: server.endpoint)

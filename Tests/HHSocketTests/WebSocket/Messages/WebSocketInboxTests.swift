@@ -89,4 +89,51 @@ import Testing
         large.append(WebSocketMessage([UInt8](repeating: 0, count: 1 << 20)))
         #expect(large.isFull)
     }
+
+    private struct Rest: InboxRest {
+        var texts: [String]
+        /// Bytes that are no message.
+        var tail = 1
+
+        var length: Int { self.texts.map(\.utf8.count).reduce(self.tail, +) }
+
+        mutating func next() -> WebSocketMessage? {
+            self.texts.isEmpty ? nil : WebSocketMessage(self.texts.removeFirst())
+        }
+    }
+
+    @Test func whatConnectionsHaveLeftIsReadInItsPlaceAndSuspendsReading() async throws {
+        let calls = NIOLockedValueBox(0)
+        let inbox = WebSocketInbox { calls.withLockedValue { $0 += 1 } }
+        let isRead = NIOLockedValueBox(false)
+        inbox.append(self.message("a"))
+        inbox.append(rest: Rest(texts: ["b", "c"]))
+        inbox.append(self.message("d"))
+        inbox.append(rest: Rest(texts: []))
+        inbox.append(rest: Rest(texts: ["e"]))
+        #expect(inbox.isFull && calls.withLockedValue { $0 } == 1)
+        inbox.whenRead { isRead.withLockedValue { $0 = true } }
+        var first: WebSocketMessages.AsyncIterator? = WebSocketMessages(inbox).makeAsyncIterator()
+        for text in ["a", "b", "c", "d", "e"] {
+            #expect(inbox.isFull)
+            #expect(await first?.next(isolation: #isolation)?.text == text)
+        }
+        first = nil
+        #expect(!isRead.withLockedValue { $0 })
+        // The reader that waits finds that nothing is left.
+        let reader = Task {
+            var messages = WebSocketMessages(inbox).makeAsyncIterator()
+            return await messages.next(isolation: nil)?.text
+        }
+        try await eventually("room") { !inbox.isFull }
+        #expect(calls.withLockedValue { $0 } == 2 && isRead.withLockedValue { $0 })
+        // One that waits is served at once.
+        inbox.append(rest: Rest(texts: ["f", "g"]))
+        #expect(await reader.value == "f")
+        #expect(inbox.isFull)
+        inbox.finish()
+        var messages = WebSocketMessages(inbox).makeAsyncIterator()
+        #expect(await messages.next(isolation: #isolation)?.text == "g")
+        #expect(await messages.next(isolation: #isolation) == nil)
+    }
 }

@@ -54,7 +54,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
 
     private struct State {
         var messages: Deque<Message> = []
-        /// What ended connections have left, each behind a number of the messages.
+        /// The rests of ended connections, each behind a number of the messages.
         var rests: Deque<(count: Int, rest: any InboxRest<Message>)> = []
         var bytes = 0
         /// The largest number of messages since there was none.

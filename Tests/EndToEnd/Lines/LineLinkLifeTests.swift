@@ -57,6 +57,8 @@ import Testing
         // More than the systems' buffers hold, which may grow to 32 MiB and more.
         send("begun", ByteBuffer(repeating: 0x78, count: 56 << 20))
         send("waiting", ByteBuffer(string: "whole"))
+        // What was submitted before has begun when a job runs on the link's thread.
+        await Task(executorPreference: link.executor) {}.value
         try await server.connection(0).perform(.reset)
         try await outcomes.wait("both outcomes") { $0.count == 2 }
         #expect(outcomes.current == ["begun: connectionLost sentUnknown", "waiting: sent"])

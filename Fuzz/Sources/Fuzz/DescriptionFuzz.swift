@@ -21,14 +21,19 @@ enum DescriptionFuzz {
         }
         // Whatever can be described can be used.
         for direction in [FrameDirection.request, .response] {
-            let frame = Frame(type: 100, serial: 100, payload: ByteBuffer(string: "payload"))
+            let (plan, header) = (format.plan(for: direction), format.layout.header(direction))
+            let serial = min(100, header.number(of: .serial)?.largest ?? 0)
+            let type = plan.hasType ? min(100, header.number(of: .type)?.largest ?? 0) : plan.impliedType(serial)
+            let payload = ByteBuffer(string: String("payload".prefix(plan.largestPayload)))
+            let frame = Frame(type: type, serial: serial, payload: payload)
             var bytes = ByteBuffer()
             FrameEncoder(direction: direction, format: format).encode(frame, into: &bytes)
             var decoder = FrameDecoder(direction: direction, format: format)
             decoder.append(bytes)
             do throws(FrameError) {
                 guard case .frame(let decoded)? = try decoder.next() else { fatalError("no frame in \(format.json)") }
-                require(decoded.payload == frame.payload && decoded.type == 100 && decoded.serial == 100, "\(decoded)")
+                require(decoded == frame || decoded.customFields != nil, "\(frame) became \(decoded)")
+                require(decoded.payload == payload && decoded.type == type && decoded.serial == serial, "\(decoded)")
             } catch {
                 fatalError("\(error) in \(format.json)")
             }

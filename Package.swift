@@ -404,7 +404,7 @@ let package = Package(
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
             path: "Tests/OtherPrograms",
-            exclude: ["peer.py", "tls_relay.py"]
+            exclude: ["company.py", "peer.py", "tls_relay.py"]
         ),
         .testTarget(
             name: "CodegenTests",

@@ -34,100 +34,19 @@ import Testing
     }
 
     static var page: DocumentationPage {
-        get throws { try DocumentationPage("Docs/WireFormat.md") }
+        get throws { try DocumentationPage("Docs/WireFormat.md", section: "In Swift: Motan") }
     }
 
-    /// Whatever the page shows as a description of a format is one.
-    @Test func theDescriptionsInTheDocumentationCanBeRead() throws {
-        let descriptions = try Self.page.blocks("json")
-        #expect(descriptions.count == 4)
-        let formats = try descriptions.map { try WireFormat(json: $0.utf8) }
-        #expect(formats.contains(.standard))
-    }
-
-    private static func format(named name: String) throws -> WireFormat {
-        let descriptions = try Self.page.blocks("json")
-        let formats = try descriptions.map { try WireFormat(json: $0.utf8) }
-        return try #require(formats.first { $0.description == name })
-    }
-
-    @Test func everyExampleOfThePageIsInThisFile() throws {
+    @Test func everyExampleOfTheSectionIsInThisFile() throws {
         #expect(try Self.page.shortcomings(allowing: ["Foundation", "HHSocketServer"]) == [])
     }
 
-    /// A constant of 16 bits and a type of 16 bits, taken for one type.
-    @Test func aTypeOf16BitsNextToAConstant() async throws {
-        var router = Router()
-        router.handle(0xACDC_0065) { request, _ in request.body }
-        let server = try await ByteServer { _, received in
-            // What its own server would read: AC DC, a command, and the rest.
-            guard received.getInteger(at: received.readerIndex, as: UInt16.self) == 0xACDC,
-                received.getInteger(at: received.readerIndex + 2, as: UInt16.self) == 101,
-                let length = received.getInteger(at: received.readerIndex + 8, as: UInt32.self),
-                let frame = received.readSlice(length: 12 + Int(length))
-            else { return ByteBuffer() }
-            return frame
-        }
-        let format = try Self.format(named: "magic")
-        let client = SocketClient.connecting(to: server.endpoint) { $0.socket.wireFormat = format }
-        #expect(try await client.data(for: SocketRequest(type: 0xACDC_0065, body: "hello")).string == "hello")
-        await client.close()
-        try await server.close()
-        try await Pair.with(format, router: router) { client, _ in
-            let response = try await client.data(for: SocketRequest(type: 0xACDC_0065, body: "hello"))
-            #expect(response.string == "hello")
-        }
-    }
-
-    /// What the page warns of: with pushes of other serials, one that has the serial of a call in flight is its answer.
-    @Test func aPushWithTheSerialOfACallIsItsAnswer() async throws {
-        let format = try Self.format(named: "company")
-        let server = try await ByteServer { _, received in
-            guard received.readableBytes >= 12,
-                let length = received.getInteger(at: received.readerIndex, as: UInt32.self),
-                let frame = received.readSlice(length: Int(length)),
-                let serial = frame.getInteger(at: frame.readerIndex + 8, as: UInt32.self)
-            else { return ByteBuffer() }
-            var answer = ByteBuffer()
-            // A push that no call and no subscriber gets, then one that a call gets.
-            for serial in [serial &+ 1_000, serial] {
-                answer.writeInteger(UInt32(12 + 4))
-                answer.writeInteger(UInt32(2001))
-                answer.writeInteger(serial)
-                answer.writeString("news")
-            }
-            return answer
-        }
-        let client = SocketClient.connecting(to: server.endpoint) { $0.socket.wireFormat = format }
-        let response = try await client.data(for: SocketRequest(type: 1000, body: "hello"))
-        #expect(response.string == "news" && response.type == 2001)
-        #expect(client.statistics.unknownResponses == 1)
-        await client.close()
-        try await server.close()
-    }
-
-    /// What the page shows of the command: its lines are run, and print what stands there.
-    @Test func recordingsAreInspected() async throws {
-        let folder = try TemporaryFolder()
-        let page = try Self.page
-        let description = try #require(page.blocks("json").first { $0.contains("\"company\"") })
-        let recordings = [
-            ("request.txt", "00000011 000003E8 00000001 68656C6C6F"),
-            ("little.txt", "11000000 E8030000 01000000 68656C6C6F"),
-        ]
-        for (name, text) in recordings + [("company.json", description)] {
-            #expect(page.text.contains(text))
-            try text.write(toFile: folder.file(name), atomically: true, encoding: .utf8)
-        }
-        let blocks = page.blocks("").filter { $0.hasPrefix("hhsocket inspect") }
-        #expect(blocks.count == 2)
-        for block in blocks {
-            let lines = block.components(separatedBy: "\n")
-            let arguments = lines[0].split(separator: " ").dropFirst()
-                .map { $0.contains(".") ? folder.file(String($0)) : String($0) }
-            let outcome = try await Command.run(arguments)
-            #expect(outcome.text + outcome.errors == lines[1] + "\n")
-        }
+    /// Two presets, as the page shows them.
+    @Test func presetsAreDescribedInTheDocumentation() throws {
+        let descriptions = try DocumentationPage("Docs/WireFormat.md").blocks("json")
+        let formats = descriptions.compactMap { try? WireFormat(json: $0.utf8) }
+        #expect(formats.contains(.standard))
+        #expect(formats.contains(.separated))
     }
 
     @Test func bothAreInTheDocumentationInUnderFifteenLines() throws {

@@ -33,6 +33,11 @@ enum Python {
         try await self.start("Tests/OtherPrograms/peer.py", ["connect", address] + steps).outcome()
     }
 
+    /// A server with a header of its own, which knows nothing of HHSocket.
+    static func companysServer(_ arguments: [String] = []) throws -> Command {
+        try self.start("Tests/OtherPrograms/company.py", arguments)
+    }
+
     /// Bytes between a connection with TLS and one without.
     static func tlsRelay(_ arguments: [String]) throws -> Command {
         try self.start("Tests/OtherPrograms/tls_relay.py", arguments)

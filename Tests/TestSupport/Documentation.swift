@@ -44,12 +44,17 @@ package struct DocumentationPage: Sendable {
 
     /// The blocks of code in `language`; with "" those that name none.
     package func blocks(_ language: String = "swift") -> [String] {
-        var blocks: [String] = []
+        self.allBlocks.filter { $0.language == language }.map(\.text)
+    }
+
+    /// The blocks of code in their order, each with its language, or "".
+    package var allBlocks: [(language: String, text: String)] {
+        var blocks: [(language: String, text: String)] = []
         var block: (language: Substring, lines: [Substring])?
         for line in self.text.split(separator: "\n", omittingEmptySubsequences: false) {
             if line.hasPrefix("```") {
                 if let ended = block {
-                    if ended.language == language { blocks.append(ended.lines.joined(separator: "\n")) }
+                    blocks.append((String(ended.language), ended.lines.joined(separator: "\n")))
                     block = nil
                 } else {
                     block = (line.dropFirst(3), [])

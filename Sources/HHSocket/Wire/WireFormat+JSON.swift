@@ -198,8 +198,11 @@ extension WireFormat.Layout: Codable {
             "statuses",
             "heartbeat",
             "push",
-            "cancel"
+            "cancel",
+            "$schema"
         )
+        // For editors.
+        _ = try container.optional("$schema", as: String.self)
         let order: WireFormat.ByteOrder = try container.choice("order") ?? .big
         func fields(_ key: String) throws -> [WireFormat.Field] {
             try container.value(key, as: [FieldDescription].self).map { $0.field(order) }

@@ -5,7 +5,7 @@ import HHSocket
 /// `--format`: a preset's name, or a JSON file that describes a layout (`Docs/WireFormat.md`).
 enum FormatArgument {
     static let help = ArgumentHelp(
-        "The layout of frames: standard, tgcd, plain, mars, or a JSON file that describes it.",
+        "The layout of frames: standard, tgcd, plain, mars, separated, or a JSON file that describes it.",
         valueName: "name|file"
     )
 

@@ -1,5 +1,6 @@
 import Foundation
 import NIOCore
+import TestSupport
 import Testing
 
 @testable import HHSocket
@@ -261,6 +262,15 @@ struct GoldenFrame: CustomTestStringConvertible, Sendable {
         for example in examples {
             #expect(GoldenFrame.all.contains { $0.hex == example }, "\(example)")
         }
+    }
+
+    /// Those of text, with their line ends escaped.
+    @Test func theTextFramesInTheProtocolsDescriptionAreGolden() throws {
+        let golden = SeparatedGoldenTests.golden.map { $0.2.replacingOccurrences(of: "\r\n", with: "\\r\\n") }
+        let lines = try DocumentationPage("Docs/Protocol.md").blocks("").flatMap { $0.components(separatedBy: "\n") }
+            .filter { $0.hasSuffix("-\\r\\n") }
+        #expect(lines.count == 8)
+        for line in lines { #expect(golden.contains(line), "\(line)") }
     }
 
     @Test func headersHaveTheLengthsOfTheProtocol() {

@@ -377,6 +377,7 @@ import Testing
         )
         #expect(try WireFormat(json: json.utf8).layout == expected)
         #expect(try WireFormat(json: WireFormat(expected).json.utf8).layout == expected)
+        #expect(try FormatSchema.complaints(about: json) == [])
     }
 
     @Test func whatIsLeftOutIsAsInTheStandardFormatOrNotThere() throws {
@@ -455,6 +456,7 @@ import Testing
         let error = #expect(throws: WireFormatError.self) { try WireFormat(json: json.utf8) }
         #expect(error?.rule == .malformed)
         #expect(error?.message.contains(text) == true, "\(error?.message ?? "")")
+        #expect(FormatSchema.refuses(json) != FormatSchema.cannotRefuse.contains(json))
         // An operator who edits JSON knows no types of Swift's.
         for name in ["Swift", "Array", "Dictionary", "LengthScope", "ByteOrder", "String", "Int", "initialize"] {
             #expect(error?.message.contains(name) == false, "\(error?.message ?? "")")

@@ -1,3 +1,4 @@
+import Foundation
 import HHSocket
 import HHSocketRPC
 import HHSocketServer
@@ -79,6 +80,32 @@ import Testing
             let answer = try await client.data(for: SocketRequest(type: 101, body: "again"))
             #expect(answer.string == "again")
         }
+    }
+
+    /// Whatever is wrong with a push, it does not end the call that has its serial.
+    @Test(arguments: ["100 50 2 4\nhello\n", "100 50 2 99999999\nhello\n"])
+    func aDamagedPushThatHasACallsSerialDoesNotFailIt(push: String) async throws {
+        let format = try WireFormat(
+            json: Data(
+                #"""
+                {
+                  "request":  [{"field": "type", "digits": "decimal"}, {"text": " "}, {"field": "serial", "digits": "decimal"},
+                               {"text": " "}, {"flags": "0x30"}, {"text": " "}, {"field": "length", "digits": "decimal"}, {"text": "\n"}],
+                  "response": [{"field": "type", "digits": "decimal"}, {"text": " "}, {"field": "serial", "digits": "decimal"},
+                               {"text": " "}, {"flags": "0x30"}, {"text": " "}, {"field": "length", "digits": "decimal"}, {"text": "\n"}],
+                  "bodyEnd": {"text": "\n"},
+                  "push": {"flag": "0x32", "mask": "0xFF"}
+                }
+                """#.utf8
+            )
+        )
+        let server = try await MockServer(format: format)
+        server.on(100, .glued(.raw(ByteBuffer(string: push)), .echo))
+        let client = SocketClient.connecting(to: server.endpoint) { $0.socket.wireFormat = format }
+        let answer = await Result { try await client.data(for: SocketRequest(type: 100, body: "mine")) }
+        #expect(try answer.get().string == "mine")
+        #expect(client.statistics.malformedFrames == 1)
+        await client.close()
     }
 
     /// A length that is too long withholds the answers behind it, until its call times out.

@@ -1,4 +1,4 @@
-import InstrumentedHHSocket
+@testable import InstrumentedHHSocket
 import NIOCore
 
 /// Any bytes as the JSON description of a layout.

@@ -48,13 +48,29 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
     public let type: UInt32?
     /// The serial of the frame concerned, where its header was read.
     public let serial: UInt32?
+    /// Whether the header of the frame concerned is marked as a push's by a flag.
+    package var isMarkedAsPush = false
 
     public var description: String { self.message }
 
     /// The error with the header as it came and as it was read: who has described the layout sees what is wrong with
     /// it.
     func seen(_ reading: String) -> FrameError {
-        FrameError(code: self.code, message: "\(self.message); \(reading)", type: self.type, serial: self.serial)
+        var seen = FrameError(
+            code: self.code,
+            message: "\(self.message); \(reading)",
+            type: self.type,
+            serial: self.serial
+        )
+        seen.isMarkedAsPush = self.isMarkedAsPush
+        return seen
+    }
+
+    private init(code: Code, message: String, type: UInt32?, serial: UInt32?) {
+        self.code = code
+        self.message = message
+        self.type = type
+        self.serial = serial
     }
 
     /// A header announced a payload of `length` bytes; `limit` are allowed.

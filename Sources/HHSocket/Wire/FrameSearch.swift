@@ -97,6 +97,10 @@ extension FrameDecoder {
         _ plan: HeaderPlan
     ) throws(FrameError) -> Output {
         guard plan.resynchronises else { throw error }
+        var error = error
+        error.isMarkedAsPush = self.input.withUnsafeReadableBytes {
+            headerLength > 0 && plan.isMarkedAsPush(UnsafeRawBufferPointer(rebasing: $0[..<headerLength]))
+        }
         self.input.moveReaderIndex(forwardBy: headerLength)
         self.search.isSkipping = true
         self.noteMalformed(error)
@@ -183,6 +187,8 @@ extension FrameDecoder {
     ) throws(FrameError) -> UnsafeRawBufferPointer {
         guard plan.resynchronises else { throw error }
         let headerBytes = UnsafeRawBufferPointer(rebasing: bytes[..<header.headerLength])
+        var error = error
+        error.isMarkedAsPush = header.headerLength > 0 && plan.isMarkedAsPush(headerBytes)
         var view = View(
             header: header,
             headerBytes: headerBytes,
@@ -218,7 +224,8 @@ extension FrameDecoder {
         self.partial.moveReaderIndex(forwardBy: header.headerLength)
         self.search.isSkipping = true
         self.search.neededBytes = 0
-        let error = FrameError.givenUp(arriving)
+        var error = FrameError.givenUp(arriving)
+        error.isMarkedAsPush = arriving.isMarkedAsPush
         self.search.givenUp = error
         self.noteMalformed(error)
         return true

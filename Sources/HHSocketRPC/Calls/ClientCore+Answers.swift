@@ -174,8 +174,9 @@ extension ClientCore {
     func received(malformed reason: FrameError, on connection: ClientConnection, in turn: inout Turn) {
         let endpoint = connection.endpoint
         self.count(\.malformedFrames)
-        guard let type = reason.type, let serial = reason.serial, !self.format.isPush(type: type, serial: serial),
-            !self.format.isControlType(type), self.hot.table.call(withSerial: serial) != nil
+        guard let type = reason.type, let serial = reason.serial, !reason.isMarkedAsPush,
+            !self.format.isPush(type: type, serial: serial), !self.format.isControlType(type),
+            self.hot.table.call(withSerial: serial) != nil
         else { return }
         self.receive(Frame(type: type, serial: serial), on: connection, in: &turn) { _, _ in
             SocketError(

@@ -1,6 +1,5 @@
-import NIOCore
-
 @testable import InstrumentedHHSocket
+import NIOCore
 
 /// Any bytes as the JSON description of a layout.
 enum DescriptionFuzz {

@@ -404,7 +404,7 @@ let package = Package(
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
             path: "Tests/OtherPrograms",
-            exclude: ["company.py", "peer.py", "tls_relay.py"]
+            exclude: ["company.py", "ldap_server.py", "peer.py", "tls_relay.py"]
         ),
         .testTarget(
             name: "CodegenTests",

@@ -145,12 +145,12 @@ final class ListenerSettings: Sendable {
     }
 
     /// The bytes of a push; nil in a format that has none, where the type is the protocol's, and of one that clients do
-    /// not take.
+    /// not take or a codec does not encode.
     func push(type: UInt32, body: ByteBuffer) -> ByteBuffer? {
         guard body.readableBytes <= self.maximumPushLength, let push = self.format.push(type: type, payload: body)
         else { return nil }
         var bytes = ByteBuffer()
         self.encoder.encode(push, into: &bytes)
-        return bytes
+        return bytes.readableBytes > 0 ? bytes : nil
     }
 }

@@ -43,6 +43,11 @@ enum Python {
         try self.start("Tests/OtherPrograms/tls_relay.py", arguments)
     }
 
+    /// A directory in LDAP.
+    static func ldapServer() throws -> Command {
+        try self.start("Tests/OtherPrograms/ldap_server.py", [])
+    }
+
     private static func start(_ script: String, _ arguments: [String]) throws -> Command {
         guard let executable = self.executable else { throw Unexpected(description: self.howToGetIt) }
         // -B: a test leaves nothing in the sources' folder.

@@ -38,6 +38,12 @@ package struct FrameLanguage: LinkLanguage {
             self.encoder.encode(frame, into: &bytes.gathered)
             return nil
         }
+        if self.encoder.usesCodec {
+            // Header and payload are one: a large frame leaves as one piece.
+            guard frame.payload.readableBytes <= Frame.unslicedLength else { return Outgoing(unit: frame) }
+            self.encoder.encode(frame, into: &bytes.gathered)
+            return nil
+        }
         self.encoder.encodeHeader(of: frame, into: &bytes.gathered)
         guard frame.payload.readableBytes <= Frame.unslicedLength else { return Outgoing(unit: frame) }
         let (type, encoder) = (frame.type, self.encoder)
@@ -47,6 +53,13 @@ package struct FrameLanguage: LinkLanguage {
 
     package mutating func next(of outgoing: inout Outgoing<Frame>, limit: Int, into bytes: inout SendBytes) -> Piece {
         let payload = outgoing.unit.payload
+        if self.encoder.usesCodec {
+            var whole = ByteBuffer()
+            self.encoder.encode(outgoing.unit, into: &whole)
+            bytes.append(whole)
+            outgoing.sent = payload.readableBytes
+            return .end
+        }
         let length = min(limit, payload.readableBytes - outgoing.sent)
         if let slice = payload.getSlice(at: payload.readerIndex + outgoing.sent, length: length) { bytes.append(slice) }
         outgoing.sent += length

@@ -54,6 +54,7 @@ package struct FrameRules: Sendable {
                 serial: frame.serial
             )
         }
+        if self.format.hasCodec, let refusal = self.format.refusal(of: frame, .request) { throw refusal }
         if let fields = frame.customFields, fields.count != self.format.customFieldLength(in: .request) {
             throw SocketError(
                 .invalidArgument,

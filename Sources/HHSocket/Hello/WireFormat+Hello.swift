@@ -1,12 +1,13 @@
 extension WireFormat {
-    /// Whether frames of this format can carry hello and what it agrees on: errors can be answered, so responses have a
-    /// status; types have 32 bits; types 3 and 4 are not the application's, and bits 29 to 31 of a type are free; and
-    /// no request has the serial 3 or 4.
+    /// Whether frames of this format can carry hello and what it agrees on: no codec decides what a frame is; errors can
+    /// be answered, so responses have a status; types have 32 bits; types 3 and 4 are not the application's, and bits 29
+    /// to 31 of a type are free; and no request has the serial 3 or 4.
     package var supportsHello: Bool {
         let types = self.layout.applicationTypes
         let typesHaveFlags = [self.layout.request, self.layout.response]
             .allSatisfy { $0.number(of: .type)?.largest == .max }
-        return self.hasStatus && typesHaveFlags && types.lowerBound >= FrameType.application.lowerBound
+        return !self.hasCodec && self.hasStatus && typesHaveFlags
+            && types.lowerBound >= FrameType.application.lowerBound
             && types.upperBound <= FrameType.application.upperBound
             && !self.layout.requestSerials.contains(FrameSerial.hello)
             && !self.layout.requestSerials.contains(FrameSerial.goAway)
@@ -21,7 +22,7 @@ extension WireFormat {
 
     /// The requirements of hello, in words that follow "the wire format … cannot have hello: ".
     package static let helloNeeds = """
-        it takes responses with a status, types of 32 bits, applicationTypes within 16 to 0x1FFFFFFF, requestSerials without 3 and 4, and \
+        it takes a layout and no codec, responses with a status, types of 32 bits, applicationTypes within 16 to 0x1FFFFFFF, requestSerials without 3 and 4, and \
         heartbeats, cancels and pushes that use neither type 3 nor 4 nor these serials
         """
 }

@@ -47,7 +47,7 @@ public struct FrameDecoder: Sendable {
         public var status: Status
         /// The payload, valid only until the closure that was given it returns.
         public var payload: UnsafeRawBufferPointer
-        /// The header as it came, valid as long as the payload.
+        /// The header as it came, valid as long as the payload; empty in formats of a ``FrameCodec``.
         public var header: UnsafeRawBufferPointer
         /// The length of the whole frame in bytes.
         public var frameLength: Int
@@ -142,6 +142,7 @@ public struct FrameDecoder: Sendable {
         self.maximumCorruptRun = max(1, maximumCorruptRun)
         self.plan = format.specialPlan(for: direction)
         self.needsCare = self.plan != nil
+        self.search.codec = self.plan?.codec
     }
 
     /// The bytes kept of an incomplete frame.
@@ -172,11 +173,12 @@ public struct FrameDecoder: Sendable {
         }
     }
 
-    /// The frame that the bytes so far end inside of, once its header is here. To be asked when ``next()`` has no more.
+    /// The frame that the bytes so far end inside of, once its header is here; nil where only a codec knows. To be asked
+    /// when ``next()`` has no more.
     ///
     /// It changes nothing, and is `mutating` so that the decoder is not copied to be looked at.
     package mutating func arriving() -> Arriving? {
-        guard self.partial.readableBytes > 0, !self.search.isSkipping else { return nil }
+        guard self.partial.readableBytes > 0, !self.search.isSkipping, self.plan?.codec == nil else { return nil }
         return self.partial.withUnsafeReadableBytes { bytes in
             guard let header = try? self.header(bytes) else { return nil }
             return Arriving(

@@ -27,7 +27,7 @@ public struct FrameEncoder: Sendable {
     package var isStandard: Bool { self.plan == nil }
 
     /// The length in bytes of a frame with a payload of `payloadLength` bytes; the largest where that of the header
-    /// varies.
+    /// varies, and an estimate in formats of a ``FrameCodec``.
     @inlinable
     public func encodedLength(payloadLength: Int) -> Int {
         if let plan = self.plan { return self.overhead(plan) + payloadLength }
@@ -48,7 +48,7 @@ public struct FrameEncoder: Sendable {
     @usableFromInline
     func overhead(_ plan: HeaderPlan) -> Int { plan.length + plan.trailerLength }
 
-    /// Appends the whole frame to `buffer`.
+    /// Appends the whole frame to `buffer`; nothing where a ``FrameCodec`` has no bytes for it.
     @inlinable
     public func encode(_ frame: Frame, into buffer: inout ByteBuffer) {
         if let plan = self.plan { return self.encode(frame, by: plan, into: &buffer) }
@@ -102,6 +102,7 @@ public struct FrameEncoder: Sendable {
 
     @usableFromInline
     func encode(_ frame: Frame, by plan: HeaderPlan, into buffer: inout ByteBuffer) {
+        if let codec = plan.codec { return self.encode(frame, plan, by: codec, into: &buffer) }
         let header = self.header(of: frame)
         let length = frame.payload.readableBytes
         let headerLength = plan.encodedLength(of: header)
@@ -128,7 +129,8 @@ public struct FrameEncoder: Sendable {
         }
     }
 
-    /// Appends the frame's header alone, for payloads that are sent without being copied.
+    /// Appends the frame's header alone, for payloads that are sent without being copied. In formats of a ``FrameCodec``
+    /// there is none, and nothing behind a payload: their frames are encoded as a whole.
     public func encodeHeader(of frame: Frame, into buffer: inout ByteBuffer) {
         self.encode(self.header(of: frame), of: frame, into: &buffer)
     }
@@ -141,6 +143,7 @@ public struct FrameEncoder: Sendable {
     }
 
     private func encode(_ header: FrameHeader, of frame: Frame, into buffer: inout ByteBuffer) {
+        guard !self.usesCodec else { return }
         let length = self.plan?.encodedLength(of: header) ?? self.direction.headerLength
         buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: length) { target in
             if let plan = self.plan {

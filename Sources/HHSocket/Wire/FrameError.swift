@@ -37,7 +37,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         public static let corruptRun = Self(.corruptRun)
         /// The rest of a frame did not come in time.
         public static let givenUp = Self(.givenUp)
-        /// A ``FrameCodec`` refused the bytes.
+        /// A ``FrameCodec`` refused the bytes or the frame, or broke the rules of one.
         public static let codec = Self(.codec)
     }
 

@@ -11,6 +11,8 @@ struct FrameSearch: Sendable {
     var skippedBytes = 0
     /// The error of a frame that was given up, until it is taken.
     var givenUp: FrameError?
+    /// What decodes instead, in a format that has it.
+    var codec: (any FrameCodec)?
 
     /// A step in the bytes of a stream.
     enum Step {
@@ -51,6 +53,7 @@ extension FrameDecoder {
 
     /// The next frame in a format that requires a search.
     mutating func nextBySearch(_ plan: HeaderPlan) throws(FrameError) -> Output? {
+        if plan.codec != nil { return try self.nextByCodec(plan).map { .frame($0.frame) } }
         if let error = self.search.givenUp {
             self.search.givenUp = nil
             return .malformed(error)
@@ -125,6 +128,10 @@ extension FrameDecoder {
         _ body: (View) -> Void
     ) throws(FrameError) -> UnsafeRawBufferPointer {
         let none = UnsafeRawBufferPointer(rebasing: bytes[bytes.count...])
+        if plan.codec != nil {
+            try self.decodeByCodec(bytes, plan, body)
+            return none
+        }
         guard self.partial.readableBytes > 0 else {
             try self.search(bytes, plan, body)
             return none

@@ -20,7 +20,11 @@ final class HeaderPlan: Sendable {
         func load(_ bytes: UnsafeRawBufferPointer) -> UInt64 { self.code.load(bytes, at: self.offset) }
     }
 
+    /// The format's name.
+    let name: String
     let direction: FrameDirection
+    /// Reads and writes the frames; nil where they are laid out as the fields say.
+    let codec: (any FrameCodec)?
     let fields: [HeaderField]
     /// Whether every header is as long as every other, but for a length that it announces.
     let isFixed: Bool
@@ -58,7 +62,7 @@ final class HeaderPlan: Sendable {
     private let applicationTypes: ClosedRange<UInt32>
     private let controlTypes: [UInt32]
 
-    init(_ layout: WireFormat.Layout, _ direction: FrameDirection) {
+    init(_ layout: WireFormat.Layout, _ direction: FrameDirection, codec: (any FrameCodec)? = nil) {
         let header = layout.header(direction)
         let isFixed = header.allSatisfy { $0.width != nil }
         var fields: [HeaderField] = []
@@ -95,7 +99,9 @@ final class HeaderPlan: Sendable {
             offset += isFixed ? width : field.largestWidth
         }
         let none = Slot(offset: 0, code: NumberCode(.integer()))
+        self.name = layout.name
         self.direction = direction
+        self.codec = codec
         self.fields = fields
         self.isFixed = isFixed
         self.length = offset
@@ -115,6 +121,7 @@ final class HeaderPlan: Sendable {
         self.checksum = layout.checksum
         self.tail = layout.tail
         self.bodyEnd = layout.bodyEnd ?? []
+        self.needsSearch = !isFixed || layout.bodyEnd?.isEmpty == false || codec != nil
         self.trailerLength =
             (layout.checksum?.width ?? 0) + (layout.tail == nil ? 0 : 4) + (layout.bodyEnd?.count ?? 0)
         self.statuses = StatusMap(layout, fieldHolds: header.number(of: .status)?.largest ?? .max)
@@ -140,8 +147,8 @@ final class HeaderPlan: Sendable {
     var hasType: Bool { self.impliedTypes == nil }
     /// Whether a frame that is damaged costs that frame alone.
     var resynchronises: Bool { !self.bodyEnd.isEmpty }
-    /// Whether ``FrameSearch`` decodes it.
-    var needsSearch: Bool { !self.isFixed || self.resynchronises }
+    /// Whether ``FrameSearch``, or a codec, decodes it.
+    let needsSearch: Bool
 
     /// The largest payload that the length field can announce.
     var largestPayload: Int {

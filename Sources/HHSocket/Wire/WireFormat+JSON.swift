@@ -11,7 +11,17 @@ extension WireFormat: Codable {
         try self.init(Layout(from: decoder))
     }
 
+    /// - Throws: `EncodingError` for a format made of a ``FrameCodec``, which is no data.
     public func encode(to encoder: any Encoder) throws {
+        guard !self.hasCodec else {
+            throw EncodingError.invalidValue(
+                self,
+                .init(
+                    codingPath: encoder.codingPath,
+                    debugDescription: "the wire format \(self) is made of a FrameCodec, which is no data"
+                )
+            )
+        }
         try self.layout.encode(to: encoder)
     }
 
@@ -31,8 +41,10 @@ extension WireFormat: Codable {
         }
     }
 
-    /// The layout as JSON, for ``init(json:)``.
+    /// The layout as JSON, for ``init(json:)``. Of a format made of a ``FrameCodec``, which is no data, `{}`: no format
+    /// can be made of it.
     public var json: String {
+        guard !self.hasCodec else { return "{}" }
         let encoder = JSONEncoder()
         encoder.outputFormatting = [.prettyPrinted, .sortedKeys]
         guard let data = try? encoder.encode(self) else {

@@ -3,7 +3,8 @@ import NIOCore
 /// The layout of the frames of a connection: the standard one, or that of a server which has its own.
 ///
 /// A format is a value made from a ``Layout``, which is data: in Swift, or read from JSON. A layout that cannot work is
-/// refused when the format is made, so that a format that exists can encode and decode.
+/// refused when the format is made, so that a format that exists can encode and decode. What data cannot describe, a
+/// ``FrameCodec`` can.
 ///
 /// ```swift
 /// let format = try WireFormat(
@@ -25,6 +26,7 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         @usableFromInline let isStandard: Bool
         let request: HeaderPlan
         let response: HeaderPlan
+        let hasCodec: Bool
         // What every frame is asked, as plain numbers. One beyond 32 bits is no frame's.
         let applicationTypes: ClosedRange<UInt64>
         let heartbeatType: UInt64
@@ -33,8 +35,9 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         let pushSerials: ClosedRange<UInt64>
         let pushTypes: ClosedRange<UInt64>
 
-        init(_ layout: Layout) {
+        init(_ layout: Layout, codec: (any FrameCodec)? = nil) {
             self.layout = layout
+            self.hasCodec = codec != nil
             let types = layout.applicationTypes
             self.applicationTypes = UInt64(types.lowerBound)...UInt64(types.upperBound)
             self.heartbeatType = layout.heartbeat.map { UInt64($0.type) } ?? .max
@@ -43,9 +46,9 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
             let none = UInt64.max...UInt64.max
             self.pushSerials = (layout.push?.serials).map { UInt64($0.lowerBound)...UInt64($0.upperBound) } ?? none
             self.pushTypes = (layout.push?.types).map { UInt64($0.lowerBound)...UInt64($0.upperBound) } ?? none
-            self.isStandard = layout.matches(.standard)
-            self.request = HeaderPlan(layout, .request)
-            self.response = HeaderPlan(layout, .response)
+            self.isStandard = codec == nil && layout.matches(.standard)
+            self.request = HeaderPlan(layout, .request, codec: codec)
+            self.response = HeaderPlan(layout, .response, codec: codec)
         }
     }
 
@@ -62,14 +65,15 @@ public struct WireFormat: Sendable, Hashable, CustomStringConvertible {
         self.storage = Storage(layout)
     }
 
-    /// The layout that the format was made from.
+    /// The layout that the format was made from. Of a format made of a ``FrameCodec`` it has the ``Rules``, and headers
+    /// that name the numbers of its frames; no bytes look so.
     public var layout: Layout { self.storage.layout }
 
     /// The layout's name.
     public var description: String { self.layout.name }
 
     public static func == (one: WireFormat, other: WireFormat) -> Bool {
-        one.storage === other.storage || one.layout == other.layout
+        one.storage === other.storage || !one.hasCodec && !other.hasCodec && one.layout == other.layout
     }
 
     public func hash(into hasher: inout Hasher) {

@@ -10,7 +10,7 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
             case bothPingWithoutStatus, pingLooksLikeAnswer, heartbeatSerial, heartbeatIsCancel
             case pushIsResponse, pushWithoutType, pushWithoutFlags, pushTypes
             case numberWidth, numberWithoutEnd, lengthCountsItself, headerLengthVariable, bodyEndLength
-            case valueTooLarge, statusMeansTwo
+            case valueTooLarge, statusMeansTwo, codec
             case malformed
         }
 
@@ -87,6 +87,8 @@ public struct WireFormatError: Error, Hashable, Sendable, CustomStringConvertibl
         public static let valueTooLarge = Self(.valueTooLarge)
         /// The status that means success means nothing else.
         public static let statusMeansTwo = Self(.statusMeansTwo)
+        /// A ``FrameCodec`` has the pings and cancels of its rules, and reads what it has written.
+        public static let codec = Self(.codec)
         /// The JSON is what `Docs/WireFormat.md` says.
         public static let malformed = Self(.malformed)
     }

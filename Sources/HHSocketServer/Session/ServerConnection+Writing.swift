@@ -30,7 +30,22 @@ extension ServerConnection {
             self.hot.machine.statistics.errorsNotSent += 1
             return
         }
+        guard self.listener.isStandard || self.isEncodable(frame, in: &turn) else { return }
         self.link.send(frame, in: &turn)
+    }
+
+    /// Whether the format has bytes for an answer, which a codec alone denies. Where it does the client is told that the
+    /// request failed, if there is a way.
+    private func isEncodable(_ frame: Frame, in turn: inout Turn) -> Bool {
+        guard let refusal = self.listener.encoder.refusal(of: frame) else { return true }
+        self.log("an answer cannot be encoded", "\(refusal)")
+        let failure = Frame(type: frame.type, serial: frame.serial, status: .unknown)
+        if self.listener.format.hasStatus, self.listener.encoder.refusal(of: failure) == nil {
+            self.link.send(failure, in: &turn)
+        } else {
+            self.hot.machine.statistics.errorsNotSent += 1
+        }
+        return false
     }
 
     // MARK: Pushes

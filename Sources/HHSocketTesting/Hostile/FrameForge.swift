@@ -19,7 +19,7 @@ struct Flaws: Sendable {
 /// An encoder of frames, correct or not.
 struct FrameForge: Sendable {
     let format: WireFormat
-    /// The length of the encoded header, in bytes; the largest where it varies.
+    /// The length of the encoded header, in bytes; the largest where it varies, and a guess in formats of a codec.
     let headerLength: Int
     private let encoder: FrameEncoder
 
@@ -31,7 +31,8 @@ struct FrameForge: Sendable {
 
     func append(_ frame: Frame, _ flaws: Flaws, to buffer: inout ByteBuffer) {
         var bytes = ByteBuffer()
-        if let length = flaws.announcedLength {
+        // What a codec announces, only the codec knows.
+        if let length = flaws.announcedLength, !self.format.hasCodec {
             self.encoder.encodeHeader(of: frame, announcing: length, into: &bytes)
             bytes.writeImmutableBuffer(frame.payload)
             self.encoder.encodeTrailer(of: frame, into: &bytes)

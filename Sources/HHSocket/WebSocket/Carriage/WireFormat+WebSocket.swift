@@ -10,6 +10,8 @@ extension WireFormat {
 
     /// Whether the first frame of a client may begin with an upper-case letter of ASCII, as a request of HTTP does.
     package var mayBeginWithLetter: Bool {
+        // Only the codec knows.
+        guard !self.hasCodec else { return true }
         let letters = UInt8(ascii: "A")...UInt8(ascii: "Z")
         switch self.layout.request.first?.kind {
         case .word(_, let number)? where number.kind == .digits(.decimal, count: number.width):

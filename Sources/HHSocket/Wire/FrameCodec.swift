@@ -1,0 +1,180 @@
+public import NIOCore
+
+/// Frames that a ``WireFormat/Layout`` cannot describe: bytes to frames and back, without I/O.
+///
+/// A format made of a codec (``WireFormat/init(codec:rules:)``) works wherever a format does. `Docs/FrameCodec.md` has
+/// one for LDAP; `WireFormatVerifier` in `HHSocketTesting` finds the usual faults of one.
+///
+/// ```swift
+/// struct LineCodec: FrameCodec { … }
+///
+/// configuration.wireFormat = try WireFormat(
+///     codec: LineCodec(),
+///     rules: WireFormat.Rules(name: "lines", hasStatus: false)
+/// )
+/// ```
+/// A codec is a value. The one in a format is never changed: each connection decodes with a copy, which may remember how
+/// far it has looked, and encodes with the original. A codec must not trap, whatever the bytes are; what else it can do
+/// wrong ends its connection with a ``FrameError``.
+public protocol FrameCodec: Sendable {
+    /// Takes the next frame from the front of `bytes`.
+    ///
+    /// Until it returns a frame or throws, it is called again with the same bytes and others behind them, each time that
+    /// some have come. Bytes come in pieces of any length: the first call may have one byte, or several frames.
+    ///
+    /// - Parameters:
+    ///   - bytes: All bytes received of which no frame has been made. Where a frame is returned, its bytes have been
+    ///     read (the reader index stands behind them, at the next frame); otherwise none has. Nothing else of the buffer
+    ///     may change. A payload may be a slice of it.
+    ///   - direction: Which frames these are; always the same for one copy.
+    ///   - maximumPayloadLength: The largest payload accepted, in bytes. A frame that announces more is refused at best
+    ///     before it has come; one that has a larger payload is refused anyway, as are this number of bytes and 64 KiB
+    ///     beside them that are no frame.
+    /// - Returns: The frame; nil where more bytes are needed. Its status counts in responses of formats with
+    ///   ``WireFormat/Rules/hasStatus`` alone, and its type not where ``WireFormat/Rules/responsesHaveType`` is false.
+    /// - Throws: Any error: these bytes begin no frame, however many follow. The connection ends with a ``FrameError``,
+    ///   whose code is ``FrameError/Code/codec`` and whose message contains the error. A ``FrameError`` is passed on as
+    ///   it is, such as ``FrameError/payloadTooLarge(length:limit:type:serial:)``.
+    mutating func decode(
+        _ bytes: inout ByteBuffer,
+        _ direction: FrameDirection,
+        maximumPayloadLength: Int
+    ) throws -> Frame?
+
+    /// Appends a frame, at least one byte. The same frame has the same bytes every time: a push is encoded once for many
+    /// connections, and a frame once before it is sent, to learn whether it can be.
+    ///
+    /// - Parameters:
+    ///   - frame: With the status of the program, which ``Status/ok`` is in requests.
+    ///   - direction: Which kind of frame to write.
+    ///   - bytes: Where to append it; empty, and nothing else is to be done with it.
+    /// - Throws: Any error: the format has no such frame. A call then fails with ``SocketError/Code/invalidArgument``; a
+    ///   server answers with ``Status/unknown`` instead.
+    func encode(_ frame: Frame, _ direction: FrameDirection, into bytes: inout ByteBuffer) throws
+}
+
+extension WireFormat {
+    /// The rules of a format whose frames a ``FrameCodec`` reads and writes: what a ``Layout`` has beside headers.
+    public struct Rules: Sendable, Hashable {
+        /// The name of the format in messages.
+        public var name: String
+        /// The types that applications may use. Types below are kept for the connection.
+        public var applicationTypes: ClosedRange<UInt32>
+        /// The serials of requests: counted from the first one to the last, and then from the first again. 0 is none.
+        public var requestSerials: ClosedRange<UInt32>
+        /// Whether responses have a status. Where they do not, every response is taken for ``Status/ok``.
+        public var hasStatus: Bool
+        /// Whether responses have a type. Where they do not, a response is of the type of its call, and there are no
+        /// pushes.
+        public var responsesHaveType: Bool
+        /// Nil: neither side pings.
+        public var heartbeat: Heartbeat?
+        /// Nil: the server sends nothing unasked. By a flag a codec's pushes are not known: where the bytes say otherwise
+        /// that a frame is a push, the codec gives it a serial that no request has.
+        public var push: Push?
+        /// Nil: a server is not told that nobody waits any more.
+        public var cancel: Cancel?
+
+        /// - Parameters:
+        ///   - name: What to call it in messages.
+        ///   - applicationTypes: The types that applications may use; 16 to 0x1FFFFFFF by default.
+        ///   - requestSerials: The serials of requests; 50 to 0xFFFFFFFF by default.
+        ///   - hasStatus: Whether responses have a status.
+        ///   - responsesHaveType: Whether responses have a type; true by default.
+        ///   - heartbeat: How a side pings; nil, the default: not at all.
+        ///   - push: How a push is known; nil, the default: there are none.
+        ///   - cancel: How a request is cancelled; nil, the default: not at all.
+        public init(
+            name: String,
+            applicationTypes: ClosedRange<UInt32> = FrameType.application,
+            requestSerials: ClosedRange<UInt32> = FrameSerial.firstRequest...UInt32.max,
+            hasStatus: Bool,
+            responsesHaveType: Bool = true,
+            heartbeat: Heartbeat? = nil,
+            push: Push? = nil,
+            cancel: Cancel? = nil
+        ) {
+            self.name = name
+            self.applicationTypes = applicationTypes
+            self.requestSerials = requestSerials
+            self.hasStatus = hasStatus
+            self.responsesHaveType = responsesHaveType
+            self.heartbeat = heartbeat
+            self.push = push
+            self.cancel = cancel
+        }
+
+        /// A layout with these rules, whose headers have the numbers that the codec's frames have.
+        var layout: Layout {
+            var response: [Field] = [.serial(), .length()]
+            if self.hasStatus { response.insert(.status(), at: 1) }
+            if self.responsesHaveType { response.insert(.type(), at: 0) }
+            return Layout(
+                name: self.name,
+                request: [.type(), .serial(), .length()],
+                response: response,
+                applicationTypes: self.applicationTypes,
+                requestSerials: self.requestSerials,
+                heartbeat: self.heartbeat,
+                push: self.push,
+                cancel: self.cancel
+            )
+        }
+    }
+
+    /// A format whose frames `codec` reads and writes.
+    ///
+    /// It agrees on no hello, and is no data: it has no JSON, and equals only itself and its copies. Over WebSocket its
+    /// subprotocol must be named (``WebSocketOptions/subprotocol``).
+    ///
+    /// - Throws: ``WireFormatError``, which names the rule that `rules` break, as those of a layout can, or
+    ///   ``WireFormatError/Rule/codec`` where the codec has no ping or cancel as they demand.
+    public init(codec: some FrameCodec, rules: Rules) throws(WireFormatError) {
+        let layout = rules.layout
+        try layout.validate()
+        self.storage = Storage(layout, codec: codec)
+        try self.checkCodec()
+    }
+
+    /// Whether a ``FrameCodec`` reads and writes its frames.
+    public var hasCodec: Bool { self.storage.hasCodec }
+
+    /// Has the codec write the frames that the connection itself sends, and read them again.
+    private func checkCodec() throws(WireFormatError) {
+        let serial = self.layout.requestSerials.lowerBound
+        var frames: [(name: String, frame: Frame?, direction: FrameDirection)] = [
+            ("a client's ping", self.clientPing, .request), ("a server's ping", self.serverPing, .response),
+            ("a cancel", self.cancel(serial: serial), .request),
+        ]
+        if let ping = self.clientPing {
+            frames.append(("an answer to a ping", self.heartbeatAnswer(to: ping), .response))
+        }
+        if let ping = self.serverPing {
+            frames.append(("an answer to a ping", self.heartbeatAnswer(to: ping), .request))
+        }
+        for case (let name, let frame?, let direction) in frames {
+            if let refusal = FrameEncoder(direction: direction, format: self).refusal(of: frame) {
+                throw WireFormatError(.codec, "\(name) (\(frame)) cannot be sent: \(refusal)")
+            }
+            guard let found = self.decoded(frame, direction) else { continue }
+            throw WireFormatError(.codec, "\(name) (\(frame)) is encoded, but then decoded as \(found)")
+        }
+    }
+
+    /// What the codec makes of a frame that it has encoded, in words; nil if it is the same frame.
+    private func decoded(_ frame: Frame, _ direction: FrameDirection) -> String? {
+        var bytes = ByteBuffer()
+        FrameEncoder(direction: direction, format: self).encode(frame, into: &bytes)
+        var decoder = FrameDecoder(direction: direction, format: self)
+        decoder.append(bytes)
+        do throws(FrameError) {
+            guard case .frame(let found)? = try decoder.next() else { return "the beginning of a frame" }
+            let isSame =
+                found.type == frame.type && found.serial == frame.serial && found.status == frame.status
+                && found.payload == frame.payload
+            return isSame ? nil : "\(found)"
+        } catch {
+            return "no frame: \(error)"
+        }
+    }
+}

@@ -1,0 +1,149 @@
+public import HHSocket
+public import NIOCore
+
+/// Finds the usual faults of a ``HHSocket/FrameCodec``: of one that is made for a day when every read brings whole frames
+/// and every peer means well. It needs no test framework, and takes any ``HHSocket/WireFormat``.
+///
+/// ```swift
+/// try WireFormatVerifier(format).verify(
+///     [Frame(type: 101, serial: 50, payload: ByteBuffer(string: "hello"))],
+///     direction: .request
+/// )
+/// ```
+/// Everything is repeatable: what is random comes from a seed. A codec that traps ends the process, which is how that is
+/// found; the last line of the stack that is the codec's says where.
+public struct WireFormatVerifier: Sendable {
+    /// What a format was found to do wrong.
+    public struct Failure: Error, Sendable, CustomStringConvertible {
+        /// The part of the examination.
+        public var check: Check
+        /// The frames that were examined.
+        public var direction: FrameDirection
+        /// What happened, and what should have.
+        public var message: String
+
+        public var description: String { "\(self.check), \(self.direction)s: \(self.message)" }
+    }
+
+    /// A part of the examination. More may be added; always have a default case.
+    public struct Check: Hashable, Sendable, CustomStringConvertible {
+        private enum Name: String, Hashable, Sendable {
+            case roundTrip, pieces, truncation, bytesBehind, limit, damage, garbage, memory, time
+        }
+
+        private var name: Name
+
+        private init(_ name: Name) { self.name = name }
+
+        public var description: String { self.name.rawValue }
+
+        /// A frame that is encoded is decoded as the same frame, and leaves nothing; encoded again it has the same bytes.
+        public static let roundTrip = Self(.roundTrip)
+        /// Frames that stick together are the same ones, however they are split: at every place, byte by byte, at random.
+        public static let pieces = Self(.pieces)
+        /// The beginning of a frame is no frame, and no error.
+        public static let truncation = Self(.truncation)
+        /// The memory behind the bytes that have come makes no difference.
+        public static let bytesBehind = Self(.bytesBehind)
+        /// A payload over the limit does not come out.
+        public static let limit = Self(.limit)
+        /// Frames in which bytes were changed mean the same however they are split.
+        public static let damage = Self(.damage)
+        /// Random bytes mean the same however they are split, and a frame takes at least one of them.
+        public static let garbage = Self(.garbage)
+        /// What is held of an endless stream is bounded.
+        public static let memory = Self(.memory)
+        /// A large frame in small pieces takes time in proportion to its length.
+        public static let time = Self(.time)
+    }
+
+    /// Makes frames to examine, of which the codec may refuse some.
+    ///
+    /// - Parameters:
+    ///   - direction: Which kind of frame.
+    ///   - payload: Random bytes, for those codecs that take any.
+    ///   - number: A random number, for type and serial.
+    public typealias Maker =
+        @Sendable (_ direction: FrameDirection, _ payload: ByteBuffer, _ number: UInt64) -> Frame
+
+    /// The format that is examined.
+    public let format: WireFormat
+    private let seed: UInt64
+    private let maker: Maker?
+
+    /// - Parameters:
+    ///   - format: The format to examine.
+    ///   - seed: The seed for all that is random; 1 by default.
+    ///   - maker: Makes random frames. Nil, the default: their types and serials are those of applications and of
+    ///     requests, their payloads are any bytes.
+    public init(_ format: WireFormat, seed: UInt64 = 1, maker: Maker? = nil) {
+        self.format = format
+        self.seed = seed
+        self.maker = maker
+    }
+
+    /// Examines the format: with these frames, with random ones, and with bytes that are none. Takes a second or so in a
+    /// debug build.
+    ///
+    /// - Parameters:
+    ///   - frames: Frames as they occur, with what is special about the format: at least one. Statuses are
+    ///     ``HHSocket/Status/ok`` where the format has none, and types those of applications where it has none.
+    ///   - direction: Which kind of frame they are.
+    /// - Throws: ``Failure``, the first that is found.
+    public func verify(_ frames: [Frame], direction: FrameDirection) throws {
+        var run = VerifierRun(format: self.format, direction: direction, random: SplitMix(seed: self.seed))
+        guard !frames.isEmpty else { throw run.failure(.roundTrip, "there are no frames to examine") }
+        let bytes = try run.roundTrip(frames)
+        try run.pieces(frames, bytes)
+        try run.truncation(frames, bytes)
+        try run.bytesBehind(bytes)
+        try self.time(&run)
+        let others = try self.randomFrames(&run)
+        let otherBytes = try run.roundTrip(others)
+        try run.randomPieces(others, otherBytes.flatMap { $0 }, times: 20)
+        try run.limit(frames + others)
+        try run.damage(bytes.flatMap { $0 } + otherBytes.flatMap { $0 }.prefix(16 << 10))
+        try run.garbage()
+        try run.memory(bytes.flatMap { $0 })
+    }
+
+    private func time(_ run: inout VerifierRun) throws {
+        let (small, large) = (16 << 10, 128 << 10)
+        guard self.format.largestPayload(in: run.direction) >= large else { return }
+        let pair = (small: self.frame(payloadLength: small, &run), large: self.frame(payloadLength: large, &run))
+        try run.time(pair.small, pair.large)
+    }
+
+    private func randomFrames(_ run: inout VerifierRun) throws -> [Frame] {
+        // Where lengths take one byte more, in the ways that there are to write them.
+        let lengths = [
+            0, 1, 2, 9, 10, 99, 100, 125, 126, 127, 128, 129, 254, 255, 256, 257, 999, 1_000, 1_024, 1_025, 16_383,
+            16_384, 65_535, 65_536, 65_537,
+        ]
+        var frames: [Frame] = []
+        let largest = self.format.largestPayload(in: run.direction)
+        for length in lengths + lengths.prefix(20) where length <= largest {
+            let frame = self.frame(payloadLength: length, &run)
+            if run.encoder.refusal(of: frame) == nil { frames.append(frame) }
+        }
+        guard !frames.isEmpty else {
+            let frame = self.frame(payloadLength: 1, &run)
+            let reason = run.encoder.refusal(of: frame).map { "\($0)" } ?? "no reason"
+            throw run.failure(.roundTrip, "no random frame can be encoded (\(reason)); give the verifier a maker")
+        }
+        return frames
+    }
+
+    private func frame(payloadLength length: Int, _ run: inout VerifierRun) -> Frame {
+        let payload = ByteBuffer(bytes: run.randomBytes(length))
+        if let maker = self.maker { return maker(run.direction, payload, run.random.next()) }
+        let layout = self.format.layout
+        let hasType = run.direction == .request || self.format.responsesHaveType
+        return Frame(
+            type: hasType
+                ? UInt32.random(in: layout.applicationTypes, using: &run.random) : layout.applicationTypes.lowerBound,
+            serial: UInt32.random(in: layout.requestSerials, using: &run.random),
+            payload: payload
+        )
+    }
+}

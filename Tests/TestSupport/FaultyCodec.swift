@@ -1,0 +1,126 @@
+package import HHSocket
+package import NIOCore
+
+/// A codec of netstrings with a fault.
+package struct FaultyCodec: FrameCodec {
+    package enum Fault: String, CaseIterable, Sendable {
+        // In decoding.
+        /// Takes the byte that has come, where more are needed.
+        case takesBytesOfNoFrame
+        /// As above, of a stream that ends inside of a length.
+        case losesTheFirstByteOfSome
+        /// Leaves a frame's bytes.
+        case leavesItsBytes
+        /// Leaves the comma behind a frame.
+        case leavesTheEnd
+        /// Empties the buffer behind a frame.
+        case dropsWhatFollows
+        /// Writes to the buffer.
+        case writesToTheBytes
+        /// Never has enough.
+        case waitsForEver
+        /// Takes what has come for a whole frame.
+        case takesHalfAFrame
+        /// Takes missing bytes for zeros.
+        case readsBeyond
+        /// Looks at all bytes with each call.
+        case looksAtAllBytes
+        /// Remembers the serial before.
+        case repeatsASerial
+        /// Returns payloads over the limit, once they are here.
+        case trustsLengths
+        /// Returns empty frames for nothing.
+        case inventsFrames
+        // In encoding.
+        case writesNothing
+        case refusesEverything
+        case writesNoStatus
+        case writesAnotherSerial
+    }
+
+    package struct Broken: Error, CustomStringConvertible {
+        package var description: String { "it is broken" }
+    }
+
+    package let fault: Fault
+    private var sound = NetstringCodec()
+    private var calls: UInt64 = 0
+    private var lastSerial: UInt32?
+
+    package init(_ fault: Fault) {
+        self.fault = fault
+    }
+
+    package mutating func decode(
+        _ bytes: inout ByteBuffer,
+        _ direction: FrameDirection,
+        maximumPayloadLength: Int
+    ) throws -> Frame? {
+        self.calls += 1
+        let before = bytes
+        var limit = maximumPayloadLength
+        switch self.fault {
+        case .waitsForEver: return nil
+        case .inventsFrames: return Frame(type: 101, serial: 50)
+        case .trustsLengths: limit = 1 << 28
+        case .looksAtAllBytes:
+            let sum = bytes.readableBytesView.reduce(0 as UInt8) { $0 &+ $1 }
+            self.calls &+= UInt64(sum)
+        default: break
+        }
+        guard var frame = try self.sound.decode(&bytes, direction, maximumPayloadLength: limit) else {
+            switch self.fault {
+            case .takesBytesOfNoFrame:
+                bytes.moveReaderIndex(to: bytes.writerIndex)
+            case .losesTheFirstByteOfSome:
+                if bytes.readableBytes == 2 { bytes.moveReaderIndex(forwardBy: 1) }
+            case .takesHalfAFrame:
+                guard bytes.readableBytes > 3 else { return nil }
+                return Frame(type: 101, serial: 50, payload: bytes.readSlice(length: bytes.readableBytes) ?? bytes)
+            case .readsBeyond:
+                // The memory behind what has come.
+                return bytes.withVeryUnsafeBytes { memory -> Frame? in
+                    let end = before.writerIndex
+                    guard before.readableBytes > 3, end + 32 < memory.count else { return nil }
+                    return memory[end..<end + 32].allSatisfy { $0 == 0xFF } ? Frame(type: 101, serial: 50) : nil
+                }
+            default: break
+            }
+            return nil
+        }
+        switch self.fault {
+        case .leavesItsBytes: bytes = before
+        case .leavesTheEnd: bytes.moveReaderIndex(to: bytes.readerIndex - 1)
+        case .dropsWhatFollows: bytes.moveReaderIndex(to: bytes.writerIndex)
+        case .writesToTheBytes: bytes.writeString("more")
+        case .repeatsASerial:
+            let serial = frame.serial
+            if self.calls % 2 == 0, let last = self.lastSerial { frame.serial = last }
+            self.lastSerial = serial
+        default: break
+        }
+        return frame
+    }
+
+    package func encode(_ frame: Frame, _ direction: FrameDirection, into bytes: inout ByteBuffer) throws {
+        var frame = frame
+        switch self.fault {
+        case .writesNothing: return
+        case .refusesEverything: throw Broken()
+        case .writesNoStatus: frame.status = .ok
+        case .writesAnotherSerial: frame.serial &+= 1
+        default: break
+        }
+        try self.sound.encode(frame, direction, into: &bytes)
+    }
+}
+
+extension WireFormat {
+    /// A format whose codec has a fault, without pings and cancels, which are examined when a format is made.
+    package static func faulty(_ fault: FaultyCodec.Fault) throws(WireFormatError) -> WireFormat {
+        try WireFormat(
+            codec: FaultyCodec(fault),
+            rules: .init(name: "\(fault)", hasStatus: true, push: .init(serial: 1))
+        )
+    }
+}

@@ -259,7 +259,7 @@ extension WireFormat {
             // Longer than a length of one byte can say.
             #expect(found.body.readableBytes > 300)
             // SearchResultDone answers nothing.
-            try await eventually("the rest of the answer") { client.statistics.unknownResponses == 1 }
+            try await eventually("the rest of the answer") { client.statistics.duplicateResponses == 1 }
 
             // Many at once, of which each gets its own.
             try await withThrowingTaskGroup { group in

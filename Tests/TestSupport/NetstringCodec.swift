@@ -1,11 +1,15 @@
 package import HHSocket
 package import NIOCore
 
-/// Frames as netstrings, `16:101 50 200 hello,…`: numbers in ASCII between spaces, and a length in front of all, which no
-/// layout has. The status is in responses alone.
+/// Frames as netstrings, `16:101 50 200 hello,…`: numbers in ASCII between spaces, and a length in front of all, which
+/// no layout has. The status is in responses alone.
 package struct NetstringCodec: FrameCodec {
     package struct Illegal: Error, CustomStringConvertible {
         package var description: String
+
+        package init(description: String) {
+            self.description = description
+        }
     }
 
     /// A format with everything that there can be.

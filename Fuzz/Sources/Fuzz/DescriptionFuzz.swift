@@ -1,5 +1,6 @@
-@testable import InstrumentedHHSocket
 import NIOCore
+
+@testable import InstrumentedHHSocket
 
 /// Any bytes as the JSON description of a layout.
 enum DescriptionFuzz {

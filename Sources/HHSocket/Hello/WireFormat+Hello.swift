@@ -1,7 +1,7 @@
 extension WireFormat {
-    /// Whether frames of this format can carry hello and what it agrees on: no codec decides what a frame is; errors can
-    /// be answered, so responses have a status; types have 32 bits; types 3 and 4 are not the application's, and bits 29
-    /// to 31 of a type are free; and no request has the serial 3 or 4.
+    /// Whether frames of this format can carry hello and what it agrees on: no codec decides what a frame is; errors
+    /// can be answered, so responses have a status; types have 32 bits; types 3 and 4 are not the application's, and
+    /// bits 29 to 31 of a type are free; and no request has the serial 3 or 4.
     package var supportsHello: Bool {
         let types = self.layout.applicationTypes
         let typesHaveFlags = [self.layout.request, self.layout.response]

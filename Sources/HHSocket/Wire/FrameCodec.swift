@@ -12,20 +12,19 @@ public import NIOCore
 ///     codec: LineCodec(),
 ///     rules: WireFormat.Rules(name: "lines", hasStatus: false)
 /// )
-/// ```
-/// A codec is a value. The one in a format is never changed: each connection decodes with a copy, which may remember how
-/// far it has looked, and encodes with the original. A codec must not trap, whatever the bytes are; what else it can do
-/// wrong ends its connection with a ``FrameError``.
+/// ``` A codec is a value. The one in a format is never changed: each connection decodes with a copy, which may
+/// remember how far it has looked, and encodes with the original. A codec must not trap, whatever the bytes are; what
+/// else it can do wrong ends its connection with a ``FrameError``.
 public protocol FrameCodec: Sendable {
     /// Takes the next frame from the front of `bytes`.
     ///
-    /// Until it returns a frame or throws, it is called again with the same bytes and others behind them, each time that
-    /// some have come. Bytes come in pieces of any length: the first call may have one byte, or several frames.
+    /// Until it returns a frame or throws, it is called again with the same bytes and others behind them, each time
+    /// that some have come. Bytes come in pieces of any length: the first call may have one byte, or several frames.
     ///
     /// - Parameters:
     ///   - bytes: All bytes received of which no frame has been made. Where a frame is returned, its bytes have been
-    ///     read (the reader index stands behind them, at the next frame); otherwise none has. Nothing else of the buffer
-    ///     may change. A payload may be a slice of it.
+    ///     read (the reader index stands behind them, at the next frame); otherwise none has. Nothing else of the
+    ///     buffer may change. A payload may be a slice of it.
     ///   - direction: Which frames these are; always the same for one copy.
     ///   - maximumPayloadLength: The largest payload accepted, in bytes. A frame that announces more is refused at best
     ///     before it has come; one that has a larger payload is refused anyway, as are this number of bytes and 64 KiB
@@ -41,15 +40,15 @@ public protocol FrameCodec: Sendable {
         maximumPayloadLength: Int
     ) throws -> Frame?
 
-    /// Appends a frame, at least one byte. The same frame has the same bytes every time: a push is encoded once for many
-    /// connections, and a frame once before it is sent, to learn whether it can be.
+    /// Appends a frame, at least one byte. The same frame has the same bytes every time: a push is encoded once for
+    /// many connections, and a frame once before it is sent, to learn whether it can be.
     ///
     /// - Parameters:
     ///   - frame: With the status of the program, which ``Status/ok`` is in requests.
     ///   - direction: Which kind of frame to write.
     ///   - bytes: Where to append it; empty, and nothing else is to be done with it.
-    /// - Throws: Any error: the format has no such frame. A call then fails with ``SocketError/Code/invalidArgument``; a
-    ///   server answers with ``Status/unknown`` instead.
+    /// - Throws: Any error: the format has no such frame. A call then fails with ``SocketError/Code/invalidArgument``;
+    ///   a server answers with ``Status/unknown`` instead.
     func encode(_ frame: Frame, _ direction: FrameDirection, into bytes: inout ByteBuffer) throws
 }
 
@@ -69,8 +68,8 @@ extension WireFormat {
         public var responsesHaveType: Bool
         /// Nil: neither side pings.
         public var heartbeat: Heartbeat?
-        /// Nil: the server sends nothing unasked. By a flag a codec's pushes are not known: where the bytes say otherwise
-        /// that a frame is a push, the codec gives it a serial that no request has.
+        /// Nil: the server sends nothing unasked. By a flag a codec's pushes are not known: where the bytes say
+        /// otherwise that a frame is a push, the codec gives it a serial that no request has.
         public var push: Push?
         /// Nil: a server is not told that nobody waits any more.
         public var cancel: Cancel?
@@ -161,7 +160,7 @@ extension WireFormat {
         }
     }
 
-    /// What the codec makes of a frame that it has encoded, in words; nil if it is the same frame.
+    /// The codec's reading of a frame that it has encoded, in words; nil if it is the same frame.
     private func decoded(_ frame: Frame, _ direction: FrameDirection) -> String? {
         var bytes = ByteBuffer()
         FrameEncoder(direction: direction, format: self).encode(frame, into: &bytes)

@@ -173,8 +173,8 @@ public struct FrameDecoder: Sendable {
         }
     }
 
-    /// The frame that the bytes so far end inside of, once its header is here; nil where only a codec knows. To be asked
-    /// when ``next()`` has no more.
+    /// The frame that the bytes so far end inside of, once its header is here; nil where only a codec knows. To be
+    /// asked when ``next()`` has no more.
     ///
     /// It changes nothing, and is `mutating` so that the decoder is not copied to be looked at.
     package mutating func arriving() -> Arriving? {

@@ -129,8 +129,8 @@ public struct FrameEncoder: Sendable {
         }
     }
 
-    /// Appends the frame's header alone, for payloads that are sent without being copied. In formats of a ``FrameCodec``
-    /// there is none, and nothing behind a payload: their frames are encoded as a whole.
+    /// Appends the frame's header alone, for payloads that are sent without being copied. In formats of a
+    /// ``FrameCodec`` there is none, and nothing behind a payload: their frames are encoded as a whole.
     public func encodeHeader(of frame: Frame, into buffer: inout ByteBuffer) {
         self.encode(self.header(of: frame), of: frame, into: &buffer)
     }

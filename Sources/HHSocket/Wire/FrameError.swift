@@ -66,7 +66,7 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         return seen
     }
 
-    private init(code: Code, message: String, type: UInt32?, serial: UInt32?) {
+    init(code: Code, message: String, type: UInt32?, serial: UInt32?) {
         self.code = code
         self.message = message
         self.type = type

@@ -11,7 +11,7 @@ struct FrameSearch: Sendable {
     var skippedBytes = 0
     /// The error of a frame that was given up, until it is taken.
     var givenUp: FrameError?
-    /// What decodes instead, in a format that has it.
+    /// The codec that decodes instead, in a format that has one.
     var codec: (any FrameCodec)?
 
     /// A step in the bytes of a stream.

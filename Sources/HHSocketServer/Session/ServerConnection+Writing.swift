@@ -34,8 +34,8 @@ extension ServerConnection {
         self.link.send(frame, in: &turn)
     }
 
-    /// Whether the format has bytes for an answer, which a codec alone denies. Where it does the client is told that the
-    /// request failed, if there is a way.
+    /// Whether the format has bytes for an answer, which a codec alone denies. Where it does the client is told that
+    /// the request failed, if there is a way.
     private func isEncodable(_ frame: Frame, in turn: inout Turn) -> Bool {
         guard let refusal = self.listener.encoder.refusal(of: frame) else { return true }
         self.log("an answer cannot be encoded", "\(refusal)")

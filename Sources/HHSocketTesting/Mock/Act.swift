@@ -143,7 +143,8 @@ extension HostileClient {
         /// Sends frames with a wrong checksum. A format without checksums has nothing to corrupt.
         public func corrupted() -> Act { self.changingSends { $0.flaws.corruptsChecksum = true } }
 
-        /// Sends headers that announce a payload of `length` bytes, whatever follows. A codec's frames stay as they are.
+        /// Sends headers that announce a payload of `length` bytes, whatever follows. A codec's frames stay as they
+        /// are.
         public func announcing(length: UInt32) -> Act { self.changingSends { $0.flaws.announcedLength = length } }
 
         /// Sends only the first `bytes` bytes of each frame, or of an opening.

@@ -192,7 +192,8 @@ extension MockServer {
             self.changingSends { $0.flaws.corruptsChecksum = true }
         }
 
-        /// Sends headers that announce a payload of `length` bytes, whatever follows. A codec's frames stay as they are.
+        /// Sends headers that announce a payload of `length` bytes, whatever follows. A codec's frames stay as they
+        /// are.
         public func announcing(length: UInt32) -> Reaction {
             self.changingSends { $0.flaws.announcedLength = length }
         }

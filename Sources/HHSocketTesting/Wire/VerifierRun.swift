@@ -15,7 +15,7 @@ import Android
 struct VerifierRun {
     typealias Check = WireFormatVerifier.Check
 
-    /// What came out of a stream.
+    /// The frames and the error of a stream.
     private struct Decoded {
         var outputs: [FrameDecoder.Output] = []
         var error: FrameError?
@@ -112,7 +112,7 @@ struct VerifierRun {
         }
     }
 
-    /// The same beginnings, with memory behind them that is not theirs.
+    /// Beginnings of a stream again, with memory behind them that is not theirs.
     mutating func bytesBehind(_ bytes: [[UInt8]]) throws {
         let stream = bytes.flatMap { $0 }
         for place in self.places(bytes) {

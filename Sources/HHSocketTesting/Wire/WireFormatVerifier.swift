@@ -1,25 +1,24 @@
 public import HHSocket
 public import NIOCore
 
-/// Finds the usual faults of a ``HHSocket/FrameCodec``: of one that is made for a day when every read brings whole frames
-/// and every peer means well. It needs no test framework, and takes any ``HHSocket/WireFormat``.
+/// Finds the usual faults of a ``HHSocket/FrameCodec``: of one that is made for a day when every read brings whole
+/// frames and every peer means well. It needs no test framework, and takes any ``HHSocket/WireFormat``.
 ///
 /// ```swift
 /// try WireFormatVerifier(format).verify(
 ///     [Frame(type: 101, serial: 50, payload: ByteBuffer(string: "hello"))],
 ///     direction: .request
 /// )
-/// ```
-/// Everything is repeatable: what is random comes from a seed. A codec that traps ends the process, which is how that is
-/// found; the last line of the stack that is the codec's says where.
+/// ``` Everything is repeatable: what is random comes from a seed. A codec that traps ends the process, which is how
+/// that is found; the last line of the stack that is the codec's says where.
 public struct WireFormatVerifier: Sendable {
-    /// What a format was found to do wrong.
+    /// A fault that was found in a format.
     public struct Failure: Error, Sendable, CustomStringConvertible {
         /// The part of the examination.
         public var check: Check
         /// The frames that were examined.
         public var direction: FrameDirection
-        /// What happened, and what should have.
+        /// The outcome, and the one that was expected.
         public var message: String
 
         public var description: String { "\(self.check), \(self.direction)s: \(self.message)" }
@@ -37,9 +36,11 @@ public struct WireFormatVerifier: Sendable {
 
         public var description: String { self.name.rawValue }
 
-        /// A frame that is encoded is decoded as the same frame, and leaves nothing; encoded again it has the same bytes.
+        /// A frame that is encoded is decoded as the same frame, and leaves nothing; encoded again it has the same
+        /// bytes.
         public static let roundTrip = Self(.roundTrip)
-        /// Frames that stick together are the same ones, however they are split: at every place, byte by byte, at random.
+        /// Frames that stick together are the same ones, however they are split: at every place, byte by byte, at
+        /// random.
         public static let pieces = Self(.pieces)
         /// The beginning of a frame is no frame, and no error.
         public static let truncation = Self(.truncation)
@@ -51,7 +52,7 @@ public struct WireFormatVerifier: Sendable {
         public static let damage = Self(.damage)
         /// Random bytes mean the same however they are split, and a frame takes at least one of them.
         public static let garbage = Self(.garbage)
-        /// What is held of an endless stream is bounded.
+        /// The memory for an endless stream is bounded.
         public static let memory = Self(.memory)
         /// A large frame in small pieces takes time in proportion to its length.
         public static let time = Self(.time)
@@ -82,8 +83,8 @@ public struct WireFormatVerifier: Sendable {
         self.maker = maker
     }
 
-    /// Examines the format: with these frames, with random ones, and with bytes that are none. Takes a second or so in a
-    /// debug build.
+    /// Examines the format: with these frames, with random ones, and with bytes that are none. Takes a second or so in
+    /// a debug build.
     ///
     /// - Parameters:
     ///   - frames: Frames as they occur, with what is special about the format: at least one. Statuses are

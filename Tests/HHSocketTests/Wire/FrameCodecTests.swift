@@ -70,7 +70,8 @@ import Testing
         #expect(try decoder.next() == nil)
         #expect(decoder.arriving() == nil)
         #expect(decoder.bufferedBytes == 12)
-        #expect(!decoder.giveUp())
+        let isGivenUp = decoder.giveUp()
+        #expect(!isGivenUp)
         decoder.append(ByteBuffer(string: "llo,"))
         #expect(try decoder.next() != nil)
         #expect(decoder.bufferedBytes == 0)
@@ -181,44 +182,43 @@ import Testing
 
     // MARK: Formats
 
+    struct Wrong: Sendable, CustomTestStringConvertible {
+        var rule: WireFormatError.Rule
+        var change: @Sendable (inout WireFormat.Rules) -> Void
+        var testDescription: String { "\(self.rule)" }
+
+        init(_ rule: WireFormatError.Rule, _ change: @escaping @Sendable (inout WireFormat.Rules) -> Void) {
+            self.rule = rule
+            self.change = change
+        }
+    }
+
     @Test(
         arguments: [
-            (.serialZero, { $0.requestSerials = 0...9 }), (.pushIsResponse, { $0.push = .init(serial: 60) }),
-            (.pushWithoutFlags, { $0.push = .init(flag: 1) }), (.pushTypes, { $0.push = .init(types: 1...2) }),
-            (
-                .pushWithoutType,
-                {
-                    $0.responsesHaveType = false
-                    $0.push = .init(serial: 1)
-                }
-            ),
-            (.heartbeatSerial, { $0.heartbeat = .init(type: 0, pingedBy: .client, clientSerial: 50) }),
-            (.bothPingWithoutStatus, { $0.heartbeat = .init(type: 0, pingedBy: .both) }),
-            (
-                .noApplicationTypes,
-                {
-                    $0.applicationTypes = 7...7
-                    $0.cancel = .init(type: 7)
-                }
-            ),
-            (
-                .heartbeatIsCancel,
-                {
-                    $0.heartbeat = .init(type: 0, pingedBy: .client)
-                    $0.cancel = .init(type: 0)
-                }
-            ),
-        ] as [(WireFormatError.Rule, @Sendable (inout WireFormat.Rules) -> Void)]
+            Wrong(.serialZero) { $0.requestSerials = 0...9 }, Wrong(.pushIsResponse) { $0.push = .init(serial: 60) },
+            Wrong(.pushWithoutFlags) { $0.push = .init(flag: 1) }, Wrong(.pushTypes) { $0.push = .init(types: 1...2) },
+            Wrong(.pushWithoutType) {
+                $0.responsesHaveType = false
+                $0.push = .init(serial: 1)
+            },
+            Wrong(.heartbeatSerial) { $0.heartbeat = .init(type: 0, pingedBy: .client, clientSerial: 50) },
+            Wrong(.bothPingWithoutStatus) { $0.heartbeat = .init(type: 0, pingedBy: .both) },
+            Wrong(.noApplicationTypes) {
+                $0.applicationTypes = 7...7
+                $0.cancel = .init(type: 7)
+            },
+            Wrong(.heartbeatIsCancel) {
+                $0.heartbeat = .init(type: 0, pingedBy: .client)
+                $0.cancel = .init(type: 0)
+            },
+        ]
     )
-    func rulesThatCannotWorkAreRefused(
-        rule: WireFormatError.Rule,
-        change: @Sendable (inout WireFormat.Rules) -> Void
-    ) throws {
+    func rulesThatCannotWorkAreRefused(_ wrong: Wrong) throws {
         var rules = WireFormat.Rules(name: "wrong", hasStatus: false)
         _ = try WireFormat(codec: NetstringCodec(), rules: rules)
-        change(&rules)
+        wrong.change(&rules)
         let error = #expect(throws: WireFormatError.self) { try WireFormat(codec: NetstringCodec(), rules: rules) }
-        #expect(error?.rule == rule)
+        #expect(error?.rule == wrong.rule)
     }
 
     @Test(

@@ -14,6 +14,9 @@ struct FrameSearch: Sendable {
     /// The codec that decodes instead, in a format that has one.
     var codec: (any FrameCodec)?
 
+    /// The number of bytes behind those of an incomplete frame that complete it, or show its header.
+    func loan(to kept: Int) -> Int { max(self.neededBytes - kept, WireFormat.maximumHeaderLength) }
+
     /// A step in the bytes of a stream.
     enum Step {
         /// Nothing until there is this number of bytes.
@@ -59,55 +62,100 @@ extension FrameDecoder {
             return .malformed(error)
         }
         while true {
-            if self.partial.readableBytes > 0 {
-                self.partial.writeBuffer(&self.input)
-                self.input = ByteBuffer()
-                guard self.partial.readableBytes >= self.search.neededBytes else { return nil }
-                // Slices of what follows must not keep the next frame's bytes from being written.
-                swap(&self.partial, &self.input)
-            }
-            guard self.input.readableBytes > 0 else {
-                self.input = ByteBuffer()
-                return nil
-            }
-            let step = self.input.withUnsafeReadableBytes { self.search.step($0, plan, self) }
-            switch step {
-            case .wait(let count):
-                self.search.neededBytes = count
-                self.stashInput()
-                return nil
-            case .drop(let count, let isSkipping):
-                self.search.isSkipping = isSkipping
-                self.input.moveReaderIndex(forwardBy: count)
-            case .frame(let header):
-                do throws(FrameError) {
-                    let output = try self.output(header, in: self.input)
-                    self.input.moveReaderIndex(forwardBy: self.frameLength(header))
-                    self.note(output, header)
-                    return output
-                } catch {
-                    return try self.malformed(error, header.headerLength, plan)
+            let kept = self.partial.readableBytes
+            if kept == 0 {
+                guard self.hasInput else {
+                    self.input = ByteBuffer()
+                    return nil
                 }
-            case .malformed(let error, let headerLength):
-                return try self.malformed(error, headerLength, plan)
+                let found = try self.find(in: self.input, plan)
+                self.moveInput(by: found.length)
+                if let output = found.output { return output }
+                if found.isWaiting {
+                    self.stashInput()
+                    return nil
+                }
+            } else {
+                let lent = min(self.search.loan(to: kept), self.input.readableBytes)
+                if let bytes = self.input.getSlice(at: self.input.readerIndex, length: lent) {
+                    self.partial.writeImmutableBuffer(bytes)
+                }
+                guard kept + lent >= self.search.neededBytes else {
+                    self.input = ByteBuffer()
+                    return nil
+                }
+                let found = try self.find(in: self.partial, plan)
+                self.settle(found, kept: kept, lent: lent)
+                self.moveInput(by: found.isWaiting ? lent : max(0, found.length - kept))
+                if let output = found.output { return output }
+                if found.isWaiting, !self.hasInput { return nil }
             }
+        }
+    }
+
+    /// Nothing is there any more once the stream has ended.
+    private mutating func moveInput(by count: Int) {
+        if self.failure == nil { self.input.moveReaderIndex(forwardBy: count) }
+    }
+
+    /// A step in the bytes of a buffer.
+    private struct Stride {
+        var output: Output?
+        /// The number of bytes that it took.
+        var length = 0
+        /// Whether more bytes are needed.
+        var isWaiting = false
+    }
+
+    private mutating func find(in buffer: ByteBuffer, _ plan: HeaderPlan) throws(FrameError) -> Stride {
+        self.search.neededBytes = 0
+        switch buffer.withUnsafeReadableBytes({ self.search.step($0, plan, self) }) {
+        case .wait(let count):
+            self.search.neededBytes = count
+            return Stride(isWaiting: true)
+        case .drop(let count, let isSkipping):
+            self.search.isSkipping = isSkipping
+            return Stride(length: count)
+        case .frame(let header):
+            do throws(FrameError) {
+                let output = try self.output(header, in: buffer)
+                self.note(output, header)
+                return Stride(output: output, length: self.frameLength(header))
+            } catch {
+                return try self.malformed(error, header.headerLength, in: buffer, plan)
+            }
+        case .malformed(let error, let headerLength):
+            return try self.malformed(error, headerLength, in: buffer, plan)
         }
     }
 
     private mutating func malformed(
         _ error: FrameError,
         _ headerLength: Int,
+        in buffer: ByteBuffer,
         _ plan: HeaderPlan
-    ) throws(FrameError) -> Output {
+    ) throws(FrameError) -> Stride {
         guard plan.resynchronises else { throw error }
         var error = error
-        error.isMarkedAsPush = self.input.withUnsafeReadableBytes {
+        error.isMarkedAsPush = buffer.withUnsafeReadableBytes {
             headerLength > 0 && plan.isMarkedAsPush(UnsafeRawBufferPointer(rebasing: $0[..<headerLength]))
         }
-        self.input.moveReaderIndex(forwardBy: headerLength)
         self.search.isSkipping = true
         self.noteMalformed(error)
-        return .malformed(error)
+        return Stride(output: .malformed(error), length: headerLength)
+    }
+
+    /// Leaves in `partial` what is there of bytes that were kept, of which a step has taken some. Those that were lent
+    /// to it are still in the read that they came with, unless more are needed.
+    private mutating func settle(_ found: Stride, kept: Int, lent: Int) {
+        guard !found.isWaiting, self.failure == nil else { return }
+        if found.length >= kept {
+            // Payloads may be slices of it.
+            self.partial = ByteBuffer()
+        } else {
+            self.partial.moveReaderIndex(forwardBy: found.length)
+            self.partial.moveWriterIndex(to: self.partial.writerIndex - lent)
+        }
     }
 
     private mutating func noteMalformed(_ error: FrameError) {
@@ -132,66 +180,76 @@ extension FrameDecoder {
             try self.decodeByCodec(bytes, plan, body)
             return none
         }
-        guard self.partial.readableBytes > 0 else {
-            try self.search(bytes, plan, body)
-            return none
+        var rest = bytes
+        while self.partial.readableBytes > 0 {
+            let kept = self.partial.readableBytes
+            let lent = min(self.search.loan(to: kept), rest.count)
+            self.partial.writeBytes(rest[..<lent])
+            guard kept + lent >= self.search.neededBytes else { return none }
+            let buffer = self.partial
+            let found = try buffer.withUnsafeReadableBytesTyped { bytes throws(FrameError) in
+                try self.find(in: bytes, plan, body)
+            }
+            self.settle(found, kept: kept, lent: lent)
+            rest = UnsafeRawBufferPointer(rebasing: rest[(found.isWaiting ? lent : max(0, found.length - kept))...])
+            if let failure = self.failure { throw failure }
+            if found.isWaiting, rest.isEmpty { return none }
         }
-        self.partial.writeBytes(bytes)
-        guard self.partial.readableBytes >= self.search.neededBytes else { return none }
-        let all = self.partial
-        self.partial = ByteBuffer()
-        try all.withUnsafeReadableBytesTyped { bytes throws(FrameError) in try self.search(bytes, plan, body) }
+        while !rest.isEmpty {
+            let found = try self.find(in: rest, plan, body)
+            rest = UnsafeRawBufferPointer(rebasing: rest[found.length...])
+            if let failure = self.failure { throw failure }
+            if found.isWaiting {
+                self.stash(rest)
+                break
+            }
+        }
         return none
     }
 
-    private mutating func search(
-        _ bytes: UnsafeRawBufferPointer,
+    private mutating func find(
+        in bytes: UnsafeRawBufferPointer,
         _ plan: HeaderPlan,
         _ body: (View) -> Void
-    ) throws(FrameError) {
-        var rest = bytes
-        while !rest.isEmpty {
-            if let failure = self.failure { throw failure }
-            switch self.search.step(rest, plan, self) {
-            case .wait(let count):
-                self.search.neededBytes = count
-                return self.stash(rest)
-            case .drop(let count, let isSkipping):
-                self.search.isSkipping = isSkipping
-                self.search.skippedBytes += count
-                rest = UnsafeRawBufferPointer(rebasing: rest[count...])
-            case .frame(let header):
-                do throws(FrameError) {
-                    var view = try self.view(header, in: rest)
-                    view.skippedBytes = self.takeSkippedBytes()
-                    body(view)
-                    rest = UnsafeRawBufferPointer(rebasing: rest[view.frameLength...])
-                    if view.mismatch != nil { self.noteCorrupt(header) } else { self.noteSound() }
-                } catch {
-                    rest = try self.malformed(error, header, in: rest, plan, body)
-                }
-            case .malformed(let error, let headerLength):
-                let header = FrameHeader(
-                    type: error.type ?? 0,
-                    serial: error.serial ?? 0,
-                    status: .ok,
-                    length: 0,
-                    headerLength: headerLength
-                )
-                rest = try self.malformed(error, header, in: rest, plan, body)
+    ) throws(FrameError) -> Stride {
+        self.search.neededBytes = 0
+        switch self.search.step(bytes, plan, self) {
+        case .wait(let count):
+            self.search.neededBytes = count
+            return Stride(isWaiting: true)
+        case .drop(let count, let isSkipping):
+            self.search.isSkipping = isSkipping
+            self.search.skippedBytes += count
+            return Stride(length: count)
+        case .frame(let header):
+            do throws(FrameError) {
+                var view = try self.view(header, in: bytes)
+                view.skippedBytes = self.takeSkippedBytes()
+                body(view)
+                if view.mismatch != nil { self.noteCorrupt(header) } else { self.noteSound() }
+                return Stride(length: view.frameLength)
+            } catch {
+                return try self.malformed(error, header, in: bytes, plan, body)
             }
+        case .malformed(let error, let headerLength):
+            let header = FrameHeader(
+                type: error.type ?? 0,
+                serial: error.serial ?? 0,
+                status: .ok,
+                length: 0,
+                headerLength: headerLength
+            )
+            return try self.malformed(error, header, in: bytes, plan, body)
         }
-        if let failure = self.failure { throw failure }
     }
 
-    /// - Returns: The bytes behind the header.
     private mutating func malformed(
         _ error: FrameError,
         _ header: FrameHeader,
         in bytes: UnsafeRawBufferPointer,
         _ plan: HeaderPlan,
         _ body: (View) -> Void
-    ) throws(FrameError) -> UnsafeRawBufferPointer {
+    ) throws(FrameError) -> Stride {
         guard plan.resynchronises else { throw error }
         let headerBytes = UnsafeRawBufferPointer(rebasing: bytes[..<header.headerLength])
         var error = error
@@ -208,7 +266,7 @@ extension FrameDecoder {
         body(view)
         self.search.isSkipping = true
         self.noteMalformed(error)
-        return UnsafeRawBufferPointer(rebasing: bytes[header.headerLength...])
+        return Stride(length: header.headerLength)
     }
 
     private mutating func takeSkippedBytes() -> Int {

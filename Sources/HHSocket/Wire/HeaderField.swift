@@ -76,17 +76,34 @@ struct NumberCode: Sendable {
     }
 
     /// Reads the digits that begin at `offset`.
+    @inline(__always)
     func digits(_ bytes: UnsafeRawBufferPointer, at offset: Int) -> Digits {
-        let radix = self.radix
-        var value: UInt64 = 0
+        self.kind == .decimal
+            ? Self.digits(bytes, at: offset, radix: 10) { $0 &- UInt8(ascii: "0") }
+            : Self.digits(bytes, at: offset, radix: 16) { WireFormat.Number.Radix.hexadecimal.digit($0) ?? .max }
+    }
+
+    /// - Parameter value: The value of a digit; the radix or more where it is none.
+    @inline(__always)
+    private static func digits(
+        _ bytes: UnsafeRawBufferPointer,
+        at offset: Int,
+        radix: UInt64,
+        _ value: (UInt8) -> UInt8
+    ) -> Digits {
+        var number: UInt64 = 0
         var index = offset
-        while index < bytes.count, let digit = radix.digit(bytes[index]) {
-            value = value * radix.value + UInt64(digit)
+        while index < bytes.count {
+            let digit = UInt64(value(bytes[index]))
+            guard digit < radix else {
+                return index == offset
+                    ? .illegal(end: index + 1) : .number(UInt32(truncatingIfNeeded: number), end: index)
+            }
+            number = number * radix + digit
             index += 1
-            guard value <= UInt64(UInt32.max) else { return .illegal(end: index) }
+            guard number <= UInt64(UInt32.max) else { return .illegal(end: index) }
         }
-        guard index < bytes.count else { return .incomplete }
-        return index == offset ? .illegal(end: index + 1) : .number(UInt32(truncatingIfNeeded: value), end: index)
+        return .incomplete
     }
 
     /// The width in bytes of the field that holds this number.

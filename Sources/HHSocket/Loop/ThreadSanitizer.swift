@@ -10,9 +10,9 @@ import Android
 
 /// The thread sanitizer. On Linux it does not see that resuming a continuation orders the accesses before it and after
 /// it, and would report data that is handed over this way.
-enum ThreadSanitizer {
+package enum ThreadSanitizer {
     /// Whether this process runs under it.
-    static let isRunning: Bool = {
+    package static let isRunning: Bool = {
         guard let program = dlopen(nil, RTLD_NOW) else { return false }
         defer { dlclose(program) }
         return dlsym(program, "__tsan_init") != nil

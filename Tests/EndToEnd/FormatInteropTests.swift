@@ -342,8 +342,7 @@ import Testing
             }
             return answer
         }
-        let client = SocketClient.connecting(to: server.endpoint)
-        let events = client.events
+        let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint)
         for _ in 0..<3 {
             let error = await #expect(throws: SocketError.self) {
                 try await client.data(for: SocketRequest(type: Self.echo, body: "x"))

@@ -249,14 +249,13 @@ private enum Call {
     @Test func silentServerIsFoundDeadByTheHeartbeatAndTheNextConnectionWorks() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .goSilent)
-        let client = SocketClient.connecting(to: server.endpoint) {
+        let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint) {
             $0.socket.heartbeat = HeartbeatPolicy(
                 interval: .milliseconds(100),
                 replyTimeout: .seconds(1),
                 misses: 1
             )
         }
-        let events = client.events
         _ = try await client.data(for: SocketRequest(type: 104))
         let impatient = client.dataTask(with: SocketRequest(type: 101, timeout: Fault.short))
         let patient = client.dataTask(with: SocketRequest(type: 102))
@@ -278,10 +277,9 @@ private enum Call {
     @Test func refusedConnectionsAreToldAndTheNextIsTakenOnceTheServerListensAgain() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .close)
-        let client = SocketClient.connecting(to: server.endpoint) {
+        let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint) {
             $0.socket.backoff = Backoff(base: .milliseconds(20), cap: .milliseconds(50))
         }
-        let events = client.events
         _ = try await client.data(for: SocketRequest(type: 102))
         try await server.refuseConnections()
         let lost = try await socketError { () throws(SocketError) in
@@ -320,12 +318,11 @@ private enum Call {
     @Test func requestsOfAServerThatDoesNotReadAreBoundedAndFailWithWhatIsKnown() async throws {
         let server = try await MockServer(.echo)
         server.onConnect(number: 0, .stopReading)
-        let client = SocketClient.connecting(to: server.endpoint) {
+        let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint) {
             // More than the kernels take, which is some MiB.
             $0.socket.maximumQueuedBytes = 64 << 20
             $0.socket.writeStallTimeout = .milliseconds(300)
         }
-        let events = client.events
         try await server.connection(0)
         let body = ByteBuffer(repeating: 7, count: 1 << 20)
         let tasks = (0..<100).map { _ in client.dataTask(with: SocketRequest(type: 101, body: body)) }
@@ -355,8 +352,7 @@ private enum Call {
     @Test func lengthThatIsTooSmallIsNoticedAtTheNextHeader() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .answer("twelve bytes").announcing(length: 4).then(.push(2_001, "behind it")))
-        let client = SocketClient.connecting(to: server.endpoint)
-        let events = client.events
+        let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint)
         let error = try await socketError { () throws(SocketError) in
             _ = try await client.data(for: SocketRequest(type: 101))
         }

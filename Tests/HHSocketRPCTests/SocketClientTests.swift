@@ -229,8 +229,7 @@ import Testing
     @Test func frameOverTheLimitEndsTheConnectionAndTheNextOneWorks() async throws {
         let server = try await MockServer(.echo)
         server.once(101, .echo.announcing(length: .max))
-        let client = SocketClient.connecting(to: server.endpoint)
-        let events = client.events
+        let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint)
         let error = try await socketError { () throws(SocketError) in
             _ = try await client.data(for: SocketRequest(type: 101))
         }
@@ -410,8 +409,7 @@ import Testing
     @Test func serverThatDiesInMidCallFailsTheCallAndTheNextGoesToAnother() async throws {
         let dying = try await MockServer(.close)
         let other = try await MockServer(.echo)
-        let client = SocketClient.connecting(to: dying.endpoint, other.endpoint)
-        let events = client.events
+        let (client, events) = SocketClient.connectingWithEvents(to: dying.endpoint, other.endpoint)
         let error = try await socketError { () throws(SocketError) in
             _ = try await client.data(for: SocketRequest(type: 101))
         }
@@ -428,8 +426,7 @@ import Testing
         let clock = VirtualClock()
         let servers = [try await MockServer(.echo, clock: clock), try await MockServer(.echo)]
         servers[0].on(102, .echo.delayed(by: .seconds(1)))
-        let client = SocketClient.connecting(to: servers[0].endpoint, servers[1].endpoint)
-        let events = client.events
+        let (client, events) = SocketClient.connectingWithEvents(to: servers[0].endpoint, servers[1].endpoint)
         #expect(try await client.data(for: SocketRequest(type: 101)).endpoint == servers[0].endpoint)
         let slow = client.dataTask(with: SocketRequest(type: 102))
         slow.resume()

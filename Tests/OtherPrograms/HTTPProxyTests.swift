@@ -156,11 +156,10 @@ import Testing
         try await self.with(balance) { server, entry in
             let port = try #require(server.address?.port)
             let endpoint = try Endpoint(url: "ws://127.0.0.1:\(entry.port)/rpc")
-            let client = SocketClient.connecting(to: endpoint) {
+            let (client, events) = SocketClient.connectingWithEvents(to: endpoint) {
                 $0.timeout = .seconds(100)
                 $0.socket.backoff = Backoff(base: .milliseconds(50), cap: .milliseconds(200))
             }
-            let events = client.events
             try await self.call(client, 16)
             await server.shutdown(gracePeriod: .zero)
             let event = try await first(of: events, "the proxy's refusal") { event in

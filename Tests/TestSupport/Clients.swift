@@ -7,13 +7,32 @@ extension SocketClient {
         to servers: Endpoint...,
         configure: (inout SocketClient.Configuration) -> Void = { _ in }
     ) -> SocketClient {
+        let client = Self.idle(servers, configure)
+        client.connect()
+        return client
+    }
+
+    /// A client of these servers that is connecting, and all of its events: those of a connection that is over before
+    /// the next line runs as well.
+    package static func connectingWithEvents(
+        to servers: Endpoint...,
+        configure: (inout SocketClient.Configuration) -> Void = { _ in }
+    ) -> (client: SocketClient, events: AsyncStream<SocketEvent>) {
+        let client = Self.idle(servers, configure)
+        let events = client.events
+        client.connect()
+        return (client, events)
+    }
+
+    private static func idle(
+        _ servers: [Endpoint],
+        _ configure: (inout SocketClient.Configuration) -> Void
+    ) -> SocketClient {
         var configuration = SocketClient.Configuration(servers: servers)
         configuration.timeout = patience * 2
         configuration.socket.backoff.base = .milliseconds(20)
         configure(&configuration)
-        let client = SocketClient(configuration: configuration)
-        client.connect()
-        return client
+        return SocketClient(configuration: configuration)
     }
 }
 

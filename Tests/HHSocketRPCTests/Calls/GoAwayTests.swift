@@ -244,8 +244,7 @@ import Tracing
     @Test func callMadeWhileTheOnlyServerIsAwayWaitsForIt() async throws {
         let server = try await MockServer(.echo)
         server.onConnect(number: 0, .goAway(retryAfter: .milliseconds(500)).then(.close))
-        let client = SocketClient.connecting(to: server.endpoint)
-        let events = client.events
+        let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint)
         _ = try await first(of: events, "the loss") { if case .disconnected = $0 { true } else { false } }
         // Between connections, and without `waitsForConnectivity`.
         #expect(try await client.data(for: SocketRequest(type: 101, body: "x")).string == "x")
@@ -285,8 +284,7 @@ import Tracing
 
     @Test func floodOfGoAwaysIsCountedAndDoesNothingMore() async throws {
         let servers = [try await MockServer(.echo), try await MockServer(.echo)]
-        let client = SocketClient.connecting(to: servers[0].endpoint, servers[1].endpoint)
-        let events = client.events
+        let (client, events) = SocketClient.connectingWithEvents(to: servers[0].endpoint, servers[1].endpoint)
         _ = try await client.data(for: SocketRequest(type: 101))
         await servers[0].perform(.goAway(reason: "go", retryAfter: .seconds(60)).times(20_000))
         try await eventually("all of them") { client.statistics.goAways == 20_000 }

@@ -11,8 +11,7 @@ import Testing
     @Test func callsOfBeforeCompleteThenTheConnectionIsClosed() async throws {
         let server = try await MockServer(.echo)
         server.on(102, .echo.delayed(by: .milliseconds(500)))
-        let client = SocketClient.connecting(to: server.endpoint)
-        let events = client.events
+        let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint)
         let tasks = (0..<10).map { client.dataTask(with: SocketRequest(type: 102, body: "\($0)")) }
         for task in tasks { task.resume() }
         try await server.received(10, ofType: 102)

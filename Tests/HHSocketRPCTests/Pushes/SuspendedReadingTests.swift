@@ -288,8 +288,7 @@ import Testing
     func lostConnectionIsNoticedAndTheNextOneIsHeldUpToo(isReset: Bool) async throws {
         let server = try await self.server()
         server.onConnect(number: 1, self.pushes(100..<103))
-        let client = SocketClient.connecting(to: server.endpoint)
-        let events = client.events
+        let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint)
         let pushes = client.pushes(buffering: .suspendReading(4))
         try await self.suspend(client)
         try await self.expectHeldUp(client)

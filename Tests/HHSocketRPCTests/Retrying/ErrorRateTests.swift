@@ -34,8 +34,7 @@ import Testing
     @Test func serverThatAnswersUnknownTooOftenIsLeftForTheOtherWhichStays() async throws {
         let bad = try await self.server()
         let good = try await MockServer(.echo)
-        let client = SocketClient.connecting(to: bad.endpoint, good.endpoint)
-        let events = client.events
+        let (client, events) = SocketClient.connectingWithEvents(to: bad.endpoint, good.endpoint)
         try await self.call(client, 60) { _ in await self.unknown(client) }
         _ = try await first(of: events, "the verdict") {
             if case .serverFails(bad.endpoint, _, _) = $0 { true } else { false }
@@ -73,8 +72,7 @@ import Testing
 
     @Test func singleServerIsOnlyTold() async throws {
         let server = try await self.server()
-        let client = SocketClient.connecting(to: server.endpoint)
-        let events = client.events
+        let (client, events) = SocketClient.connectingWithEvents(to: server.endpoint)
         try await self.call(client, 60) { _ in await self.unknown(client) }
         _ = try await first(of: events, "the verdict") { if case .serverFails = $0 { true } else { false } }
         #expect("\(client.state)" == "ready, \(server.endpoint)")

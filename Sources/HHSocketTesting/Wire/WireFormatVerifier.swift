@@ -11,7 +11,7 @@ public import NIOCore
 /// )
 /// ```
 ///
-/// Everything is repeatable: what is random comes from a seed. A codec that traps ends the process, which is how that is
+/// Everything is repeatable: random numbers come from a seed. A codec that traps ends the process, which is how that is
 /// found; the last line of the stack that is the codec's says where.
 public struct WireFormatVerifier: Sendable {
     /// A fault that was found in a format.

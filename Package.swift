@@ -19,6 +19,7 @@ let package = Package(
         .library(name: "HHSocketMessage", targets: ["HHSocketMessage"]),
         .library(name: "HHSocketSwiftProtobuf", targets: ["HHSocketSwiftProtobuf"]),
         .library(name: "HHSocketRPC", targets: ["HHSocketRPC"]),
+        .library(name: "HHSocketSTOMP", targets: ["HHSocketSTOMP"]),
         .library(name: "HHSocketApp", targets: ["HHSocketApp"]),
         .library(name: "HHSocketServer", targets: ["HHSocketServer"]),
         .library(name: "HHSocketTesting", targets: ["HHSocketTesting"]),
@@ -120,7 +121,17 @@ let package = Package(
                 .product(name: "Tracing", package: "swift-distributed-tracing"),
             ]
         ),
-        // Beside it: swift-protobuf's messages as bodies.
+        // Floor 3 too: messages through a broker, over it.
+        .target(
+            name: "HHSocketSTOMP",
+            dependencies: [
+                "HHSocket",
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ]
+        ),
+        // Beside them: swift-protobuf's messages as bodies.
         .target(
             name: "HHSocketSwiftProtobuf",
             dependencies: ["HHSocketMessage", .product(name: "SwiftProtobuf", package: "swift-protobuf")]
@@ -162,10 +173,12 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketMessage",
+                "HHSocketSTOMP",
                 .product(name: "DequeModule", package: "swift-collections"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
+                .product(name: "NIOSSL", package: "swift-nio-ssl"),
             ]
         ),
         // Floor 4 as well: messages that survive the app's death.
@@ -311,6 +324,7 @@ let package = Package(
             dependencies: [
                 "HHSocket",
                 "HHSocketRPC",
+                "HHSocketSTOMP",
                 "HHSocketServer",
                 "HHSocketTesting",
                 "TestSupport",
@@ -335,6 +349,17 @@ let package = Package(
                 .product(name: "NIOCore", package: "swift-nio"),
                 .product(name: "NIOEmbedded", package: "swift-nio"),
                 .product(name: "NIOPosix", package: "swift-nio"),
+            ]
+        ),
+        .testTarget(
+            name: "HHSocketSTOMPTests",
+            dependencies: [
+                "HHSocket",
+                "HHSocketSTOMP",
+                "HHSocketTesting",
+                "TestSupport",
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
             ]
         ),
         .testTarget(

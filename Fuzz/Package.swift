@@ -4,12 +4,13 @@ import PackageDescription
 
 // A package of its own, because it needs flags that a dependency may not have. Built and run by `make fuzz`.
 //
-// It compiles the sources of HHSocket and HHSocketMessage once more, through symbolic links, as modules with counters
-// at every edge, for the address sanitizer and with optimisation. Everything below them is as it is: this package
-// shares the build folder of everything else.
+// It compiles the sources of HHSocket, HHSocketMessage and HHSocketSTOMP once more, through symbolic links, as modules
+// with counters at every edge, for the address sanitizer and with optimisation. Everything below them is as it is: this
+// package shares the build folder of everything else.
 let instrumented = ["-sanitize=address", "-sanitize-coverage=edge,inline-8bit-counters,pc-table"]
 // What imports the module names it as users do.
 let messageModule = ["-module-alias", "HHSocketMessage=InstrumentedHHSocketMessage"]
+let modules = messageModule + ["-module-alias", "HHSocket=InstrumentedHHSocket"]
 
 let package = Package(
     name: "hhsocket-fuzz",
@@ -71,6 +72,16 @@ let package = Package(
                 .unsafeFlags(["-O", "-assert-config", "Debug"] + messageModule + instrumented),
             ]
         ),
+        .target(
+            name: "InstrumentedHHSocketSTOMP",
+            dependencies: [
+                "InstrumentedHHSocket",
+                .product(name: "DequeModule", package: "swift-collections"),
+                .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ],
+            swiftSettings: [.unsafeFlags(["-O", "-assert-config", "Debug"] + modules + instrumented)]
+        ),
         // What `make generate` makes of Protos.
         .target(
             name: "FuzzedMessages",
@@ -83,6 +94,7 @@ let package = Package(
                 "FuzzedMessages",
                 "InstrumentedHHSocket",
                 "InstrumentedHHSocketMessage",
+                "InstrumentedHHSocketSTOMP",
                 .product(name: "NIOCore", package: "swift-nio"),
             ],
             swiftSettings: [.unsafeFlags(["-O", "-sanitize=fuzzer,address", "-parse-as-library"])],

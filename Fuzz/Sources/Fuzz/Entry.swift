@@ -18,6 +18,8 @@ enum Target: String, CaseIterable {
     case opening
     /// Any bytes as lines, and lines that are written and read.
     case lines
+    /// Any bytes as frames of STOMP, in each version; and frames that are encoded and decoded.
+    case stomp
 }
 
 nonisolated(unsafe) private var target = Target.standard
@@ -58,6 +60,7 @@ private func testOne(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     case .websocket: WebSocketFuzz.run(bytes)
     case .opening: OpeningFuzz.run(bytes)
     case .lines: LineFuzz.run(bytes)
+    case .stomp: STOMPFuzz.run(bytes)
     }
     return 0
 }

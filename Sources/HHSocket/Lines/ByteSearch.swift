@@ -10,7 +10,7 @@ import Android
 
 extension UnsafeRawBufferPointer {
     /// Returns the offset of the first such byte at or behind `start`, found by the system's fastest search.
-    func firstIndex(of byte: UInt8, from start: Int) -> Int? {
+    package func firstIndex(of byte: UInt8, from start: Int) -> Int? {
         guard let base = self.baseAddress, start < self.count,
             let found = memchr(base + start, CInt(byte), self.count - start)
         else { return nil }

@@ -81,20 +81,9 @@ private func bytes(_ text: String) -> LineDelimiter { (try? LineDelimiter(bytes:
         return decoded
     }
 
-    /// The stream whole, byte by byte, and in two and three pieces at every place.
-    static func everySplit(_ stream: [UInt8], _ body: ([ArraySlice<UInt8>]) -> Void) {
-        body([stream[...]])
-        body(stream.indices.map { stream[$0...$0] })
-        for first in 0...stream.count {
-            for second in first...stream.count where stream.count < 40 || second == first {
-                body([stream[..<first], stream[first..<second], stream[second...]])
-            }
-        }
-    }
-
     @Test(arguments: golden) func everySplitGivesTheSameLines(golden: Golden) {
         let expected = Decoded(lines: golden.lines.map { Array($0.utf8) }, rest: golden.rest)
-        Self.everySplit(Array(golden.stream.utf8)) { pieces in
+        forEverySplit(Array(golden.stream.utf8)) { pieces in
             #expect(Self.decode(pieces, golden.delimiter) == expected)
         }
     }
@@ -130,13 +119,7 @@ private func bytes(_ text: String) -> LineDelimiter { (try? LineDelimiter(bytes:
             let stream = (0..<Int.random(in: 0..<200, using: &generator)).map { _ in
                 alphabet.randomElement(using: &generator) ?? 0
             }
-            var pieces: [ArraySlice<UInt8>] = []
-            var rest = stream[...]
-            while !rest.isEmpty {
-                let length = min(rest.count, Int.random(in: 1...20, using: &generator))
-                pieces.append(rest.prefix(length))
-                rest = rest.dropFirst(length)
-            }
+            let pieces = generator.pieces(of: stream)
             let limit = Int.random(in: 30...300, using: &generator)
             let expected = self.reference(stream, delimiter, limit: limit)
             let decoded = Self.decode(pieces, delimiter, limit: limit)
@@ -180,7 +163,7 @@ private func bytes(_ text: String) -> LineDelimiter { (try? LineDelimiter(bytes:
         Limit(delimiter: bytes("=-="), stream: "abcd-=", lines: [], isTooLong: true),
     ])
     func oneByteMoreThanTheLimitIsTooLongInEverySplit(limit: Limit) {
-        Self.everySplit(Array(limit.stream.utf8)) { pieces in
+        forEverySplit(Array(limit.stream.utf8)) { pieces in
             let decoded = Self.decode(pieces, limit.delimiter, limit: 4)
             #expect(decoded.lines == limit.lines.map { Array($0.utf8) })
             #expect(decoded.isTooLong == limit.isTooLong)

@@ -1,0 +1,34 @@
+public import NIOCore
+
+/// A frame of STOMP.
+public struct STOMPFrame: Sendable, Hashable {
+    public var command: STOMPCommand
+    public var headers: STOMPHeaders
+    /// The body, any bytes; empty where there is none.
+    public var body: ByteBuffer
+    /// Whether the frame leaves without a `content-length` of ours; false by default.
+    ///
+    /// Some brokers take a frame that has one for binary, and hand a text message only to consumers if it has none:
+    /// ActiveMQ, and the bridges from STOMP to JMS. The end of such a body is its first zero byte, so that a body that
+    /// has one is refused.
+    public var omitsContentLength = false
+
+    /// - Parameters:
+    ///   - headers: None by default.
+    ///   - body: Empty by default.
+    public init(_ command: STOMPCommand, _ headers: STOMPHeaders = [:], body: ByteBuffer = ByteBuffer()) {
+        self.command = command
+        self.headers = headers
+        self.body = body
+    }
+}
+
+extension STOMPFrame: CustomStringConvertible {
+    /// The command, the headers and the length of the body. The values of `login` and `passcode` are left out, and so
+    /// are the bytes of the body.
+    public var description: String {
+        let headers = self.headers.isEmpty ? "" : " \(self.headers)"
+        let body = self.body.readableBytes == 0 ? "" : ", body of \(self.body.readableBytes) B"
+        return "\(self.command)\(headers)\(body)"
+    }
+}

@@ -119,7 +119,7 @@ import Testing
             _ versions: [STOMPVersion?],
             _ frame: STOMPFrame,
             _ reason: STOMPRefusal.Reason,
-            _ header: String? = nil,
+            _ header: String?,
             _ text: String
         ) {
             self.versions = versions
@@ -127,6 +127,10 @@ import Testing
             self.reason = reason
             self.header = header
             self.text = text
+        }
+
+        init(_ versions: [STOMPVersion?], _ frame: STOMPFrame, _ reason: STOMPRefusal.Reason, _ text: String) {
+            self.init(versions, frame, reason, nil, text)
         }
 
         var description: String { "\(self.reason) \(self.frame)" }

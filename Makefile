@@ -41,7 +41,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-checked test-fast build-tests slowest-tests test-network test-feed test-browser soak build-release bench bench-once bench-report bench-compare bench-websocket counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-checked test-activemq test-fast build-tests slowest-tests test-network test-feed test-browser soak build-release bench bench-once bench-report bench-compare bench-websocket counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -73,6 +73,10 @@ test-plugins: programs = protoc:protobuf-compiler
 test-plugins: dependencies ## build and run a package that uses the SwiftPM plugins
 	sh Scripts/test-plugins $(SWIFTFLAGS)
 
+test-activemq: build-tests ## test STOMP against an ActiveMQ of its own, which needs Java and Debian's package activemq, or ACTIVEMQ_HOME
+	$(if $(ACTIVEMQ_HOME),,@$(MAKE) --silent dependencies programs='java:default-jre-headless activemq')
+	python3 Tests/OtherPrograms/brokers.py activemq -- Scripts/test all ActiveMQTests
+
 test-feed: programs = sqlite3.h:libsqlite3-dev
 test-feed: dependencies ## build Examples/Feed and compare its output with the expected one
 	sh Scripts/test-feed $(swift_options)
@@ -92,7 +96,7 @@ interop: dependencies ## exchange WebSocket messages with other implementations,
 	@swift build $(swift_options) --quiet --product hhsocket-cli
 	@Scripts/interop --program "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli"
 
-soak: build-tests ## run the randomised tests with fifty times the repetitions, hostile clients for ten minutes, the address sanitizer, and all tests in release with every check of exclusive access
+soak: build-tests ## run the randomised tests with fifty times the repetitions, hostile clients for ten minutes, ActiveMQ, the address sanitizer, and all tests in release with every check of exclusive access
 	HHSOCKET_EFFORT=50 HHSOCKET_HOSTILE_SECONDS=600 Scripts/test all RandomHistoryTests ClientModelTests CacheModelTests \
 		WebSocketLinkModelTests \
 		CacheTableTests TaskGroupOrderTests PageRecorderTests OutboxMachineTests CrashTests RollingRestartTests \
@@ -102,6 +106,7 @@ soak: build-tests ## run the randomised tests with fifty times the repetitions, 
 	$(MAKE) conformance CASES=all
 	$(MAKE) interop
 	HHSOCKET_EFFORT=50 $(MAKE) test-browser BROWSER=1
+	$(MAKE) test-activemq
 	Scripts/test-sanitized address
 	$(MAKE) test-checked
 

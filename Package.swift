@@ -429,7 +429,7 @@ let package = Package(
                 .product(name: "NIOPosix", package: "swift-nio"),
             ],
             path: "Tests/OtherPrograms",
-            exclude: ["company.py", "ldap_server.py", "peer.py", "tls_relay.py"]
+            exclude: ["brokers.py", "company.py", "ldap_server.py", "peer.py", "raw_stomp.py", "tls_relay.py"]
         ),
         .testTarget(
             name: "CodegenTests",

@@ -11,24 +11,11 @@ import Testing
     /// Messages of each of the 19 kinds.
     private static let messages = scaled(200)
 
-    /// A Python that has protobuf: the one that `HHSOCKET_PYTHON` names, or `python3`.
-    private static let python: URL? = {
-        let named = ProcessInfo.processInfo.environment["HHSOCKET_PYTHON"].map { URL(fileURLWithPath: $0) }
-        let folders = ProcessInfo.processInfo.environment["PATH"]?.split(separator: ":") ?? []
-        let candidates =
-            named.map { [$0] } ?? folders.map { URL(fileURLWithPath: String($0)).appendingPathComponent("python3") }
-        return candidates.first { FileManager.default.isExecutableFile(atPath: $0.path) && Self.hasProtobuf($0) }
-    }()
-
-    private static func hasProtobuf(_ python: URL) -> Bool {
-        let process = Process()
-        process.executableURL = python
-        process.arguments = ["-c", "from google.protobuf import message_factory; message_factory.GetMessageClass"]
-        process.standardError = FileHandle.nullDevice
-        guard (try? process.run()) != nil else { return false }
-        process.waitUntilExit()
-        return process.terminationStatus == 0
-    }
+    /// A Python that has protobuf.
+    private static let python = TestSupport.python(
+        having: "google.protobuf.message_factory",
+        "google.protobuf.message_factory.GetMessageClass"
+    )
 
     /// Collects what Python is asked.
     private struct Questions: SampleVisitor {

@@ -43,6 +43,15 @@ enum Python {
         try self.start("Tests/OtherPrograms/tls_relay.py", arguments)
     }
 
+    /// A client of STOMP that knows nothing of HHSocket.
+    static func rawSTOMPClient(_ url: String, _ steps: [String]) throws -> Command {
+        try self.start("Tests/OtherPrograms/raw_stomp.py", [url] + steps)
+    }
+
+    static func rawSTOMP(_ url: String, _ steps: [String]) async throws -> Command.Outcome {
+        try await self.rawSTOMPClient(url, steps).outcome()
+    }
+
     /// A directory in LDAP.
     static func ldapServer() throws -> Command {
         try self.start("Tests/OtherPrograms/ldap_server.py", [])

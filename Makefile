@@ -25,6 +25,8 @@ COMPARE ?=
 COUNTS ?=
 # More options for Scripts/bench-websocket, e.g. WEBSOCKET="--only calls".
 WEBSOCKET ?=
+# More options for Scripts/bench-stomp, e.g. STOMP="--rounds 3".
+STOMP ?=
 # More options for Scripts/bench-report, e.g. REPORT="--rounds 1 --seconds 0.5".
 REPORT ?=
 
@@ -41,7 +43,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-checked test-activemq test-fast build-tests slowest-tests test-network test-feed test-browser soak build-release bench bench-once bench-report bench-compare bench-websocket counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-checked test-activemq test-fast build-tests slowest-tests test-network test-feed test-browser soak build-release bench bench-once bench-report bench-compare bench-websocket bench-stomp counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -153,6 +155,11 @@ bench-websocket: $(command_for_release) ## compare echo over WebSocket with libw
 	$(needs_python)
 	Scripts/bench-websocket --program "$(command_for_release)" $(WEBSOCKET)
 
+bench-stomp: programs = rabbitmq-server node:nodejs
+bench-stomp: dependencies ## compare STOMP clients with one RabbitMQ: stomp.py, stompjs, and what STOMP="--client NAME=COMMAND" adds
+	$(needs_python)
+	Scripts/bench-stomp $(STOMP)
+
 counts: programs = python3
 counts: $(command_for_release) ## count a call's requests to Swift's runtime and to the system, and fail if a budget is exceeded (Linux)
 	$(needs_python)
@@ -163,6 +170,7 @@ test-tools: ## test the computations of the measuring scripts
 	Scripts/bench-compare --self-test
 	Scripts/counts --self-test
 	Scripts/bench-websocket --self-test
+	Scripts/bench-stomp --self-test
 	Scripts/lint-prose --self-test
 
 build-fuzz: dependencies ## build what make fuzz runs, without running it

@@ -1,9 +1,10 @@
-"""The code that Scripts/bench-compare and Scripts/counts share: the cells that they measure, and runs of `hhsocket bench`
-against `hhsocket serve`, both processes on one core."""
+"""The code that the measuring scripts share: the cells that Scripts/bench-compare and Scripts/counts measure, runs of `hhsocket
+bench` against `hhsocket serve`, both processes on one core, and how readings are printed."""
 
 import json
 import os
 import resource
+import statistics
 import subprocess
 import sys
 import time
@@ -37,6 +38,41 @@ class Failure(Exception):
 
 class NotUnderstood(Failure):
     """The program does not know an option."""
+
+
+def size(length):
+    """
+    >>> size(16), size(65536)
+    ('16 B', '64 KiB')
+    """
+    return f"{length >> 10} KiB" if length >= 1 << 10 else f"{length} B"
+
+
+def number(value):
+    """
+    >>> number(1_640_000.0), number(28_187.4), number(0.4769), number(45.43)
+    ('1.64 M', '28.2 k', '0.477', '45.4')
+    """
+    for limit, unit in ((1e6, " M"), (1e3, " k")):
+        if value >= limit:
+            return f"{float(f'{value / limit:.3g}'):g}{unit}"
+    return f"{float(f'{value:.3g}'):g}"
+
+
+def spread(values):
+    """
+    >>> spread([3.0, 1.0, 2.0])
+    '2 [1–3]'
+    """
+    return f"{number(statistics.median(values))} [{number(min(values))}–{number(max(values))}]"
+
+
+def ratio(values):
+    """
+    >>> ratio([0.9, 1.1, 1.0])
+    '1.00 [0.90–1.10]'
+    """
+    return f"{statistics.median(values):.2f} [{min(values):.2f}–{max(values):.2f}]"
 
 
 def is_linux():

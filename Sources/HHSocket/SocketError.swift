@@ -18,7 +18,7 @@ public struct SocketError: Error, Sendable {
             case notConnected, timeout, networkUnreachable, cancelled, connectionLost
             case connectionRefused, connectTimeout, hostNotFound, proxyFailed, tlsFailed, connectFailed
             case handshakeRefused, handshakeTimeout, noServerReachable
-            case checksumMismatch, frameTooLarge, protocolViolation
+            case checksumMismatch, frameTooLarge, protocolViolation, brokerError
             case tooManyInFlight, queueFull
             case invalidArgument, interceptorFailed, featureNotAgreed
             case bindFailed
@@ -105,6 +105,8 @@ public struct SocketError: Error, Sendable {
         public static let frameTooLarge = Self(Name.frameTooLarge)
         /// The peer sent something the protocol does not allow.
         public static let protocolViolation = Self(Name.protocolViolation)
+        /// A broker of STOMP has answered with ERROR; ``SocketError/underlying`` is a `STOMPServerError`.
+        public static let brokerError = Self(Name.brokerError)
         /// Every serial is in flight, or as many calls as `maximumInFlight` allows.
         public static let tooManyInFlight = Self(Name.tooManyInFlight)
         /// The limit of calls that wait for a connection, or of bytes that wait to be sent, is reached.

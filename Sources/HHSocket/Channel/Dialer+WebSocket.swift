@@ -112,7 +112,12 @@ extension Dialer {
         self.attempts[id]?.agreement = agreement
         guard offer.isCarriage else { return }
         try channel.pipeline.syncOperations.addHandler(
-            WebSocketCarriage(role: .client, deflate: agreement.deflate, compression: offer.compression)
+            WebSocketCarriage(
+                role: .client,
+                acceptsText: offer.acceptsText,
+                deflate: agreement.deflate,
+                compression: offer.compression
+            )
         )
     }
 

@@ -7,7 +7,7 @@ extension ConnectionMachine {
             let winner = race.attempts.first(where: { $0.id == id })
         else { return .close(id) }
         let losers = race.attempts.map(\.id).filter { $0 != id }
-        guard let timeout = self.settings.gateTimeout else {
+        guard let timeout = self.settings.handshake?.timeout else {
             return .ready(self.becomeReady(winner, now: now), losers: losers)
         }
         let until = now.advanced(clamping: TimeAmount(clamping: timeout))
@@ -66,14 +66,14 @@ extension ConnectionMachine {
     }
 
     func timeoutError(of handshake: Handshake) -> SocketError {
-        let timeout = self.settings.gateTimeout ?? .zero
+        let (timeout, failure) = self.settings.handshake.map { ($0.timeout, $0.failure) } ?? (.zero, "it is over")
         let why =
             handshake.awaitsHello
             ? """
             the server did not answer hello within \(timeout) (HelloPolicy.timeout); one that does not know hello may \
             leave it unanswered, so turn hello off for such servers
             """
-            : "the handshake took longer than \(timeout) (HandshakeGate.timeout)"
+            : failure
         let endpoint = handshake.attempt.endpoint
         return SocketError(
             .handshakeTimeout,

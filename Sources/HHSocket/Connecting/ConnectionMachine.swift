@@ -16,8 +16,8 @@ struct ConnectionMachine<Generator: RandomNumberGenerator & Sendable>: Sendable 
     struct Settings: Sendable {
         var backoff = Backoff()
         var racing: RacingPolicy?
-        /// The time that the handshake gate may take; nil where there is none.
-        var gateTimeout: Duration?
+        /// The exchange on each connection before it is used; nil where there is none.
+        var handshake: LinkHandshake?
         /// The time that the resolver may take; nil where there is none.
         var resolverTimeout: Duration?
         var background = BackgroundPolicy.finishTasks

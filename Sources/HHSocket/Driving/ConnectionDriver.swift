@@ -43,6 +43,11 @@ package enum DriverRequest: Sendable {
 package struct GateRefusal: Sendable {
     package var error: SocketError
     package var remedy: HandshakeRefusal.Remedy
+
+    package init(error: SocketError, remedy: HandshakeRefusal.Remedy) {
+        self.error = error
+        self.remedy = remedy
+    }
 }
 
 /// The floor above a driver.
@@ -84,8 +89,31 @@ package struct WebSocketOffer: Sendable {
     package var compression: WebSocketCompression?
     /// Whether the WebSocket carries the bytes of a link; else the link speaks its frames itself.
     package var isCarriage = false
+    /// Whether the bytes may also come in text messages, which are not checked for UTF-8 then.
+    package var acceptsText = false
 
     package init() {}
+}
+
+/// An exchange on each connection before it is used.
+package struct LinkHandshake: Sendable {
+    /// The time that it may take.
+    package var timeout: Duration
+    /// The failure when that time is up, for the error.
+    package var failure: String
+
+    package init(timeout: Duration, failure: String) {
+        self.timeout = timeout
+        self.failure = failure
+    }
+
+    /// The exchange of a gate.
+    package static func gate(_ gate: HandshakeGate) -> LinkHandshake {
+        LinkHandshake(
+            timeout: gate.timeout,
+            failure: "the handshake took longer than \(gate.timeout) (HandshakeGate.timeout)"
+        )
+    }
 }
 
 /// Makes links for a driver, which does not know what is spoken on them, and gets them ready.
@@ -93,6 +121,8 @@ package protocol LinkMaker: AnyObject {
     /// Whether a connection may be made while another one is left. Only a language that joins answers to requests by
     /// serial can have two.
     var linksMayOverlap: Bool { get }
+    /// The exchange on each connection before it is used; nil, the default: there is none.
+    var handshake: LinkHandshake? { get }
     /// The offer by which WebSockets are opened, where an address is a URL.
     ///
     /// - Throws: ``SocketError`` with code `invalidArgument` if the configuration cannot work.
@@ -106,8 +136,12 @@ package protocol LinkMaker: AnyObject {
         _ loop: SocketLoop,
         _ host: any LinkHost
     ) throws(SocketError) -> any ChannelHandler & DrivenLink
-    /// Runs the gate on a connection that is made; ``DriverRequest/gateReturned(_:_:)`` ends that.
+    /// Runs the handshake on a connection that is made; ``DriverRequest/gateReturned(_:_:)`` ends that.
     func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn)
     /// The connection is over before it was ready.
     func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn)
+}
+
+extension LinkMaker {
+    package var handshake: LinkHandshake? { nil }
 }

@@ -233,7 +233,12 @@ extension Driver {
         if let pending = self.links.pending, pending.link.id == id {
             self.links.pending = nil
             self.maker.pendingEnded(id, self.reasonToEnd(pending.endpoint), in: &turn)
-            pending.link.close(.done, in: &turn)
+            // Where there are never two, the next waits until it is gone.
+            if self.maker.linksMayOverlap {
+                pending.link.close(.done, in: &turn)
+            } else {
+                self.close(pending.link, in: &turn)
+            }
         } else if let ready = self.links.ready, ready.link.id == id {
             self.links.ready = nil
             self.close(ready.link, in: &turn)

@@ -89,7 +89,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
             settings: .init(
                 backoff: configuration.backoff,
                 racing: configuration.racing,
-                gateTimeout: configuration.gate?.timeout,
+                handshake: maker.handshake,
                 resolverTimeout: configuration.resolver.map { _ in configuration.connectTimeout },
                 background: configuration.backgroundPolicy,
                 proxy: configuration.proxy?.endpoint,
@@ -240,7 +240,7 @@ package final class Driver: ConnectionDriver, @unchecked Sendable {
     }
 
     /// Whether attempts have stopped because all that were allowed have failed.
-    var hasRunOut: Bool { self.machine.hasRunOut }
+    package var hasRunOut: Bool { self.machine.hasRunOut }
 
     package func notConnected() -> SocketError {
         if case .held(let reason) = self.machine.phase, reason.code == .networkUnreachable { return reason }

@@ -13,6 +13,7 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
     private var pending: PendingConnection?
 
     package var linksMayOverlap: Bool { true }
+    package var handshake: LinkHandshake? { self.rules.configuration.gate.map { .gate($0) } }
 
     package init(_ rules: FrameRules) {
         self.rules = rules

@@ -1,7 +1,7 @@
 import NIOCore
 
 /// The messages that have begun to leave on one link, and of which somebody waits for the end. On the socket's thread.
-final class LeavingMessages<Language: LinkLanguage> where Language.Unit: MessageUnit {
+package final class LeavingMessages<Language: LinkLanguage> where Language.Unit: MessageUnit {
     /// The memory of more places for messages that leave than these is not kept.
     private static var largestKept: Int { 16 }
 
@@ -11,13 +11,13 @@ final class LeavingMessages<Language: LinkLanguage> where Language.Unit: Message
     /// The last message that has left when the channel has nothing any more; nil where that is not waited for.
     private var flushed: MessageOutcome?
 
-    init(_ link: Link<Language>) {
+    package init(_ link: Link<Language>) {
         self.link = link
         link.tellsOfRoom = true
     }
 
     /// Sends a message, which fails where the link closes or too much waits.
-    func send(_ unit: Language.Unit, in turn: inout Turn) -> Bool {
+    package func send(_ unit: Language.Unit, in turn: inout Turn) -> Bool {
         let outcome = unit.outcome
         let isLong = unit.payload.readableBytes > Frame.unslicedLength
         switch self.link.send(unit, in: &turn) {
@@ -33,7 +33,7 @@ final class LeavingMessages<Language: LinkLanguage> where Language.Unit: Message
     /// A message that had to wait is about to leave.
     ///
     /// - Returns: False if nobody wants that any more.
-    func willBeSent(_ unit: Language.Unit) -> Bool {
+    package func willBeSent(_ unit: Language.Unit) -> Bool {
         guard let outcome = unit.outcome else { return true }
         guard outcome.isOpen else { return false }
         self.begin(outcome, isWhole: unit.payload.readableBytes <= Frame.unslicedLength)
@@ -46,12 +46,12 @@ final class LeavingMessages<Language: LinkLanguage> where Language.Unit: Message
         self.outcomes.append(outcome)
     }
 
-    func progressed(_ outgoing: Outgoing<Language.Unit>) {
+    package func progressed(_ outgoing: Outgoing<Language.Unit>) {
         if outgoing.sent == outgoing.unit.payload.readableBytes { outgoing.unit.outcome?.isWhole = true }
     }
 
     /// Completes the messages of which the last byte was handed to the system, or has that done when it is.
-    func completeSent() {
+    package func completeSent() {
         guard !self.outcomes.isEmpty else { return }
         let count = self.outcomes.firstIndex { !$0.isWhole } ?? self.outcomes.count
         // Where a write has failed, the end of the link is still to be told, and tells of them.
@@ -85,7 +85,7 @@ final class LeavingMessages<Language: LinkLanguage> where Language.Unit: Message
     }
 
     /// The link has ended: whether these messages have arrived is not known.
-    func fail() {
+    package func fail() {
         let error = SocketError(
             .connectionLost,
             message: "the connection was lost while the message was being sent",

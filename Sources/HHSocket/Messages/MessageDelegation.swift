@@ -2,7 +2,7 @@ import NIOConcurrencyHelpers
 
 /// The way to a link's delegate: by the callback queue, and with reading suspended while that is behind. On the
 /// socket's thread, but for the delegate itself.
-final class MessageDelegation<Owner: AnyObject & Sendable, Delegate: Sendable, Message: InboxMessage>:
+package final class MessageDelegation<Owner: AnyObject & Sendable, Delegate: Sendable, Message: InboxMessage>:
     MessageTaking
 {
     private struct State {
@@ -20,7 +20,7 @@ final class MessageDelegation<Owner: AnyObject & Sendable, Delegate: Sendable, M
     private let fullnessChanged: @Sendable () -> Void
 
     /// - Parameter handOver: Notifies the delegate of a message; called on the callback queue.
-    init(
+    package init(
         _ handOver: @escaping @Sendable (Delegate, Owner, Message) -> Void,
         fullnessChanged: @escaping @Sendable () -> Void
     ) {
@@ -28,17 +28,17 @@ final class MessageDelegation<Owner: AnyObject & Sendable, Delegate: Sendable, M
         self.fullnessChanged = fullnessChanged
     }
 
-    var isFull: Bool { self.backlog.isFull }
+    package var isFull: Bool { self.backlog.isFull }
 
     /// The delegate, if there is one.
-    var delegate: Delegate? { self.state.withLockedValue { $0.delegate }() }
+    package var delegate: Delegate? { self.state.withLockedValue { $0.delegate }() }
 
-    func setOwner(_ owner: Owner) {
+    package func setOwner(_ owner: Owner) {
         self.state.withLockedValue { $0.owner = owner }
     }
 
     /// - Parameter delegate: Returns the delegate, which it holds weakly.
-    func setDelegate(_ delegate: @escaping @Sendable () -> Delegate?) {
+    package func setDelegate(_ delegate: @escaping @Sendable () -> Delegate?) {
         self.state.withLockedValue { $0.delegate = delegate }
     }
 
@@ -49,12 +49,12 @@ final class MessageDelegation<Owner: AnyObject & Sendable, Delegate: Sendable, M
     }
 
     /// Notifies the delegate, if there is one.
-    func notify(on loop: SocketLoop, _ body: @escaping @Sendable (Delegate, Owner) -> Void) {
+    package func notify(on loop: SocketLoop, _ body: @escaping @Sendable (Delegate, Owner) -> Void) {
         guard let receiver = self.receiver else { return }
         loop.callBack(.closure { body(receiver.delegate, receiver.owner) })
     }
 
-    func whenRoom(_ body: @escaping @Sendable () -> Void) {
+    package func whenRoom(_ body: @escaping @Sendable () -> Void) {
         self.whenRoom.withLockedValue { $0 = body }
         // Asked afterwards: there may be room since.
         if !self.isFull { self.hasRoom() }
@@ -64,7 +64,7 @@ final class MessageDelegation<Owner: AnyObject & Sendable, Delegate: Sendable, M
         self.whenRoom.withLockedValue { $0.take() }?()
     }
 
-    func deliver(_ message: Message, on loop: SocketLoop) -> Bool {
+    package func deliver(_ message: Message, on loop: SocketLoop) -> Bool {
         guard let receiver = self.receiver else { return false }
         let length = message.length
         if self.backlog.add(bytes: length) { self.fullnessChanged() }

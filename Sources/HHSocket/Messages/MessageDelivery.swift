@@ -22,7 +22,7 @@ package enum MessageDelivery<Message: InboxMessage> {
     case delegate(any MessageTaking<Message>)
 
     /// Whether nothing more should be read for now.
-    var isFull: Bool {
+    package var isFull: Bool {
         switch self {
         case .inbox(let inbox): inbox.isFull
         case .delegate(let delegate): delegate.isFull
@@ -32,7 +32,7 @@ package enum MessageDelivery<Message: InboxMessage> {
 
     /// - Parameter isLast: Whether the connection ends, and the message would be lost if it were not taken now.
     /// - Returns: Whether nothing more should come for now.
-    func deliver(_ message: Message, isLast: Bool, on loop: SocketLoop, in turn: inout Turn) -> Bool {
+    package func deliver(_ message: Message, isLast: Bool, on loop: SocketLoop, in turn: inout Turn) -> Bool {
         switch self {
         case .inbox(let inbox):
             return inbox.append(message, isLast: isLast)
@@ -45,7 +45,7 @@ package enum MessageDelivery<Message: InboxMessage> {
     }
 
     /// Calls `body` once the messages so far were taken and what was sent because of them has been submitted.
-    func whenTaken(on loop: SocketLoop, _ body: @escaping @Sendable () -> Void) {
+    package func whenTaken(on loop: SocketLoop, _ body: @escaping @Sendable () -> Void) {
         switch self {
         case .handler: body()
         case .delegate: loop.callBack(.closure(body))
@@ -70,7 +70,7 @@ extension Link {
     ///
     /// - Parameter isFull: Whether there is no room.
     /// - Returns: False if there is nothing to leave, or no later.
-    func leaveRest<Message>(of delivery: MessageDelivery<Message>, isFull: Bool) -> Bool {
+    package func leaveRest<Message>(of delivery: MessageDelivery<Message>, isFull: Bool) -> Bool {
         guard self.mayLeaveUnits, self.unfinishedBytes > 0 else { return false }
         self.leaveUnits()
         let (loop, bound) = (self.loop, NIOLoopBound(self, eventLoop: self.loop.eventLoop))

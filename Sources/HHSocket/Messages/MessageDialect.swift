@@ -8,22 +8,22 @@ package protocol MessagePeer<Language>: LinkReceiver where Language.Unit: Messag
 }
 
 /// A connection that is made, for the dialect that is spoken on it.
-struct MessageConnection<Dialect: MessageDialect> {
-    var id: ConnectionID
-    var endpoint: Endpoint
-    var agreement: OpeningAgreement?
-    var loop: SocketLoop
-    var host: any LinkHost
+package struct MessageConnection<Dialect: MessageDialect> {
+    package var id: ConnectionID
+    package var endpoint: Endpoint
+    package var agreement: OpeningAgreement?
+    package var loop: SocketLoop
+    package var host: any LinkHost
     /// The place where its messages go.
-    var delivery: MessageDelivery<Dialect.Message>
-    var delegation: Dialect.Delegation
+    package var delivery: MessageDelivery<Dialect.Message>
+    package var delegation: Dialect.Delegation
     /// To be told the units that have not begun to leave when the link ends.
-    var ended: ([Dialect.Language.Unit]) -> Void
+    package var ended: ([Dialect.Language.Unit]) -> Void
 }
 
 /// A language of messages as a client's link speaks it: all that a ``MessageSession`` does not know. On the socket's
 /// thread, but for what is constant.
-protocol MessageDialect: Sendable {
+package protocol MessageDialect: Sendable {
     associatedtype Language: LinkLanguage where Language.Unit: MessageUnit
     associatedtype Peer: MessagePeer where Peer.Language == Language
     /// A message that arrives.
@@ -46,6 +46,9 @@ protocol MessageDialect: Sendable {
     /// Why this configuration cannot work; nil: it can.
     var refusal: SocketError? { get }
 
+    /// The exchange on each connection before it is used; nil, the default: there is none.
+    var handshake: LinkHandshake? { get }
+
     /// The offer by which WebSockets are opened.
     func webSocketOffer() -> WebSocketOffer
     /// The receiver of what comes on a connection, with its link.
@@ -53,17 +56,54 @@ protocol MessageDialect: Sendable {
     /// Why a message cannot be sent, on whatever connection; nil: it can.
     func refusal(of unit: Language.Unit) -> SocketError?
 
+    /// Begins the ``handshake``. `completion` is called once, in a turn; nil: messages may leave.
+    func shakeHands(
+        on peer: Peer,
+        attempt: Int,
+        in turn: inout Turn,
+        _ completion: @escaping (GateRefusal?, inout Turn) -> Void
+    )
+    /// Why a message cannot be sent on this connection; nil, the default: it can.
+    func refusal(of unit: Language.Unit, on peer: Peer) -> SocketError?
+
     /// A connection is ready.
     mutating func opened(_ endpoint: Endpoint, _ agreement: OpeningAgreement?) -> Event
+    /// Whether it does not want more to be read for now, beside what the inbox and the delegate say. False by default.
+    var isBehind: Bool { get }
+    /// Sends what leaves before the messages that have waited. By default nothing.
+    mutating func restore(on peer: Peer, in turn: inout Turn)
     /// An open connection was lost.
     func lost(_ peer: Peer, _ error: SocketError) -> Event
     /// The user closes. The result makes the event that is reported once the connection is gone, if one was open.
     mutating func closedByUser() -> (Peer) -> Event
     /// Another event of the connection.
     func happened(_ event: SocketEvent) -> Event
+    /// The link is released, and nothing comes any more. By default nothing follows.
+    func invalidated()
 
     /// Notifies the delegate of a message.
     static func handOver(_ message: Message, to delegate: Delegate, of owner: Owner)
     /// Notifies the delegate of an event, if it is one of the delegate's.
     static func notify(_ delegation: Delegation, of event: Event, on loop: SocketLoop)
+}
+
+extension MessageDialect {
+    package var handshake: LinkHandshake? { nil }
+
+    package func shakeHands(
+        on peer: Peer,
+        attempt: Int,
+        in turn: inout Turn,
+        _ completion: @escaping (GateRefusal?, inout Turn) -> Void
+    ) {
+        completion(nil, &turn)
+    }
+
+    package func refusal(of unit: Language.Unit, on peer: Peer) -> SocketError? { nil }
+
+    package func invalidated() {}
+
+    package var isBehind: Bool { false }
+
+    package mutating func restore(on peer: Peer, in turn: inout Turn) {}
 }

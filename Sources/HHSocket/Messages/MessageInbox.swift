@@ -139,8 +139,11 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
     /// Whether nothing more should be read for now.
     package var isFull: Bool { self.state.withLockedValue { $0.isFull } }
 
+    /// The number of bytes that wait to be read.
+    package var bufferedBytes: Int { self.state.withLockedValue { $0.bytes } }
+
     /// Calls `body` once it is not full.
-    func whenRoom(_ body: @escaping @Sendable () -> Void) {
+    package func whenRoom(_ body: @escaping @Sendable () -> Void) {
         let hasRoom = self.state.withLockedValue { state in
             guard state.isFull, !state.isFinished else { return true }
             state.whenRoom = body
@@ -154,7 +157,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
     /// - Parameter isLast: Whether the connection ends, and the message would be lost if it were not taken now.
     /// - Returns: Whether nothing more should come for now.
     @discardableResult
-    func append(_ message: Message, isLast: Bool = false) -> Bool {
+    package func append(_ message: Message, isLast: Bool = false) -> Bool {
         let (reader, isFull, hasChanged): (UnsafeContinuation<Message?, Never>?, Bool, Bool) =
             self.state.withLockedValue { state in
                 guard !state.isFinished else { return (nil, false, false) }
@@ -178,7 +181,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
     }
 
     /// Takes what a connection has left that has ended. With very many bytes of others it is dropped.
-    func append(rest: some InboxRest<Message>) {
+    package func append(rest: some InboxRest<Message>) {
         var rest = rest
         var served: [(UnsafeContinuation<Message?, Never>, Message)] = []
         let hasChanged = self.state.withLockedValue { state in
@@ -201,7 +204,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
     }
 
     /// Calls `body` once all messages so far have been handled: none is left, and no reader has one.
-    func whenRead(_ body: @escaping @Sendable () -> Void) {
+    package func whenRead(_ body: @escaping @Sendable () -> Void) {
         let isRead = self.state.withLockedValue { state in
             if state.isFinished || (state.isEmpty && state.handling == 0) { return true }
             state.whenRead = body

@@ -4,12 +4,12 @@ import NIOCore
 /// The driver and the session of a link of messages: what its public object is made of. Any thread.
 ///
 /// The public object ends it by ``Driver/invalidate()``: the session and its driver hold each other until then.
-final class MessageLink<Dialect: MessageDialect>: Sendable {
-    let driver: Driver
-    let session: MessageSession<Dialect>
+package final class MessageLink<Dialect: MessageDialect>: Sendable {
+    package let driver: Driver
+    package let session: MessageSession<Dialect>
 
     /// - Parameter world: The clock, network and chance; nil: the system's.
-    init(_ dialect: Dialect, in world: DriverWorld? = nil) {
+    package init(_ dialect: Dialect, in world: DriverWorld? = nil) {
         let session = MessageSession(dialect)
         self.session = session
         self.driver = Driver(configuration: dialect.socket, maker: session, refusal: dialect.refusal, world: world)
@@ -19,7 +19,7 @@ final class MessageLink<Dialect: MessageDialect>: Sendable {
 
     /// Sends a message, and returns when its last byte was handed to the system. Cancelling the calling task takes it
     /// back while it waits.
-    func send(_ makeUnit: (MessageOutcome) -> Dialect.Language.Unit) async throws(SocketError) {
+    package func send(_ makeUnit: (MessageOutcome) -> Dialect.Language.Unit) async throws(SocketError) {
         let taken = NIOLockedValueBox<MessageOutcome?>(nil)
         let result = await withTaskCancellationHandler {
             await withCheckedContinuation { (sender: CheckedContinuation<Result<Void, SocketError>, Never>) in
@@ -37,7 +37,7 @@ final class MessageLink<Dialect: MessageDialect>: Sendable {
     /// Sends a message without waiting.
     ///
     /// - Parameter completion: Called once, on the callback queue; nil: nobody is told.
-    func send(
+    package func send(
         completion: (@Sendable (Result<Void, SocketError>) -> Void)?,
         _ makeUnit: (MessageOutcome?) -> Dialect.Language.Unit
     ) {
@@ -61,7 +61,7 @@ final class MessageLink<Dialect: MessageDialect>: Sendable {
     }
 
     /// Completes when the connection that the user has closed is gone; at once where there is none.
-    func waitUntilClosed() async {
+    package func waitUntilClosed() async {
         await withCheckedContinuation { (waiter: CheckedContinuation<Void, Never>) in
             let driver = self.driver
             let isSubmitted = driver.submit(

@@ -15,7 +15,7 @@ package final class MessageOutcome: @unchecked Sendable {
     // Proof of Sendable: it is made elsewhere, and from its submission on touched on the socket's thread alone.
     private var completion: ((Result<Void, SocketError>) -> Void)?
     /// Whether the first byte has left the link.
-    var hasBegun = false
+    package internal(set) var hasBegun = false
     /// Whether the last byte has left the link.
     var isWhole = false
     /// The cost of the message in the line of those that wait for a connection; nil while it is not in it.

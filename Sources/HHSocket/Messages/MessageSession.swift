@@ -3,29 +3,29 @@ import NIOCore
 
 /// The part of a link of messages on its thread: makes connections, of which there is one at a time, queues what waits
 /// for one, and reports events.
-final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, TurnHost, @unchecked Sendable {
+package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, TurnHost, @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable or locked; the rest is touched on the socket thread alone, or set
     // before the first submission.
-    typealias Unit = Dialect.Language.Unit
-    typealias Peer = Dialect.Peer
+    package typealias Unit = Dialect.Language.Unit
+    package typealias Peer = Dialect.Peer
 
-    struct Ready {
-        var peer: Peer
-        var agreement: OpeningAgreement?
-        var endpoint: Endpoint
+    package struct Ready {
+        package var peer: Peer
+        package var agreement: OpeningAgreement?
+        package var endpoint: Endpoint
     }
 
     private let configuration: SocketConfiguration
     /// Settings, and what the user has chosen for the present connection.
     var dialect: Dialect
-    let inbox: MessageInbox<Dialect.Message>
-    let delegation: Dialect.Delegation
+    package let inbox: MessageInbox<Dialect.Message>
+    package let delegation: Dialect.Delegation
     private let streams = Broadcast<Dialect.Event>()
     private let handler = NIOLockedValueBox<(@Sendable (Dialect.Message) -> Void)?>(nil)
     /// Holds this object until it is invalidated.
-    private(set) weak var driver: Driver?
+    package private(set) weak var driver: Driver?
     private var pending: Ready?
-    private(set) var ready: Ready?
+    package private(set) var ready: Ready?
     /// Whether the server is left, and nothing new goes there.
     private var isLeaving = false
     private var waiting: WaitingLine<Unit>
@@ -35,7 +35,7 @@ final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, Turn
     private var closed: SocketError?
     private var isReconnectDeferred = false
 
-    init(_ dialect: Dialect) {
+    package init(_ dialect: Dialect) {
         self.configuration = dialect.socket
         self.dialect = dialect
         let suspension = ReadingSuspension()
@@ -52,25 +52,25 @@ final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, Turn
         suspension.attach(self)
     }
 
-    func attach(to driver: Driver) {
+    package func attach(to driver: Driver) {
         self.driver = driver
     }
 
     // MARK: Any thread
 
-    func setHandler(_ handler: (@Sendable (Dialect.Message) -> Void)?) {
+    package func setHandler(_ handler: (@Sendable (Dialect.Message) -> Void)?) {
         self.handler.withLockedValue { $0 = handler }
     }
 
-    func makeEvents() -> AsyncStream<Dialect.Event> { self.streams.makeStream() }
+    package func makeEvents() -> AsyncStream<Dialect.Event> { self.streams.makeStream() }
 
     /// The users may be behind, or be so no longer.
-    fileprivate func updateReading() {
+    package func updateReading() {
         guard let driver = self.driver else { return }
         driver.submit(
             .closure { turn in
                 // Asked anew: since this was submitted it may have changed again.
-                let isSuspended = self.inbox.isFull || self.delegation.isFull
+                let isSuspended = self.inbox.isFull || self.delegation.isFull || self.dialect.isBehind
                 driver.perform(.setReading(isSuspended: isSuspended), in: &turn)
             }
         )
@@ -78,11 +78,12 @@ final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, Turn
 
     // MARK: Links
 
-    var linksMayOverlap: Bool { false }
+    package var linksMayOverlap: Bool { false }
+    package var handshake: LinkHandshake? { self.dialect.handshake }
 
-    func webSocketOffer() throws(SocketError) -> WebSocketOffer { self.dialect.webSocketOffer() }
+    package func webSocketOffer() throws(SocketError) -> WebSocketOffer { self.dialect.webSocketOffer() }
 
-    func makeLink(
+    package func makeLink(
         _ id: ConnectionID,
         _ endpoint: Endpoint,
         _ agreement: OpeningAgreement?,
@@ -113,12 +114,14 @@ final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, Turn
         return self.delegation.delegate == nil ? .inbox(self.inbox) : .delegate(self.delegation)
     }
 
-    func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn) {
-        // Gates speak in frames, of which there are none.
-        self.driver?.perform(.gateReturned(id, nil), in: &turn)
+    package func shakeHands(_ id: ConnectionID, attempt: Int, in turn: inout Turn) {
+        guard let pending = self.pending, pending.peer.link.id == id else { return }
+        self.dialect.shakeHands(on: pending.peer, attempt: attempt, in: &turn) { [weak self] refusal, turn in
+            self?.driver?.perform(.gateReturned(id, refusal), in: &turn)
+        }
     }
 
-    func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
+    package func pendingEnded(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
         self.pending = nil
     }
 
@@ -150,7 +153,7 @@ final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, Turn
 
     // MARK: Connections
 
-    func connectionChanged(_ change: ConnectionChange, in turn: inout Turn) {
+    package func connectionChanged(_ change: ConnectionChange, in turn: inout Turn) {
         switch change {
         case .ready(let id, _):
             guard let pending = self.pending, pending.peer.link.id == id else { return }
@@ -159,6 +162,7 @@ final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, Turn
             self.isLeaving = false
             self.isReconnectDeferred = false
             self.report(self.dialect.opened(pending.endpoint, pending.agreement))
+            self.dialect.restore(on: pending.peer, in: &turn)
             self.sendWaiting(in: &turn)
         case .goingAway:
             self.isLeaving = true
@@ -174,6 +178,7 @@ final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, Turn
         case .invalidated:
             self.reportPartingEnd()
             self.failAll(Driver.closedByUser)
+            self.dialect.invalidated()
             self.inbox.finish()
             self.streams.finish()
         case .beingMade, .offline:
@@ -216,7 +221,7 @@ final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, Turn
         }
     }
 
-    func report(_ event: Dialect.Event) {
+    package func report(_ event: Dialect.Event) {
         self.streams.yield(event)
         if let loop = self.driver?.loop { Dialect.notify(self.delegation, of: event, on: loop) }
     }
@@ -234,18 +239,19 @@ final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, Turn
         self.driver?.perform(.reconnectSooner, in: &turn)
     }
 
-    func turnEnds(in turn: inout Turn) {}
-    func turnEnded() { self.driver?.measure() }
+    package func turnEnds(in turn: inout Turn) {}
+    package func turnEnded() { self.driver?.measure() }
 
     // MARK: Sending
 
-    func send(_ unit: Unit, in turn: inout Turn) {
+    package func send(_ unit: Unit, in turn: inout Turn) {
         if var refusal = self.dialect.refusal(of: unit) {
             refusal.endpoint = self.ready?.endpoint
             unit.outcome?.complete(.failure(refusal))
             return
         }
         if let ready = self.ready, !self.isLeaving, self.waiting.isEmpty, ready.peer.link.phase == .open {
+            guard !self.refuses(unit, on: ready.peer) else { return }
             let (cost, link) = (unit.payload.readableBytes, ready.peer.link)
             let limit = self.configuration.maximumQueuedBytes
             guard link.waitingBytes == 0 || cost <= limit - link.waitingBytes, ready.peer.send(unit, in: &turn) else {
@@ -268,6 +274,14 @@ final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, Turn
         if driver.hasRunOut { driver.connectAgain(in: &turn) }
     }
 
+    /// Whether the message cannot be sent on this connection, which has been told.
+    private func refuses(_ unit: Unit, on peer: Peer) -> Bool {
+        guard var refusal = self.dialect.refusal(of: unit, on: peer) else { return false }
+        refusal.endpoint = self.ready?.endpoint
+        unit.outcome?.complete(.failure(refusal))
+        return true
+    }
+
     /// There is no room.
     private func refuse(_ unit: Unit, _ message: String) {
         unit.outcome?.complete(.failure(SocketError(.queueFull, message: message, endpoint: self.ready?.endpoint)))
@@ -277,20 +291,23 @@ final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHost, Turn
         guard let ready = self.ready, !self.isLeaving else { return }
         // One that closes takes nothing; what waits leaves after the next opening.
         while ready.peer.link.phase == .open, let unit = self.popWaiting() {
-            guard !ready.peer.send(unit, in: &turn) else { continue }
+            guard !self.refuses(unit, on: ready.peer), !ready.peer.send(unit, in: &turn) else { continue }
             return self.wait(unit, isReturning: true)
         }
     }
 
     /// The sender waits no longer. A message that has begun to leave goes on.
-    func cancel(_ outcome: MessageOutcome) {
+    package func cancel(
+        _ outcome: MessageOutcome,
+        with error: SocketError = SocketError(.cancelled, message: "the sending task was cancelled")
+    ) {
         guard !outcome.hasBegun else { return }
         if let cost = outcome.waitingCost.take() {
             // It makes room at once.
             self.waiting.leave(cost: cost)
             self.waiting.dropStubs(where: Self.isStub)
         }
-        outcome.complete(.failure(SocketError(.cancelled, message: "the sending task was cancelled")))
+        outcome.complete(.failure(error))
     }
 }
 

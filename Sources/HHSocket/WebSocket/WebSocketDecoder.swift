@@ -71,6 +71,8 @@ package struct WebSocketDecoder: Sendable {
     private let mode: Mode
     /// The parameters of the peer's messages; nil if they may not be compressed.
     private let compression: DeflateDirection?
+    /// Whether a stream may also come in text messages, whose bytes are not checked.
+    private let acceptsText: Bool
     /// Memory for unmasked bytes.
     private let buffers: BufferPool
     /// Nil before the first compressed message.
@@ -89,16 +91,19 @@ package struct WebSocketDecoder: Sendable {
     /// - Parameters:
     ///   - role: Our side.
     ///   - mode: The form in which messages are returned, and their limits.
+    ///   - acceptsText: Whether a stream may also come in text messages, whose bytes are not checked; false by default.
     ///   - deflate: The agreement on compression, if there is one.
     ///   - buffers: Memory for unmasked bytes; by default its own.
     package init(
         role: WebSocketRole,
         mode: Mode,
+        acceptsText: Bool = false,
         deflate: DeflateAgreement? = nil,
         buffers: BufferPool = BufferPool()
     ) {
         self.isMasked = role == .server
         self.mode = mode
+        self.acceptsText = acceptsText
         self.buffers = buffers
         self.compression = deflate?.direction(from: role == .server ? .client : .server)
     }
@@ -223,7 +228,7 @@ package struct WebSocketDecoder: Sendable {
             guard self.message != nil else { throw .strayContinuation }
         case .text, .binary:
             guard self.message == nil else { throw .interruptedMessage }
-            if header.opcode == .text, self.mode == .stream { throw .unexpectedText }
+            if header.opcode == .text, self.mode == .stream, !self.acceptsText { throw .unexpectedText }
             self.message = Unfinished(
                 kind: header.opcode == .text ? .text : .binary,
                 isCompressed: header.isCompressed

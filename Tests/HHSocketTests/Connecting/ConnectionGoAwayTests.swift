@@ -316,7 +316,7 @@ import Testing
     // MARK: The gate
 
     @Test func goAwayDuringTheHandshakeIsAFailedAttemptAndNoFault() throws {
-        var machine = self.ready { $0.gateTimeout = .seconds(5) }
+        var machine = self.ready { $0.handshake = LinkHandshake(timeout: .seconds(5), failure: "late") }
         let actions = self.goAway(&machine).texts
         #expect(
             actions == [

@@ -99,7 +99,7 @@ import Testing
     // MARK: The gate
 
     @Test func nothingIsReadyBeforeTheGateReturnsAndItRunsAtEveryReconnect() throws {
-        var machine = self.machine { $0.gateTimeout = .seconds(5) }
+        var machine = self.machine { $0.handshake = LinkHandshake(timeout: .seconds(5), failure: "late") }
         _ = machine.connect(now: self.start)
         #expect(machine.connected(self.id(1), now: self.start).deeds == ["shake hands 1 a:1, attempt 1"])
         #expect(machine.state.description == "handshaking with a:1")
@@ -110,7 +110,7 @@ import Testing
     }
 
     @Test func gateThatTakesTooLongIsAFailureOfTheServer() {
-        var machine = self.machine { $0.gateTimeout = .seconds(5) }
+        var machine = self.machine { $0.handshake = LinkHandshake(timeout: .seconds(5), failure: "late") }
         _ = machine.connect(now: self.start)
         _ = machine.connected(self.id(1), now: self.start)
         #expect(machine.nextDeadline == self.start + .seconds(5))
@@ -123,7 +123,7 @@ import Testing
     @Test func refusalSaysWhereToTryNext() throws {
         let error = SocketError(.handshakeRefused, message: "no", endpoint: serverA)
         func refuse(_ remedy: HandshakeRefusal.Remedy) -> (Machine, [String]) {
-            var machine = self.machine { $0.gateTimeout = .seconds(5) }
+            var machine = self.machine { $0.handshake = LinkHandshake(timeout: .seconds(5), failure: "late") }
             _ = machine.connect(now: self.start)
             _ = machine.connected(self.id(1), now: self.start)
             let actions = machine.handshakeFailed(self.id(1), error, remedy, now: self.start)
@@ -139,7 +139,7 @@ import Testing
     }
 
     @Test func connectionLostDuringTheHandshakeGoesOnWithTheNextServer() {
-        var machine = self.machine { $0.gateTimeout = .seconds(5) }
+        var machine = self.machine { $0.handshake = LinkHandshake(timeout: .seconds(5), failure: "late") }
         _ = machine.connect(now: self.start)
         _ = machine.connected(self.id(1), now: self.start)
         #expect(machine.connectionLost(self.id(1), lostError, now: self.start).deeds == ["close 1", "open 2 b:2"])

@@ -194,7 +194,7 @@ private struct World {
         var settings = Machine.Settings()
         settings.backoff = Backoff(maximumRounds: seed % 3 == 0 ? 4 : nil)
         settings.racing = seed % 2 == 0 ? RacingPolicy() : nil
-        settings.gateTimeout = seed % 5 < 3 ? .seconds(10) : nil
+        settings.handshake = seed % 5 < 3 ? LinkHandshake(timeout: .seconds(10), failure: "late") : nil
         settings.resolverTimeout = seed % 7 == 0 ? .seconds(10) : nil
         settings.background = [.finishTasks, .failTasks, .keepConnected][Int(seed % 11 % 3)]
         settings.linksMayOverlap = seed % 4 != 3

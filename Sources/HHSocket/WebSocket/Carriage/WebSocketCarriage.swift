@@ -46,19 +46,27 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 
     /// - Parameters:
     ///   - role: Our side.
+    ///   - acceptsText: Whether the peer may also send text messages, whose bytes are not checked; false by default.
     ///   - deflate: The agreement on compression, if there is one.
     ///   - compression: Our settings for it.
     ///   - buffers: Memory for masked and unmasked bytes, which the connections of an event loop may share; by default
     ///     its own.
     package init(
         role: WebSocketRole,
+        acceptsText: Bool = false,
         deflate: DeflateAgreement? = nil,
         compression: WebSocketCompression? = nil,
         buffers: BufferPool = BufferPool(maximumBytes: 1 << 20)
     ) {
         self.role = role
         self.buffers = buffers
-        self.decoder = WebSocketDecoder(role: role, mode: .stream, deflate: deflate, buffers: buffers)
+        self.decoder = WebSocketDecoder(
+            role: role,
+            mode: .stream,
+            acceptsText: acceptsText,
+            deflate: deflate,
+            buffers: buffers
+        )
         self.encoder = WebSocketEncoder(role: role, deflate: deflate)
         if let compression { self.encoder.minimumCompressedLength = compression.minimumLength }
         self.closing = ClosingHandshake(role: role)

@@ -202,6 +202,7 @@ let package = Package(
                 "HHSocket",
                 "HHSocketMessage",
                 "HHSocketRPC",
+                "HHSocketSTOMP",
                 "HHSocketServer",
                 .product(name: "Logging", package: "swift-log"),
                 .product(name: "NIOConcurrencyHelpers", package: "swift-nio"),

@@ -22,6 +22,7 @@ struct HHSocketCommand: AsyncParsableCommand {
             WebSocketServeCommand.self,
             LinesCommand.self,
             LinesServeCommand.self,
+            STOMPCommand.self,
             InspectCommand.self,
             DescribeCommand.self,
             BenchCommand.self,
@@ -51,24 +52,44 @@ struct HHSocketCommand: AsyncParsableCommand {
                 try command.run()
             }
         } catch let error as ValidationError {
-            Self.exit(withUsageError: error.message, of: type(of: command).configuration.commandName ?? "")
+            Self.exit(withUsageError: error.message, of: Self.path(of: type(of: command)) ?? "")
         } catch {
             Self.exit(withError: error)
         }
     }
 
+    /// The names by which a subcommand is called, such as `stomp send`; nil for the command itself.
+    private static func path(
+        of command: any ParsableCommand.Type,
+        below parent: any ParsableCommand.Type = Self.self
+    ) -> String? {
+        for subcommand in parent.configuration.subcommands {
+            let name = subcommand.configuration.commandName ?? ""
+            if subcommand == command { return name }
+            if let path = self.path(of: command, below: subcommand) { return "\(name) \(path)" }
+        }
+        return nil
+    }
+
+    /// The subcommand that is called by these names; nil if there is none.
+    private static func subcommand(at path: String) -> (any ParsableCommand.Type)? {
+        path.split(separator: " ").reduce(Self.self as (any ParsableCommand.Type)?) { command, name in
+            command?.configuration.subcommands.first { $0.configuration.commandName ?? "" == name }
+        }
+    }
+
     /// Exits with code 64 and the usage of a subcommand, in the form in which ArgumentParser reports wrong usage.
     ///
-    /// - Parameter name: The subcommand's name; any other means the command itself.
-    private static func exit(withUsageError message: String, of name: String) -> Never {
-        let subcommand = Self.configuration.subcommands.first { $0.configuration.commandName == name }
+    /// - Parameter path: The subcommand's names; any others mean the command itself.
+    private static func exit(withUsageError message: String, of path: String) -> Never {
+        let subcommand = path.isEmpty ? nil : Self.subcommand(at: path)
         let usage = subcommand.map { Self.usageString(for: $0) } ?? Self.usageString()
-        let path = subcommand == nil ? "hhsocket" : "hhsocket \(name)"
+        let name = subcommand == nil ? "hhsocket" : "hhsocket \(path)"
         StandardError.line(
             """
             Error: \(message)
             Usage: \(usage)
-              See '\(path) --help' for more information.
+              See '\(name) --help' for more information.
             """
         )
         Self.exit(withError: ExitCode.validationFailure)

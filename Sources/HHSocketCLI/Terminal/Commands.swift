@@ -5,7 +5,7 @@ import Foundation
 struct Commands {
     /// An option that a command does not have.
     struct UnknownOption: Hashable, CustomStringConvertible {
-        /// The subcommand's name; empty for the command itself.
+        /// The subcommand's names, such as `stomp send`; empty for the command itself.
         var command: String
         /// The option as written, such as `--typ`.
         var option: String
@@ -59,12 +59,13 @@ struct Commands {
     func unknownOption(in arguments: [String]) -> UnknownOption? {
         var rest = arguments[...]
         var command = self.root
-        var name = ""
-        if let first = rest.first, !first.hasPrefix("-") {
-            guard let subcommand = self.root.subcommands?.first(where: { $0.commandName == first }) else { return nil }
+        var names: [String] = []
+        while let subcommands = command.subcommands, let first = rest.first, !first.hasPrefix("-") {
+            guard let subcommand = subcommands.first(where: { $0.commandName == first }) else { return nil }
             // `help` has only values, and reports them itself.
             guard first != "help" else { return nil }
-            (command, name) = (subcommand, first)
+            command = subcommand
+            names.append(first)
             rest = rest.dropFirst()
         }
         let options = Self.options(of: command)
@@ -74,11 +75,11 @@ struct Commands {
             guard let option = Self.option(in: argument) else { continue }
             guard let known = options[option] else {
                 guard !Self.builtIn.contains(option) else { continue }
-                let names = options.keys.filter { $0.hasPrefix("--") }
+                let known = options.keys.filter { $0.hasPrefix("--") }
                 return UnknownOption(
-                    command: name,
+                    command: names.joined(separator: " "),
                     option: option,
-                    suggestion: NearestNames.nearest(to: option, among: names).first
+                    suggestion: NearestNames.nearest(to: option, among: known).first
                 )
             }
             // Its value is the next argument even if that looks like an option.

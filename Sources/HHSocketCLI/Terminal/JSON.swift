@@ -30,6 +30,11 @@ struct JSONLine {
         self.members.append("\(Self.quoted(name)):\(value.text())")
     }
 
+    /// Adds an object.
+    mutating func add(_ name: String, object: JSONLine) {
+        self.members.append("\(Self.quoted(name)):\(object.object)")
+    }
+
     /// Adds `body` as text if the bytes are UTF-8, else `bodyBase64`.
     mutating func addBody(_ bytes: ByteBuffer) {
         if let text = bytes.validUTF8 {
@@ -40,7 +45,9 @@ struct JSONLine {
     }
 
     /// The object and a newline.
-    var line: String { "{\(self.members.joined(separator: ","))}\n" }
+    var line: String { "\(self.object)\n" }
+
+    private var object: String { "{\(self.members.joined(separator: ","))}" }
 
     static func quoted(_ text: String) -> String {
         "\"\(text.escaped(also: "\"") { String(format: "\\u%04x", $0.value) })\""

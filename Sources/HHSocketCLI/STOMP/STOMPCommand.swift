@@ -1,0 +1,10 @@
+import ArgumentParser
+
+/// `hhsocket stomp`
+struct STOMPCommand: ParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "stomp",
+        abstract: "Send messages to a STOMP broker, or receive them.",
+        subcommands: [STOMPSendCommand.self, STOMPSubscribeCommand.self]
+    )
+}

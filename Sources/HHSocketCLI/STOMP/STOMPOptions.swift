@@ -1,0 +1,115 @@
+import ArgumentParser
+import HHSocket
+import HHSocketSTOMP
+
+/// The options of both `stomp` commands.
+struct STOMPOptions: ParsableArguments {
+    @Argument(
+        help: ArgumentHelp(
+            "The broker: stomp://HOST[:PORT], stomps:// for TLS, or the ws:// or wss:// URL of a WebSocket.",
+            valueName: "url"
+        )
+    )
+    var url: String
+
+    @Argument(help: ArgumentHelp("Where messages go or come from, such as /queue/orders.", valueName: "destination"))
+    var destination: String
+
+    @Option(help: ArgumentHelp("The user of the broker.", valueName: "user"))
+    var login: String?
+
+    @Option(parsing: .unconditional, help: ArgumentHelp("The passcode of --login.", valueName: "secret"))
+    var passcode: String?
+
+    @Option(help: ArgumentHelp("The broker's virtual host. (default: the host of the URL)", valueName: "name"))
+    var vhost: String?
+
+    @Option(
+        parsing: .unconditionalSingleValue,
+        help: ArgumentHelp(
+            "Send this header. It is split at the first colon, and nothing is trimmed. May be given several times.",
+            valueName: "name:value"
+        ),
+        transform: Self.parseHeader
+    )
+    var header: [Header] = []
+
+    @Option(
+        help: ArgumentHelp(
+            "The heart-beats to offer, in both directions; 0 for none. (default: 10)",
+            valueName: "seconds"
+        ),
+        transform: Self.parseHeartbeat
+    )
+    var heartbeat = Duration.seconds(10)
+
+    @Option(
+        help: ArgumentHelp("The time for connecting and for the broker's receipt. (default: 30)", valueName: "seconds"),
+        transform: DurationArgument.parse
+    )
+    var timeout = Duration.seconds(30)
+
+    @Option(
+        help: ArgumentHelp(
+            "Connect through this proxy: http://user:password@host:port, or socks5://…; the user and "
+                + "password are optional.",
+            valueName: "url"
+        ),
+        transform: ConnectionOptions.proxy
+    )
+    var proxy: Proxy?
+
+    @OptionGroup var addresses: AddressFamilyOptions
+
+    @OptionGroup(title: "TLS") var tls: ClientTLSOptions
+
+    struct Header: Decodable {
+        var name: String
+        var value: String
+    }
+
+    func validate() throws {
+        guard (self.login == nil) == (self.passcode == nil) else {
+            throw ValidationError("--login and --passcode go together.")
+        }
+        guard !self.destination.isEmpty else { throw ValidationError("the destination is empty.") }
+    }
+
+    static func parseHeader(_ text: String) throws -> Header {
+        guard let colon = text.firstIndex(of: ":"), colon > text.startIndex else {
+            throw ValidationError("expected NAME:VALUE")
+        }
+        return Header(name: String(text[..<colon]), value: String(text[text.index(after: colon)...]))
+    }
+
+    static func parseHeartbeat(_ text: String) throws -> Duration {
+        text == "0" ? .zero : try DurationArgument.parse(text)
+    }
+
+    var headers: STOMPHeaders { STOMPHeaders(self.header.map { ($0.name, $0.value) }) }
+
+    /// The settings of a client, which does not come back after an ERROR.
+    ///
+    /// - Throws: `invalidArgument`.
+    func configuration() throws(SocketError) -> STOMPClient.Configuration {
+        var configuration = try STOMPClient.Configuration(url: self.url)
+        if let tls = self.tls.tls { configuration.socket.tls = tls }
+        configuration.socket.proxy = self.proxy
+        configuration.socket.addressFamilies = self.addresses.families
+        configuration.socket.maximumQueuedBytes = 256 << 20
+        configuration.host = self.vhost
+        if let login = self.login, let passcode = self.passcode {
+            configuration.credentials = { STOMPCredentials(login: login, passcode: passcode) }
+        }
+        configuration.heartbeats = STOMPHeartbeats(send: self.heartbeat, receive: self.heartbeat)
+        configuration.connectTimeout = self.timeout
+        configuration.timeout = self.timeout
+        configuration.reconnects = { _ in false }
+        return configuration
+    }
+
+    /// Reports an error of the command.
+    static func report(_ error: SocketError) {
+        StandardError.line("error: \(error.code): \(error.message.inOneLine)")
+    }
+}

@@ -1,0 +1,58 @@
+import ArgumentParser
+import HHSocket
+import HHSocketSTOMP
+import NIOCore
+
+/// `hhsocket stomp send`
+struct STOMPSendCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "send",
+        abstract: "Send a message.",
+        discussion: """
+            Exits with 0 when the message has left, or with --receipt when the broker has confirmed it. Without --body \
+            and --body-file the body is empty.
+            """
+    )
+
+    @OptionGroup var options: STOMPOptions
+
+    @Option(parsing: .unconditional, help: ArgumentHelp("The body.", valueName: "text"))
+    var body: String?
+
+    @Option(help: ArgumentHelp("The file whose bytes are the body; - for standard input.", valueName: "file"))
+    var bodyFile: String?
+
+    @Option(help: ArgumentHelp("The content type of the body. (default: none)", valueName: "type"))
+    var contentType: String?
+
+    @Flag(help: "Wait for the broker's receipt.")
+    var receipt = false
+
+    func validate() throws {
+        guard self.body == nil || self.bodyFile == nil else {
+            throw ValidationError("--body and --body-file exclude each other.")
+        }
+    }
+
+    func run() async throws {
+        Signals.ignoreBrokenPipes()
+        var body = ByteBuffer(string: self.body ?? "")
+        if let file = self.bodyFile { body = ByteBuffer(bytes: try InputFile.content(of: file)) }
+        do throws(SocketError) {
+            let client = STOMPClient(configuration: try self.options.configuration())
+            client.connect(attempts: 1)
+            try await client.send(
+                body,
+                to: self.options.destination,
+                headers: self.options.headers,
+                contentType: self.contentType,
+                receipt: self.receipt
+            )
+            // The broker may read what has left when we are gone; a receipt has told that it has.
+            try? await client.disconnect()
+        } catch {
+            STOMPOptions.report(error)
+            throw ExitCode.failure
+        }
+    }
+}

@@ -1,0 +1,122 @@
+import ArgumentParser
+import HHSocket
+import HHSocketSTOMP
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// `hhsocket stomp subscribe`
+struct STOMPSubscribeCommand: AsyncParsableCommand {
+    static let configuration = CommandConfiguration(
+        commandName: "subscribe",
+        abstract: "Print the messages of a destination.",
+        discussion: """
+            Prints each body on a line of stdout. With --ack client and client-individual a message is acknowledged when it \
+            has been written; one that could not be is delivered again.
+
+            It ends after --count messages, by SIGINT or SIGTERM, or by an ERROR of the broker. Where the connection is \
+            lost it makes another one.
+            """
+    )
+
+    @OptionGroup var options: STOMPOptions
+
+    @Option(
+        help: ArgumentHelp(
+            "How messages are acknowledged: auto, client or client-individual. (default: auto)",
+            valueName: "mode"
+        ),
+        transform: Self.parseAckMode
+    )
+    var ack = STOMPAckMode.auto
+
+    @Option(help: ArgumentHelp("End after this many messages.", valueName: "n"))
+    var count: Int?
+
+    @Flag(help: "Print messages as JSON: {\"headers\":{…},\"body\":…}, or bodyBase64 for one that is not UTF-8.")
+    var json = false
+
+    /// The largest number of messages that may be on their way and not acknowledged.
+    private static let largestWindow = 256
+
+    private static func parseAckMode(_ text: String) throws -> STOMPAckMode {
+        guard let mode = STOMPAckMode(rawValue: text) else {
+            throw ValidationError("expected auto, client or client-individual")
+        }
+        return mode
+    }
+
+    func validate() throws {
+        guard self.count.map({ $0 > 0 }) ?? true else { throw ValidationError("--count is 1 or more.") }
+    }
+
+    func run() async throws {
+        Signals.ignoreBrokenPipes()
+        let signals = Signals()
+        do throws(SocketError) {
+            let client = STOMPClient(configuration: try self.options.configuration())
+            let subscription = try client.subscribe(
+                to: self.options.destination,
+                ack: self.ack,
+                window: self.ack == .auto ? nil : min(self.count ?? Self.largestWindow, Self.largestWindow),
+                headers: self.options.headers
+            )
+            let events = client.events
+            let watching = Task { for await event in events { Self.tell(event) } }
+            client.connect(attempts: 1)
+            let interrupting = Task {
+                for await _ in signals.stream { subscription.unsubscribe(completion: nil) }
+            }
+            try await self.print(subscription)
+            interrupting.cancel()
+            watching.cancel()
+            // What was acknowledged is confirmed by that.
+            try await client.disconnect()
+        } catch {
+            STOMPOptions.report(error)
+            throw ExitCode.failure
+        }
+    }
+
+    private func print(_ subscription: STOMPSubscription) async throws(SocketError) {
+        var printed = 0
+        var messages = subscription.makeAsyncIterator()
+        while printed < self.count ?? .max, let message = try await messages.next(isolation: nil) {
+            do throws(StandardOutput.Closed) {
+                try StandardOutput.write(self.line(message))
+            } catch {
+                // The output is closed: it is not acknowledged.
+                return
+            }
+            printed += 1
+            guard self.ack != .auto else { continue }
+            do throws(SocketError) {
+                try await message.ack()
+            } catch  where error.code == .connectionLost {
+                // It is delivered again.
+                STOMPOptions.report(error)
+            }
+        }
+    }
+
+    private func line(_ message: STOMPMessage) -> ByteBuffer {
+        guard self.json else {
+            var line = message.body
+            line.writeString("\n")
+            return line
+        }
+        var headers = JSONLine()
+        var names: Set<String> = []
+        // The first of several counts.
+        for (name, value) in message.headers where names.insert(name).inserted { headers.add(name, value) }
+        var line = JSONLine()
+        line.add("headers", object: headers)
+        line.addBody(message.body)
+        return ByteBuffer(string: line.line)
+    }
+
+    /// Reports a connection that was lost while another one is made.
+    private static func tell(_ event: STOMPClient.Event) {
+        guard case .closed(let error?) = event, error.code != .brokerError else { return }
+        STOMPOptions.report(error)
+    }
+}

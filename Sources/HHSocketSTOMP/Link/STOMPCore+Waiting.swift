@@ -1,0 +1,60 @@
+import HHSocket
+import NIOConcurrencyHelpers
+
+/// The way from other threads to the core, and back.
+extension STOMPCore {
+    /// Has `body` run on the socket's thread, and waits until it has called its completion, which it does once.
+    /// Cancelling the task ends the operation that it has begun.
+    func run(
+        _ body: @escaping @Sendable (STOMPCore, inout Turn, @escaping STOMPOperation.Completion) -> Void
+    ) async throws(SocketError) {
+        let token = STOMPToken()
+        let result = await withTaskCancellationHandler {
+            await withCheckedContinuation { (waiter: CheckedContinuation<Result<Void, SocketError>, Never>) in
+                let isSubmitted = self.perform { turn in
+                    guard !token.isCancelled else { return waiter.resume(returning: .failure(Self.cancelled)) }
+                    self.token = token
+                    body(self, &turn) { waiter.resume(returning: $0) }
+                    self.token = nil
+                }
+                if !isSubmitted { waiter.resume(returning: .failure(Self.released)) }
+            }
+        } onCancel: {
+            self.perform { _ in
+                token.isCancelled = true
+                if let operation = token.operation { self.cancel(operation) }
+            }
+        }
+        try result.get()
+    }
+
+    private static let cancelled = SocketError(.cancelled, message: "the task was cancelled before anything was sent")
+
+    /// Has `body` run on the socket's thread, without waiting.
+    ///
+    /// - Parameter completion: Called on the callback queue; nil: nobody is told.
+    func run(
+        _ completion: STOMPOperation.Completion?,
+        _ body: @escaping @Sendable (STOMPCore, inout Turn, STOMPOperation.Completion?) -> Void
+    ) {
+        let queue = self.configuration.socket.callbackQueue
+        let told = completion.map { completion -> STOMPOperation.Completion in
+            { result in queue.run { completion(result) } }
+        }
+        let isSubmitted = self.perform { body(self, &$0, told) }
+        if !isSubmitted { told?(.failure(Self.released)) }
+    }
+
+    /// Calls a completion on the callback queue.
+    func tell(_ completion: STOMPOperation.Completion?, _ result: Result<Void, SocketError>) {
+        guard let completion else { return }
+        self.configuration.socket.callbackQueue.run { completion(result) }
+    }
+}
+
+/// The way from a task that waits to its operation.
+final class STOMPToken: @unchecked Sendable {
+    // Proof of Sendable: it is touched on the socket's thread alone.
+    var operation: STOMPOperation?
+    var isCancelled = false
+}

@@ -1,0 +1,138 @@
+package import HHSocket
+import NIOCore
+
+/// STOMP, as a link's session speaks it.
+package struct STOMPDialect: MessageDialect {
+    package typealias Language = STOMPLanguage
+    package typealias Peer = STOMPPeer
+    package typealias Message = STOMPMessage
+    package typealias Event = STOMPClient.Event
+    package typealias Owner = STOMPClient
+    package typealias Delegate = any STOMPClientDelegate
+
+    private let configuration: STOMPClient.Configuration
+    private let core: STOMPCore
+
+    init(_ configuration: STOMPClient.Configuration, _ core: STOMPCore) {
+        self.configuration = configuration
+        self.core = core
+    }
+
+    package static var names: (messages: String, limit: String) { ("messages", "maximumWaitingMessages") }
+
+    package var socket: SocketConfiguration {
+        var socket = self.configuration.socket
+        // STOMP agrees on its own.
+        socket.heartbeat = nil
+        return socket
+    }
+
+    package var maximumWaitingCount: Int { self.configuration.maximumWaitingMessages }
+    package var refusal: SocketError? { self.configuration.refusal }
+
+    package var handshake: LinkHandshake? {
+        let timeout = self.configuration.connectTimeout
+        return LinkHandshake(
+            timeout: timeout,
+            failure: "the broker did not answer CONNECT within \(timeout) (STOMPClient.Configuration.connectTimeout)"
+        )
+    }
+
+    package func webSocketOffer() -> WebSocketOffer {
+        var offer = WebSocketOffer()
+        offer.subprotocols = self.configuration.versions.sorted(by: >).map(\.webSocketSubprotocol)
+        offer.isCarriage = true
+        // RabbitMQ sends binary bodies so.
+        offer.acceptsText = true
+        offer.compression = self.configuration.socket.webSocket.compression
+        return offer
+    }
+
+    // MARK: Links
+
+    package func makePeer(on connection: MessageConnection<Self>) -> STOMPPeer {
+        let patience = TimeAmount(clamping: self.configuration.disconnectTimeout)
+        let farewell = "disconnect-\(connection.id)"
+        var settings = LinkSettings<STOMPUnit>(
+            // What waits is bounded before it is sent.
+            maximumQueuedBytes: .max,
+            writeStallTimeout: TimeAmount(clamping: self.configuration.socket.writeStallTimeout)
+        ) { [core] _, now in
+            core.beats(now: now)
+        } makeBeat: {
+            .heartbeat
+        }
+        settings.partingTime = patience
+        let link = Link(
+            id: connection.id,
+            loop: connection.loop,
+            language: STOMPLanguage(limits: self.configuration.limits, farewell: farewell, patience: patience),
+            settings: settings,
+            host: connection.host
+        )
+        return STOMPPeer(link, connection.endpoint, self.core, farewell: farewell, ended: connection.ended)
+    }
+
+    package func shakeHands(
+        on peer: STOMPPeer,
+        attempt: Int,
+        in turn: inout Turn,
+        _ completion: @escaping (GateRefusal?, inout Turn) -> Void
+    ) {
+        self.core.connect(peer, in: &turn, completion)
+    }
+
+    package mutating func restore(on peer: STOMPPeer, in turn: inout Turn) { self.core.restore(on: peer, in: &turn) }
+
+    package func refusal(of unit: STOMPUnit) -> SocketError? { nil }
+
+    package func refusal(of unit: STOMPUnit, on peer: STOMPPeer) -> SocketError? { self.core.refusal(of: unit) }
+
+    package var isBehind: Bool { self.core.isBehind }
+
+    package func invalidated() { self.core.release() }
+
+    // MARK: Events
+
+    package func opened(_ endpoint: Endpoint, _ agreement: OpeningAgreement?) -> STOMPClient.Event {
+        self.core.machine.agreement.map { .opened($0) } ?? .connection(.connected(endpoint))
+    }
+
+    package func lost(_ peer: STOMPPeer, _ error: SocketError) -> STOMPClient.Event { .closed(error) }
+
+    package func closedByUser() -> (STOMPPeer) -> STOMPClient.Event { { _ in .closed(nil) } }
+
+    package func happened(_ event: SocketEvent) -> STOMPClient.Event {
+        switch event {
+        case .gaveUp(let error): self.core.gaveUp(error)
+        case .closed: self.core.closedByUser()
+        default: break
+        }
+        return .connection(event)
+    }
+
+    package static func handOver(
+        _ message: STOMPMessage,
+        to delegate: any STOMPClientDelegate,
+        of owner: STOMPClient
+    ) {
+        delegate.stompClient(owner, didReceive: message)
+    }
+
+    package static func notify(_ delegation: Delegation, of event: STOMPClient.Event, on loop: SocketLoop) {
+        switch event {
+        case .opened(let agreement):
+            delegation.notify(on: loop) { $0.stompClient($1, didConnect: agreement) }
+        case .closed(let error):
+            delegation.notify(on: loop) { $0.stompClient($1, didCloseWith: error) }
+        case .unclaimed(let message):
+            delegation.notify(on: loop) { $0.stompClient($1, didReceiveUnclaimed: message) }
+        case .connection(.connectFailed(let error)):
+            delegation.notify(on: loop) { $0.stompClient($1, didFailToConnectWith: error) }
+        case .connection(.gaveUp(let error)):
+            delegation.notify(on: loop) { $0.stompClient($1, didGiveUpWith: error) }
+        case .connection:
+            break
+        }
+    }
+}

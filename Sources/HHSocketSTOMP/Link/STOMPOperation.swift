@@ -1,0 +1,34 @@
+import HHSocket
+
+/// An operation of the user's that has not ended: a frame that waits, leaves, or whose receipt is awaited; or a wait
+/// for a connection. Completes once.
+final class STOMPOperation: @unchecked Sendable {
+    // Proof of Sendable: it is touched on the socket's thread alone.
+    typealias Completion = @Sendable (Result<Void, SocketError>) -> Void
+
+    /// The command and its destination, for errors.
+    let name: String
+    /// The receipt that its frame asks for; nil if none is awaited.
+    let receipt: String?
+    /// How far its frame has got; nil where there is none.
+    var outcome: MessageOutcome?
+    /// Whether the frame has been handed to the system.
+    var hasLeft = false
+    private var completion: Completion?
+
+    init(_ name: String, receipt: String?, _ completion: @escaping Completion) {
+        self.name = name
+        self.receipt = receipt
+        self.completion = completion
+    }
+
+    var isOpen: Bool { self.completion != nil }
+
+    /// - Returns: False if it had ended before.
+    @discardableResult
+    func complete(_ result: Result<Void, SocketError>) -> Bool {
+        guard let completion = self.completion.take() else { return false }
+        completion(result)
+        return true
+    }
+}

@@ -1,0 +1,70 @@
+package import HHSocket
+import NIOCore
+
+/// The receiver of a link that speaks STOMP. On the socket's thread.
+package final class STOMPPeer: MessagePeer {
+    package typealias Language = STOMPLanguage
+
+    package let link: Link<STOMPLanguage>
+    package let endpoint: Endpoint
+    /// The receipt of our DISCONNECT.
+    let farewell: String
+    private let core: STOMPCore
+    /// Told the units that have not begun to leave.
+    private let ended: ([STOMPUnit]) -> Void
+    private let leaving: LeavingMessages<STOMPLanguage>
+    /// Called once, when the broker has answered CONNECT; nil: it has accepted.
+    var connectAnswered: ((GateRefusal?, inout Turn) -> Void)?
+
+    init(
+        _ link: Link<STOMPLanguage>,
+        _ endpoint: Endpoint,
+        _ core: STOMPCore,
+        farewell: String,
+        ended: @escaping ([STOMPUnit]) -> Void
+    ) {
+        self.link = link
+        self.endpoint = endpoint
+        self.core = core
+        self.farewell = farewell
+        self.ended = ended
+        self.leaving = LeavingMessages(link)
+    }
+
+    package func send(_ unit: STOMPUnit, in turn: inout Turn) -> Bool { self.leaving.send(unit, in: &turn) }
+
+    package func unitWillBeSent(_ unit: STOMPUnit, in turn: inout Turn) -> Bool { self.leaving.willBeSent(unit) }
+
+    package func unitProgressed(_ outgoing: Outgoing<STOMPUnit>, in turn: inout Turn) {
+        self.leaving.progressed(outgoing)
+    }
+
+    package func hasRoom(in turn: inout Turn) -> Bool {
+        self.leaving.completeSent()
+        return false
+    }
+
+    package func hasLeft(in turn: inout Turn) { self.leaving.completeSent() }
+
+    package func received(_ batch: inout Batch<STOMPLanguage>, in turn: inout Turn) throws(LinkError) {
+        while batch.goesOn, let frame = try batch.next() { try self.core.received(frame, from: self, in: &turn) }
+    }
+
+    /// An ERROR is the broker's word, and no violation.
+    package func explain(_ end: LinkEnd) -> LinkEnd {
+        if self.link.phase == .closing { self.core.partingEnded(self, by: end) }
+        guard case .protocolViolation(let error) = end.cause, let said = error.underlying as? STOMPServerError else {
+            return end
+        }
+        return self.core.end(by: said, of: self)
+    }
+
+    package func linkEnded(returning units: [STOMPUnit], in turn: inout Turn) {
+        self.leaving.fail()
+        for unit in units where unit.isOfOneConnection {
+            unit.outcome?.complete(.failure(STOMPCore.lost("the connection was lost before the frame was sent")))
+        }
+        self.core.linkEnded(self, in: &turn)
+        self.ended(units)
+    }
+}

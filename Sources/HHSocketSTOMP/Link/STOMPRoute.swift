@@ -1,0 +1,49 @@
+import HHSocket
+import NIOConcurrencyHelpers
+
+/// The way of a subscription's messages to the user.
+final class STOMPRoute: @unchecked Sendable {
+    // Proof of Sendable: the constants are Sendable; the failure is locked; the rest is touched on the socket's thread
+    // alone.
+
+    /// The broker's word on the latest SUBSCRIBE.
+    enum Confirmation {
+        case awaited
+        case confirmed
+    }
+
+    let id: String
+    let ackMode: STOMPAckMode
+    let delivery: MessageDelivery<STOMPMessage>
+    /// The messages that wait to be read; nil where a handler or a delegate takes them.
+    let inbox: MessageInbox<STOMPMessage>?
+    private let failure = NIOLockedValueBox<SocketError?>(nil)
+    var confirmation = Confirmation.awaited
+    /// The receipt of the latest SUBSCRIBE, until it has come.
+    var receipt: String?
+    /// Whether the latest SUBSCRIBE was among the first frames of its connection.
+    var isRestored = false
+    /// Those who wait for the subscription to be made.
+    var waiters: [STOMPOperation] = []
+
+    init(
+        id: String,
+        _ ackMode: STOMPAckMode,
+        _ delivery: MessageDelivery<STOMPMessage>,
+        inbox: MessageInbox<STOMPMessage>?
+    ) {
+        self.id = id
+        self.ackMode = ackMode
+        self.delivery = delivery
+        self.inbox = inbox
+    }
+
+    /// Why no more messages come; nil where the user has ended the subscription.
+    var error: SocketError? { self.failure.withLockedValue { $0 } }
+
+    /// No more messages come. Those that wait can still be read.
+    func finish(_ error: SocketError?) {
+        self.failure.withLockedValue { $0 = $0 ?? error }
+        self.inbox?.finish()
+    }
+}

@@ -1,0 +1,305 @@
+public import HHSocket
+import NIOConcurrencyHelpers
+public import NIOCore
+
+/// A client of message brokers that speak STOMP 1.0, 1.1 or 1.2, over one long connection to one of several servers: it
+/// connects, reconnects with jitter, keeps heart-beats, and makes subscriptions again.
+///
+/// ```swift
+/// let client = STOMPClient(configuration: try .init(url: "stomp://example.com"))
+/// client.connect()
+/// let orders = try client.subscribe(to: "/queue/orders")
+/// try await client.send("hello", to: "/queue/orders", receipt: true)
+/// for try await message in orders { print(message.text ?? "binary") }
+/// ```
+/// It is one object for all connections: while none is ready, messages wait in order, and leave after the next one was
+/// accepted. There are never two connections at once. All methods may be called from any thread and in any state. When
+/// the last reference is released the connection is closed and the thread ends.
+public final class STOMPClient: ConnectionControl {
+    /// The content type of texts.
+    public static let textType = "text/plain"
+    /// The number of unsettled messages of a subscription at which reading is suspended, by default.
+    static let largestWindow = 65_536
+
+    private let core: STOMPCore
+    private let link: MessageLink<STOMPDialect>
+    /// The number of the latest subscription.
+    private let lastSubscription = NIOLockedValueBox(0)
+
+    public convenience init(configuration: Configuration) {
+        self.init(configuration, in: nil)
+    }
+
+    /// - Parameter world: The clock, network and chance; nil: the system's.
+    package init(_ configuration: Configuration, in world: DriverWorld?) {
+        self.core = STOMPCore(configuration)
+        self.link = MessageLink(STOMPDialect(configuration, self.core), in: world)
+        self.core.attach(self.link.session, self.link.driver)
+        self.link.session.delegation.setOwner(self)
+    }
+
+    deinit {
+        self.link.driver.invalidate()
+    }
+
+    public var _driver: ControlledDriver { ControlledDriver(self.link.driver) }
+
+    /// The executor of the client's thread, for Swift tasks and actors that run there.
+    public var executor: SocketExecutor { self.link.driver.executor }
+
+    /// The delegate, which is notified of events, and of messages of the subscriptions that are made while it is there;
+    /// held weakly. Set it before ``connect()``.
+    public var delegate: (any STOMPClientDelegate)? {
+        get { self.link.session.delegation.delegate }
+        set { self.link.session.delegation.setDelegate { [weak newValue] in newValue } }
+    }
+
+    /// A new stream of events, from now on, which keeps the latest 256 for its reader and ends with the client.
+    public var events: AsyncStream<Event> { self.link.session.makeEvents() }
+
+    // MARK: Sending
+
+    /// Sends a message, and returns when its last byte was handed to the system, or with a receipt when the broker has
+    /// confirmed it.
+    ///
+    /// While no connection is ready the message waits, in order, and leaves after the next one was accepted. Cancelling
+    /// the calling task takes it back while it waits. A message that had begun to leave when the connection was lost is
+    /// not sent again.
+    ///
+    /// - Parameters:
+    ///   - body: The bytes of the body.
+    ///   - destination: The header `destination`.
+    ///   - headers: Further headers, in order. None by default.
+    ///   - contentType: The header `content-type`. Nil, the default: none, and the body is just bytes.
+    ///   - receipt: Whether to wait for the broker's receipt. False by default.
+    /// - Throws: ``HHSocket/SocketError``. Its `delivery` says whether the message may have arrived. Codes:
+    ///   `connectionLost`; `timeout` (``Configuration/timeout``); `queueFull` (too much waits); `brokerError` (the
+    ///   broker refuses it); `invalidArgument` (a header that the broker's version cannot carry); `cancelled`;
+    ///   `notConnected` after ``disconnect()-(_)``; and the code with which attempts stopped.
+    public func send(
+        _ body: ByteBuffer,
+        to destination: String,
+        headers: STOMPHeaders = [:],
+        contentType: String? = nil,
+        receipt: Bool = false
+    ) async throws(SocketError) {
+        try await self.send(STOMPFrame.sending(body, to: destination, headers, contentType), receipt)
+    }
+
+    private func send(_ frame: STOMPFrame, _ receipt: Bool) async throws(SocketError) {
+        try self.core.check(frame)
+        try await self.core.run { core, turn, completion in
+            core.send(frame, awaitsReceipt: receipt, isOfOneConnection: false, in: &turn, completion)
+        }
+    }
+
+    /// Sends a text, with the content type `text/plain` unless told otherwise.
+    ///
+    /// - Throws: ``HHSocket/SocketError``.
+    public func send(
+        _ text: String,
+        to destination: String,
+        headers: STOMPHeaders = [:],
+        contentType: String? = STOMPClient.textType,
+        receipt: Bool = false
+    ) async throws(SocketError) {
+        try await self.send(self.core.sending(text, to: destination, headers, contentType), receipt)
+    }
+
+    /// Sends a message without waiting.
+    ///
+    /// - Parameter completion: Called once, on the callback queue, when the asynchronous version would return or throw;
+    ///   nil: nobody is told, and there is no receipt.
+    public func send(
+        _ body: ByteBuffer,
+        to destination: String,
+        headers: STOMPHeaders = [:],
+        contentType: String? = nil,
+        receipt: Bool = false,
+        completion: (@Sendable (Result<Void, SocketError>) -> Void)?
+    ) {
+        let frame = STOMPFrame.sending(body, to: destination, headers, contentType)
+        do throws(SocketError) {
+            try self.core.check(frame)
+        } catch {
+            return self.core.tell(completion, .failure(error))
+        }
+        self.core.run(completion) { core, turn, completion in
+            core.send(
+                frame,
+                awaitsReceipt: receipt && completion != nil,
+                isOfOneConnection: false,
+                in: &turn,
+                completion
+            )
+        }
+    }
+
+    // MARK: Subscribing
+
+    /// Subscribes to a destination, now or as soon as there is a connection, and again on each that follows.
+    ///
+    /// Its messages are read from the result, which it lives as long as. Where the client has a ``delegate`` that gets
+    /// them instead, and the subscription lives until ``STOMPSubscription/unsubscribe(headers:)``.
+    ///
+    /// - Parameters:
+    ///   - destination: The header `destination`.
+    ///   - ack: How messages are acknowledged. ``STOMPAckMode/auto`` by default.
+    ///   - window: The number of messages that may be delivered and not settled: the broker is asked for no more by the
+    ///     headers `prefetch-count` (RabbitMQ) and `activemq.prefetchSize`, and reading is suspended there. Nil, the
+    ///     default: the broker is asked for nothing, and reading is suspended at 65,536. It has no effect with
+    ///     ``STOMPAckMode/auto``.
+    ///   - headers: Further headers, in order. `id` among them is the id of the subscription, in place of one that is
+    ///     made up.
+    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` for headers that no version can carry, and a
+    ///   window below 1.
+    public func subscribe(
+        to destination: String,
+        ack: STOMPAckMode = .auto,
+        window: Int? = nil,
+        headers: STOMPHeaders = [:]
+    ) throws(SocketError) -> STOMPSubscription {
+        if self.delegate != nil {
+            let delegation = self.link.session.delegation
+            return try self.subscribe(destination, ack, window, headers, isHeld: true) { _ in
+                (.delegate(delegation), nil)
+            }
+        }
+        return try self.subscribe(destination, ack, window, headers, isHeld: false) { [core] id in
+            let inbox = MessageInbox<STOMPMessage> { [weak core] in core?.fullnessChanged(id) }
+            return (.inbox(inbox), inbox)
+        }
+    }
+
+    /// Subscribes as ``subscribe(to:ack:window:headers:)`` does, and has messages handed to `handler`, until
+    /// ``STOMPSubscription/unsubscribe(headers:)``.
+    ///
+    /// - Parameter handler: It runs on the socket's thread, which it must not block: the fastest way, for handlers that
+    ///   are short. What it sends leaves with the flush of the read that brought the message.
+    /// - Throws: ``HHSocket/SocketError`` as the other does.
+    @discardableResult
+    public func subscribe(
+        to destination: String,
+        ack: STOMPAckMode = .auto,
+        window: Int? = nil,
+        headers: STOMPHeaders = [:],
+        handler: @escaping @Sendable (STOMPMessage) -> Void
+    ) throws(SocketError) -> STOMPSubscription {
+        try self.subscribe(destination, ack, window, headers, isHeld: true) { _ in (.handler(handler), nil) }
+    }
+
+    private func subscribe(
+        _ destination: String,
+        _ ack: STOMPAckMode,
+        _ window: Int?,
+        _ headers: STOMPHeaders,
+        isHeld: Bool,
+        _ makeDelivery: (String) -> (MessageDelivery<STOMPMessage>, MessageInbox<STOMPMessage>?)
+    ) throws(SocketError) -> STOMPSubscription {
+        guard window.map({ $0 > 0 }) ?? true else {
+            throw SocketError(.invalidArgument, message: "the window of a subscription is 1 or more")
+        }
+        var headers = headers
+        let id = headers["id"] ?? self.makeID()
+        headers["id"] = nil
+        if let window, ack != .auto {
+            for name in ["prefetch-count", "activemq.prefetchSize"] where headers[name] == nil {
+                headers.add(name: name, value: "\(window)")
+            }
+        }
+        var all: STOMPHeaders = ["id": id, "destination": destination]
+        for (name, value) in headers { all.add(name: name, value: value) }
+        try self.core.check(STOMPFrame(.subscribe, all))
+        let (delivery, inbox) = makeDelivery(id)
+        let route = STOMPRoute(id: id, ack, delivery, inbox: inbox)
+        let (core, further, limit) = (self.core, headers, window ?? Self.largestWindow)
+        core.perform { core.subscribe(route, to: destination, headers: further, window: limit, in: &$0) }
+        return STOMPSubscription(route, core, destination: destination, endsWhenReleased: !isHeld)
+    }
+
+    private func makeID() -> String {
+        let number = self.lastSubscription.withLockedValue { last in
+            last += 1
+            return last
+        }
+        return "sub-\(number)"
+    }
+
+    // MARK: Transactions
+
+    /// Has what `body` sends and acknowledges by its argument take effect together, when it returns, or not at all,
+    /// when it throws.
+    ///
+    /// It waits for a connection where there is none, and for the broker's receipt at the end. A transaction belongs to
+    /// one connection: where that is lost, nothing of it takes effect.
+    ///
+    /// - Throws: The error that `body` throws; ``HHSocket/SocketError``. Codes: `connectionLost`, whose `delivery` is
+    ///   `sentUnknown` where it is not known whether the broker has committed; `timeout`, `brokerError`, `cancelled`,
+    ///   `notConnected`.
+    public func transaction<Value>(
+        isolation: isolated (any Actor)? = #isolation,
+        _ body: (STOMPTransaction) async throws -> Value
+    ) async throws -> Value {
+        try await self.core.run { core, turn, completion in core.whenConnected("BEGIN", in: &turn, completion) }
+        let begun = NIOLockedValueBox<Result<String, SocketError>>(.failure(STOMPCore.released))
+        try await self.core.run { core, turn, completion in
+            let result = core.beginTransaction(in: &turn)
+            begun.withLockedValue { $0 = result }
+            completion(.success(()))
+        }
+        let id = try begun.withLockedValue { $0 }.get()
+        let value: Value
+        do {
+            value = try await body(STOMPTransaction(id: id, core: self.core))
+        } catch {
+            self.core.run(nil) { core, turn, _ in core.endTransaction(id, isCommitted: false, in: &turn, nil) }
+            throw error
+        }
+        try await self.core.run { core, turn, completion in
+            core.endTransaction(id, isCommitted: true, in: &turn, completion)
+        }
+        return value
+    }
+
+    // MARK: Ending
+
+    /// Waits until the broker has confirmed all that awaits a receipt, sends DISCONNECT, waits for its receipt, and
+    /// closes the connection, which stays closed until ``connect()``. So the broker has dealt with all that was sent
+    /// before. Subscriptions stay, and are made again after ``connect()``.
+    ///
+    /// RabbitMQ sends no receipts for DISCONNECT over a WebSocket: there its close frame counts.
+    ///
+    /// - Throws: ``HHSocket/SocketError`` with code `timeout` if the broker does not confirm it within
+    ///   ``Configuration/disconnectTimeout``, or `connectionLost` if it does not before the connection ends: then it is
+    ///   not known whether all that was sent has been dealt with. The connection is closed all the same.
+    public func disconnect() async throws(SocketError) {
+        let (core, driver) = (self.core, self.link.driver)
+        let wasConnected = await withCheckedContinuation { (waiter: CheckedContinuation<Bool, Never>) in
+            let isSubmitted = core.perform { turn in
+                let wasConnected = core.peer != nil
+                core.whenIdle(in: &turn) {
+                    let isDone = driver.submit(
+                        .closure { turn in
+                            driver.disconnect(in: &turn)
+                            waiter.resume(returning: wasConnected)
+                        }
+                    )
+                    if !isDone { waiter.resume(returning: false) }
+                }
+            }
+            if !isSubmitted { waiter.resume(returning: false) }
+        }
+        let began = ContinuousClock.now
+        await self.link.waitUntilClosed()
+        guard wasConnected, !core.hasConfirmedDisconnect else { return }
+        let patience = core.configuration.disconnectTimeout
+        let isLate = ContinuousClock.now - began >= patience
+        throw SocketError(
+            isLate ? .timeout : .connectionLost,
+            message: isLate
+                ? "the broker did not confirm DISCONNECT within \(patience) (disconnectTimeout)"
+                : "the connection ended before the broker had confirmed DISCONNECT",
+            delivery: .sentUnknown
+        )
+    }
+}

@@ -1,0 +1,14 @@
+/// The user of a broker.
+public struct STOMPCredentials: Sendable, CustomStringConvertible, CustomReflectable {
+    public var login: String
+    public var passcode: String
+
+    public init(login: String, passcode: String) {
+        self.login = login
+        self.passcode = passcode
+    }
+
+    /// The login; never the passcode.
+    public var description: String { "STOMPCredentials(login: \(self.login))" }
+    public var customMirror: Mirror { Mirror(self, children: ["login": self.login]) }
+}

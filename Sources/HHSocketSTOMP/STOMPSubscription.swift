@@ -1,0 +1,112 @@
+public import HHSocket
+import NIOCore
+
+/// A subscription: the messages of a destination, in order.
+///
+/// ```swift
+/// for try await message in try client.subscribe(to: "/queue/orders", ack: .clientIndividual) {
+///     try await store(message)
+///     try await message.ack()
+/// }
+/// ```
+/// It is made on each connection again, with its id. It ends by ``unsubscribe(headers:)``, when its last reference is
+/// released, and with an error where the broker refuses it or attempts to connect stop. With several readers each
+/// message goes to one of them. While 256 messages, or 1 MiB, wait to be read, nothing more is taken from the network,
+/// unless an operation waits for the broker's answer.
+///
+/// Messages that were delivered by a connection that is gone, and that would have to be acknowledged, are left out: the
+/// broker delivers them again.
+public final class STOMPSubscription: AsyncSequence, Sendable {
+    public typealias Element = STOMPMessage
+    public typealias Failure = SocketError
+
+    let route: STOMPRoute
+    private let core: STOMPCore
+    /// The header `destination`.
+    public let destination: String
+    /// Whether it lives as long as this object.
+    private let endsWhenReleased: Bool
+
+    init(_ route: STOMPRoute, _ core: STOMPCore, destination: String, endsWhenReleased: Bool) {
+        self.route = route
+        self.core = core
+        self.destination = destination
+        self.endsWhenReleased = endsWhenReleased
+    }
+
+    deinit {
+        guard self.endsWhenReleased else { return }
+        let (route, core) = (self.route, self.core)
+        core.perform { core.unsubscribe(route, headers: STOMPHeaders(), in: &$0, nil) }
+    }
+
+    /// The header `id`.
+    public var id: String { self.route.id }
+    /// How its messages are acknowledged.
+    public var ackMode: STOMPAckMode { self.route.ackMode }
+
+    /// Returns once the broker has confirmed the subscription on the present connection; messages that are sent to a
+    /// topic from then on arrive.
+    ///
+    /// - Throws: ``HHSocket/SocketError``. Codes: `brokerError` if the broker refuses it; `timeout` if nothing is
+    ///   confirmed in time; `cancelled` if the subscription has ended.
+    public func waitUntilConfirmed() async throws(SocketError) {
+        let route = self.route
+        try await self.core.run { core, turn, completion in core.whenSubscribed(route, in: &turn, completion) }
+    }
+
+    /// Ends the subscription, and returns once the broker has confirmed that; at once without a connection. Messages
+    /// that have arrived can still be read.
+    ///
+    /// - Parameter headers: Further headers of UNSUBSCRIBE, as RabbitMQ wants them for durable subscriptions. None by
+    ///   default.
+    /// - Throws: ``HHSocket/SocketError`` with code `connectionLost`, `timeout` or `brokerError`: the subscription has
+    ///   ended on this side all the same.
+    public func unsubscribe(headers: STOMPHeaders = [:]) async throws(SocketError) {
+        let route = self.route
+        try await self.core.run { core, turn, completion in
+            core.unsubscribe(route, headers: headers, in: &turn, completion)
+        }
+    }
+
+    /// Ends the subscription as ``unsubscribe(headers:)`` does, without waiting.
+    ///
+    /// - Parameter completion: Called once, on the callback queue; nil: nobody is told.
+    public func unsubscribe(completion: (@Sendable (Result<Void, SocketError>) -> Void)?) {
+        let route = self.route
+        self.core.run(completion) { core, turn, completion in
+            core.unsubscribe(route, headers: STOMPHeaders(), in: &turn, completion)
+        }
+    }
+
+    public struct AsyncIterator: AsyncIteratorProtocol {
+        /// Holds the subscription.
+        private let subscription: STOMPSubscription
+        private let reader: MessageInbox<STOMPMessage>.Reader?
+
+        init(_ subscription: STOMPSubscription) {
+            self.subscription = subscription
+            self.reader = subscription.route.inbox?.makeReader()
+        }
+
+        public mutating func next() async throws -> STOMPMessage? { try await self.next(isolation: nil) }
+
+        /// Waits for the next message; nil if there will be none, because the user has ended the subscription or the
+        /// client is released.
+        public mutating func next(isolation actor: isolated (any Actor)?) async throws(SocketError) -> STOMPMessage? {
+            while let message = await self.reader?.next(isolation: actor) {
+                if self.subscription.isCurrent(message) { return message }
+            }
+            if let error = self.subscription.route.error { throw error }
+            return nil
+        }
+    }
+
+    public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self) }
+
+    /// Whether a message can still be acknowledged, where it has to be.
+    private func isCurrent(_ message: STOMPMessage) -> Bool {
+        guard let delivery = message.delivery, delivery.ackMode != .auto else { return true }
+        return self.core.isCurrent(delivery.connection)
+    }
+}

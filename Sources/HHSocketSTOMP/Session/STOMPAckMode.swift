@@ -1,0 +1,10 @@
+/// How the messages of a subscription are acknowledged.
+public enum STOMPAckMode: String, Sendable, CaseIterable {
+    /// The broker takes a message for consumed once it has sent it.
+    case auto
+    /// An acknowledgement covers the message and those of the subscription before it. In STOMP 1.0 it covers the
+    /// message alone.
+    case client
+    /// An acknowledgement covers one message. STOMP 1.1 and 1.2 only.
+    case clientIndividual = "client-individual"
+}

@@ -1,0 +1,16 @@
+public import HHSocket
+
+/// The agreement with a broker on one connection.
+public struct STOMPAgreement: Hashable, Sendable {
+    /// The broker.
+    public var endpoint: Endpoint
+    public var version: STOMPVersion
+    /// The broker's name and version, if it tells them.
+    public var server: String?
+    /// The broker's identifier of the session, if it tells one.
+    public var session: String?
+    /// The heart-beats that were agreed on.
+    public var heartbeats: STOMPHeartbeats
+    /// All headers of the broker's CONNECTED.
+    public var headers: STOMPHeaders
+}

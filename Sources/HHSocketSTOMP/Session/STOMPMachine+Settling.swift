@@ -1,0 +1,89 @@
+package import HHSocket
+
+/// Acknowledgements.
+extension STOMPMachine {
+    /// Acknowledges a message, or rejects it.
+    ///
+    /// - Parameter transaction: The transaction that it is part of.
+    /// - Returns: The frame to send; nil if the message is acknowledged already.
+    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` where that is not possible; `connectionLost` if
+    ///   the connection that delivered it is gone: the broker delivers it again.
+    package mutating func settle(
+        _ delivery: STOMPDelivery,
+        isAcknowledged: Bool,
+        in transaction: String?,
+        headers: STOMPHeaders = STOMPHeaders()
+    ) throws(SocketError) -> STOMPFrame? {
+        let verb = isAcknowledged ? "acknowledged" : "rejected"
+        guard delivery.ackMode != .auto else {
+            throw SocketError(
+                .invalidArgument,
+                message: "a message of a subscription with ack mode auto cannot be \(verb); subscribe with another mode"
+            )
+        }
+        guard let agreement = self.agreement, delivery.connection == self.connection else {
+            throw SocketError(
+                .connectionLost,
+                message:
+                    "a message cannot be \(verb): the connection that delivered it is gone, so it is delivered again"
+            )
+        }
+        guard isAcknowledged || agreement.version > .v1_0 else {
+            throw SocketError(.invalidArgument, message: "a message cannot be rejected: STOMP 1.0 has no NACK")
+        }
+        guard let index = self.subscriptions.index(forKey: delivery.subscription) else {
+            throw SocketError(
+                .invalidArgument,
+                message: "a message cannot be \(verb): its subscription has ended, so the broker takes it back"
+            )
+        }
+        guard let identifier = delivery.identifier else {
+            let header = agreement.version == .v1_2 ? "ack" : "message-id"
+            throw SocketError(
+                .invalidArgument,
+                message: "a message cannot be \(verb): the broker sent it without the header \(header)"
+            )
+        }
+        if let transaction, self.transactions[transaction] == nil { throw Self.noTransaction() }
+        let settled = self.subscriptions.values[index].acks.settle(
+            delivery.number,
+            isCumulative: delivery.ackMode == .client && agreement.version > .v1_0
+        )
+        guard !settled.isEmpty else {
+            guard !isAcknowledged else { return nil }
+            throw SocketError(.invalidArgument, message: "a message cannot be rejected: it was settled before")
+        }
+        if let transaction {
+            self.transactions[transaction]?.settled[delivery.subscription, default: []].append(contentsOf: settled)
+        }
+        self.trim(delivery.subscription)
+        return self.settling(delivery, identifier, agreement.version, isAcknowledged, transaction, headers)
+    }
+
+    private func settling(
+        _ delivery: STOMPDelivery,
+        _ identifier: String,
+        _ version: STOMPVersion,
+        _ isAcknowledged: Bool,
+        _ transaction: String?,
+        _ others: STOMPHeaders
+    ) -> STOMPFrame {
+        var headers = STOMPHeaders()
+        headers.add(name: version == .v1_2 ? "id" : "message-id", value: identifier)
+        if version == .v1_1 { headers.add(name: "subscription", value: delivery.subscription) }
+        if let transaction { headers.add(name: "transaction", value: transaction) }
+        for (name, value) in others { headers.add(name: name, value: value) }
+        return STOMPFrame(isAcknowledged ? .ack : .nack, headers)
+    }
+
+    /// Forgets what is settled for good, and looks again whether too much is not.
+    mutating func trim(_ id: String) {
+        guard let index = self.subscriptions.index(forKey: id) else { return }
+        let first = self.transactions.values.compactMap { $0.settled[id]?.min() }.min()
+        self.subscriptions.values[index].acks.trim(before: first)
+        let (count, window) = (
+            self.subscriptions.values[index].acks.openCount, self.subscriptions.values[index].window
+        )
+        if count < window { self.overdrawn.remove(id) } else { self.overdrawn.insert(id) }
+    }
+}

@@ -1,0 +1,44 @@
+package import HHSocket
+
+/// Transactions, which end with their connection.
+extension STOMPMachine {
+    struct Transaction: Sendable {
+        /// The numbers of the messages that it settles, for each subscription: open again if it is aborted.
+        var settled: [String: [UInt64]] = [:]
+    }
+
+    /// Begins a transaction.
+    ///
+    /// - Returns: Its id, and the frame to send; nil without a connection.
+    package mutating func beginTransaction() -> (id: String, frame: STOMPFrame)? {
+        guard self.agreement != nil else { return nil }
+        self.lastTransaction += 1
+        let id = "tx-\(self.lastTransaction)"
+        self.transactions[id] = Transaction()
+        return (id, STOMPFrame(.begin, ["transaction": id]))
+    }
+
+    /// Whether the transaction is there, and not ended.
+    package func hasTransaction(_ id: String) -> Bool { self.transactions[id] != nil }
+
+    /// Ends a transaction.
+    ///
+    /// - Parameter isCommitted: Whether it takes effect; else all of it is undone.
+    /// - Returns: The frame to send.
+    /// - Throws: ``HHSocket/SocketError`` with code `connectionLost` if it has ended with its connection.
+    package mutating func endTransaction(_ id: String, isCommitted: Bool) throws(SocketError) -> STOMPFrame {
+        guard let transaction = self.transactions.removeValue(forKey: id) else { throw Self.noTransaction() }
+        for (subscription, numbers) in transaction.settled {
+            if !isCommitted { self.subscriptions[subscription]?.acks.reopen(numbers) }
+            self.trim(subscription)
+        }
+        return STOMPFrame(isCommitted ? .commit : .abort, ["transaction": id])
+    }
+
+    static func noTransaction() -> SocketError {
+        SocketError(
+            .connectionLost,
+            message: "the transaction has ended: its connection was lost, and nothing of it took effect"
+        )
+    }
+}

@@ -43,6 +43,15 @@ let package = Package(
             path: "Benchmarks/HHSocketBenchmarks",
             plugins: [.plugin(name: "BenchmarkPlugin", package: "benchmark")]
         ),
+        // What Scripts/bench-stomp compares with the clients of others.
+        .executableTarget(
+            name: "STOMPBenchmark",
+            dependencies: [
+                .product(name: "HHSocketSTOMP", package: "hhsocket"),
+                .product(name: "NIOCore", package: "swift-nio"),
+            ],
+            path: "Benchmarks/STOMPBenchmark"
+        ),
     ],
     swiftLanguageModes: [.v6]
 )

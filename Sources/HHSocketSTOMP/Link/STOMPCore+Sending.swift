@@ -22,17 +22,11 @@ extension STOMPCore {
         var frame = frame
         let receipt = awaitsReceipt ? self.machine.makeReceipt() : nil
         if let receipt { frame.headers.add(name: "receipt", value: receipt) }
-        let operation = STOMPOperation(Self.name(of: frame), receipt: receipt, completion)
+        let operation = STOMPOperation(.frame(frame), receipt: receipt, completion)
         let outcome = MessageOutcome { [weak self] result in self?.left(operation, result) }
         operation.outcome = outcome
         self.add(operation, in: &turn)
         self.send(STOMPUnit(frame, outcome, isOfOneConnection: isOfOneConnection), in: &turn)
-    }
-
-    /// The name of a frame in errors.
-    private static func name(of frame: STOMPFrame) -> String {
-        let place = frame.headers["destination"].map { " to \($0)" } ?? ""
-        return "\(frame.command)\(place)"
     }
 
     private func send(_ unit: STOMPUnit, in turn: inout Turn) {
@@ -72,7 +66,7 @@ extension STOMPCore {
         guard let driver = self.driver, !driver.isClosed else {
             return completion(.failure(self.driver?.notConnected() ?? Self.released))
         }
-        let operation = STOMPOperation(name, receipt: nil, completion)
+        let operation = STOMPOperation(.waiting(name), receipt: nil, completion)
         self.connectionWaiters.removeAll { !$0.isOpen }
         self.connectionWaiters.append(operation)
         self.add(operation, in: &turn)

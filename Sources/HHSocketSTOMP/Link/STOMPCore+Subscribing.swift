@@ -70,7 +70,7 @@ extension STOMPCore {
             return completion(.failure(route.error ?? error))
         }
         if case .confirmed = route.confirmation { return completion(.success(())) }
-        let operation = STOMPOperation("SUBSCRIBE", receipt: nil, completion)
+        let operation = STOMPOperation(.waiting("SUBSCRIBE"), receipt: nil, completion)
         route.waiters.removeAll { !$0.isOpen }
         route.waiters.append(operation)
         self.add(operation, in: &turn)

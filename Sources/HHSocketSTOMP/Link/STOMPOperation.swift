@@ -6,8 +6,14 @@ final class STOMPOperation: @unchecked Sendable {
     // Proof of Sendable: it is touched on the socket's thread alone.
     typealias Completion = @Sendable (Result<Void, SocketError>) -> Void
 
-    /// The command and its destination, for errors.
-    let name: String
+    /// The kind of an operation, for errors.
+    enum Subject: Sendable {
+        case frame(STOMPFrame)
+        /// A wait.
+        case waiting(String)
+    }
+
+    private let subject: Subject
     /// The receipt that its frame asks for; nil if none is awaited.
     let receipt: String?
     /// How far its frame has got; nil where there is none.
@@ -16,10 +22,18 @@ final class STOMPOperation: @unchecked Sendable {
     var hasLeft = false
     private var completion: Completion?
 
-    init(_ name: String, receipt: String?, _ completion: @escaping Completion) {
-        self.name = name
+    init(_ subject: Subject, receipt: String?, _ completion: @escaping Completion) {
+        self.subject = subject
         self.receipt = receipt
         self.completion = completion
+    }
+
+    /// The command and its destination.
+    var name: String {
+        switch self.subject {
+        case .frame(let frame): "\(frame.command)\(frame.headers["destination"].map { " to \($0)" } ?? "")"
+        case .waiting(let name): name
+        }
     }
 
     var isOpen: Bool { self.completion != nil }

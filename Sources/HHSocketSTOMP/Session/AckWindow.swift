@@ -9,6 +9,9 @@ struct AckWindow: Sendable {
     /// The number of messages that are not settled.
     private(set) var openCount = 0
 
+    /// The number of messages that are known.
+    var length: Int { self.isOpen.count }
+
     /// Counts a message that was delivered.
     ///
     /// - Returns: Its number.

@@ -1,10 +1,8 @@
-import NIOCore
-import NIOEmbedded
-
-@testable import HHSocket
+import HHSocket
+package import NIOCore
 
 /// The server's end of a simulated connection, as the channel sees it.
-protocol SimulatedRemote: AnyObject {
+package protocol SimulatedRemote: AnyObject {
     /// The number of bytes that the kernels take now.
     var room: Int { get }
     /// Whether the next write fails, though nothing has been told of that before.
@@ -23,67 +21,67 @@ protocol SimulatedRemote: AnyObject {
 
 /// A client's end of a TCP connection in virtual time. It behaves as NIO's channels do: it buffers what the kernel does
 /// not take, reads only when it is asked to, and reads all that is left when the peer has ended.
-final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
+package final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     // Proof of Sendable: a history runs on one thread.
     private struct Write {
         var bytes: ByteBuffer
         var promise: EventLoopPromise<Void>?
     }
 
-    struct Options: NIOSynchronousChannelOptions {
+    package struct Options: NIOSynchronousChannelOptions {
         fileprivate let channel: SimulatedChannel
 
-        func setOption<Option: ChannelOption>(_ option: Option, value: Option.Value) throws {
+        package func setOption<Option: ChannelOption>(_ option: Option, value: Option.Value) throws {
             try self.channel.set(option, value)
         }
 
-        func getOption<Option: ChannelOption>(_ option: Option) throws -> Option.Value {
+        package func getOption<Option: ChannelOption>(_ option: Option) throws -> Option.Value {
             try self.channel.get(option)
         }
     }
 
-    let allocator = ByteBufferAllocator()
-    let eventLoop: any EventLoop
-    let localAddress: SocketAddress? = nil
-    let remoteAddress: SocketAddress? = nil
-    let parent: (any Channel)? = nil
+    package let allocator = ByteBufferAllocator()
+    package let eventLoop: any EventLoop
+    package let localAddress: SocketAddress? = nil
+    package let remoteAddress: SocketAddress? = nil
+    package let parent: (any Channel)? = nil
     private let closePromise: EventLoopPromise<Void>
     private unowned let remote: any SimulatedRemote
     // Set in `init`, which must have the channel for it.
     private var innerPipeline: ChannelPipeline!
 
-    private(set) var isOpen = true
-    private(set) var isActive = false
-    private(set) var isWritable = true
-    private(set) var isAutoReading = true
+    package private(set) var isOpen = true
+    package private(set) var isActive = false
+    package private(set) var isWritable = true
+    package private(set) var isAutoReading = true
     /// Whether the pipeline has asked for bytes and has not got any.
-    private(set) var wantsRead = false
+    package private(set) var wantsRead = false
     private var writes = CircularBuffer<Write>()
     /// The number of writes that may leave.
     private var flushedCount = 0
-    private(set) var bufferedBytes = 0
+    package private(set) var bufferedBytes = 0
     private var isFlushing = false
     private var outputIsClosed = false
     private var outputPromise: EventLoopPromise<Void>?
     private var closesOutput = false
     private let waterMarks = LinkChannel.waterMarks
 
-    init(_ eventLoop: EmbeddedEventLoop, _ remote: any SimulatedRemote) {
+    init(_ eventLoop: any EventLoop, _ remote: any SimulatedRemote) {
         self.eventLoop = eventLoop
         self.closePromise = eventLoop.makePromise()
         self.remote = remote
         self.innerPipeline = ChannelPipeline(channel: self)
     }
 
-    var pipeline: ChannelPipeline { self.innerPipeline }
-    var closeFuture: EventLoopFuture<Void> { self.closePromise.futureResult }
-    var _channelCore: any ChannelCore { self }
-    var syncOptions: (any NIOSynchronousChannelOptions)? { Options(channel: self) }
+    package var pipeline: ChannelPipeline { self.innerPipeline }
+    package var closeFuture: EventLoopFuture<Void> { self.closePromise.futureResult }
+    package var _channelCore: any ChannelCore { self }
+    package var syncOptions: (any NIOSynchronousChannelOptions)? { Options(channel: self) }
 
     // MARK: What the network does
 
     /// The connection is made, which `tell` tells whoever has asked for it.
-    func activate(_ tell: () -> Void) {
+    package func activate(_ tell: () -> Void) {
         self.isActive = true
         tell()
         self.pipeline.syncOperations.fireChannelActive()
@@ -91,7 +89,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     }
 
     /// Brings the bytes of one read, in parts.
-    func read(_ parts: [ByteBuffer]) {
+    package func read(_ parts: [ByteBuffer]) {
         self.wantsRead = false
         for part in parts where self.isActive { self.pipeline.syncOperations.fireChannelRead(NIOAny(part)) }
         if self.isActive { self.pipeline.syncOperations.fireChannelReadComplete() }
@@ -99,7 +97,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     }
 
     /// The peer has ended its direction, and `rest` stood before that; NIO reads it whether or not it was asked to.
-    func end(_ rest: ByteBuffer?) {
+    package func end(_ rest: ByteBuffer?) {
         if let rest, self.isActive { self.read([rest]) }
         guard self.isActive else { return }
         self.pipeline.syncOperations.fireChannelReadComplete()
@@ -107,7 +105,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     }
 
     /// The connection was reset.
-    func reset(_ rest: ByteBuffer?) {
+    package func reset(_ rest: ByteBuffer?) {
         if let rest, self.isActive { self.read([rest]) }
         guard self.isActive else { return }
         let error = IOError(errnoCode: 104, reason: "read")
@@ -116,7 +114,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
     }
 
     /// The kernel has room again.
-    func becameWritable() { self.flushNow() }
+    package func becameWritable() { self.flushNow() }
 
     private func readIfNeeded() {
         if self.isActive, self.isAutoReading, !self.wantsRead { self.pipeline.syncOperations.read() }
@@ -124,11 +122,11 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
 
     // MARK: Options
 
-    func setOption<Option: ChannelOption>(_ option: Option, value: Option.Value) -> EventLoopFuture<Void> {
+    package func setOption<Option: ChannelOption>(_ option: Option, value: Option.Value) -> EventLoopFuture<Void> {
         self.eventLoop.makeCompletedFuture { try self.set(option, value) }
     }
 
-    func getOption<Option: ChannelOption>(_ option: Option) -> EventLoopFuture<Option.Value> {
+    package func getOption<Option: ChannelOption>(_ option: Option) -> EventLoopFuture<Option.Value> {
         self.eventLoop.makeCompletedFuture { try self.get(option) }
     }
 
@@ -156,27 +154,27 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
 
     // MARK: What the pipeline asks for
 
-    func localAddress0() throws -> SocketAddress { throw ChannelError.operationUnsupported }
-    func remoteAddress0() throws -> SocketAddress { throw ChannelError.operationUnsupported }
+    package func localAddress0() throws -> SocketAddress { throw ChannelError.operationUnsupported }
+    package func remoteAddress0() throws -> SocketAddress { throw ChannelError.operationUnsupported }
 
-    func register0(promise: EventLoopPromise<Void>?) {
+    package func register0(promise: EventLoopPromise<Void>?) {
         promise?.succeed()
         self.pipeline.syncOperations.fireChannelRegistered()
     }
 
-    func registerAlreadyConfigured0(promise: EventLoopPromise<Void>?) { self.register0(promise: promise) }
+    package func registerAlreadyConfigured0(promise: EventLoopPromise<Void>?) { self.register0(promise: promise) }
 
-    func bind0(to address: SocketAddress, promise: EventLoopPromise<Void>?) {
+    package func bind0(to address: SocketAddress, promise: EventLoopPromise<Void>?) {
         promise?.fail(ChannelError.operationUnsupported)
     }
 
-    func connect0(to address: SocketAddress, promise: EventLoopPromise<Void>?) {
+    package func connect0(to address: SocketAddress, promise: EventLoopPromise<Void>?) {
         promise?.fail(ChannelError.operationUnsupported)
     }
 
-    func read0() { self.wantsRead = true }
+    package func read0() { self.wantsRead = true }
 
-    func write0(_ data: NIOAny, promise: EventLoopPromise<Void>?) {
+    package func write0(_ data: NIOAny, promise: EventLoopPromise<Void>?) {
         guard self.isOpen, !self.outputIsClosed else {
             promise?.fail(self.isOpen ? ChannelError.outputClosed : ChannelError.ioOnClosedChannel)
             return
@@ -191,7 +189,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
         }
     }
 
-    func flush0() {
+    package func flush0() {
         guard self.isOpen else { return }
         self.flushedCount = self.writes.count
         self.flushNow()
@@ -248,7 +246,7 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
         self.pipeline.fireUserInboundEventTriggered(ChannelEvent.outputClosed)
     }
 
-    func close0(error: any Error, mode: CloseMode, promise: EventLoopPromise<Void>?) {
+    package func close0(error: any Error, mode: CloseMode, promise: EventLoopPromise<Void>?) {
         guard self.isOpen else {
             promise?.fail(ChannelError.alreadyClosed)
             return
@@ -290,17 +288,17 @@ final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable {
         }
     }
 
-    func triggerUserOutboundEvent0(_ event: Any, promise: EventLoopPromise<Void>?) {
+    package func triggerUserOutboundEvent0(_ event: Any, promise: EventLoopPromise<Void>?) {
         promise?.fail(ChannelError.operationUnsupported)
     }
 
-    func channelRead0(_ data: NIOAny) {}
-    func errorCaught0(error: any Error) {}
+    package func channelRead0(_ data: NIOAny) {}
+    package func errorCaught0(error: any Error) {}
 }
 
 /// Opens simulated connections, where NIO's own opens sockets.
-struct SimulatedBootstrap: NIOClientTCPBootstrapProtocol {
-    typealias Initializer = @Sendable (any Channel) -> EventLoopFuture<Void>
+package struct SimulatedBootstrap: NIOClientTCPBootstrapProtocol {
+    package typealias Initializer = @Sendable (any Channel) -> EventLoopFuture<Void>
 
     private let open: (String, Int, Initializer) -> EventLoopFuture<any Channel>
     private var initializer: Initializer = { $0.eventLoop.makeSucceededVoidFuture() }
@@ -309,26 +307,26 @@ struct SimulatedBootstrap: NIOClientTCPBootstrapProtocol {
         self.open = open
     }
 
-    func channelInitializer(_ handler: @escaping Initializer) -> Self {
+    package func channelInitializer(_ handler: @escaping Initializer) -> Self {
         var copy = self
         copy.initializer = handler
         return copy
     }
 
-    func connect(host: String, port: Int) -> EventLoopFuture<any Channel> {
+    package func connect(host: String, port: Int) -> EventLoopFuture<any Channel> {
         self.open(host, port, self.initializer)
     }
 
-    func connect(to address: SocketAddress) -> EventLoopFuture<any Channel> {
+    package func connect(to address: SocketAddress) -> EventLoopFuture<any Channel> {
         self.open("", 0, self.initializer)
     }
 
-    func connect(unixDomainSocketPath: String) -> EventLoopFuture<any Channel> {
+    package func connect(unixDomainSocketPath: String) -> EventLoopFuture<any Channel> {
         self.open(unixDomainSocketPath, 0, self.initializer)
     }
 
-    func protocolHandlers(_ handlers: @escaping @Sendable () -> [any ChannelHandler]) -> Self { self }
-    func channelOption<Option: ChannelOption>(_ option: Option, value: Option.Value) -> Self { self }
-    func connectTimeout(_ timeout: TimeAmount) -> Self { self }
-    func _applyChannelConvenienceOptions(_ options: inout ChannelOptions.TCPConvenienceOptions) -> Self { self }
+    package func protocolHandlers(_ handlers: @escaping @Sendable () -> [any ChannelHandler]) -> Self { self }
+    package func channelOption<Option: ChannelOption>(_ option: Option, value: Option.Value) -> Self { self }
+    package func connectTimeout(_ timeout: TimeAmount) -> Self { self }
+    package func _applyChannelConvenienceOptions(_ options: inout ChannelOptions.TCPConvenienceOptions) -> Self { self }
 }

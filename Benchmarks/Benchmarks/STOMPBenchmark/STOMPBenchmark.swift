@@ -1,0 +1,93 @@
+import Foundation
+import HHSocketSTOMP
+import NIOCore
+
+// The client that Scripts/bench-stomp puts beside those of others; Benchmarks/STOMPPeers/README.md has what it is told
+// and what it prints.
+
+/// The clocks of a measurement.
+struct Clocks {
+    private let wall = ContinuousClock.now
+    private let processor = Self.processorSeconds()
+
+    /// The time since it was made, as a line of JSON.
+    func report() -> String {
+        let cpu = Self.processorSeconds() - self.processor
+        return "{\"seconds\": \((ContinuousClock.now - self.wall) / .seconds(1)), \"cpu_s\": \(cpu)}"
+    }
+
+    private static func processorSeconds() -> Double {
+        var time = timespec()
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time)
+        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+    }
+}
+
+/// Sends messages with a receipt for each, from as many tasks as may wait for one.
+func send(_ count: Int, of body: ByteBuffer, to destination: String, by client: STOMPClient, outstanding: Int) async throws {
+    try await withThrowingTaskGroup(of: Void.self) { group in
+        for task in 0..<outstanding {
+            let share = count / outstanding + (task < count % outstanding ? 1 : 0)
+            group.addTask {
+                for _ in 0..<share { try await client.send(body, to: destination, receipt: true) }
+            }
+        }
+        try await group.waitForAll()
+    }
+}
+
+/// Receives messages, and acknowledges each.
+///
+/// - Returns: The report of all but the first ones.
+func receive(_ messages: STOMPSubscription, warmUp: Int, count: Int, length: Int) async throws -> String {
+    var received = 0
+    var clocks = Clocks()
+    for try await message in messages {
+        guard message.body.readableBytes == length else { exit(1) }
+        if received == warmUp { clocks = Clocks() }
+        received += 1
+        guard received == warmUp + count else {
+            message.ack(completion: nil)
+            continue
+        }
+        try await message.ack(receipt: true)
+        break
+    }
+    return clocks.report()
+}
+
+@main
+struct STOMPBenchmark {
+    static func main() async throws {
+        let arguments = CommandLine.arguments
+        guard arguments.count == 8, let count = Int(arguments[4]), let warmUp = Int(arguments[5]),
+            let length = Int(arguments[6]), let outstanding = Int(arguments[7])
+        else {
+            FileHandle.standardError.write(
+                Data("usage: send|receive URL DESTINATION COUNT WARM_UP BODY OUTSTANDING\n".utf8)
+            )
+            exit(64)
+        }
+        let (url, destination) = (arguments[2], arguments[3])
+        var configuration = try STOMPClient.Configuration(url: url)
+        configuration.host = "/"
+        configuration.credentials = { STOMPCredentials(login: "guest", passcode: "guest") }
+        configuration.heartbeats = .off
+        let client = STOMPClient(configuration: configuration)
+        client.connect()
+        // As Docs/Threads.md has it: tasks on the socket's thread do not change threads for each message.
+        try await withTaskExecutorPreference(client.executor) {
+            if arguments[1] == "send" {
+                let body = ByteBuffer(repeating: UInt8(ascii: "x"), count: length)
+                try await send(warmUp, of: body, to: destination, by: client, outstanding: outstanding)
+                let clocks = Clocks()
+                try await send(count, of: body, to: destination, by: client, outstanding: outstanding)
+                print(clocks.report())
+            } else {
+                let messages = try client.subscribe(to: destination, ack: .clientIndividual, window: outstanding)
+                print(try await receive(messages, warmUp: warmUp, count: count, length: length))
+            }
+        }
+        try? await client.disconnect()
+    }
+}

@@ -2,6 +2,7 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
+import NIOSSL
 
 /// The port of a mock server with the connections that it has accepted, whatever they speak, and the server's time and
 /// chance. Everything happens on one event loop, so that the order of requests determines the outcome.
@@ -38,12 +39,15 @@ final class MockPort: Sendable {
     let accepted = EventLog<Int>()
     /// The numbers of those that their clients have ended.
     let ended = EventLog<Int>()
+    private let tls: NIOSSLContext?
     private let generator: NIOLockedValueBox<SplitMix>
     private let sleep: @Sendable (Duration) async throws -> Void
     private let state: NIOLoopBoundBox<LoopState>
     private let address = NIOLockedValueBox(Endpoint(host: "127.0.0.1", port: 0))
 
-    init(seed: UInt64, sleep: @escaping @Sendable (Duration) async throws -> Void) {
+    /// - Parameter tls: TLS for all connections; nil, the default, for none.
+    init(seed: UInt64, tls: NIOSSLContext? = nil, sleep: @escaping @Sendable (Duration) async throws -> Void) {
+        self.tls = tls
         self.loop = MultiThreadedEventLoopGroup.singleton.next()
         self.generator = NIOLockedValueBox(SplitMix(seed: seed))
         self.sleep = sleep
@@ -79,6 +83,9 @@ final class MockPort: Sendable {
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture {
                     guard let line = self.state.value.makeLine?(self) else { throw ChannelError.ioOnClosedChannel }
+                    if let tls = self.tls {
+                        try channel.pipeline.syncOperations.addHandler(NIOSSLServerHandler(context: tls))
+                    }
                     try channel.pipeline.syncOperations.addHandler(line)
                 }
             }

@@ -160,8 +160,8 @@ final class MockUpgrade {
     }
 }
 
-/// The WebSocket that carries the frames of one connection of a ``MockServer``, as a server that does nothing wrong:
-/// it answers pings and close frames, and closes upon violations. Confined to the server's event loop.
+/// The WebSocket that carries the frames of one connection of a mock, as a server that does nothing wrong: it answers
+/// pings and close frames, and closes upon violations. Confined to the server's event loop.
 final class MockCarriage {
     private unowned let line: MockLine
     private var upgrade: MockUpgrade?
@@ -169,21 +169,27 @@ final class MockCarriage {
     private var decoder: WebSocketDecoder?
     private var encoder = WebSocketEncoder(role: .server)
     private var hasClosed = false
+    private let sendsText: Bool
     private let closed: (WebSocketContent) -> Void
 
     /// - Parameters:
+    ///   - mode: Whether bytes come in messages that are kept whole; not by default, and then text is a violation.
+    ///   - sendsText: Whether ``carry(_:)`` makes text messages; false by default.
     ///   - opened: Called when the acceptance has been put into the outbox.
     ///   - closed: Called with the client's close frame, or its violation.
     init(
         _ openings: MockOpenings,
         on line: MockLine,
+        mode: WebSocketDecoder.Mode = .stream,
+        sendsText: Bool = false,
         opened: @escaping () -> Void,
         closed: @escaping (WebSocketContent) -> Void
     ) {
         self.line = line
+        self.sendsText = sendsText
         self.closed = closed
         self.upgrade = MockUpgrade(openings, on: line) { [unowned self] _ in
-            var decoder = WebSocketDecoder(role: .server, mode: .stream)
+            var decoder = WebSocketDecoder(role: .server, mode: mode)
             if let rest = self.upgrade?.takeRest() { decoder.append(rest) }
             self.decoder = decoder
             opened()
@@ -199,12 +205,12 @@ final class MockCarriage {
         do throws(WebSocketViolation) {
             while let input = try self.decoder?.next() {
                 switch input {
-                case .bytes(let bytes): return bytes
+                case .bytes(let bytes), .message(_, let bytes): return bytes
                 case .ping(let payload): self.line.send(Self.encode(.pong(payload)))
                 case .close(let close):
                     self.closed(WebSocketContent(input))
                     self.close(close)
-                case .pong, .message: break
+                case .pong: break
                 }
             }
         } catch {
@@ -214,7 +220,8 @@ final class MockCarriage {
         return nil
     }
 
-    private func close(_ close: WebSocketClose) {
+    /// Sends a close frame, unless one was sent, and closes.
+    func close(_ close: WebSocketClose) {
         if !self.hasClosed {
             var bytes = ByteBuffer()
             self.encoder.encodeClose(WebSocketClose(code: close.code, reason: close.reason), into: &bytes)
@@ -225,10 +232,14 @@ final class MockCarriage {
         self.line.append(.close)
     }
 
-    /// Returns bytes as binary messages.
+    /// Returns bytes as messages.
     func carry(_ bytes: ByteBuffer) -> ByteBuffer {
         var out = ByteBuffer()
-        self.encoder.encodeStream(bytes, into: &out)
+        if self.sendsText {
+            self.encoder.encode(.text, bytes, into: &out)
+        } else {
+            self.encoder.encodeStream(bytes, into: &out)
+        }
         return out
     }
 

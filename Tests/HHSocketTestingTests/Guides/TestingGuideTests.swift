@@ -1,5 +1,6 @@
 import HHSocket
 import HHSocketRPC
+import HHSocketSTOMP
 import HHSocketServer
 import HHSocketTesting
 import TestSupport
@@ -313,5 +314,87 @@ import Testing
         await honest.perform(.request(101, serial: 50, "hello"))
         #expect(try await honest.response().payload == ByteBuffer(string: "hello"))
         for attacker in attackers { await attacker.perform(.close) }
+    }
+}
+
+/// The examples of the page about brokers.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct BrokerGuideTests {
+    @Test func brokerBehavesAsAStrictOneUntilTheTestSaysOtherwise() async throws {
+        let broker = try await MockBroker()
+        broker.once(.send, .handleWithoutReceipt)  // it arrives, and its sender does not know
+        broker.once(.subscribe, .error("no permission").then(.disconnect))
+        try await broker.publish("hello", to: "/queue/greetings", headers: ["content-type": "text/plain"])
+        #expect(broker.messages(in: "/queue/greetings").map { String(buffer: $0.body) } == ["hello"])
+        await broker.perform(.endsOfLines())  // a heart-beat, to everybody
+
+        let client = try await RawSTOMPClient(to: broker.endpoint, version: .v1_2)
+        try await client.send("SUBSCRIBE\nid:1\ndestination:/queue/greetings\nreceipt:1\n\n\0")
+        #expect(try await client.frames(2)[1].headers["message"] == "no permission")
+        try await client.ended()
+    }
+
+    @Test func defaultsAreThoseOfThePage() {
+        let configuration = MockBroker.Configuration()
+        #expect(configuration.versions == Set(STOMPVersion.allCases))
+        #expect(configuration.logins == nil && configuration.virtualHosts == nil && configuration.closesAfterErrors)
+        #expect(configuration.heartBeatInterval == .milliseconds(1))
+        #expect(configuration.expectedHeartBeatInterval == .milliseconds(1))
+        #expect(configuration.limits == STOMPLimits())
+        let webSocket = MockBroker.WebSocket()
+        #expect(webSocket.path == "/ws" && webSocket.sendsText && webSocket.messageLength == nil)
+    }
+
+    private static let faults: [(reaction: MockBroker.Reaction, received: String?)] = [
+        (.drop, nil),
+        (.handleWithoutReceipt, nil),
+        (.receipt, "RECEIPT\nreceipt-id:r\n\n\0"),
+        (.error("no permission"), "ERROR\nmessage:no permission\nreceipt-id:r\n\n\0"),
+        (.error("no permission").then(.disconnect), "ERROR\nmessage:no permission\nreceipt-id:r\n\n\0"),
+        (.respond { $0.headers["destination"] == "/queue/a" ? .drop : .handle }, nil),
+        (.frame(STOMPFrame(.receipt, ["receipt-id": "unknown"])), "RECEIPT\nreceipt-id:unknown\n\n\0"),
+        (
+            .frame(STOMPFrame(.receipt, ["receipt-id": "1"])).times(2),
+            "RECEIPT\nreceipt-id:1\n\n\0RECEIPT\nreceipt-id:1\n\n\0"
+        ),
+        (.frame(STOMPFrame(.error, ["message": "slow"])).dribbled(), "ERROR\nmessage:slow\n\n\0"),
+        (.frame(STOMPFrame(.error)).cut(after: 5).then(.disconnect), "ERROR"),
+        (.raw("MESSAGE\nno colon\n\n\0"), "MESSAGE\nno colon\n\n\0"),
+        (.handle.then(.disconnect), "RECEIPT\nreceipt-id:r\n\n\0"),
+    ]
+
+    @Test(arguments: faults.indices) func faultsAreWhatTheySay(index: Int) async throws {
+        let broker = try await MockBroker()
+        let fault = Self.faults[index]
+        broker.on(.send, fault.reaction)
+        let client = try await RawSTOMPClient(to: broker.endpoint, version: .v1_2)
+        let greeting = client.text
+        try await client.send("SEND\ndestination:/queue/a\nreceipt:r\n\nx\0")
+        try await broker.received(1, .send)
+        let expected = greeting + (fault.received ?? "")
+        // Behind it comes the end, if it does not come with the fault.
+        await broker.perform(.disconnect)
+        try await client.ended()
+        #expect(client.text == expected)
+    }
+
+    @Test func pulledCableAndOthers() async throws {
+        let broker = try await MockBroker()
+        broker.on(.send, .handle.held(until: 3, release: .reversed))
+        let client = try await RawSTOMPClient(to: broker.endpoint, version: .v1_2)
+        for number in 1...3 { try await client.send("SEND\ndestination:/queue/a\nreceipt:\(number)\n\n\0") }
+        #expect(try await client.frames(4).dropFirst().map { $0.headers["receipt-id"] } == ["3", "2", "1"])
+        try await broker.refuseConnections()
+        try await broker.acceptConnections()
+        await broker.perform(.stopReading)
+        await broker.perform(.goSilent)
+        await broker.perform(.wakeUp)
+        let clock = VirtualClock()
+        let slow = try await MockBroker(clock: clock)
+        slow.on(.connect, .handle.delayed(by: .seconds(2)).then(.reset))
+        let late = try await RawSTOMPClient(to: slow.endpoint)
+        try await late.send("CONNECT\n\n\0")
+        try await clock.waitForSleepers(1)
+        clock.advance(by: .seconds(2))
+        try await late.ended()
     }
 }

@@ -1,0 +1,201 @@
+import DequeModule
+import HHSocketSTOMP
+import NIOCore
+
+/// Messages on their way: queues, deliveries, acknowledgements, transactions.
+extension BrokerCore {
+    /// Puts a message where it belongs: into a queue, or before each subscription of a topic.
+    mutating func route(_ message: Message) {
+        if message.destination.hasPrefix("/queue/") {
+            self.mailboxes[.queue(message.destination), default: Mailbox()].messages.append(message)
+            self.dispatch(.queue(message.destination))
+            return
+        }
+        for connection in self.peers.keys.sorted() {
+            for subscription in self.peers[connection]?.subscriptions ?? [] {
+                guard subscription.destination == message.destination else { continue }
+                self.mailboxes[subscription.mailbox]?.messages.append(message)
+                self.dispatch(subscription.mailbox)
+            }
+        }
+    }
+
+    /// Delivers messages while there is a consumer that takes one.
+    mutating func dispatch(_ id: MailboxID) {
+        while let mailbox = self.mailboxes[id], !mailbox.messages.isEmpty,
+            let turn = mailbox.consumers.firstIndex(where: { self.hasRoom($0) }),
+            let message = self.mailboxes[id]?.messages.popFirst()
+        {
+            let consumer = mailbox.consumers[turn]
+            // Whoever got one is the last in the next turn.
+            self.mailboxes[id]?.consumers.remove(at: turn)
+            self.mailboxes[id]?.consumers.append(consumer)
+            self.deliver(message, to: consumer)
+        }
+    }
+
+    private func index(of consumer: Consumer) -> Int? {
+        self.peers[consumer.connection]?.subscriptions.firstIndex { $0.number == consumer.subscription }
+    }
+
+    private func hasRoom(_ consumer: Consumer) -> Bool {
+        guard let index = self.index(of: consumer),
+            let subscription = self.peers[consumer.connection]?.subscriptions[index]
+        else { return false }
+        return subscription.prefetch.map { subscription.unacknowledged < $0 } ?? true
+    }
+
+    private mutating func deliver(_ message: Message, to consumer: Consumer) {
+        guard let index = self.index(of: consumer), var peer = self.peers[consumer.connection] else { return }
+        let number = self.nextNumber()
+        let subscription = peer.subscriptions[index]
+        var headers = message.fields
+        if let id = subscription.id { headers.add(name: "subscription", value: id) }
+        if subscription.mode != .auto {
+            if peer.version == .v1_2 { headers.add(name: "ack", value: "ack-\(number)") }
+            peer.subscriptions[index].unacknowledged += 1
+            peer.deliveries.append(Delivery(number: number, message: message, subscription: subscription.number))
+            self.peers[consumer.connection] = peer
+        }
+        self.actions.append(.send(STOMPFrame(.message, headers, body: message.body), to: consumer.connection))
+    }
+
+    mutating func removeConsumer(_ consumer: Consumer, _ subscription: Subscription) {
+        switch subscription.mailbox {
+        case .queue: self.mailboxes[subscription.mailbox]?.consumers.removeAll { $0 == consumer }
+        case .subscription: self.mailboxes[subscription.mailbox] = nil
+        }
+    }
+
+    /// Returns messages that were not acknowledged to the front of where they came from.
+    mutating func requeue(_ deliveries: [Delivery], of subscriptions: [Subscription]) {
+        var mailboxes: Set<MailboxID> = []
+        for delivery in deliveries.reversed() {
+            guard let subscription = subscriptions.first(where: { $0.number == delivery.subscription }) else {
+                continue
+            }
+            var message = delivery.message
+            message.isRedelivered = true
+            self.mailboxes[subscription.mailbox]?.messages.prepend(message)
+            mailboxes.insert(subscription.mailbox)
+        }
+        for subscription in subscriptions where mailboxes.remove(subscription.mailbox) != nil {
+            self.dispatch(subscription.mailbox)
+        }
+    }
+
+    // MARK: Acknowledgements
+
+    /// Removes deliveries of a connection.
+    mutating func takeDeliveries(on connection: Int, where matches: (Delivery) -> Bool) -> [Delivery] {
+        guard var peer = self.peers[connection] else { return [] }
+        let taken = peer.deliveries.filter(matches)
+        peer.deliveries.removeAll(where: matches)
+        for delivery in taken {
+            let index = peer.subscriptions.firstIndex { $0.number == delivery.subscription }
+            if let index { peer.subscriptions[index].unacknowledged -= 1 }
+        }
+        self.peers[connection] = peer
+        return taken
+    }
+
+    /// ACK and NACK.
+    mutating func settle(
+        _ frame: STOMPFrame,
+        _ version: STOMPVersion,
+        isAck: Bool,
+        on connection: Int
+    ) throws(Fault) {
+        let transaction = try self.transaction(of: frame, on: connection)
+        let deliveries = try self.deliveries(of: frame, version, on: connection)
+        guard let transaction else { return self.settle(deliveries, isAck: isAck, on: connection) }
+        self.peers[connection]?.transactions[transaction]?.append(.settle(deliveries: deliveries, isAck: isAck))
+        self.claim(deliveries, isClaimed: true, on: connection)
+    }
+
+    /// The numbers of the deliveries that a frame acknowledges: one, or in the mode `client` also those before it.
+    private func deliveries(
+        of frame: STOMPFrame,
+        _ version: STOMPVersion,
+        on connection: Int
+    ) throws(Fault) -> [Int] {
+        guard let peer = self.peers[connection] else { return [] }
+        let waiting = peer.deliveries.filter { !$0.isClaimed }
+        let found: Delivery?
+        if version == .v1_2 {
+            let id = try self.required("id", frame)
+            found = waiting.first { "ack-\($0.number)" == id }
+        } else {
+            let id = try self.required("message-id", frame)
+            var subscription: String?
+            if version == .v1_1 { subscription = try self.required("subscription", frame) }
+            let named = peer.subscriptions.filter { subscription == nil || $0.id == subscription }.map(\.number)
+            found = waiting.first { "message-\($0.message.number)" == id && named.contains($0.subscription) }
+        }
+        guard let found, let subscription = peer.subscriptions.first(where: { $0.number == found.subscription }) else {
+            throw Fault("message not found", "\(frame.command) is for no message that waits for it.")
+        }
+        guard subscription.mode == .client else { return [found.number] }
+        return waiting.filter { $0.subscription == found.subscription && $0.number <= found.number }.map(\.number)
+    }
+
+    private mutating func settle(_ numbers: [Int], isAck: Bool, on connection: Int) {
+        let numbers = Set(numbers)
+        let subscriptions = self.peers[connection]?.subscriptions ?? []
+        let deliveries = self.takeDeliveries(on: connection) { numbers.contains($0.number) }
+        if !isAck { return self.requeue(deliveries, of: subscriptions) }
+        let settled = Set(deliveries.map(\.subscription))
+        for subscription in subscriptions where settled.contains(subscription.number) {
+            self.dispatch(subscription.mailbox)
+        }
+    }
+
+    private mutating func claim(_ numbers: [Int], isClaimed: Bool, on connection: Int) {
+        guard var peer = self.peers[connection] else { return }
+        for index in peer.deliveries.indices where numbers.contains(peer.deliveries[index].number) {
+            peer.deliveries[index].isClaimed = isClaimed
+        }
+        self.peers[connection] = peer
+    }
+
+    // MARK: Transactions
+
+    /// The open transaction that a frame names; nil if it names none.
+    func transaction(of frame: STOMPFrame, on connection: Int) throws(Fault) -> String? {
+        guard frame.headers.contains(name: "transaction") else { return nil }
+        let name = try self.required("transaction", frame)
+        guard self.peers[connection]?.transactions[name] != nil else {
+            throw Fault("transaction not found", "There is no transaction \(name).")
+        }
+        return name
+    }
+
+    mutating func begin(_ frame: STOMPFrame, on connection: Int) throws(Fault) {
+        let name = try self.required("transaction", frame)
+        guard self.peers[connection]?.transactions[name] == nil else {
+            throw Fault("duplicate transaction", "There is a transaction \(name) already.")
+        }
+        self.peers[connection]?.transactions[name] = []
+    }
+
+    mutating func commit(_ frame: STOMPFrame, on connection: Int) throws(Fault) {
+        for operation in try self.takeTransaction(frame, on: connection) {
+            switch operation {
+            case .send(let message): self.route(message)
+            case .settle(let deliveries, let isAck): self.settle(deliveries, isAck: isAck, on: connection)
+            }
+        }
+    }
+
+    mutating func abort(_ frame: STOMPFrame, on connection: Int) throws(Fault) {
+        for case .settle(let deliveries, _) in try self.takeTransaction(frame, on: connection) {
+            self.claim(deliveries, isClaimed: false, on: connection)
+        }
+    }
+
+    private mutating func takeTransaction(_ frame: STOMPFrame, on connection: Int) throws(Fault) -> [Operation] {
+        _ = try self.required("transaction", frame)
+        guard let name = try self.transaction(of: frame, on: connection) else { return [] }
+        return self.peers[connection]?.transactions.removeValue(forKey: name) ?? []
+    }
+}

@@ -1,0 +1,105 @@
+public import HHSocketSTOMP
+import NIOCore
+
+extension MockBroker {
+    /// The abilities and the demands of a broker.
+    public struct Configuration: Sendable {
+        /// The versions that it supports; all by default.
+        public var versions: Set<STOMPVersion> = Set(STOMPVersion.allCases)
+        /// The passcodes by their logins; nil, the default, admits everyone.
+        public var logins: [String: String]?
+        /// The values of `host` that exist; nil, the default, for any. In 1.1 and 1.2 the header must be there in any
+        /// case.
+        public var virtualHosts: Set<String>?
+        /// The smallest interval at which it can send heart-beats, to whole milliseconds; 1 ms by default, so that the
+        /// client's wish decides. Zero for none.
+        public var heartBeatInterval: Duration = .milliseconds(1)
+        /// The interval at which it wishes heart-beats, to whole milliseconds; 1 ms by default, so that what the client
+        /// can do decides. Zero for none. After twice the interval that was agreed on without a byte the connection is
+        /// closed.
+        public var expectedHeartBeatInterval: Duration = .milliseconds(1)
+        /// Whether a connection is closed after ERROR, as the specification demands; true by default. RabbitMQ often
+        /// does not.
+        public var closesAfterErrors = true
+        /// The limits on frames that come.
+        public var limits = STOMPLimits()
+
+        /// The default configuration.
+        public init() {}
+
+        /// The header that announces the heart-beats.
+        var heartBeat: STOMPHeartBeat {
+            STOMPHeartBeat(
+                sends: Self.milliseconds(self.heartBeatInterval),
+                receives: Self.milliseconds(self.expectedHeartBeatInterval)
+            )
+        }
+
+        private static func milliseconds(_ duration: Duration) -> Int {
+            max(0, Int(clamping: TimeAmount(duration).nanoseconds / 1_000_000))
+        }
+    }
+
+    /// The WebSocket that carries a broker's frames.
+    public struct WebSocket: Sendable {
+        /// The path of its URL; `/ws` by default.
+        public var path: String
+        /// Whether the broker's messages are text, also where they are not UTF-8, as those of RabbitMQ are; true by
+        /// default. Otherwise they are binary. Both kinds are received, text only if it is UTF-8.
+        public var sendsText = true
+        /// The largest number of bytes in a message. What leaves at one time is joined, whatever the ends of frames,
+        /// and cut after this length. Nil, the default: each frame is a message of its own.
+        public var messageLength: Int?
+
+        /// Creates the options for a path.
+        public init(path: String = "/ws") {
+            self.path = path
+        }
+    }
+
+    /// A subscription of a client.
+    public struct Subscription: Hashable, Sendable {
+        /// The id; nil for one of 1.0 without it.
+        public var id: String?
+        public var destination: String
+        /// The mode: `auto`, `client` or `client-individual`.
+        public var ack: String
+        /// The largest number of messages that are delivered and not acknowledged; nil without a limit.
+        public var prefetchCount: Int?
+        /// The number of messages that are delivered and not acknowledged.
+        public var unacknowledged: Int
+    }
+
+    /// A frame that came from a client.
+    public struct Received: Sendable, Hashable, CustomStringConvertible {
+        /// The number of its connection, counted from 0 in the order in which connections were accepted.
+        public var connection: Int
+        public var frame: STOMPFrame
+
+        /// The command of the frame.
+        public var command: STOMPCommand { self.frame.command }
+
+        /// The headers of the frame.
+        public var headers: STOMPHeaders { self.frame.headers }
+
+        /// The body as text; bytes that are not UTF-8 are repaired.
+        public var text: String { String(buffer: self.frame.body) }
+
+        public var description: String { "\(self.frame) on connection \(self.connection)" }
+    }
+
+    /// One connection.
+    public struct Connection: Sendable, CustomStringConvertible {
+        /// The connection's number, counted from 0 in the order in which connections were accepted.
+        public let number: Int
+        let session: NIOLoopBound<MockBrokerSession>
+
+        /// Performs a reaction now. Returns when it has begun; has no effect on a closed connection.
+        public func perform(_ reaction: Reaction) async {
+            let session = self.session
+            try? await session.eventLoop.submit { session.value.perform(reaction, for: nil) }.get()
+        }
+
+        public var description: String { "connection \(self.number)" }
+    }
+}

@@ -1,0 +1,292 @@
+import DequeModule
+public import HHSocket
+public import HHSocketSTOMP
+import NIOConcurrencyHelpers
+public import NIOCore
+import NIOSSL
+
+/// A broker of STOMP for tests, over real TCP or WebSocket on 127.0.0.1, which behaves as a strict one does until the
+/// test says otherwise.
+///
+/// ```swift
+/// let broker = try await MockBroker()
+/// try await broker.publish("hello", to: "/queue/greetings")
+/// // ... a client connects to broker.endpoint, and subscribes to the queue ...
+/// #expect(try await broker.received(1, .subscribe)[0].headers["destination"] == "/queue/greetings")
+/// try await broker.received(1, .ack)
+/// #expect(broker.messages(in: "/queue/greetings").isEmpty)
+/// ```
+/// A fault that occurs once:
+/// ```swift
+/// broker.once(.send, .handleWithoutReceipt)                  // it arrived, and the sender does not know
+/// broker.once(.subscribe, .error("no permission"))
+/// broker.once(.send, .reset)
+/// broker.once(.connect, .handle.delayed(by: .seconds(2)))
+/// ```
+/// The behaviour of the broker:
+/// - `/queue/…` keeps each message until one of its consumers, who take turns, has acknowledged it; `/topic/…` copies
+///   it to all that subscribe at the time.
+/// - Subscriptions have the modes `auto`, `client` and `client-individual`, and `prefetch-count`. NACK returns a
+///   message to the front of its queue; so do the end of a connection and UNSUBSCRIBE. Messages that come again have
+///   the header `redelivered:true`.
+/// - Transactions hold SEND, ACK and NACK back until COMMIT. The end of the connection aborts them.
+/// - Whatever the specification forbids, or does not mention, is answered with ERROR and the end of the connection:
+///   headers that are missing, unknown destinations, ids in use, and acknowledgements of messages that do not wait for
+///   one.
+///
+/// The broker ends with ``shutdown()`` or with the last reference to it.
+public final class MockBroker: Sendable {
+    let core: MockBrokerCore
+
+    /// The address at which it listens; over WebSocket its URL.
+    public var endpoint: Endpoint {
+        let address = self.core.port.endpoint
+        guard let path = self.core.openings?.path else { return address }
+        return Endpoint(address, isSecure: self.core.isSecure, path: path)
+    }
+
+    /// The URL, which begins with `stomp://`, `stomps://`, `ws://` or `wss://`.
+    public var url: String {
+        guard self.core.openings == nil else { return "\(self.endpoint)" }
+        return "\(self.core.isSecure ? "stomps" : "stomp")://\(self.endpoint)"
+    }
+
+    /// Creates a broker that listens.
+    ///
+    /// - Parameters:
+    ///   - configuration: Its versions, logins, heart-beats and limits.
+    ///   - webSocket: The WebSocket that carries the frames; nil, the default, for plain TCP.
+    ///   - identity: Its certificate and key, for TLS; nil, the default, for none.
+    ///   - port: The TCP port on 127.0.0.1; 0, the default, picks a free one.
+    ///   - seed: The seed of ``Reaction/oneOf(_:)`` and ``MockServer/ReleaseOrder/shuffled``; 0 by default.
+    ///   - clock: The clock of delays and heart-beats; with a ``VirtualClock`` they wait only for the test. Real time
+    ///     by default.
+    /// - Throws: NIO's error if the port is in use, ``HHSocket/SocketError`` for an identity that cannot be read.
+    public init(
+        configuration: Configuration = Configuration(),
+        webSocket: WebSocket? = nil,
+        identity: TLSIdentity? = nil,
+        port: Int = 0,
+        seed: UInt64 = 0,
+        clock: some Clock<Duration> = ContinuousClock()
+    ) async throws {
+        let tls = try identity.map { try Self.context($0) }
+        let mock = MockPort(seed: seed, tls: tls) { try await clock.sleep(for: $0) }
+        let subprotocols = configuration.versions.sorted(by: >).map(\.webSocketSubprotocol)
+        let openings = try webSocket.map { try MockOpenings(path: $0.path, subprotocols: subprotocols) }
+        self.core = MockBrokerCore(
+            port: mock,
+            configuration: configuration,
+            webSocket: webSocket,
+            openings: openings,
+            isSecure: tls != nil
+        )
+        try await mock.start(port: port) { [weak core] port in
+            core.map { MockBrokerSession(core: $0, port: port) }
+        }
+    }
+
+    private static func context(_ identity: TLSIdentity) throws -> NIOSSLContext {
+        let identity = try identity.load()
+        return try NIOSSLContext(
+            configuration: .makeServerConfiguration(
+                certificateChain: identity.chain.map { .certificate($0) },
+                privateKey: .privateKey(identity.key)
+            )
+        )
+    }
+
+    deinit {
+        _ = self.core.port.shutdown()
+    }
+
+    /// Closes the port and every connection, and returns when they are closed.
+    public func shutdown() async {
+        try? await self.core.port.shutdown().get()
+    }
+
+    // MARK: Rules
+
+    /// Sets the reaction to each frame with this command. ``Reaction/handle`` by default.
+    public func on(_ command: STOMPCommand, _ reaction: Reaction) {
+        self.core.rules.withLockedValue { $0.standing[command] = reaction }
+    }
+
+    /// Sets the reaction to the next frame with this command, before the standing rule applies again. Reactions of
+    /// several calls are queued.
+    public func once(_ command: STOMPCommand, _ reaction: Reaction) {
+        self.core.rules.withLockedValue { $0.once[command, default: []].append(reaction) }
+    }
+
+    /// Sets the reaction to frames whose command has no rule. ``Reaction/handle`` by default.
+    public func onAnyOther(_ reaction: Reaction) {
+        self.core.rules.withLockedValue { $0.other = reaction }
+    }
+
+    /// Sets the reaction to each new connection, over WebSocket once it is open. Nothing by default.
+    public func onOpen(_ reaction: Reaction) {
+        self.core.rules.withLockedValue { $0.open = reaction }
+    }
+
+    /// Sets the reaction to the new connection with this number, counted from 0, instead of the general one.
+    public func onOpen(number: Int, _ reaction: Reaction) {
+        self.core.rules.withLockedValue { $0.openByNumber[number] = reaction }
+    }
+
+    /// Sets the answer to each request to open the WebSocket. ``MockOpening/accept`` by default.
+    public func onOpening(_ answer: MockOpening) {
+        self.core.openings?.set(answer)
+    }
+
+    /// Sets the answer to the request on the connection with this number, counted from 0, instead of the general one.
+    public func onOpening(number: Int, _ answer: MockOpening) {
+        self.core.openings?.set(answer, number: number)
+    }
+
+    // MARK: Now
+
+    /// The open connections, in the order in which they were accepted; over WebSocket those that are open.
+    public var connections: [Connection] {
+        let over = Set(self.core.port.ended.events)
+        return self.core.opened.events.filter { !over.contains($0.number) }
+    }
+
+    /// Performs a reaction now on every open connection. Returns when it has begun.
+    public func perform(_ reaction: Reaction) async {
+        for connection in self.connections { await connection.perform(reaction) }
+    }
+
+    /// Sends a message to a destination, as a client would. Returns when it has been put into its queue, or on its way.
+    ///
+    /// - Parameters:
+    ///   - body: The body.
+    ///   - destination: `/queue/…` or `/topic/…`.
+    ///   - headers: Further headers that receivers see; none by default.
+    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` for a destination that is none.
+    public func publish(_ body: ByteBuffer, to destination: String, headers: STOMPHeaders = [:]) async throws {
+        let core = self.core
+        let hasBegun = try await core.port.loop.submit { core.publish(body, to: destination, headers: headers) }.get()
+        guard hasBegun else {
+            throw SocketError(
+                .invalidArgument,
+                message: "\(destination) is no destination: it is neither /queue/… nor /topic/…"
+            )
+        }
+    }
+
+    /// Sends a message of text to a destination, as a client would.
+    public func publish(_ text: String, to destination: String, headers: STOMPHeaders = [:]) async throws {
+        try await self.publish(ByteBuffer(string: text), to: destination, headers: headers)
+    }
+
+    /// Stops listening, so that connecting is refused, until ``acceptConnections()``. Open connections stay.
+    public func refuseConnections() async throws {
+        try await self.core.port.stopListening().get()
+    }
+
+    /// Listens again, on the same port.
+    ///
+    /// - Throws: NIO's error if another process has taken the port meanwhile.
+    public func acceptConnections() async throws {
+        try await self.core.port.listen().get()
+    }
+
+    // MARK: What there is
+
+    /// The messages that wait in a queue for a consumer, in their order. Those that are delivered and not acknowledged
+    /// are not among them.
+    public func messages(in queue: String) -> [STOMPFrame] {
+        self.core.broker.withLockedValue { $0.messages(in: queue) }
+    }
+
+    /// The subscriptions of a connection, in the order in which they were made.
+    public func subscriptions(onConnection number: Int) -> [Subscription] {
+        self.core.broker.withLockedValue { $0.subscriptions(of: number) }
+    }
+
+    /// The names of the open transactions of a connection, in alphabetical order.
+    public func transactions(onConnection number: Int) -> [String] {
+        self.core.broker.withLockedValue { $0.transactions(of: number) }
+    }
+}
+
+extension MockBroker {
+    // MARK: What came
+
+    /// All frames that were received, in order.
+    public var received: [Received] { self.core.received.events }
+
+    /// The frames that were received on one connection, in order.
+    public func received(onConnection number: Int) -> [STOMPFrame] {
+        self.core.received.events.filter { $0.connection == number }.map(\.frame)
+    }
+
+    /// Returns the first `count` frames with a command, or of any, waiting for those that have not come yet.
+    ///
+    /// - Parameters:
+    ///   - command: The command; nil, the default, counts all frames.
+    ///   - number: The number of the connection; nil, the default, counts all connections.
+    ///   - time: The time to wait; 60 s by default.
+    /// - Throws: ``NothingHappened`` if they do not come in time; it describes what came.
+    @discardableResult
+    public func received(
+        _ count: Int,
+        _ command: STOMPCommand? = nil,
+        onConnection number: Int? = nil,
+        within time: Duration = .seconds(60)
+    ) async throws -> [Received] {
+        let what = "\(count) \(command.map { "frames \($0)" } ?? "frames")"
+        return try await self.core.received.wait(count, within: time, what) {
+            (command == nil || $0.frame.command == command) && (number == nil || $0.connection == number)
+        }
+    }
+
+    /// Returns once `count` heart-beats, which are ends of lines between frames, have come on a connection.
+    ///
+    /// - Throws: ``NothingHappened`` if they do not come in time, 60 s by default.
+    public func receivedHeartBeats(
+        _ count: Int,
+        onConnection number: Int = 0,
+        within time: Duration = .seconds(60)
+    ) async throws {
+        try await self.core.beats.wait(count, within: time, "\(count) heart-beats") { $0 == number }
+    }
+
+    /// Returns what was wrong on a connection, once it was: with a frame that came, with WebSocket, or with a frame
+    /// that a reaction was to send.
+    ///
+    /// - Throws: ``NothingHappened`` if nothing is in time, 60 s by default.
+    @discardableResult
+    public func violation(onConnection number: Int = 0, within time: Duration = .seconds(60)) async throws -> String {
+        try await self.core.violations.wait(1, within: time, "a violation") { $0.connection == number }[0].text
+    }
+
+    /// Returns the request to open the WebSocket on the connection with this number, once it has come.
+    ///
+    /// - Throws: ``NothingHappened`` if it does not come in time, 60 s by default; at once over plain TCP.
+    @discardableResult
+    public func opening(_ number: Int, within time: Duration = .seconds(60)) async throws -> MockOpening.Request {
+        guard let openings = self.core.openings else {
+            throw NothingHappened(description: "the broker does not speak WebSocket; give it a path")
+        }
+        return try await openings.received(number: number, within: time)
+    }
+
+    /// The number of connections accepted so far.
+    public var acceptedCount: Int { self.core.port.accepted.events.count }
+
+    /// Returns the connection with this number, counted from 0, once it is accepted, and over WebSocket opened.
+    ///
+    /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
+    @discardableResult
+    public func connection(_ number: Int, within time: Duration = .seconds(60)) async throws -> Connection {
+        try await self.core.opened.wait(1, within: time, "connection \(number)") { $0.number == number }[0]
+    }
+
+    /// Returns once the connection with this number has ended, at either side, or the client has half-closed it.
+    ///
+    /// - Throws: ``NothingHappened`` if that does not happen in time, 60 s by default.
+    public func ended(connection number: Int, within time: Duration = .seconds(60)) async throws {
+        try await self.core.port.ended.wait(1, within: time, "the end of connection \(number)") { $0 == number }
+    }
+}

@@ -173,7 +173,7 @@ extension BrokerCore {
             throw Fault("subscription not found", "There is no subscription \(id ?? destination ?? "").")
         }
         self.removeConsumer(Consumer(connection: connection, subscription: subscription.number), subscription)
-        let unacknowledged = self.takeDeliveries(on: connection) { $0.subscription == subscription.number }
-        self.requeue(unacknowledged, of: [subscription])
+        let unacknowledged = self.peers[connection]?.deliveries.removeAll(of: subscription.number)
+        self.requeue(unacknowledged ?? [], of: [subscription])
     }
 }

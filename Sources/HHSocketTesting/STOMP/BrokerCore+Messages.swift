@@ -22,16 +22,20 @@ extension BrokerCore {
 
     /// Delivers messages while there is a consumer that takes one.
     mutating func dispatch(_ id: MailboxID) {
-        while let mailbox = self.mailboxes[id], !mailbox.messages.isEmpty,
-            let turn = mailbox.consumers.firstIndex(where: { self.hasRoom($0) }),
+        while let turn = self.nextTurn(id), let consumer = self.mailboxes[id]?.consumers[turn],
             let message = self.mailboxes[id]?.messages.popFirst()
         {
-            let consumer = mailbox.consumers[turn]
-            // Whoever got one is the last in the next turn.
+            // A consumer that got one is the last in the next turn.
             self.mailboxes[id]?.consumers.remove(at: turn)
             self.mailboxes[id]?.consumers.append(consumer)
             self.deliver(message, to: consumer)
         }
+    }
+
+    /// The index of the consumer that takes the next message; nil without a message or a consumer with room.
+    private func nextTurn(_ id: MailboxID) -> Int? {
+        guard let mailbox = self.mailboxes[id], !mailbox.messages.isEmpty else { return nil }
+        return mailbox.consumers.firstIndex { self.hasRoom($0) }
     }
 
     private func index(of consumer: Consumer) -> Int? {
@@ -46,18 +50,20 @@ extension BrokerCore {
     }
 
     private mutating func deliver(_ message: Message, to consumer: Consumer) {
-        guard let index = self.index(of: consumer), var peer = self.peers[consumer.connection] else { return }
+        let connection = consumer.connection
+        guard let index = self.index(of: consumer), let subscription = self.peers[connection]?.subscriptions[index]
+        else { return }
         let number = self.nextNumber()
-        let subscription = peer.subscriptions[index]
         var headers = message.fields
         if let id = subscription.id { headers.add(name: "subscription", value: id) }
         if subscription.mode != .auto {
-            if peer.version == .v1_2 { headers.add(name: "ack", value: "ack-\(number)") }
-            peer.subscriptions[index].unacknowledged += 1
-            peer.deliveries.append(Delivery(number: number, message: message, subscription: subscription.number))
-            self.peers[consumer.connection] = peer
+            if self.peers[connection]?.version == .v1_2 { headers.add(name: "ack", value: "ack-\(number)") }
+            self.peers[connection]?.subscriptions[index].unacknowledged += 1
+            self.peers[connection]?.deliveries.append(
+                Delivery(number: number, message: message, subscription: subscription.number)
+            )
         }
-        self.actions.append(.send(STOMPFrame(.message, headers, body: message.body), to: consumer.connection))
+        self.actions.append(.send(STOMPFrame(.message, headers, body: message.body), to: connection))
     }
 
     mutating func removeConsumer(_ consumer: Consumer, _ subscription: Subscription) {
@@ -86,19 +92,6 @@ extension BrokerCore {
 
     // MARK: Acknowledgements
 
-    /// Removes deliveries of a connection.
-    mutating func takeDeliveries(on connection: Int, where matches: (Delivery) -> Bool) -> [Delivery] {
-        guard var peer = self.peers[connection] else { return [] }
-        let taken = peer.deliveries.filter(matches)
-        peer.deliveries.removeAll(where: matches)
-        for delivery in taken {
-            let index = peer.subscriptions.firstIndex { $0.number == delivery.subscription }
-            if let index { peer.subscriptions[index].unacknowledged -= 1 }
-        }
-        self.peers[connection] = peer
-        return taken
-    }
-
     /// ACK and NACK.
     mutating func settle(
         _ frame: STOMPFrame,
@@ -110,7 +103,7 @@ extension BrokerCore {
         let deliveries = try self.deliveries(of: frame, version, on: connection)
         guard let transaction else { return self.settle(deliveries, isAck: isAck, on: connection) }
         self.peers[connection]?.transactions[transaction]?.append(.settle(deliveries: deliveries, isAck: isAck))
-        self.claim(deliveries, isClaimed: true, on: connection)
+        self.peers[connection]?.deliveries.claim(deliveries, true)
     }
 
     /// The numbers of the deliveries that a frame acknowledges: one, or in the mode `client` also those before it.
@@ -120,42 +113,43 @@ extension BrokerCore {
         on connection: Int
     ) throws(Fault) -> [Int] {
         guard let peer = self.peers[connection] else { return [] }
-        let waiting = peer.deliveries.filter { !$0.isClaimed }
         let found: Delivery?
         if version == .v1_2 {
             let id = try self.required("id", frame)
-            found = waiting.first { "ack-\($0.number)" == id }
+            let number = id.hasPrefix("ack-") ? Int(id.dropFirst(4)) : nil
+            found = number.flatMap { "ack-\($0)" == id ? peer.deliveries[$0] : nil }
         } else {
             let id = try self.required("message-id", frame)
-            var subscription: String?
-            if version == .v1_1 { subscription = try self.required("subscription", frame) }
-            let named = peer.subscriptions.filter { subscription == nil || $0.id == subscription }.map(\.number)
-            found = waiting.first { "message-\($0.message.number)" == id && named.contains($0.subscription) }
+            var named = peer.subscriptions
+            if version == .v1_1 {
+                let subscription = try self.required("subscription", frame)
+                named.removeAll { $0.id != subscription }
+            }
+            found = peer.deliveries.first { delivery in
+                !delivery.isClaimed && "message-\(delivery.message.number)" == id
+                    && named.contains { $0.number == delivery.subscription }
+            }
         }
-        guard let found, let subscription = peer.subscriptions.first(where: { $0.number == found.subscription }) else {
-            throw Fault("message not found", "\(frame.command) is for no message that waits for it.")
-        }
+        guard let found, !found.isClaimed,
+            let subscription = peer.subscriptions.first(where: { $0.number == found.subscription })
+        else { throw Fault("message not found", "\(frame.command) is for no message that waits for it.") }
         guard subscription.mode == .client else { return [found.number] }
-        return waiting.filter { $0.subscription == found.subscription && $0.number <= found.number }.map(\.number)
+        return peer.deliveries.unclaimed(of: subscription.number, upTo: found.number)
     }
 
     private mutating func settle(_ numbers: [Int], isAck: Bool, on connection: Int) {
-        let numbers = Set(numbers)
-        let subscriptions = self.peers[connection]?.subscriptions ?? []
-        let deliveries = self.takeDeliveries(on: connection) { numbers.contains($0.number) }
-        if !isAck { return self.requeue(deliveries, of: subscriptions) }
-        let settled = Set(deliveries.map(\.subscription))
-        for subscription in subscriptions where settled.contains(subscription.number) {
-            self.dispatch(subscription.mailbox)
+        let deliveries = self.peers[connection]?.deliveries.remove(numbers) ?? []
+        var settled: [Subscription] = []
+        for delivery in deliveries {
+            let subscriptions = self.peers[connection]?.subscriptions
+            guard let index = subscriptions?.firstIndex(where: { $0.number == delivery.subscription }) else { continue }
+            self.peers[connection]?.subscriptions[index].unacknowledged -= 1
+            if let subscription = subscriptions?[index], settled.last?.number != subscription.number {
+                settled.append(subscription)
+            }
         }
-    }
-
-    private mutating func claim(_ numbers: [Int], isClaimed: Bool, on connection: Int) {
-        guard var peer = self.peers[connection] else { return }
-        for index in peer.deliveries.indices where numbers.contains(peer.deliveries[index].number) {
-            peer.deliveries[index].isClaimed = isClaimed
-        }
-        self.peers[connection] = peer
+        if !isAck { return self.requeue(deliveries, of: settled) }
+        for subscription in settled { self.dispatch(subscription.mailbox) }
     }
 
     // MARK: Transactions
@@ -189,7 +183,7 @@ extension BrokerCore {
 
     mutating func abort(_ frame: STOMPFrame, on connection: Int) throws(Fault) {
         for case .settle(let deliveries, _) in try self.takeTransaction(frame, on: connection) {
-            self.claim(deliveries, isClaimed: false, on: connection)
+            self.peers[connection]?.deliveries.claim(deliveries, false)
         }
     }
 

@@ -97,7 +97,7 @@ package struct BrokerCore: Sendable {
         /// Nil until the client has connected.
         var version: STOMPVersion?
         var subscriptions: [Subscription] = []
-        var deliveries: [Delivery] = []
+        var deliveries = BrokerDeliveries()
         var transactions: [String: [Operation]] = [:]
     }
 
@@ -229,11 +229,11 @@ package struct BrokerCore: Sendable {
     }
 
     private mutating func leave(_ connection: Int) {
-        guard let peer = self.peers.removeValue(forKey: connection) else { return }
+        guard var peer = self.peers.removeValue(forKey: connection) else { return }
         for subscription in peer.subscriptions {
             self.removeConsumer(Consumer(connection: connection, subscription: subscription.number), subscription)
         }
-        self.requeue(peer.deliveries, of: peer.subscriptions)
+        self.requeue(peer.deliveries.removeAll(), of: peer.subscriptions)
     }
 }
 

@@ -73,6 +73,20 @@ import Testing
         #expect(auto.say(0, Self.settle("ACK", message, version)) == ["0 ERROR: message not found"])
     }
 
+    @Test func acknowledgementIsTakenLiterally() throws {
+        var broker = Self.broker("client", closesAfterErrors: false)
+        let ack = try #require(Self.publish("a", &broker)["ack"])
+        for wrong in [
+            ack.replacing("ack-", with: "ack-+"), ack.replacing("ack-", with: "ack-0"), ack + " ", "ack-", "",
+        ] {
+            #expect(
+                broker.core.received(STOMPFrame(.ack, ["id": wrong]), on: 0).map(BrokerScript.show)
+                    == ["0 ERROR: message not found"]
+            )
+        }
+        #expect(broker.say(0, "ACK id:\(ack)").isEmpty && self.unacknowledged(broker) == 0)
+    }
+
     @Test func acknowledgementIsBoundToItsConnectionAndSubscription() {
         var broker = Self.broker("client", versions: [.v1_2, .v1_2], closesAfterErrors: false)
         let message = Self.publish("a", &broker)

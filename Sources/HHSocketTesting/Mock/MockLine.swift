@@ -24,6 +24,9 @@ class MockLine: ChannelInboundHandler {
         /// Bytes that leave a few at a time, each time as `wrap` returns them.
         case dribble(ByteBuffer, Dribble, wrap: (ByteBuffer) -> ByteBuffer)
         case halfClose
+        /// Ends our direction, and closes once the client has ended its own, or after a second: a connection that is
+        /// closed while bytes wait to be read is reset, and the client may lose what was sent before.
+        case linger
         case close
         case reset
     }
@@ -167,6 +170,8 @@ class MockLine: ChannelInboundHandler {
                 return self.dribble(bytes, dribble, wrap)
             case .halfClose:
                 context.close(mode: .output, promise: nil)
+            case .linger:
+                self.linger(context)
             case .close:
                 self.close(context)
             case .reset:
@@ -179,6 +184,15 @@ class MockLine: ChannelInboundHandler {
     private func close(_ context: ChannelHandlerContext) {
         let channel = context.channel
         context.writeAndFlush(self.wrapOutboundOut(ByteBuffer())).whenComplete { _ in channel.close(promise: nil) }
+    }
+
+    private func linger(_ context: ChannelHandlerContext) {
+        guard !self.hasEnded else { return self.close(context) }
+        let channel = context.channel
+        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer())).whenComplete { _ in
+            channel.close(mode: .output, promise: nil)
+        }
+        context.eventLoop.scheduleTask(in: .seconds(1)) { channel.close(promise: nil) }
     }
 
     private func reset(_ context: ChannelHandlerContext) {

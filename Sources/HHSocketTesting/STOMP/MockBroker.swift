@@ -241,7 +241,8 @@ extension MockBroker {
         }
     }
 
-    /// Returns once `count` heart-beats, which are ends of lines between frames, have come on a connection.
+    /// Returns once `count` heart-beats, which are ends of lines that come apart from frames, have come on a
+    /// connection.
     ///
     /// - Throws: ``NothingHappened`` if they do not come in time, 60 s by default.
     public func receivedHeartBeats(

@@ -214,9 +214,10 @@ final class MockBrokerSession: MockLine {
         }
     }
 
+    /// A broker's last frame, which may be ERROR, arrives even if the client was sending.
     override func append(_ output: Output) {
         self.sendGathered()
-        super.append(output)
+        if case .close = output { super.append(.linger) } else { super.append(output) }
     }
 
     override func flush() {

@@ -68,6 +68,32 @@ import Testing
         #expect(broker.received.map(\.command) == [.connect])
     }
 
+    @Test func errorArrivesAlthoughTheClientGoesOnSending() async throws {
+        let broker = try await MockBroker()
+        for _ in 0..<20 {
+            let client = try await RawSTOMPClient(to: broker.endpoint, version: .v1_2)
+            let rest = String(repeating: "SEND\ndestination:/queue/a\n\n\0", count: 10_000)
+            try? await client.send("ACK\nid:none\n\n\0" + rest)
+            #expect(try await client.frames(2)[1].headers["message"] == "message not found")
+            try await client.ended()
+        }
+    }
+
+    /// What a test has waited for has been handled, and what a client learns has been recorded.
+    @Test func recordAgreesWithTheState() async throws {
+        let broker = try await MockBroker()
+        let client = try await RawSTOMPClient(to: broker.endpoint, version: .v1_2)
+        let other = try await RawSTOMPClient(to: broker.endpoint, version: .v1_2)
+        for number in 1...50 {
+            try await client.send("SUBSCRIBE\nid:\(number)\ndestination:/queue/\(number)\n\n\0")
+            try await broker.received(number, .subscribe)
+            #expect(broker.subscriptions(onConnection: 0).count == number)
+            try await other.send("SEND\ndestination:/queue/\(number)\n\n\0")
+            try await client.frames(number + 1)
+            #expect(broker.received.filter { $0.command == .send }.count == number)
+        }
+    }
+
     @Test func strangersAreSentAway() async throws {
         var configuration = MockBroker.Configuration()
         configuration.logins = ["me": "secret"]
@@ -107,6 +133,16 @@ import Testing
         clock.advance(by: .seconds(1))
         try await client.ended()
         #expect(client.text.hasSuffix("\0"))
+    }
+
+    @Test func brokerEndsWithItsLastReference() async throws {
+        var broker: MockBroker? = try await MockBroker()
+        let endpoint = try #require(broker?.endpoint)
+        let client = try await RawSTOMPClient(to: endpoint, version: .v1_2, heartBeat: "100,100")
+        try await client.send("SUBSCRIBE\nid:1\ndestination:/queue/a\n\n\0")
+        try await broker?.received(1, .subscribe)
+        broker = nil
+        try await client.ended()
     }
 
     @Test func portIsRefusedAndAcceptedAgain() async throws {
@@ -256,6 +292,7 @@ import Testing
         let broker = try await MockBroker(webSocket: webSocket)
         let (client, _) = try await self.client(to: broker)
         await client.perform(.text("CONNECT\naccept-version:1.2\nhost:/\n\n\0"))
+        try await broker.received(1, .connect)
         await broker.perform(.glued(.endsOfLines(), .frame(STOMPFrame(.receipt, ["receipt-id": "1"])), .endsOfLines()))
         var text = ""
         while !text.hasSuffix("receipt-id:1\n\n\0\n") {

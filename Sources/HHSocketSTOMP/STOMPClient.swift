@@ -44,6 +44,9 @@ public final class STOMPClient: ConnectionControl {
 
     public var _driver: ControlledDriver { ControlledDriver(self.link.driver) }
 
+    /// The number of the accepted connection; 0 where there is none.
+    package var connectionNumber: UInt64 { self.core.connectionNumber }
+
     /// The executor of the client's thread, for Swift tasks and actors that run there.
     public var executor: SocketExecutor { self.link.driver.executor }
 
@@ -146,9 +149,9 @@ public final class STOMPClient: ConnectionControl {
     ///   - destination: The header `destination`.
     ///   - ack: How messages are acknowledged. ``STOMPAckMode/auto`` by default.
     ///   - window: The number of messages that may be delivered and not settled: the broker is asked for no more by the
-    ///     headers `prefetch-count` (RabbitMQ) and `activemq.prefetchSize`, and reading is suspended there. Nil, the
-    ///     default: the broker is asked for nothing, and reading is suspended at 65,536. It has no effect with
-    ///     ``STOMPAckMode/auto``.
+    ///     headers `prefetch-count` (RabbitMQ) and `activemq.prefetchSize`, and where it sends more, reading is
+    ///     suspended. Nil, the default: the broker is asked for nothing, and reading is suspended with more than
+    ///     65,536. It has no effect with ``STOMPAckMode/auto``.
     ///   - headers: Further headers, in order. `id` among them is the id of the subscription, in place of one that is
     ///     made up.
     /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` for headers that no version can carry, and a

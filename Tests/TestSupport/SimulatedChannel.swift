@@ -66,7 +66,7 @@ package final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable 
     private var closesOutput = false
     private let waterMarks = LinkChannel.waterMarks
 
-    init(_ eventLoop: any EventLoop, _ remote: any SimulatedRemote) {
+    package init(_ eventLoop: any EventLoop, _ remote: any SimulatedRemote) {
         self.eventLoop = eventLoop
         self.closePromise = eventLoop.makePromise()
         self.remote = remote
@@ -303,7 +303,7 @@ package struct SimulatedBootstrap: NIOClientTCPBootstrapProtocol {
     private let open: (String, Int, Initializer) -> EventLoopFuture<any Channel>
     private var initializer: Initializer = { $0.eventLoop.makeSucceededVoidFuture() }
 
-    init(_ open: @escaping (String, Int, Initializer) -> EventLoopFuture<any Channel>) {
+    package init(_ open: @escaping (String, Int, Initializer) -> EventLoopFuture<any Channel>) {
         self.open = open
     }
 

@@ -80,7 +80,10 @@ package final class STOMPCore: @unchecked Sendable {
     var hasConfirmedDisconnect: Bool { self.hasParted.withLockedValue { $0 } }
 
     /// Whether what this connection has delivered can still be acknowledged.
-    func isCurrent(_ connection: UInt64) -> Bool { self.current.withLockedValue { $0 == connection } }
+    func isCurrent(_ connection: UInt64) -> Bool { self.connectionNumber == connection }
+
+    /// The number of the accepted connection; 0 where there is none. Any thread.
+    var connectionNumber: UInt64 { self.current.withLockedValue { $0 } }
 
     // MARK: Connecting
 

@@ -2,8 +2,8 @@
 public enum STOMPAckMode: String, Sendable, CaseIterable {
     /// The broker takes a message for consumed once it has sent it.
     case auto
-    /// An acknowledgement covers the message and those of the subscription before it. In STOMP 1.0 it covers the
-    /// message alone.
+    /// An acknowledgement covers the message and those of the subscription before it. STOMP 1.0 does not say so, but
+    /// RabbitMQ does it there too, and ends the connection where one of those before it is acknowledged later.
     case client
     /// An acknowledgement covers one message. STOMP 1.1 and 1.2 only.
     case clientIndividual = "client-individual"

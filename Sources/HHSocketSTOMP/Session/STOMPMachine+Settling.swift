@@ -47,7 +47,7 @@ extension STOMPMachine {
         if let transaction, self.transactions[transaction] == nil { throw Self.noTransaction() }
         let settled = self.subscriptions.values[index].acks.settle(
             delivery.number,
-            isCumulative: delivery.ackMode == .client && agreement.version > .v1_0
+            isCumulative: delivery.ackMode == .client
         )
         guard !settled.isEmpty else {
             guard !isAcknowledged else { return nil }
@@ -84,6 +84,6 @@ extension STOMPMachine {
         let (count, window) = (
             self.subscriptions.values[index].acks.openCount, self.subscriptions.values[index].window
         )
-        if count < window { self.overdrawn.remove(id) } else { self.overdrawn.insert(id) }
+        if count <= window { self.overdrawn.remove(id) } else { self.overdrawn.insert(id) }
     }
 }

@@ -51,7 +51,7 @@ package struct STOMPMachine: Sendable {
         var destination: String
         var ackMode: STOMPAckMode
         var headers: STOMPHeaders
-        /// The most messages that may be unsettled before reading is suspended.
+        /// The most messages that may be unsettled; with one more reading is suspended.
         var window: Int
         /// The order in which subscriptions were made.
         var order: UInt64
@@ -185,8 +185,9 @@ package struct STOMPMachine: Sendable {
         guard ackMode != .auto else { return .message(delivery) }
         delivery.identifier = version == .v1_2 ? headers["ack"] : headers["message-id"]
         delivery.number = self.subscriptions.values[index].acks.deliver()
-        let subscription = self.subscriptions.values[index].window
-        if self.subscriptions.values[index].acks.openCount >= subscription { self.overdrawn.insert(id) }
+        // A broker that keeps to the window is read on: its heart-beats and receipts come too.
+        let window = self.subscriptions.values[index].window
+        if self.subscriptions.values[index].acks.openCount > window { self.overdrawn.insert(id) }
         return .message(delivery)
     }
 
@@ -201,7 +202,7 @@ package struct STOMPMachine: Sendable {
 
     /// Adds a subscription.
     ///
-    /// - Parameter window: The most messages that may be unsettled before reading is suspended.
+    /// - Parameter window: The most messages that may be unsettled; with one more reading is suspended.
     /// - Returns: False if the id is in use.
     package mutating func subscribe(
         _ id: String,

@@ -12,7 +12,8 @@ import Testing
         window: Int = 100
     ) throws -> STOMPMachine {
         var machine = try STOMPMachineTests.connected(version)
-        #expect(machine.subscribe("s", to: "/queue/a", ackMode: mode, headers: [:], window: window))
+        let isNew = machine.subscribe("s", to: "/queue/a", ackMode: mode, headers: [:], window: window)
+        #expect(isNew)
         return machine
     }
 
@@ -23,6 +24,11 @@ import Testing
             throw SocketError(.unknown, message: "no message")
         }
         return delivery
+    }
+
+    private func begin(_ machine: inout STOMPMachine) throws -> (id: String, frame: STOMPFrame) {
+        let begun = machine.beginTransaction()
+        return try #require(begun)
     }
 
     private func deliver(_ machine: inout STOMPMachine, count: Int) throws -> [STOMPDelivery] {
@@ -49,7 +55,8 @@ import Testing
     func acknowledgementIsRightForItsVersion(version: STOMPVersion, headers: STOMPHeaders) throws {
         var machine = try self.machine(version, .client)
         let delivery = try self.deliver(&machine, 1)
-        #expect(try machine.settle(delivery, isAcknowledged: true, in: nil) == STOMPFrame(.ack, headers))
+        let ack = try machine.settle(delivery, isAcknowledged: true, in: nil)
+        #expect(ack == STOMPFrame(.ack, headers))
         let second = try self.deliver(&machine, 1)
         guard version > .v1_0 else {
             let code = self.code { () throws(SocketError) in
@@ -93,17 +100,18 @@ import Testing
         #expect(code == .invalidArgument)
     }
 
-    @Test func cumulativeAcknowledgementCoversThoseBefore() throws {
-        var machine = try self.machine(.v1_2, .client)
+    /// In 1.0 too, where RabbitMQ would take another one for an error.
+    @Test(arguments: STOMPVersion.allCases)
+    func cumulativeAcknowledgementCoversThoseBefore(version: STOMPVersion) throws {
+        var machine = try self.machine(version, .client)
         let deliveries = try self.deliver(&machine, count: 5)
-        #expect(try machine.settle(deliveries[3], isAcknowledged: true, in: nil) == STOMPFrame(.ack, ["id": "a4"]))
+        #expect(try machine.settle(deliveries[3], isAcknowledged: true, in: nil) != nil)
         for covered in deliveries[..<3] { #expect(try machine.settle(covered, isAcknowledged: true, in: nil) == nil) }
-        #expect(try machine.settle(deliveries[4], isAcknowledged: true, in: nil) == STOMPFrame(.ack, ["id": "a5"]))
+        #expect(try machine.settle(deliveries[4], isAcknowledged: true, in: nil) != nil)
     }
 
-    /// In 1.0 an acknowledgement of mode `client` covers one message.
-    @Test func firstVersionAcknowledgesOneByOne() throws {
-        var machine = try self.machine(.v1_0, .client)
+    @Test func individualAcknowledgementsComeInAnyOrder() throws {
+        var machine = try self.machine()
         let deliveries = try self.deliver(&machine, count: 3)
         for delivery in deliveries.reversed() {
             #expect(try machine.settle(delivery, isAcknowledged: true, in: nil) != nil)
@@ -139,7 +147,8 @@ import Testing
     @Test func messageOfASubscriptionThatHasEndedIsTakenBack() throws {
         var machine = try self.machine()
         let delivery = try self.deliver(&machine, 1)
-        #expect(machine.unsubscribe("s", headers: [:]) != nil)
+        let frame = machine.unsubscribe("s", headers: [:])
+        #expect(frame != nil)
         let code = self.code { () throws(SocketError) in
             _ = try machine.settle(delivery, isAcknowledged: true, in: nil)
         }
@@ -148,8 +157,9 @@ import Testing
 
     // MARK: The window
 
-    @Test func windowIsOverdrawnUntilOneIsSettled() throws {
-        var machine = try self.machine(window: 3)
+    /// A broker that keeps to the window is never overdrawn.
+    @Test func windowIsOverdrawnByOneMoreUntilOneIsSettled() throws {
+        var machine = try self.machine(window: 2)
         let deliveries = try self.deliver(&machine, count: 2)
         #expect(!machine.isOverdrawn)
         let third = try self.deliver(&machine, 3)
@@ -178,9 +188,9 @@ import Testing
     // MARK: Transactions
 
     @Test func abortOpensAgainWhatItHadSettled() throws {
-        var machine = try self.machine(.v1_2, .client, window: 3)
+        var machine = try self.machine(.v1_2, .client, window: 2)
         let deliveries = try self.deliver(&machine, count: 3)
-        let (id, begin) = try #require(machine.beginTransaction())
+        let (id, begin) = try self.begin(&machine)
         #expect(begin == STOMPFrame(.begin, ["transaction": id]))
         #expect(
             try machine.settle(deliveries[2], isAcknowledged: true, in: id)
@@ -195,7 +205,7 @@ import Testing
     @Test func commitSettlesForGood() throws {
         var machine = try self.machine()
         let deliveries = try self.deliver(&machine, count: 2)
-        let (id, _) = try #require(machine.beginTransaction())
+        let (id, _) = try self.begin(&machine)
         _ = try machine.settle(deliveries[0], isAcknowledged: true, in: id)
         _ = try machine.settle(deliveries[1], isAcknowledged: false, in: id)
         #expect(try machine.endTransaction(id, isCommitted: true) == STOMPFrame(.commit, ["transaction": id]))
@@ -205,18 +215,19 @@ import Testing
 
     @Test func transactionEndsWithItsConnection() throws {
         var machine = try self.machine()
-        let (id, _) = try #require(machine.beginTransaction())
+        let (id, _) = try self.begin(&machine)
         machine.end()
         try STOMPMachineTests.connect(&machine)
         let code = self.code { () throws(SocketError) in _ = try machine.endTransaction(id, isCommitted: true) }
         #expect(code == .connectionLost)
-        let (next, _) = try #require(machine.beginTransaction())
+        let (next, _) = try self.begin(&machine)
         #expect(next != id)
     }
 
     @Test func transactionNeedsAConnection() {
         var machine = STOMPMachine()
-        #expect(machine.beginTransaction() == nil)
+        let begun = machine.beginTransaction()
+        #expect(begun == nil)
     }
 
     /// Random acknowledgements against a model that keeps a set.
@@ -230,14 +241,15 @@ import Testing
             for _ in 0..<400 {
                 switch Int.random(in: 0..<10, using: &random) {
                 case 0..<5:
-                    #expect(window.deliver() == count)
+                    let number = window.deliver()
+                    #expect(number == count)
                     open.insert(count)
                     count += 1
                 case 5..<8 where count > 0:
                     let number = UInt64.random(in: 0..<count, using: &random)
                     let isCumulative = Bool.random(using: &random)
-                    let expected =
-                        open.contains(number) ? open.filter { isCumulative ? $0 <= number : $0 == number } : []
+                    let covered = open.filter { isCumulative ? $0 <= number : $0 == number }
+                    let expected: Set<UInt64> = open.contains(number) ? covered : []
                     let settled = window.settle(number, isCumulative: isCumulative)
                     #expect(Set(settled) == expected && settled.count == expected.count)
                     open.subtract(expected)

@@ -66,9 +66,9 @@ import Testing
         let events = client.events
         client.connect()
         let event = try await first(of: events, "the end") {
-            if case .connection(.gaveUp) = $0 { true } else { false }
+            if case .connection(.connectFailed) = $0 { true } else { false }
         }
-        guard case .connection(.gaveUp(let error)) = event else { return }
+        guard case .connection(.connectFailed(let error)) = event else { return }
         #expect(error.code == .invalidArgument)
     }
 }

@@ -301,7 +301,7 @@ package final class STOMPCore: @unchecked Sendable {
     func release() {
         self.isOver = true
         self.notifyIdle()
-        for operation in self.operations.all { self.complete(operation, .failure(Self.released)) }
+        for operation in self.operations.all { self.end(operation, Self.released.code, Self.released.message) }
         for route in self.routes.values { route.finish(nil) }
         self.routes = [:]
         if let timer = self.timer { self.driver?.loop.removeTimer(timer) }
@@ -384,10 +384,16 @@ package final class STOMPCore: @unchecked Sendable {
 
     /// The user waits no longer.
     func cancel(_ operation: STOMPOperation) {
+        self.end(operation, .cancelled, "\(operation.name) was cancelled")
+    }
+
+    /// Ends an operation before its time. A frame that has not begun to leave does not leave.
+    private func end(_ operation: STOMPOperation, _ code: SocketError.Code, _ message: String) {
         let hasBegun = operation.outcome?.hasBegun ?? false
         let error = SocketError(
-            .cancelled,
-            message: "\(operation.name) was cancelled",
+            code,
+            message: message,
+            endpoint: self.peer?.endpoint,
             delivery: hasBegun ? .sentUnknown : .notSent
         )
         if !hasBegun, let outcome = operation.outcome { self.session?.cancel(outcome, with: error) }
@@ -400,13 +406,10 @@ package final class STOMPCore: @unchecked Sendable {
             hasBegun
             ? operation.receipt == nil ? "it could not be sent" : "the broker did not confirm it"
             : "there was no connection by which it could leave"
-        let error = SocketError(
+        self.end(
+            operation,
             .timeout,
-            message: "\(operation.name) failed: \(why) within \(self.configuration.timeout) (STOMPClient timeout)",
-            endpoint: self.peer?.endpoint,
-            delivery: hasBegun ? .sentUnknown : .notSent
+            "\(operation.name) failed: \(why) within \(self.configuration.timeout) (STOMPClient.Configuration.timeout)"
         )
-        if !hasBegun, let outcome = operation.outcome { self.session?.cancel(outcome, with: error) }
-        self.complete(operation, .failure(error))
     }
 }

@@ -70,7 +70,8 @@ extension STOMPMachine {
     ) -> STOMPFrame {
         var headers = STOMPHeaders()
         headers.add(name: version == .v1_2 ? "id" : "message-id", value: identifier)
-        if version == .v1_1 { headers.add(name: "subscription", value: delivery.subscription) }
+        // 1.0 does not ask for it, and cannot tell two subscriptions' copies of a message apart without it.
+        if version < .v1_2 { headers.add(name: "subscription", value: delivery.subscription) }
         if let transaction { headers.add(name: "transaction", value: transaction) }
         for (name, value) in others { headers.add(name: name, value: value) }
         return STOMPFrame(isAcknowledged ? .ack : .nack, headers)

@@ -121,8 +121,10 @@ extension BrokerCore {
         } else {
             let id = try self.required("message-id", frame)
             var named = peer.subscriptions
-            if version == .v1_1 {
-                let subscription = try self.required("subscription", frame)
+            // In 1.0 it may be left out.
+            let subscription =
+                version == .v1_1 ? try self.required("subscription", frame) : frame.headers["subscription"]
+            if let subscription {
                 named.removeAll { $0.id != subscription }
             }
             found = peer.deliveries.first { delivery in

@@ -200,7 +200,7 @@ extension STOMPWorld {
     }
 
     private func received(_ message: STOMPMessage, _ index: Int) {
-        if self.settledForGood.contains(message.messageID) { self.fail("\(message) comes again after its settlement") }
+        if self.settledForGood.contains(self.key(message, index)) { self.fail("\(message) comes again after its settlement") }
         let subscribed = self.subscribed[index]
         guard subscribed.mode != .auto else {
             if !self.subscribed[index].seen.insert(message.messageID).inserted { self.fail("\(message) comes twice") }
@@ -214,18 +214,29 @@ extension STOMPWorld {
         if count > window { self.fail("\(count) messages are not settled, with a window of \(window)") }
     }
 
+    /// The name of a message: one of a topic goes to each subscription.
+    private func key(_ message: STOMPMessage, _ index: Int) -> String {
+        message.destination.hasPrefix("/topic") ? "\(index) \(message.messageID)" : message.messageID
+    }
+
     // MARK: Settling
 
     /// Takes out the messages that are settled with one.
     private func take(_ held: Held) -> [Held] {
         let isCumulative = self.subscribed[held.subscription].mode == .client
-        guard let place = self.held.firstIndex(where: { $0.message.messageID == held.message.messageID }) else { return [] }
+        func isIt(_ other: Held) -> Bool {
+            other.connection == held.connection && other.subscription == held.subscription
+                && other.message.messageID == held.message.messageID
+        }
+        guard let place = self.held.firstIndex(where: isIt) else { return [] }
         let covered = self.held[...place].filter {
-            $0.message.messageID == held.message.messageID
-                || (isCumulative && $0.subscription == held.subscription && $0.connection == held.connection)
+            isIt($0) || (isCumulative && $0.subscription == held.subscription && $0.connection == held.connection)
         }
         let ids = Set(covered.map(\.message.messageID))
-        self.held.removeAll { ids.contains($0.message.messageID) && $0.connection == held.connection }
+        self.held.removeAll {
+            ids.contains($0.message.messageID) && $0.connection == held.connection
+                && $0.subscription == held.subscription
+        }
         return Array(covered)
     }
 
@@ -241,7 +252,7 @@ extension STOMPWorld {
                     try await held.message.nack(receipt: receipt)
                 }
                 if isOld { world.fail("a message is settled on another connection than its own") }
-                if receipt, isAck { world.settledForGood.formUnion(covered.map(\.message.messageID)) }
+                if receipt, isAck { world.settledForGood.formUnion(covered.map { world.key($0.message, $0.subscription) }) }
             } catch {
                 let isExpected = [.connectionLost, .timeout, .brokerError, .cancelled].contains(error.code)
                 if !isExpected, world.subscribed[held.subscription].isLive { world.fail("settling fails: \(error)") }
@@ -281,7 +292,7 @@ extension STOMPWorld {
                     world.fail("message \(number) is not there after the commit")
                 }
                 let current = settled.filter { $0.connection == world.connectionNumber }
-                world.settledForGood.formUnion(current.map(\.message.messageID))
+                world.settledForGood.formUnion(current.map { world.key($0.message, $0.subscription) })
             } catch is Abort {
                 // They are the user's again.
                 for held in settled where held.connection == world.connectionNumber { world.held.append(held) }

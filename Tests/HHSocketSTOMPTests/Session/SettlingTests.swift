@@ -49,7 +49,8 @@ import Testing
     /// The headers of ACK and NACK differ in every version.
     @Test(
         arguments: [
-            (.v1_0, ["message-id": "m1"]), (.v1_1, ["message-id": "m1", "subscription": "s"]), (.v1_2, ["id": "a1"]),
+            (.v1_0, ["message-id": "m1", "subscription": "s"]), (.v1_1, ["message-id": "m1", "subscription": "s"]),
+            (.v1_2, ["id": "a1"]),
         ] as [(STOMPVersion, STOMPHeaders)]
     )
     func acknowledgementIsRightForItsVersion(version: STOMPVersion, headers: STOMPHeaders) throws {

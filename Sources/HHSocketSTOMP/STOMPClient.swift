@@ -280,14 +280,9 @@ public final class STOMPClient: ConnectionControl {
         let wasConnected = await withCheckedContinuation { (waiter: CheckedContinuation<Bool, Never>) in
             let isSubmitted = core.perform { turn in
                 let wasConnected = core.peer != nil
-                core.whenIdle(in: &turn) {
-                    let isDone = driver.submit(
-                        .closure { turn in
-                            driver.disconnect(in: &turn)
-                            waiter.resume(returning: wasConnected)
-                        }
-                    )
-                    if !isDone { waiter.resume(returning: false) }
+                core.whenIdle(in: &turn) { turn in
+                    driver.disconnect(in: &turn)
+                    waiter.resume(returning: wasConnected)
                 }
             }
             if !isSubmitted { waiter.resume(returning: false) }

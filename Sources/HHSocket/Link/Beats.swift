@@ -56,10 +56,11 @@ package struct Beats: Sendable {
         return self.monitor?.bytesReceived(now: now)
     }
 
-    /// While our own bytes cannot leave, no answer can be expected: the clocks stand still.
-    package mutating func writeIsBlocked(now: NIODeadline) {
+    /// While our own bytes cannot leave, no answer can be expected: the clock of pings stands still. A peer that sends
+    /// beats by itself is as dead as before, unless nothing is read either.
+    package mutating func writeIsBlocked(now: NIODeadline, isReading: Bool) {
         self.lastSent = now
-        self.lastReceived = max(self.lastReceived, now)
+        if !isReading { self.lastReceived = max(self.lastReceived, now) }
         self.monitor?.writeIsBlocked(now: now)
     }
 

@@ -79,7 +79,7 @@ package protocol MessageDialect: Sendable {
     /// Another event of the connection.
     func happened(_ event: SocketEvent) -> Event
     /// The link is released, and nothing comes any more. By default nothing follows.
-    func invalidated()
+    func invalidated(in turn: inout Turn)
 
     /// Notifies the delegate of a message.
     static func handOver(_ message: Message, to delegate: Delegate, of owner: Owner)
@@ -101,7 +101,7 @@ extension MessageDialect {
 
     package func refusal(of unit: Language.Unit, on peer: Peer) -> SocketError? { nil }
 
-    package func invalidated() {}
+    package func invalidated(in turn: inout Turn) {}
 
     package var isBehind: Bool { false }
 

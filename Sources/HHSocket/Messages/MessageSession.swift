@@ -178,7 +178,7 @@ package final class MessageSession<Dialect: MessageDialect>: LinkMaker, DriverHo
         case .invalidated:
             self.reportPartingEnd()
             self.failAll(Driver.closedByUser)
-            self.dialect.invalidated()
+            self.dialect.invalidated(in: &turn)
             self.inbox.finish()
             self.streams.finish()
         case .beingMade, .offline:

@@ -73,19 +73,23 @@ extension STOMPCore {
     }
 
     /// Calls `completion` once nothing waits for the broker any more, or the time for DISCONNECT is up.
-    func whenIdle(in turn: inout Turn, _ completion: @escaping @Sendable () -> Void) {
-        guard self.operations.count > 0, let peer = self.peer, peer.link.phase == .open else { return completion() }
+    func whenIdle(in turn: inout Turn, _ completion: @escaping (inout Turn) -> Void) {
+        guard self.operations.count > 0, let peer = self.peer, peer.link.phase == .open else {
+            return completion(&turn)
+        }
         self.idleWaiters.append(completion)
         let patience = TimeAmount(clamping: self.configuration.disconnectTimeout)
         let loop = peer.link.loop
-        _ = loop.setTimer(turn.now.advanced(clamping: patience)) { [weak self] _ in self?.notifyIdle() }
+        _ = loop.setTimer(turn.now.advanced(clamping: patience)) { [weak self] turn in
+            self?.notifyIdle(in: &turn)
+        }
     }
 
     /// Nothing waits for the broker any more, or that is not waited for.
-    func notifyIdle() {
+    func notifyIdle(in turn: inout Turn) {
         let waiters = self.idleWaiters
         self.idleWaiters = []
-        for waiter in waiters { waiter() }
+        for waiter in waiters { waiter(&turn) }
     }
 
     /// A connection is accepted and ready: what waits for one leaves, subscriptions first.

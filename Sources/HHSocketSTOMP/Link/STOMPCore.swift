@@ -33,7 +33,7 @@ package final class STOMPCore: @unchecked Sendable {
     /// Whether the client has been released.
     private(set) var isOver = false
     /// Those who wait until no operation waits for the broker.
-    var idleWaiters: [@Sendable () -> Void] = []
+    var idleWaiters: [(inout Turn) -> Void] = []
     /// The subscriptions whose messages are not read fast enough.
     private var fullRoutes: Set<String> = []
     /// Whether reading was last said to be unwanted.
@@ -255,7 +255,8 @@ package final class STOMPCore: @unchecked Sendable {
         self.peer = nil
         self.current.withLockedValue { $0 = 0 }
         self.machine.end()
-        self.notifyIdle()
+        // Before another connection is made.
+        self.notifyIdle(in: &turn)
         let error = Self.lost(
             "the connection to \(peer.endpoint) was lost before the broker confirmed it",
             .sentUnknown
@@ -298,9 +299,9 @@ package final class STOMPCore: @unchecked Sendable {
     }
 
     /// The client is released: nothing comes any more.
-    func release() {
+    func release(in turn: inout Turn) {
         self.isOver = true
-        self.notifyIdle()
+        self.notifyIdle(in: &turn)
         for operation in self.operations.all { self.end(operation, Self.released.code, Self.released.message) }
         for route in self.routes.values { route.finish(nil) }
         self.routes = [:]
@@ -358,7 +359,7 @@ package final class STOMPCore: @unchecked Sendable {
         self.operations.complete(operation, result)
         guard self.operations.count == 0 else { return }
         self.reconsiderReading()
-        if !self.idleWaiters.isEmpty { self.notifyIdle() }
+        if !self.idleWaiters.isEmpty { self.perform { self.notifyIdle(in: &$0) } }
     }
 
     /// Gives an operation the time that operations have.

@@ -90,7 +90,7 @@ package struct STOMPDialect: MessageDialect {
 
     package var isBehind: Bool { self.core.isBehind }
 
-    package func invalidated() { self.core.release() }
+    package func invalidated(in turn: inout Turn) { self.core.release(in: &turn) }
 
     // MARK: Events
 

@@ -49,12 +49,12 @@ extension STOMPWorld {
         }
         guard let connection = self.liveConnection, self.agreement != nil, connection.channel.isActive else { return }
         let silence = self.now - connection.lastWritten
-        if let expected = connection.expectedInterval, self.isWanted, self.client != nil, !self.isInBackground,
-            silence > .milliseconds(Int64(expected)) + .milliseconds(300), !connection.wasEnded
+        if let expected = connection.expectedInterval, !self.isLeaving, self.client != nil,
+            silence > .milliseconds(Int64(expected)) + .milliseconds(300), !connection.wasEnded, connection.channel.bufferedBytes == 0
         {
             self.fail("the client is silent for \(silence)")
         }
-        guard connection.beatInterval != nil, !self.hasHeldUp, !self.isInBackground else { return }
+        guard connection.beatInterval != nil, !self.hasHeldUp, !self.isLeaving else { return }
         let dead = self.now - max(connection.lastDelivered, connection.acceptedAt ?? self.now)
         // The time to close is added where it does so already.
         if dead > TimeAmount(Self.interval * 2) + .seconds(6) { self.fail("a broker that is silent for \(dead) is not left") }

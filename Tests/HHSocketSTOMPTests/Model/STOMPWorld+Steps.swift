@@ -21,6 +21,7 @@ extension STOMPWorld {
             client.connect()
         case .disconnect:
             self.isWanted = false
+            self.isLeaving = self.agreement != nil
             self.task { world in
                 guard let client = world.client else { return }
                 let connection = world.liveConnection
@@ -74,11 +75,13 @@ extension STOMPWorld {
             client.networkDidChange(isReachable: isReachable)
         case .background:
             self.isInBackground = true
+            self.isLeaving = self.agreement != nil
             client.applicationDidEnterBackground()
         case .foreground:
             self.isInBackground = false
             client.applicationWillEnterForeground()
         case .switchServer:
+            self.isLeaving = self.agreement != nil
             client.switchServer()
         case .time(let milliseconds):
             self.advance(.milliseconds(Int64(milliseconds)))

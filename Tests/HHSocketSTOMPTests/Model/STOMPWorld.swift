@@ -70,6 +70,8 @@ final class STOMPWorld: @unchecked Sendable {
     // The client.
     var isWanted = false
     var isInBackground = false
+    /// Whether the connection is left by choice, and beats no more.
+    var isLeaving = false
     var agreement: STOMPAgreement?
     var sent: [Sent] = []
     var senders: [Int: Task<Void, Never>] = [:]
@@ -277,6 +279,7 @@ final class STOMPWorld: @unchecked Sendable {
         case .closed:
             if self.agreement == nil { self.fail("closed, and not opened before") }
             self.agreement = nil
+            self.isLeaving = false
         case .unclaimed(let message):
             // It was on its way when its subscription ended.
             if !self.subscribed.contains(where: { !$0.isLive }) { self.fail("\(message) belongs to nobody") }

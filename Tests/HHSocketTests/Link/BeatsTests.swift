@@ -110,6 +110,20 @@ import Testing
         silent.change(.interval(.seconds(1)), now: self.start)
         #expect(silent.nextTick(now: self.start) == self.at(5))
     }
+
+    /// A peer that sends beats by itself does not need ours for that.
+    @Test func peerThatTakesNothingAndSendsNothingIsDead() {
+        var beats = Beats(ourSilence: .seconds(2), theirSilence: .seconds(5), now: self.start)
+        beats.writeIsBlocked(now: self.start + .seconds(4), isReading: true)
+        #expect(beats.tick(now: self.start + .seconds(5)) == .peerIsDead(silentFor: .seconds(5)))
+    }
+
+    @Test func peerThatIsNotReadIsNotDead() {
+        var beats = Beats(theirSilence: .seconds(5), now: self.start)
+        beats.writeIsBlocked(now: self.start + .seconds(4), isReading: false)
+        #expect(beats.tick(now: self.start + .seconds(8)) == nil)
+        #expect(beats.tick(now: self.start + .seconds(9)) == .peerIsDead(silentFor: .seconds(5)))
+    }
 }
 
 /// A line of what no link has begun.

@@ -232,11 +232,25 @@ package final class STOMPCore: @unchecked Sendable {
     /// Ends what the broker's ERROR is about, as far as that can be told: on the next connection it would be the end
     /// again.
     private func blame(_ error: STOMPServerError, _ peer: STOMPPeer) {
+        peer.serverError = error
         if let receipt = error.receipt, let operation = self.operations.awaiting(receipt) {
             self.complete(operation, .failure(Self.error(error, peer)))
         } else if let route = self.route(of: error) {
             self.remove(route, Self.error(error, peer))
         }
+    }
+
+    /// The error of an operation that the broker had not confirmed when the connection ended. An ERROR before may be
+    /// about it, or not: RabbitMQ does not say.
+    private static func unconfirmed(_ peer: STOMPPeer) -> SocketError {
+        let why = peer.serverError.map { "was ended by ERROR (\($0))" } ?? "was lost"
+        return SocketError(
+            .connectionLost,
+            message: "the connection to \(peer.endpoint) \(why) before the broker confirmed it",
+            underlying: peer.serverError,
+            endpoint: peer.endpoint,
+            delivery: .sentUnknown
+        )
     }
 
     /// The subscription that an ERROR is about; nil where that is not known.
@@ -257,10 +271,7 @@ package final class STOMPCore: @unchecked Sendable {
         self.machine.end()
         // Before another connection is made.
         self.notifyIdle(in: &turn)
-        let error = Self.lost(
-            "the connection to \(peer.endpoint) was lost before the broker confirmed it",
-            .sentUnknown
-        )
+        let error = Self.unconfirmed(peer)
         for operation in self.operations.unconfirmed { self.complete(operation, .failure(error)) }
         for route in self.routes.values {
             route.receipt = nil

@@ -15,6 +15,8 @@ package final class STOMPPeer: MessagePeer {
     private let leaving: LeavingMessages<STOMPLanguage>
     /// Called once, when the broker has answered CONNECT; nil: it has accepted.
     var connectAnswered: ((GateRefusal?, inout Turn) -> Void)?
+    /// The ERROR that ends the connection, once it is accepted.
+    var serverError: STOMPServerError?
 
     init(
         _ link: Link<STOMPLanguage>,

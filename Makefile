@@ -40,10 +40,10 @@ FUZZ_SECONDS ?= 60
 needs_python = @command -v python3 >/dev/null 2>&1 || \
 	{ echo 'make $@ needs Python 3: python3 is not in PATH.' >&2; exit 1; }
 
-FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
+FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Examples/STOMP Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-checked test-activemq test-fast build-tests slowest-tests test-network test-feed test-browser soak build-release bench bench-once bench-report bench-compare bench-websocket bench-stomp counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-checked test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser soak build-release bench bench-once bench-report bench-compare bench-websocket bench-stomp counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -82,6 +82,14 @@ test-activemq: build-tests ## test STOMP against an ActiveMQ of its own, which n
 test-feed: programs = sqlite3.h:libsqlite3-dev
 test-feed: dependencies ## build Examples/Feed and compare its output with the expected one
 	sh Scripts/test-feed $(swift_options)
+
+test-stomp: dependencies ## build Examples/STOMP; with rabbitmq-server, run it against one and compare its output with the expected one
+	sh Scripts/test-stomp $(swift_options)
+
+stomp-broker: programs = python3 rabbitmq-server
+stomp-broker: dependencies ## run a RabbitMQ of its own on stomp://127.0.0.1:61613 and ws://127.0.0.1:15674/ws, until control-C
+	$(needs_python)
+	@python3 -B Tests/OtherPrograms/brokers.py rabbitmq stomp=61613 webSocket=15674 -- sleep 2147483647
 
 test-browser: programs = $(if $(BROWSER),node:nodejs chromium)
 test-browser: dependencies ## test the JavaScript client of Examples/browser in node, if there is one; with BROWSER=1 its page in Chromium too

@@ -251,6 +251,13 @@ let package = Package(
             exclude: ["expected.txt", "session.txt"],
             swiftSettings: outboxSettings
         ),
+        // Messages through a broker.
+        .executableTarget(
+            name: "stomp-example",
+            dependencies: ["HHSocketSTOMP"],
+            path: "Examples/STOMP",
+            exclude: ["expected.txt"]
+        ),
 
         // What several test targets need.
         .target(

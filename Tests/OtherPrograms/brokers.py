@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Runs a STOMP broker of one's own on 127.0.0.1, in a temporary folder, and leaves nothing of it behind.
 
-    brokers.py rabbitmq|coilmq|activemq
-    brokers.py rabbitmq|coilmq|activemq -- COMMAND...
+    brokers.py rabbitmq|coilmq|activemq [DOOR=PORT]...
+    brokers.py rabbitmq|coilmq|activemq [DOOR=PORT]... -- COMMAND...
 
 Prints a line of JSON once the broker is ready: its folder, the port of each of its doors, and what CONNECT's header host must be.
+Ports are free ones but for those that are given, such as stomp=61613.
 With COMMAND, it runs that with the addresses of the doors in the environment (HHSOCKET_ACTIVEMQ=localhost:PORT,
 HHSOCKET_ACTIVEMQ_TLS, and the same for the other brokers), ends the broker, and exits with the command's exit code. Without, it
 reads commands from standard input, one line each, and answers each with one line: "ok", "ok: JSON" or "error: JSON".
@@ -43,14 +44,17 @@ class Failure(Exception):
     pass
 
 
-def reserve():
-    """A port, and the socket that keeps the system from giving it to another process while the broker does not listen there.
+def reserve(port=0):
+    """A port, a free one if it is 0, and the socket that keeps the system from giving it to another process while the broker does not listen there.
 
     A port that is bound without listening refuses connections; on Linux another socket with SO_REUSEADDR may be bound to it.
     """
     reservation = socket.socket()
     reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reservation.bind(("127.0.0.1", 0))
+    try:
+        reservation.bind(("127.0.0.1", port))
+    except OSError as error:
+        raise Failure(f"port {port}: {error.strerror}") from None
     port = reservation.getsockname()[1]
     if sys.platform != "linux":
         reservation.close()
@@ -72,8 +76,10 @@ class Broker:
     # What CONNECT's header host must be.
     host = "localhost"
 
-    def __init__(self, folder):
+    def __init__(self, folder, given):
         self.folder = pathlib.Path(folder)
+        # The ports of some doors.
+        self.given = given
         self.log = self.folder / "log"
         self.environment = dict(os.environ)
         self.processes = []
@@ -81,7 +87,7 @@ class Broker:
         self.reserve_ports()
 
     def reserve_ports(self):
-        self.reservations = {door: reserve() for door in self.DOORS}
+        self.reservations = {door: reserve(self.given.get(door, 0)) for door in self.DOORS}
         self.ports = {door: port for door, (port, _) in self.reservations.items()}
 
     def spawn(self, command):
@@ -159,8 +165,8 @@ class RabbitMQ(Broker):
     PLUGINS = "[rabbitmq_stomp,rabbitmq_web_stomp]."
     host = "/"
 
-    def __init__(self, folder):
-        super().__init__(folder)
+    def __init__(self, folder, given):
+        super().__init__(folder, given)
         # Debian's rabbitmq-server in PATH changes to a user of its own, if root starts it.
         self.program = installed("rabbitmq-server", "/usr/lib/rabbitmq/bin")
         self.control = installed("rabbitmqctl", "/usr/lib/rabbitmq/bin")
@@ -333,11 +339,11 @@ def answer(broker, line):
         return "error: " + json.dumps(str(error))
 
 
-def supervise(name, command):
+def supervise(name, given, command):
     folder = tempfile.mkdtemp(prefix="hh-")
     broker = None
     try:
-        broker = BROKERS[name](folder)
+        broker = BROKERS[name](folder, given)
         broker.start()
         print(json.dumps({"folder": folder, "host": broker.host, "ports": broker.ports}), flush=True)
         if command:
@@ -362,13 +368,15 @@ def supervise(name, command):
 def main():
     if len(sys.argv) < 2 or sys.argv[1] not in BROKERS:
         sys.exit(__doc__)
-    command = sys.argv[sys.argv.index("--") + 1 :] if "--" in sys.argv else []
+    end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    command = sys.argv[end + 1 :]
+    given = {door: int(port) for door, _, port in (word.partition("=") for word in sys.argv[2:end])}
     child = os.fork()
     if child == 0:
         if not command:
             os.setsid()
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-        sys.exit(supervise(sys.argv[1], command))
+        sys.exit(supervise(sys.argv[1], given, command))
     signal.signal(signal.SIGTERM, lambda *_: os.kill(child, signal.SIGTERM))
     # Its child must have the only end of standard input.
     if not command:

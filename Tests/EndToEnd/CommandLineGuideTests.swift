@@ -68,10 +68,9 @@ import Testing
         return (lines + spans).compactMap { line in
             guard line.hasPrefix("hhsocket ") else { return nil }
             let words = line.split(separator: " ").map(String.init)
-            let name =
-                words.count > 1 && words[1].first?.isLetter == true
-                ? words[1] : ""
-            return (name == "help" ? "" : name, line)
+            guard words.count > 1, words[1].first?.isLetter == true, words[1] != "help" else { return ("", line) }
+            // The one that has subcommands of its own.
+            return (words[1] == "stomp" && words.count > 2 ? "stomp \(words[2])" : words[1], line)
         }
     }
 
@@ -91,12 +90,28 @@ import Testing
         }
         #expect(named.count >= 5)
         for (name, options) in named {
-            let help = try await Command.run(name.isEmpty ? ["--help"] : ["help", name])
+            let help = try await Command.run(name.isEmpty ? ["--help"] : ["help"] + name.components(separatedBy: " "))
             #expect(help.exitCode == 0, "\(name): \(help.errors)")
             // Of ArgumentParser, which it does not list.
             let known = Set(help.text.matches(of: /--[a-z][a-z-]*/).map { String($0.output) })
                 .union(["--generate-completion-script", "--help"])
             #expect(options.subtracting(known) == [], "hhsocket \(name)")
+        }
+    }
+
+    @Test func optionsOfStompExist() async throws {
+        let section = try DocumentationPage("Docs/CLI.md", section: "Messages through a broker: `stomp`")
+        let helps = [
+            try await Command.run(["help", "stomp", "send"]).text,
+            try await Command.run(["help", "stomp", "subscribe"]).text,
+        ]
+        let rows = section.prose.components(separatedBy: "\n").filter { $0.hasPrefix("| `") }
+        #expect(rows.count >= 9)
+        for row in rows {
+            let commands = row.hasPrefix("| `send`") ? [helps[0]] : row.hasPrefix("| `subscribe`") ? [helps[1]] : helps
+            for option in row.matches(of: /`(--[a-z][a-z-0-9]*)/).map({ String($0.output.1) }) {
+                #expect(commands.allSatisfy { $0.contains(option) }, "\(option)")
+            }
         }
     }
 

@@ -101,7 +101,8 @@ extension Link {
         guard let context = self.context, self.hot.phase == .open else { return }
         if self.hot.stall.isBlocked, self.isStalled(context, in: &turn) { return self.end(.writeStalled, in: &turn) }
         if self.isObstructed {
-            self.hot.beating.beats?.writeIsBlocked(now: turn.now, isReading: !self.isReadingHeld)
+            let isReading = !self.isReadingHeld
+            self.hot.beating.beats?.writeIsBlocked(now: turn.now, isReading: isReading)
         }
         let slept = self.sleep.total
         let action = self.hot.beating.beats?.tick(now: turn.now, slept: slept)

@@ -432,6 +432,7 @@ let package = Package(
                 "HHSocketCLI",
                 "HHSocketRPC",
                 "HHSocketServer",
+                "HHSocketSTOMP",
                 "HHSocketTesting",
                 "TestSupport",
                 .product(name: "NIOCore", package: "swift-nio"),

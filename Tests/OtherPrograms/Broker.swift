@@ -162,7 +162,7 @@ enum CoilMQ {
     static func start() async throws -> Broker { try await Broker("coilmq", python: Self.python) }
 }
 
-/// The ActiveMQ that `make test-activemq` runs.
+/// The ActiveMQ that `make test-activemq` runs around the tests.
 enum ActiveMQ {
     private static let environment = ProcessInfo.processInfo.environment
 
@@ -172,4 +172,7 @@ enum ActiveMQ {
 
     static let url = Self.environment["HHSOCKET_ACTIVEMQ"].map { "stomp://\($0)" }
     static let urlWithTLS = Self.environment["HHSOCKET_ACTIVEMQ_TLS"].map { "stomps://\($0)" }
+
+    /// Starts another one, which may be stopped.
+    static func start() async throws -> Broker { try await Broker("activemq", python: Python.executable) }
 }

@@ -30,7 +30,7 @@ import Testing
     }
 
     /// Sends a message through a door, and receives it there.
-    fileprivate static func sendToOurselves(
+    static func sendToOurselves(
         _ url: String,
         version: String = "1.2",
         host: String = "/"
@@ -122,16 +122,6 @@ import Testing
             await #expect(throws: (any Error).self) {
                 try await RealBrokerSupportTests.sendToOurselves(server.url(), host: server.host)
             }
-        }
-    }
-}
-
-/// With the ActiveMQ that `make test-activemq` starts around the tests.
-@Suite(.tags(.io), .timeLimit(.minutes(5)), .enabled(if: ActiveMQ.isRunning, ActiveMQ.howToGetIt))
-struct ActiveMQTests {
-    @Test func itDelivers() async throws {
-        for url in [ActiveMQ.url, ActiveMQ.urlWithTLS] {
-            try await RealBrokerSupportTests.sendToOurselves(try #require(url))
         }
     }
 }

@@ -89,7 +89,8 @@ test-stomp: dependencies ## build Examples/STOMP; with rabbitmq-server, run it a
 stomp-broker: programs = python3 rabbitmq-server
 stomp-broker: dependencies ## run a RabbitMQ of its own on stomp://127.0.0.1:61613 and ws://127.0.0.1:15674/ws, until control-C
 	$(needs_python)
-	@python3 -B Tests/OtherPrograms/brokers.py rabbitmq stomp=61613 webSocket=15674 -- sleep 2147483647
+	@python3 -B Tests/OtherPrograms/brokers.py rabbitmq stomp=61613 webSocket=15674 -- \
+		sh -c 'echo "stomp://127.0.0.1:61613 and ws://127.0.0.1:15674/ws are ready; control-C ends them"; exec sleep 2147483647'
 
 test-browser: programs = $(if $(BROWSER),node:nodejs chromium)
 test-browser: dependencies ## test the JavaScript client of Examples/browser in node, if there is one; with BROWSER=1 its page in Chromium too

@@ -359,6 +359,8 @@ def supervise(name, given, command):
         return 1
     except BrokenPipeError:
         return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     finally:
         if broker:
             broker.kill()

@@ -67,6 +67,49 @@ final class Inbox: STOMPClientDelegate {
         try await broker.ended(connection: 0)
     }
 
+    /// What the page says of credentials.
+    @Test func credentialsThatThrowFailOneAttempt() async throws {
+        let broker = try await MockBroker()
+        var configuration = try STOMPClient.Configuration(url: broker.url)
+        configuration.socket.backoff = .immediate
+        let asked = Watched(0)
+        configuration.credentials = {
+            let count = asked.withLockedValue { count in
+                count += 1
+                return count
+            }
+            guard count > 1 else { throw Unexpected(description: "no token") }
+            return STOMPCredentials(login: "ann", passcode: "token \(count)")
+        }
+        let client = STOMPClient(configuration: configuration)
+        let events = client.events
+        client.connect()
+        try await client.send("hello", to: "/queue/a", receipt: true)
+        let failure = try await first(of: events, "a failure") {
+            if case .connection(.connectFailed(let error)) = $0 { error.code == .handshakeRefused } else { false }
+        }
+        #expect("\(failure)".contains("no token"))
+        let connects = broker.received.filter { $0.frame.command == .connect }
+        #expect(connects.map { $0.frame.headers["passcode"] } == ["token 2"])
+    }
+
+    @Test func refusedCredentialsEndTheAttempts() async throws {
+        var rules = MockBroker.Configuration()
+        rules.logins = ["ann": "secret"]
+        let broker = try await MockBroker(configuration: rules)
+        var configuration = try STOMPClient.Configuration(url: broker.url)
+        configuration.credentials = { STOMPCredentials(login: "ann", passcode: "wrong word") }
+        let client = STOMPClient(configuration: configuration)
+        client.connect()
+        let error = await #expect(throws: SocketError.self) {
+            try await client.send("hello", to: "/queue/a")
+        }
+        #expect(error?.code == .handshakeRefused)
+        #expect(error?.underlying is STOMPServerError)
+        #expect(error.map { "\($0)" }?.contains("wrong word") == false)
+        #expect(broker.acceptedCount == 1)
+    }
+
     // MARK: Acknowledgements and transactions
 
     private func store(_ order: STOMPMessage) async throws {

@@ -24,7 +24,13 @@ struct Clocks {
 }
 
 /// Sends messages with a receipt for each, from as many tasks as may wait for one.
-func send(_ count: Int, of body: ByteBuffer, to destination: String, by client: STOMPClient, outstanding: Int) async throws {
+func send(
+    _ count: Int,
+    of body: ByteBuffer,
+    to destination: String,
+    by client: STOMPClient,
+    outstanding: Int
+) async throws {
     try await withThrowingTaskGroup(of: Void.self) { group in
         for task in 0..<outstanding {
             let share = count / outstanding + (task < count % outstanding ? 1 : 0)

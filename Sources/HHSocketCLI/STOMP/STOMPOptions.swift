@@ -102,7 +102,8 @@ struct STOMPOptions: ParsableArguments {
             configuration.credentials = { STOMPCredentials(login: login, passcode: passcode) }
         }
         configuration.heartbeats = STOMPHeartbeats(send: self.heartbeat, receive: self.heartbeat)
-        configuration.connectTimeout = self.timeout
+        // Before the time is up, so that the broker's silence is the reason.
+        configuration.connectTimeout = min(configuration.connectTimeout, self.timeout / 10 * 9)
         configuration.timeout = self.timeout
         configuration.reconnects = { _ in false }
         return configuration

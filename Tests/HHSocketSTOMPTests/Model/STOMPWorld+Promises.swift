@@ -29,7 +29,9 @@ extension STOMPWorld {
         guard ids == expected else { return self.fail("the broker has the subscriptions \(ids), not \(expected)") }
         guard !self.isHolding, self.gates.isEmpty else { return }
         for (index, subscribed) in self.subscribed.enumerated() where subscribed.isLive && subscribed.mode != .auto {
-            guard let id = subscribed.subscription?.id, let broker = there.first(where: { $0.id == id }) else { continue }
+            guard let id = subscribed.subscription?.id, let broker = there.first(where: { $0.id == id }) else {
+                continue
+            }
             let held = self.held.count { $0.subscription == index && $0.connection == self.acceptedNumber }
             if broker.unacknowledged != held {
                 self.fail("\(held) messages of \(id) are not settled, and \(broker.unacknowledged) for the broker")
@@ -50,14 +52,17 @@ extension STOMPWorld {
         guard let connection = self.liveConnection, self.agreement != nil, connection.channel.isActive else { return }
         let silence = self.now - connection.lastWritten
         if let expected = connection.expectedInterval, !self.isLeaving, self.client != nil,
-            silence > .milliseconds(Int64(expected)) + .milliseconds(300), !connection.wasEnded, connection.channel.bufferedBytes == 0
+            silence > .milliseconds(Int64(expected)) + .milliseconds(300), !connection.wasEnded,
+            connection.channel.bufferedBytes == 0
         {
             self.fail("the client is silent for \(silence)")
         }
         guard connection.beatInterval != nil, !self.hasHeldUp, !self.isLeaving else { return }
         let dead = self.now - max(connection.lastDelivered, connection.acceptedAt ?? self.now)
         // The time to close is added where it does so already.
-        if dead > TimeAmount(Self.interval * 2) + .seconds(6) { self.fail("a broker that is silent for \(dead) is not left") }
+        if dead > TimeAmount(Self.interval * 2) + .seconds(6) {
+            self.fail("a broker that is silent for \(dead) is not left")
+        }
     }
 
     // MARK: The end
@@ -117,7 +122,9 @@ extension STOMPWorld {
         self.loop.advanceTime(by: .seconds(1))
         self.settle()
         if self.trace != nil { self.fail("somebody keeps the client") }
-        if self.connections.contains(where: { $0.channel.isOpen }) { self.fail("a connection is there without a client") }
+        if self.connections.contains(where: { $0.channel.isOpen }) {
+            self.fail("a connection is there without a client")
+        }
         for (number, sent) in self.sent.enumerated() where sent.outcome == nil && sent.style != .forgotten {
             self.fail("message \(number) has no outcome when the client is gone")
         }

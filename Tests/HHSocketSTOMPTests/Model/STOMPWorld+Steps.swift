@@ -203,7 +203,9 @@ extension STOMPWorld {
     }
 
     private func received(_ message: STOMPMessage, _ index: Int) {
-        if self.settledForGood.contains(self.key(message, index)) { self.fail("\(message) comes again after its settlement") }
+        if self.settledForGood.contains(self.key(message, index)) {
+            self.fail("\(message) comes again after its settlement")
+        }
         let subscribed = self.subscribed[index]
         guard subscribed.mode != .auto else {
             if !self.subscribed[index].seen.insert(message.messageID).inserted { self.fail("\(message) comes twice") }
@@ -255,7 +257,9 @@ extension STOMPWorld {
                     try await held.message.nack(receipt: receipt)
                 }
                 if isOld { world.fail("a message is settled on another connection than its own") }
-                if receipt, isAck { world.settledForGood.formUnion(covered.map { world.key($0.message, $0.subscription) }) }
+                if receipt, isAck {
+                    world.settledForGood.formUnion(covered.map { world.key($0.message, $0.subscription) })
+                }
             } catch {
                 let isExpected = [.connectionLost, .timeout, .brokerError, .cancelled].contains(error.code)
                 if !isExpected, world.subscribed[held.subscription].isLive { world.fail("settling fails: \(error)") }

@@ -10,8 +10,8 @@ import TestSupport
 
 /// A client in virtual time, the network and a broker around it, and all that they have promised.
 ///
-/// Everything of the client is real, and the broker has the rules of ``BrokerCore``: one ERROR of its own, and the client
-/// has broken them. The channels, the clock and chance are the history's.
+/// Everything of the client is real, and the broker has the rules of ``BrokerCore``: one ERROR of its own, and the
+/// client has broken them. The channels, the clock and chance are the history's.
 final class STOMPWorld: @unchecked Sendable {
     // Proof of Sendable: a history runs on one thread, Swift's tasks included, which run on the client's executor.
 

@@ -1,0 +1,124 @@
+import HHSocket
+import NIOConcurrencyHelpers
+
+/// The ends of connections and of the client, and the operations that end with them.
+extension STOMPCore {
+    func refusal(_ error: STOMPServerError, _ peer: STOMPPeer) -> SocketError {
+        SocketError(
+            .handshakeRefused,
+            message: "the broker at \(peer.endpoint) refused CONNECT: \(error)",
+            underlying: error,
+            endpoint: peer.endpoint,
+            delivery: .answered
+        )
+    }
+
+    private static func error(_ error: STOMPServerError, _ peer: STOMPPeer) -> SocketError {
+        SocketError(
+            .brokerError,
+            message: "the broker at \(peer.endpoint) answered with ERROR: \(error)",
+            underlying: error,
+            endpoint: peer.endpoint,
+            delivery: .answered
+        )
+    }
+
+    /// The end of a connection by an ERROR.
+    func end(by error: STOMPServerError, of peer: STOMPPeer) -> LinkEnd {
+        var lost = Self.error(error, peer)
+        lost.delivery = .sentUnknown
+        let next: EndVerdict.Next = self.configuration.reconnects(error) ? .afterBackoff : .never
+        return LinkEnd(.said(lost), EndVerdict(next, isServersFault: false))
+    }
+
+    /// Ends what the broker's ERROR is about, as far as that can be told: on the next connection it would be the end
+    /// again.
+    func blame(_ error: STOMPServerError, _ peer: STOMPPeer) {
+        peer.serverError = error
+        if let receipt = error.receipt, let operation = self.operations.awaiting(receipt) {
+            self.complete(operation, .failure(Self.error(error, peer)))
+        } else if let route = self.route(of: error) {
+            self.remove(route, Self.error(error, peer))
+        }
+    }
+
+    /// The error of an operation that the broker had not confirmed when the connection ended. An ERROR before may be
+    /// about it, or not: RabbitMQ does not say.
+    private static func unconfirmed(_ peer: STOMPPeer) -> SocketError {
+        let why = peer.serverError.map { "was ended by ERROR (\($0))" } ?? "was lost"
+        return SocketError(
+            .connectionLost,
+            message: "the connection to \(peer.endpoint) \(why) before the broker confirmed it",
+            underlying: peer.serverError,
+            endpoint: peer.endpoint,
+            delivery: .sentUnknown
+        )
+    }
+
+    /// The subscription that an ERROR is about; nil where that is not known.
+    private func route(of error: STOMPServerError) -> STOMPRoute? {
+        if let receipt = error.receipt { return self.routes.values.first { $0.receipt == receipt } }
+        if let id = error.headers["subscription"] { return self.routes[id] }
+        // RabbitMQ names no receipt. What a connection begins with it deals with in order.
+        return self.machine.subscriptionIDs.lazy.compactMap { self.routes[$0] }
+            .first { $0.isRestored && $0.receipt != nil }
+    }
+
+    func linkEnded(_ peer: STOMPPeer, in turn: inout Turn) {
+        peer.connectAnswered = nil
+        if self.connecting === peer { self.connecting = nil }
+        guard self.peer === peer else { return }
+        self.peer = nil
+        self.current.withLockedValue { $0 = 0 }
+        self.machine.end()
+        // Before another connection is made.
+        self.notifyIdle(in: &turn)
+        let error = Self.unconfirmed(peer)
+        for operation in self.operations.unconfirmed { self.complete(operation, .failure(error)) }
+        for route in self.routes.values {
+            route.receipt = nil
+            route.isRestored = false
+            route.confirmation = .awaited
+        }
+        self.reconsiderReading()
+    }
+
+    /// The connection closes by our choice, and has ended.
+    ///
+    /// RabbitMQ does not answer DISCONNECT on a WebSocket, and closes that in order.
+    func partingEnded(_ peer: STOMPPeer, by end: LinkEnd) {
+        guard case .said(let error) = end.cause, let closure = error.underlying as? WebSocketClosure,
+            closure.code == Self.normalClosure
+        else { return }
+        self.hasParted.withLockedValue { $0 = true }
+    }
+
+    /// The close code of a WebSocket for a normal end.
+    private static let normalClosure: UInt16 = 1_000
+
+    /// Attempts have stopped. What waited for a connection fails.
+    func gaveUp(_ error: SocketError) {
+        for waiter in self.connectionWaiters { self.complete(waiter, .failure(error)) }
+        for waiter in self.routes.values.flatMap(\.waiters) { self.complete(waiter, .failure(error)) }
+        // Where it goes on by itself, subscriptions wait for that.
+        guard let driver = self.driver, !driver.hasRunOut else { return }
+        for route in self.routes.values { self.remove(route, error) }
+    }
+
+    /// The user closes: nothing waits for a connection any more.
+    func closedByUser() {
+        let error = SocketError(.notConnected, message: "the client was disconnected")
+        for waiter in self.connectionWaiters { self.complete(waiter, .failure(error)) }
+    }
+
+    /// The client is released: nothing comes any more.
+    func release(in turn: inout Turn) {
+        self.isOver = true
+        self.notifyIdle(in: &turn)
+        for operation in self.operations.all { self.abandon(operation, Self.released.code, Self.released.message) }
+        for route in self.routes.values { route.finish(nil) }
+        self.routes = [:]
+        if let timer = self.timer { self.driver?.loop.removeTimer(timer) }
+        self.timer = nil
+    }
+}

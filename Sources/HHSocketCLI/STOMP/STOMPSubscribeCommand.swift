@@ -63,10 +63,9 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
             let events = client.events
             let watching = Task { for await event in events { Self.tell(event) } }
             client.connect(attempts: 1)
-            let interrupting = Task {
-                for await _ in signals.stream { subscription.unsubscribe(completion: nil) }
-            }
-            try await self.print(subscription)
+            let printing = Task { await self.print(subscription) }
+            let interrupting = Task { for await _ in signals.stream { printing.cancel() } }
+            try await printing.value.get()
             interrupting.cancel()
             watching.cancel()
             // What was acknowledged is confirmed by that.
@@ -77,24 +76,36 @@ struct STOMPSubscribeCommand: AsyncParsableCommand {
         }
     }
 
-    private func print(_ subscription: STOMPSubscription) async throws(SocketError) {
+    /// Prints messages until there are enough or the task is cancelled.
+    private func print(_ subscription: STOMPSubscription) async -> Result<Void, SocketError> {
         var printed = 0
         var messages = subscription.makeAsyncIterator()
-        while printed < self.count ?? .max, let message = try await messages.next(isolation: nil) {
-            do throws(StandardOutput.Closed) {
-                try StandardOutput.write(self.line(message))
-            } catch {
-                // The output is closed: it is not acknowledged.
-                return
+        do throws(SocketError) {
+            while printed < self.count ?? .max, !Task.isCancelled, let message = try await messages.next(isolation: nil)
+            {
+                do throws(StandardOutput.Closed) {
+                    try StandardOutput.write(self.line(message))
+                } catch {
+                    // The output is closed: it is not acknowledged.
+                    break
+                }
+                printed += 1
+                if self.ack != .auto { try await self.acknowledge(message) }
             }
-            printed += 1
-            guard self.ack != .auto else { continue }
-            do throws(SocketError) {
-                try await message.ack()
-            } catch  where error.code == .connectionLost {
-                // It is delivered again.
-                STOMPOptions.report(error)
-            }
+        } catch {
+            return .failure(error)
+        }
+        return .success(())
+    }
+
+    /// Acknowledges what was printed, also when the command has been told to end.
+    private func acknowledge(_ message: STOMPMessage) async throws(SocketError) {
+        let result = await withCheckedContinuation { waiter in message.ack { waiter.resume(returning: $0) } }
+        do throws(SocketError) {
+            try result.get()
+        } catch  where error.code == .connectionLost {
+            // It is delivered again.
+            STOMPOptions.report(error)
         }
     }
 

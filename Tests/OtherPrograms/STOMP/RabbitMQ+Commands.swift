@@ -112,6 +112,19 @@ extension RabbitMQTests {
             #expect(!"\(outcome)".contains("SECRET"))
         }
 
+        @Test func errorOfTheBrokerIsToldByBothCommands() async throws {
+            let url = try await RabbitMQ.shared.url()
+            for options in [["send", url, "/nonsense/x", "--receipt"], ["subscribe", url, "/nonsense/x"]] {
+                let outcome = try await Command.run(["stomp"] + options + Self.user)
+                #expect(outcome.exitCode == 1 && outcome.text == "")
+                #expect(outcome.errorLines.count == 1, "\(outcome.errors)")
+                #expect(
+                    outcome.errors.contains(": Unknown destination: '/nonsense/x' is not a valid"),
+                    "\(outcome.errors)"
+                )
+            }
+        }
+
         @Test func errorOfTheBrokerEndsTheCommand() async throws {
             let queue = TestQueue()
             let command = try await self.subscribe(queue, "--ack", "client")
@@ -124,15 +137,35 @@ extension RabbitMQTests {
             #expect(outcome.errors.contains("Server cancelled subscription"), "\(outcome.errors)")
         }
 
-        @Test(arguments: [SIGINT, SIGTERM]) func signalsEndItInOrder(signal: CInt) async throws {
+        @Test(arguments: [SIGINT, SIGTERM]) func signalsEndIt(signal: CInt) async throws {
             let queue = TestQueue()
-            let command = try await self.subscribe(queue, "--ack", "client-individual")
+            let command = try await self.subscribe(queue)
             #expect(try await self.send(queue, "--body", "one").exitCode == 0)
             #expect(try await command.lines() == ["one"])
             command.signal(signal)
             let outcome = try await command.outcome()
             #expect(outcome.exitCode == 0 && outcome.text == "one\n" && outcome.errors == "", "\(outcome)")
-            try await RabbitMQ.shared.waitUntil(queue, "it is acknowledged") { $0 == Broker.Queue() }
+        }
+
+        /// Wherever it stands.
+        @Test(arguments: ["client", "client-individual"]) func whatWasPrintedBeforeASignalIsAcknowledged(
+            ack: String
+        ) async throws {
+            let queue = TestQueue()
+            let client = try await RabbitMQ.shared.client()
+            let texts = (0..<5_000).map { "\($0)" }
+            try await client.sendAll(texts, to: queue.destination)
+            let command = try await self.subscribe(queue, "--ack", ack)
+            _ = try await command.lines(100)
+            command.signal(SIGINT)
+            let outcome = try await command.outcome()
+            #expect(outcome.exitCode == 0 && outcome.errors == "", "\(outcome)")
+            let lines = outcome.lines
+            #expect(lines == Array(texts.prefix(lines.count)))
+            try await RabbitMQ.shared.waitUntil(queue, "all others are left") {
+                $0 == Broker.Queue(ready: texts.count - lines.count)
+            }
+            try await client.disconnect()
         }
 
         /// Nobody has read it.

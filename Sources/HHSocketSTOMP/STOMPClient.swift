@@ -76,9 +76,11 @@ public final class STOMPClient: ConnectionControl {
     ///   - contentType: The header `content-type`. Nil, the default: none, and the body is just bytes.
     ///   - receipt: Whether to wait for the broker's receipt. False by default.
     /// - Throws: ``HHSocket/SocketError``. Its `delivery` says whether the message may have arrived. Codes:
-    ///   `connectionLost`; `timeout` (``Configuration/timeout``); `queueFull` (too much waits); `brokerError` (the
-    ///   broker refuses it); `invalidArgument` (a header that the broker's version cannot carry); `cancelled`;
-    ///   `notConnected` after ``disconnect()-(_)``; and the code with which attempts stopped.
+    ///   `connectionLost`, with an `underlying` ``STOMPServerError`` where the broker has ended the connection by an
+    ///   ERROR that does not say what it is about, as RabbitMQ's; `timeout` (``Configuration/timeout``); `queueFull`
+    ///   (too much waits); `brokerError` (the broker refuses it); `invalidArgument` (a header that the broker's version
+    ///   cannot carry); `cancelled`; `notConnected` after ``disconnect()-(_)``; and the code with which attempts
+    ///   stopped.
     public func send(
         _ body: ByteBuffer,
         to destination: String,

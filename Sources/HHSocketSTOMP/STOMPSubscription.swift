@@ -56,7 +56,8 @@ public final class STOMPSubscription: AsyncSequence, Sendable {
     }
 
     /// Ends the subscription, and returns once the broker has confirmed that; at once without a connection. Messages
-    /// that have arrived can still be read.
+    /// that have arrived can still be read, and can be acknowledged no more: RabbitMQ delivers them again when this
+    /// connection has ended, ActiveMQ at once.
     ///
     /// - Parameter headers: Further headers of UNSUBSCRIBE, as RabbitMQ wants them for durable subscriptions. None by
     ///   default.

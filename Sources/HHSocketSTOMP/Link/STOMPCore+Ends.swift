@@ -59,9 +59,8 @@ extension STOMPCore {
     private func route(of error: STOMPServerError) -> STOMPRoute? {
         if let receipt = error.receipt { return self.routes.values.first { $0.receipt == receipt } }
         if let id = error.headers["subscription"] { return self.routes[id] }
-        // RabbitMQ names no receipt. What a connection begins with it deals with in order.
-        return self.machine.subscriptionIDs.lazy.compactMap { self.routes[$0] }
-            .first { $0.isRestored && $0.receipt != nil }
+        // RabbitMQ names no receipt.
+        return self.unconfirmedRoute
     }
 
     func linkEnded(_ peer: STOMPPeer, in turn: inout Turn) {
@@ -83,18 +82,14 @@ extension STOMPCore {
         self.reconsiderReading()
     }
 
-    /// The connection closes by our choice, and has ended.
-    ///
-    /// RabbitMQ does not answer DISCONNECT on a WebSocket, and closes that in order.
-    func partingEnded(_ peer: STOMPPeer, by end: LinkEnd) {
-        guard case .said(let error) = end.cause, let closure = error.underlying as? WebSocketClosure,
-            closure.code == Self.normalClosure
-        else { return }
-        self.hasParted.withLockedValue { $0 = true }
+    /// The broker has closed a WebSocket in order: in answer to DISCONNECT, as RabbitMQ does, or by its own choice.
+    func closedInOrder(_ peer: STOMPPeer) {
+        if peer.link.phase == .closing {
+            self.hasParted.withLockedValue { $0 = true }
+        } else if peer === self.peer {
+            self.suspectSubscription(at: peer.endpoint)
+        }
     }
-
-    /// The close code of a WebSocket for a normal end.
-    private static let normalClosure: UInt16 = 1_000
 
     /// Attempts have stopped. What waited for a connection fails.
     func gaveUp(_ error: SocketError) {

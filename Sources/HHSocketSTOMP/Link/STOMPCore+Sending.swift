@@ -94,10 +94,7 @@ extension STOMPCore {
 
     /// A connection is accepted and ready: what waits for one leaves, subscriptions first.
     func restore(on peer: STOMPPeer, in turn: inout Turn) {
-        for id in self.machine.subscriptionIDs {
-            self.routes[id]?.isRestored = true
-            self.subscribe(id, in: &turn)
-        }
+        self.subscribeRestored(in: &turn)
         let waiters = self.connectionWaiters
         self.connectionWaiters = []
         for waiter in waiters { self.complete(waiter, .success(())) }

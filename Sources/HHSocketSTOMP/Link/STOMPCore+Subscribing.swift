@@ -56,6 +56,7 @@ extension STOMPCore {
     func confirmSubscription(_ receipt: String) {
         guard let route = self.routes.values.first(where: { $0.receipt == receipt }) else { return }
         route.receipt = nil
+        route.refusals = 0
         route.confirmation = .confirmed
         let waiters = route.waiters
         route.waiters = []
@@ -88,8 +89,9 @@ extension STOMPCore {
             return
         }
         let frame = self.machine.unsubscribe(route.id, headers: headers)
+        let isThere = route.isSent
         self.remove(route, nil)
-        guard let frame, let peer = self.peer, peer.link.phase == .open else {
+        guard isThere, let frame, let peer = self.peer, peer.link.phase == .open else {
             completion?(.success(()))
             return
         }
@@ -108,5 +110,6 @@ extension STOMPCore {
         let cancelled = SocketError(.cancelled, message: "the subscription \(route.id) was ended")
         for waiter in waiters { self.complete(waiter, .failure(error ?? cancelled)) }
         self.isNoLongerFull(route.id)
+        if self.isCareful { self.perform { self.subscribeNext(in: &$0) } }
     }
 }

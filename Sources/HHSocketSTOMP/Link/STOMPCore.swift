@@ -23,6 +23,9 @@ package final class STOMPCore: @unchecked Sendable {
     var peer: STOMPPeer?
     var operations = STOMPOperations()
     var routes: [String: STOMPRoute] = [:]
+    /// Whether a connection begins with one subscription after the other, because the broker has closed the last one
+    /// before it had confirmed all.
+    var isCareful = false
     /// The task that has made the present submission, if it may be cancelled.
     var token: STOMPToken?
     /// The number of the accepted connection, for other threads; 0 where there is none.
@@ -131,6 +134,7 @@ package final class STOMPCore: @unchecked Sendable {
             self.complete(operation, .success(()))
         } else {
             self.confirmSubscription(receipt)
+            self.subscribeNext(in: &turn)
         }
     }
 }

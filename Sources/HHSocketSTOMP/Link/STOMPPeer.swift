@@ -54,7 +54,7 @@ package final class STOMPPeer: MessagePeer {
 
     /// An ERROR is the broker's word, and no violation.
     package func explain(_ end: LinkEnd) -> LinkEnd {
-        if self.link.phase == .closing { self.core.partingEnded(self, by: end) }
+        if end.isOrderlyClose { self.core.closedInOrder(self) }
         guard case .protocolViolation(let error) = end.cause, let said = error.underlying as? STOMPServerError else {
             return end
         }
@@ -68,5 +68,18 @@ package final class STOMPPeer: MessagePeer {
         }
         self.core.linkEnded(self, in: &turn)
         self.ended(units)
+    }
+}
+
+extension LinkEnd {
+    /// The close code of a WebSocket for a normal end.
+    private static var normalClosure: UInt16 { 1_000 }
+
+    /// Whether the peer has closed a WebSocket by that code.
+    fileprivate var isOrderlyClose: Bool {
+        guard case .said(let error) = self.cause, let closure = error.underlying as? WebSocketClosure else {
+            return false
+        }
+        return closure.code == Self.normalClosure
     }
 }

@@ -21,8 +21,13 @@ final class STOMPRoute: @unchecked Sendable {
     var confirmation = Confirmation.awaited
     /// The receipt of the latest SUBSCRIBE, until it has come.
     var receipt: String?
+    /// Whether SUBSCRIBE has been sent on the present connection.
+    var isSent: Bool { self.receipt != nil || self.confirmation == .confirmed }
     /// Whether the latest SUBSCRIBE was among the first frames of its connection.
     var isRestored = false
+    /// How many connections in succession the broker has closed in order instead of confirming it, when it was asked
+    /// for no other.
+    var refusals = 0
     /// Those who wait for the subscription to be made.
     var waiters: [STOMPOperation] = []
 

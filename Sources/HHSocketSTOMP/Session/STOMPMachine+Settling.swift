@@ -34,7 +34,7 @@ extension STOMPMachine {
         guard let index = self.subscriptions.index(forKey: delivery.subscription) else {
             throw SocketError(
                 .invalidArgument,
-                message: "a message cannot be \(verb): its subscription has ended, so the broker takes it back"
+                message: "a message cannot be \(verb): its subscription has ended, so it is delivered again"
             )
         }
         guard let identifier = delivery.identifier else {

@@ -1,0 +1,65 @@
+import HHSocket
+
+/// Subscriptions that a broker refuses without saying which: they would end every connection.
+extension STOMPCore {
+    /// The first subscription that the present connection began with and that is not confirmed: what a connection
+    /// begins with brokers deal with in order.
+    var unconfirmedRoute: STOMPRoute? {
+        self.machine.subscriptionIDs.lazy.compactMap { self.routes[$0] }.first { $0.isRestored && $0.receipt != nil }
+    }
+
+    /// Sends SUBSCRIBE for the subscriptions that a connection begins with: all of them, or one after the other's
+    /// receipt where it is to be found out which one the broker refuses.
+    func subscribeRestored(in turn: inout Turn) {
+        let routes = self.machine.subscriptionIDs.compactMap { self.routes[$0] }
+        for route in routes { route.isRestored = true }
+        guard self.isCareful else {
+            for route in routes { self.subscribe(route.id, in: &turn) }
+            return
+        }
+        self.subscribeNext(in: &turn)
+    }
+
+    /// Goes on with the subscriptions that are made one after the other.
+    func subscribeNext(in turn: inout Turn) {
+        guard self.isCareful, self.unconfirmedRoute == nil else { return }
+        for id in self.machine.subscriptionIDs {
+            guard let route = self.routes[id], route.isRestored, case .awaited = route.confirmation else { continue }
+            self.subscribe(id, in: &turn)
+            if route.receipt != nil { return }
+        }
+        self.isCareful = false
+    }
+
+    /// The number of connections after which a subscription is held to be refused, of those that make one after the
+    /// other.
+    private static var refusalsInARow: Int { 2 }
+
+    /// The beginning of RabbitMQ's name in CONNECTED.
+    private static var rabbitMQ: String { "RabbitMQ/" }
+
+    /// The broker has closed the connection in order instead of going on, without a reason.
+    ///
+    /// RabbitMQ does so on a WebSocket where it sends ERROR on TCP, such as for a queue that the user may not read.
+    /// Other brokers may send no receipts at all, which would look the same.
+    func suspectSubscription(at endpoint: Endpoint) {
+        guard self.machine.agreement?.server?.hasPrefix(Self.rabbitMQ) ?? false, let route = self.unconfirmedRoute
+        else { return }
+        guard self.isCareful else {
+            self.isCareful = true
+            return
+        }
+        route.refusals += 1
+        guard route.refusals >= Self.refusalsInARow else { return }
+        let error = SocketError(
+            .brokerError,
+            message: """
+                the broker at \(endpoint) seems to refuse the subscription \(route.id): instead of confirming it, it has \
+                closed \(route.refusals) connections in succession, without a reason
+                """,
+            endpoint: endpoint,
+            delivery: .answered
+        )
+        self.remove(route, error)
+    }
+}

@@ -179,6 +179,8 @@ struct ActiveMQTests {
 
     @Test func disconnectWaitsForReceipts() async throws {
         let (client, events) = try self.connect()
+        // Without a connection there would be nothing to wait for.
+        try await events.opened()
         let confirmed = Watched(0)
         for number in 0..<100 {
             client.send(ByteBuffer(string: "\(number)"), to: self.queue.destination, receipt: true) { result in

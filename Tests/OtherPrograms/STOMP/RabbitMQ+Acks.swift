@@ -57,7 +57,7 @@ extension RabbitMQTests {
             try await self.expect(again: ["1", "3", "5"], queue, way)
         }
 
-        @Test(arguments: Way.withNACK) func acksCoverAllBefore(way: Way) async throws {
+        @Test(arguments: Way.all) func acksCoverAllBefore(way: Way) async throws {
             let (queue, client, subscription, messages) = try await self.five(way, .client)
             try await messages[3].ack()
             // Those before it are acknowledged by that.
@@ -67,7 +67,7 @@ extension RabbitMQTests {
             try await self.expect(again: ["5"], queue, way)
         }
 
-        @Test(arguments: Broker.Door.allCases) func firstVersionHasAcksToo(door: Broker.Door) async throws {
+        @Test(arguments: Broker.Door.allCases) func firstVersionHasOneAckMode(door: Broker.Door) async throws {
             let way = Way(door: door, version: .v1_0)
             let (queue, client, subscription, messages) = try await self.five(way, .client)
             for message in messages.prefix(4) { try await message.ack() }

@@ -71,6 +71,15 @@ extension RabbitMQTests {
             try await client.disconnect()
         }
 
+        @Test(arguments: [Broker.Door.stompTLS, .webSocketTLS])
+        func certificateOfAnUnknownAuthorityIsNotAccepted(door: Broker.Door) async throws {
+            let (client, events) = try await RabbitMQ.shared.clientWithEvents(door) { $0.socket.tls = ClientTLS() }
+            let error = try await events.value("a failed attempt") { $0.failures.first }
+            #expect(error.code == .tlsFailed, "\(error)")
+            #expect(events.current.agreements.isEmpty)
+            try await client.disconnect()
+        }
+
         @Test func credentialsAreAskedForEachConnection() async throws {
             let user = "user-\(UUID())"
             let node = try await RabbitMQ.shared

@@ -89,6 +89,25 @@ extension RabbitMQTests {
             try await client.disconnect()
         }
 
+        @Test(arguments: [Broker.Door.stomp, .webSocket]) func messageBeyondTheLimitEndsTheConnection(
+            door: Broker.Door
+        ) async throws {
+            let queue = TestQueue()
+            let node = try await RabbitMQ.shared
+            let sender = try node.client()
+            let (client, events) = try node.clientWithEvents(door) { $0.limits.maximumBodyLength = 1_000 }
+            let subscription = try client.subscribe(to: queue.destination)
+            try await subscription.waitUntilConfirmed()
+            try await sender.send(ByteBuffer(repeating: 0x20, count: 1_001), to: queue.destination, receipt: true)
+            let end = try await events.value("the end") { $0.ends.first ?? nil }
+            #expect(end.code == .protocolViolation && end.message.contains("1000"), "\(end)")
+            try await events.opened(2)
+            try await sender.send(ByteBuffer(repeating: 0x20, count: 1_000), to: queue.destination, receipt: true)
+            #expect(try await subscription.next().body.readableBytes == 1_000)
+            try await client.disconnect()
+            try await sender.disconnect()
+        }
+
         /// Subscriptions and sends of before the connection, in their order.
         @Test(arguments: Broker.Door.allCases) func thousandsArriveInOrder(door: Broker.Door) async throws {
             let queue = TestQueue()

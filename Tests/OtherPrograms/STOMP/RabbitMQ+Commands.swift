@@ -119,7 +119,7 @@ extension RabbitMQTests {
                 #expect(outcome.exitCode == 1 && outcome.text == "")
                 #expect(outcome.errorLines.count == 1, "\(outcome.errors)")
                 #expect(
-                    outcome.errors.contains(": Unknown destination: '/nonsense/x' is not a valid"),
+                    outcome.errors.contains("Unknown destination: '/nonsense/x' is not a valid"),
                     "\(outcome.errors)"
                 )
             }

@@ -47,7 +47,7 @@ extension RabbitMQTests {
             let outcome = try await self.subscribe(queue, by: door, "--count", "3").outcome()
             #expect(outcome.exitCode == 0 && outcome.errors == "", "\(outcome)")
             #expect(outcome.text == "--hello\n\nä\nb\n")
-            #expect(try await RabbitMQ.shared.queues()[queue.name] == Broker.Queue())
+            try await RabbitMQ.shared.waitUntil(queue, "nothing is left") { $0 == Broker.Queue() }
         }
 
         @Test func headersAndBodiesAreJSON() async throws {

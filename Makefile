@@ -138,6 +138,7 @@ build-release: programs = libdeflate.h:libdeflate-dev
 build-release: dependencies ## build the command and the benchmarks for release, without running them
 	swift build -c release $(benchmarks_options) --product hhsocket-cli
 	swift build -c release $(benchmarks_options) --product HHSocketBenchmarks
+	swift build -c release $(benchmarks_options) --product STOMPBenchmark
 
 bench: programs = libdeflate.h:libdeflate-dev
 bench: dependencies ## measure the framework's parts, each separately
@@ -164,10 +165,10 @@ bench-websocket: $(command_for_release) ## compare echo over WebSocket with libw
 	$(needs_python)
 	Scripts/bench-websocket --program "$(command_for_release)" $(WEBSOCKET)
 
-bench-stomp: programs = rabbitmq-server node:nodejs
-bench-stomp: dependencies ## compare STOMP clients with one RabbitMQ: stomp.py, stompjs, and what STOMP="--client NAME=COMMAND" adds
+bench-stomp: programs = rabbitmq-server node:nodejs libdeflate.h:libdeflate-dev
+bench-stomp: build-release ## compare STOMP clients with one RabbitMQ: ours, stomp.py, stompjs, and what STOMP="--client NAME=COMMAND" adds
 	$(needs_python)
-	Scripts/bench-stomp $(STOMP)
+	Scripts/bench-stomp --client "hhsocket=$(RELEASE_FOLDER)/release/STOMPBenchmark" $(STOMP)
 
 counts: programs = python3
 counts: $(command_for_release) ## count a call's requests to Swift's runtime and to the system, and fail if a budget is exceeded (Linux)

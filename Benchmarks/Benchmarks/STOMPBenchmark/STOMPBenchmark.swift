@@ -81,8 +81,7 @@ struct STOMPBenchmark {
         configuration.heartbeats = .off
         let client = STOMPClient(configuration: configuration)
         client.connect()
-        // As Docs/Threads.md has it: tasks on the socket's thread do not change threads for each message.
-        try await withTaskExecutorPreference(client.executor) {
+        @Sendable func measure() async throws {
             if arguments[1] == "send" {
                 let body = ByteBuffer(repeating: UInt8(ascii: "x"), count: length)
                 try await send(warmUp, of: body, to: destination, by: client, outstanding: outstanding)
@@ -93,6 +92,12 @@ struct STOMPBenchmark {
                 let messages = try client.subscribe(to: destination, ack: .clientIndividual, window: outstanding)
                 print(try await receive(messages, warmUp: warmUp, count: count, length: length))
             }
+        }
+        if #available(macOS 15, *) {
+            // As Docs/Threads.md has it: tasks on the socket's thread do not change threads for each message.
+            try await withTaskExecutorPreference(client.executor) { try await measure() }
+        } else {
+            try await measure()
         }
         try? await client.disconnect()
     }

@@ -20,4 +20,16 @@ import Testing
         }
         if let broken { Issue.record("\(broken)") }
     }
+
+    /// A harness that cannot fail proves nothing: each of these expects something else in one place, and must be found
+    /// out.
+    @Test(arguments: STOMPWorld.Flaw.allCases)
+    func worldThatExpectsSomethingElseIsFoundOut(flaw: STOMPWorld.Flaw) async {
+        let found = await onItsOwnThread {
+            (0..<UInt64(300)).contains { seed in
+                STOMPWorld.run(STOMPStep.script(seed: seed), seed: seed, flaw: flaw) != nil
+            }
+        }
+        #expect(found)
+    }
 }

@@ -24,7 +24,8 @@ extension STOMPWorld {
         guard let connection = self.quietConnection, self.openTransactions == 0 else { return }
         let there = self.broker.subscriptions(of: connection.number)
         let live = self.subscribed.filter(\.isLive)
-        let expected = live.compactMap { $0.subscription?.id }.sorted()
+        var expected = live.compactMap { $0.subscription?.id }.sorted()
+        if self.flaw == .noSubscriptionsAfterTheFirst { expected = Array(expected.prefix(1)) }
         let ids = there.compactMap(\.id).sorted()
         guard ids == expected else { return self.fail("the broker has the subscriptions \(ids), not \(expected)") }
         guard !self.isHolding, self.gates.isEmpty else { return }
@@ -45,7 +46,8 @@ extension STOMPWorld {
     /// Waits are bounded, and heart-beats come.
     func checkTimes() {
         for (number, sent) in self.sent.enumerated() where sent.outcome == nil && sent.style != .forgotten {
-            if self.now - sent.began > TimeAmount(Self.timeout) + .seconds(1) {
+            let limit = self.flaw == .soonerOutcomes ? .seconds(5) : TimeAmount(Self.timeout) + .seconds(1)
+            if self.now - sent.began > limit {
                 return self.fail("message \(number) has no outcome after \(self.now - sent.began)")
             }
         }
@@ -133,9 +135,9 @@ extension STOMPWorld {
     /// Runs a script.
     ///
     /// - Returns: The promise that was broken, if one was.
-    static func run(_ script: [STOMPStep], seed: UInt64) -> String? {
+    static func run(_ script: [STOMPStep], seed: UInt64, flaw: Flaw? = nil) -> String? {
         do {
-            let world = try STOMPWorld(seed: seed)
+            let world = try STOMPWorld(seed: seed, flaw: flaw)
             for (number, step) in script.enumerated() {
                 guard let broken = world.take(step) else { continue }
                 _ = world.end(heals: false)

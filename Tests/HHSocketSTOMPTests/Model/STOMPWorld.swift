@@ -44,11 +44,17 @@ final class STOMPWorld: @unchecked Sendable {
         let connection: UInt64
     }
 
+    /// Another expectation than the right one.
+    enum Flaw: CaseIterable {
+        case soonerOutcomes, noSubscriptionsAfterTheFirst, smallerWindows, noReceiptsOfSends
+    }
+
     static let destinations = ["/queue/a", "/queue/b", "/queue/c", "/topic/a", "/topic/b"]
     static let timeout = Duration.seconds(20)
     static let interval = Duration.seconds(3)
     static let maximumWaiting = 50
 
+    let flaw: Flaw?
     let version: STOMPVersion
     let loop = EmbeddedEventLoop()
     var generator: SeededGenerator
@@ -85,7 +91,8 @@ final class STOMPWorld: @unchecked Sendable {
     var openTransactions = 0
     var runningTasks = 0
 
-    init(seed: UInt64) throws {
+    init(seed: UInt64, flaw: Flaw? = nil) throws {
+        self.flaw = flaw
         self.generator = SeededGenerator(seed: seed ^ 0x570)
         self.version = STOMPVersion.allCases[Int(seed % 3)]
         let loop = self.loop

@@ -14,7 +14,10 @@ extension STOMPCore {
                 let isSubmitted = self.perform { turn in
                     guard !token.isCancelled else { return waiter.resume(returning: .failure(Self.cancelled)) }
                     self.token = token
-                    body(self, &turn) { waiter.resume(returning: $0) }
+                    body(self, &turn) { result in
+                        self.passLock()
+                        waiter.resume(returning: result)
+                    }
                     self.token = nil
                 }
                 if !isSubmitted { waiter.resume(returning: .failure(Self.released)) }
@@ -25,7 +28,13 @@ extension STOMPCore {
                 if let operation = token.operation { self.cancel(operation) }
             }
         }
+        self.passLock()
         try result.get()
+    }
+
+    /// Orders what one thread does before with what another does after it, which the thread sanitizer sees.
+    private func passLock() {
+        if ThreadSanitizer.isRunning { _ = self.connectionNumber }
     }
 
     private static let cancelled = SocketError(.cancelled, message: "the task was cancelled before anything was sent")

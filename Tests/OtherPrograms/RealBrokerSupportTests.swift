@@ -62,6 +62,8 @@ import Testing
             let name = "restart-\(UUID())"
             let send = RealBrokerSupportTests.send("hello", "/queue/\(name)", "persistent:true\\n")
             _ = try await RealBrokerSupportTests.exchange(node.url(), send + ["expect:RECEIPT"])
+            // The queue itself is declared in a log that RabbitMQ writes when it likes.
+            if killed { _ = try await node.control("eval", "mnesia:sync_log().") }
             if killed { try await node.kill() } else { try await node.stop() }
             await #expect(throws: (any Error).self) { try await RealBrokerSupportTests.exchange(node.url(), []) }
             try await node.start()

@@ -184,12 +184,21 @@ import Testing
     @Test func handshakeRefusedAndTimedOut() async throws {
         struct Refusal: Error {}
         let server = try await MockServer(.echo)
+        // Between two attempts a call would find no connection.
+        let (called, calling) = AsyncStream.makeStream(of: Void.self)
         let refused = SocketClient.connecting(to: server.endpoint) {
-            $0.socket.gate = HandshakeGate { _ in throw Refusal() }
+            $0.socket.gate = HandshakeGate { _ in
+                for await _ in called { break }
+                throw Refusal()
+            }
         }
-        self.expect(try await self.error(refused), .handshakeRefused, .notSent, names: "\(server.endpoint)")
+        let task = refused.dataTask(with: SocketRequest(type: 101))
+        task.resume()
+        calling.finish()
+        try await eventually("the refusal") { task.state == .completed }
+        self.expect(try #require(task.error), .handshakeRefused, .notSent, names: "\(server.endpoint)")
         let silent = SocketClient.connecting(to: server.endpoint) {
-            $0.socket.gate = HandshakeGate(timeout: .milliseconds(50)) { _ in
+            $0.socket.gate = HandshakeGate(timeout: .seconds(1)) { _ in
                 try await untilCancelled()
             }
         }

@@ -78,15 +78,16 @@ extension STOMPCore {
             return completion(&turn)
         }
         self.idleWaiters.append(completion)
+        guard self.idleTimer == nil else { return }
         let patience = TimeAmount(clamping: self.configuration.disconnectTimeout)
-        let loop = peer.link.loop
-        _ = loop.setTimer(turn.now.advanced(clamping: patience)) { [weak self] turn in
+        self.idleTimer = peer.link.loop.setTimer(turn.now.advanced(clamping: patience)) { [weak self] turn in
             self?.notifyIdle(in: &turn)
         }
     }
 
     /// Nothing waits for the broker any more, or that is not waited for.
     func notifyIdle(in turn: inout Turn) {
+        if let timer = self.idleTimer.take() { self.driver?.loop.removeTimer(timer) }
         let waiters = self.idleWaiters
         self.idleWaiters = []
         for waiter in waiters { waiter(&turn) }

@@ -38,6 +38,8 @@ package final class STOMPCore: @unchecked Sendable {
     var isOver = false
     /// Those who wait until no operation waits for the broker.
     var idleWaiters: [(inout Turn) -> Void] = []
+    /// Ends their wait.
+    var idleTimer: SocketLoop.TimerID?
     /// The subscriptions whose messages are not read fast enough.
     var fullRoutes: Set<String> = []
     /// Whether reading was last said to be unwanted.

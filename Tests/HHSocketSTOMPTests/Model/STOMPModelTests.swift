@@ -32,4 +32,23 @@ import Testing
         }
         #expect(found)
     }
+
+    /// The time of a `disconnect()` that is over does not end the wait of the next one.
+    @Test func eachDisconnectHasItsOwnTime() async {
+        let states = await onItsOwnThread { () -> [String]? in
+            guard let world = try? STOMPWorld(seed: 2) else { return nil }
+            let send = STOMPStep.send(count: 1, length: 3, receipt: true, .awaited)
+            let disconnecting: [STOMPStep] = [.connect, .broker(isReading: false), send, .disconnect]
+            for step in disconnecting + [.broker(isReading: true), .time(milliseconds: 4_000)] + disconnecting {
+                if world.take(step) != nil { return nil }
+            }
+            var states: [String] = []
+            for milliseconds in [1_500, 3_000] {
+                if world.take(.time(milliseconds: milliseconds)) != nil { return nil }
+                states.append(world.client.map { "\($0.state)" } ?? "")
+            }
+            return world.end(heals: false) == nil ? states : nil
+        }
+        #expect(states == ["ready, one.example:61613", "ready, one.example:61613"])
+    }
 }

@@ -75,9 +75,8 @@ extension STOMPCore {
         let error = Self.unconfirmed(peer)
         for operation in self.operations.unconfirmed { self.complete(operation, .failure(error)) }
         for route in self.routes.values {
-            route.receipt = nil
+            route.state = .unsent
             route.isRestored = false
-            route.confirmation = .awaited
         }
         self.reconsiderReading()
     }

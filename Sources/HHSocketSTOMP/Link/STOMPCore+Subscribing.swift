@@ -38,7 +38,7 @@ extension STOMPCore {
         guard let frame = self.machine.subscribing(id, receipt: receipt) else { return }
         let unit = STOMPUnit(frame, nil, isOfOneConnection: true)
         if let refusal = self.refusal(of: unit) ?? self.modeRefusal(route) { return self.remove(route, refusal) }
-        route.receipt = receipt
+        route.state = .awaited(receipt: receipt)
         _ = self.peer?.send(unit, in: &turn)
     }
 
@@ -55,9 +55,8 @@ extension STOMPCore {
     /// The broker has dealt with a SUBSCRIBE.
     func confirmSubscription(_ receipt: String) {
         guard let route = self.routes.values.first(where: { $0.receipt == receipt }) else { return }
-        route.receipt = nil
         route.refusals = 0
-        route.confirmation = .confirmed
+        route.state = .confirmed
         let waiters = route.waiters
         route.waiters = []
         for waiter in waiters { self.complete(waiter, .success(())) }
@@ -70,7 +69,7 @@ extension STOMPCore {
             let error = SocketError(.cancelled, message: "the subscription \(route.id) has ended")
             return completion(.failure(route.error ?? error))
         }
-        if case .confirmed = route.confirmation { return completion(.success(())) }
+        if case .confirmed = route.state { return completion(.success(())) }
         let operation = STOMPOperation(.waiting("SUBSCRIBE"), receipt: nil, completion)
         route.waiters.removeAll { !$0.isOpen }
         route.waiters.append(operation)

@@ -24,9 +24,9 @@ extension STOMPCore {
     func subscribeNext(in turn: inout Turn) {
         guard self.isCareful, self.unconfirmedRoute == nil else { return }
         for id in self.machine.subscriptionIDs {
-            guard let route = self.routes[id], route.isRestored, case .awaited = route.confirmation else { continue }
+            guard let route = self.routes[id], route.isRestored, !route.isSent else { continue }
             self.subscribe(id, in: &turn)
-            if route.receipt != nil { return }
+            if route.isSent { return }
         }
         self.isCareful = false
     }

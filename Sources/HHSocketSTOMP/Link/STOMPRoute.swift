@@ -6,9 +6,10 @@ final class STOMPRoute: @unchecked Sendable {
     // Proof of Sendable: the constants are Sendable; the failure is locked; the rest is touched on the socket's thread
     // alone.
 
-    /// The broker's word on the latest SUBSCRIBE.
-    enum Confirmation {
-        case awaited
+    /// How far SUBSCRIBE has got on the present connection.
+    enum State {
+        case unsent
+        case awaited(receipt: String)
         case confirmed
     }
 
@@ -18,11 +19,7 @@ final class STOMPRoute: @unchecked Sendable {
     /// The messages that wait to be read; nil where a handler or a delegate takes them.
     let inbox: MessageInbox<STOMPMessage>?
     private let failure = NIOLockedValueBox<SocketError?>(nil)
-    var confirmation = Confirmation.awaited
-    /// The receipt of the latest SUBSCRIBE, until it has come.
-    var receipt: String?
-    /// Whether SUBSCRIBE has been sent on the present connection.
-    var isSent: Bool { self.receipt != nil || self.confirmation == .confirmed }
+    var state = State.unsent
     /// Whether the latest SUBSCRIBE was among the first frames of its connection.
     var isRestored = false
     /// How many connections in succession the broker has closed in order instead of confirming it, when it was asked
@@ -41,6 +38,16 @@ final class STOMPRoute: @unchecked Sendable {
         self.ackMode = ackMode
         self.delivery = delivery
         self.inbox = inbox
+    }
+
+    /// The receipt that is awaited.
+    var receipt: String? {
+        if case .awaited(let receipt) = self.state { receipt } else { nil }
+    }
+
+    /// Whether SUBSCRIBE has been sent on the present connection.
+    var isSent: Bool {
+        if case .unsent = self.state { false } else { true }
     }
 
     /// Why no more messages come; nil where the user has ended the subscription.

@@ -61,20 +61,14 @@ extension Setup {
         var decoder = self.decoder()
         var decoded = Decoded()
         var received = 0
-        var rest = stream
-        var turn = 0
-        while !rest.isEmpty {
-            // Empty pieces are fed too, but not for ever.
-            let size = sizes.isEmpty ? rest.count : sizes[turn % sizes.count]
-            let piece = rest.prefix(turn >= 2 * sizes.count ? max(1, size) : size)
-            rest = rest.dropFirst(piece.count)
+        var pieces = Pieces(stream, sizes)
+        while let piece = pieces.next() {
             received += piece.count
-            turn += 1
             self.feed(piece, to: &decoder, use, &decoded)
             self.check(decoder, received: received, decoded)
             if decoded.error != nil { break }
         }
-        if let error = decoded.error { self.checkThatItStays(error, decoder, rest) }
+        if let error = decoded.error { self.checkThatItStays(error, decoder, pieces.rest) }
         return decoded
     }
 

@@ -45,15 +45,9 @@ enum LineFuzz {
     ) -> Decoded {
         var decoder = LineDecoder(delimiter: delimiter, maximumLength: limit)
         var decoded = Decoded()
-        var rest = stream[...]
-        var (turn, received) = (0, 0)
-        repeat {
-            // Empty pieces are fed too, but not for ever.
-            let size = sizes.isEmpty ? rest.count : sizes[turn % sizes.count]
-            let piece = rest.prefix(turn >= 2 * sizes.count ? max(1, size) : size)
-            rest = rest.dropFirst(piece.count)
+        var received = 0
+        for piece in Pieces(stream[...], sizes) {
             received += piece.count
-            turn += 1
             decoder.append(ByteBuffer(bytes: piece))
             do throws(LineDecoder.TooLong) {
                 while let line = try decoder.next() { decoded.lines.append(line) }
@@ -63,7 +57,7 @@ enum LineFuzz {
                 return decoded
             }
             require(decoder.bufferedBytes <= min(received, limit + LineDelimiter.maximumLength), "too much is kept")
-        } while !rest.isEmpty
+        }
         decoded.rest = decoder.bufferedBytes
         return decoded
     }

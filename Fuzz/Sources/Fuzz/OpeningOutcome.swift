@@ -78,24 +78,3 @@ struct ClientOutcome: Equatable {
         one.result == other.result && one.rest == other.rest && one.error == other.error
     }
 }
-
-/// A stream cut by sizes that are taken in turn; all of it without sizes. There are empty pieces, but not for ever.
-struct Pieces: Sequence, IteratorProtocol {
-    private var rest: ArraySlice<UInt8>
-    private let sizes: [Int]
-    private var turn = 0
-
-    init(_ stream: ArraySlice<UInt8>, _ sizes: [Int]) {
-        self.rest = stream
-        self.sizes = sizes
-    }
-
-    mutating func next() -> ArraySlice<UInt8>? {
-        guard !self.rest.isEmpty else { return nil }
-        let size = self.sizes.isEmpty ? self.rest.count : self.sizes[self.turn % self.sizes.count]
-        let piece = self.rest.prefix(self.turn >= 2 * self.sizes.count ? Swift.max(1, size) : size)
-        self.rest = self.rest.dropFirst(piece.count)
-        self.turn += 1
-        return piece
-    }
-}

@@ -54,15 +54,9 @@ enum STOMPFuzz {
         var decoder = STOMPDecoder(limits: limits)
         if let version { decoder.agree(on: version) }
         var decoded = Decoded()
-        var rest = stream[...]
-        var (turn, received) = (0, 0)
-        repeat {
-            // Empty pieces are fed too, but not for ever.
-            let size = sizes.isEmpty ? rest.count : sizes[turn % sizes.count]
-            let piece = rest.prefix(turn >= 2 * sizes.count ? max(1, size) : size)
-            rest = rest.dropFirst(piece.count)
+        var received = 0
+        for piece in Pieces(stream[...], sizes) {
             received += piece.count
-            turn += 1
             decoder.append(ByteBuffer(bytes: piece))
             do throws(STOMPViolation) {
                 while true {
@@ -77,7 +71,7 @@ enum STOMPFuzz {
                 return decoded
             }
             require(decoder.bufferedBytes <= received, "\(decoder.bufferedBytes) bytes are kept of \(received)")
-        } while !rest.isEmpty
+        }
         decoded.rest = decoder.bufferedBytes
         return decoded
     }

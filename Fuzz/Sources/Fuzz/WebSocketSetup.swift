@@ -54,13 +54,8 @@ extension WebSocketSetup {
     func decode(_ stream: ArraySlice<UInt8>, pieces sizes: [Int]) -> WebSocketDecoded {
         var decoder = WebSocketDecoder(role: self.role, mode: self.mode, deflate: self.deflate)
         var decoded = WebSocketDecoded()
-        var rest = stream
-        var turn = 0
-        while !rest.isEmpty, decoded.violation == nil {
-            let size = sizes.isEmpty ? rest.count : sizes[turn % sizes.count]
-            let piece = rest.prefix(turn >= 2 * sizes.count ? max(1, size) : size)
-            rest = rest.dropFirst(piece.count)
-            turn += 1
+        var pieces = Pieces(stream, sizes)
+        while decoded.violation == nil, let piece = pieces.next() {
             decoder.append(ByteBuffer(bytes: piece))
             self.take(from: &decoder, &decoded)
             self.check(decoder, decoded)

@@ -50,15 +50,7 @@ struct LinesCommand: AsyncParsableCommand {
     @Flag(help: "Print lines as JSON: {\"kind\":\"text\",\"text\":…}.")
     var json = false
 
-    @Option(
-        help: ArgumentHelp(
-            "Connect through this proxy: http://user:password@host:port, or socks5://…; the user and "
-                + "password are optional.",
-            valueName: "url"
-        ),
-        transform: ConnectionOptions.proxy
-    )
-    var proxy: Proxy?
+    @OptionGroup var route: ProxyOptions
 
     @OptionGroup(title: "TLS") var tls: ClientTLSOptions
 
@@ -90,7 +82,7 @@ struct LinesCommand: AsyncParsableCommand {
     private func configuration() throws(SocketError) -> LineLink.Configuration {
         var configuration = try LineLink.Configuration(address: self.address)
         if let tls = self.tls.tls { configuration.socket.tls = tls }
-        configuration.socket.proxy = self.proxy
+        configuration.socket.proxy = self.route.proxy
         configuration.socket.heartbeat = HeartbeatPolicy(interval: self.heartbeatEvery)
         configuration.socket.maximumQueuedBytes = 256 << 20
         configuration.delimiter = self.delimiter

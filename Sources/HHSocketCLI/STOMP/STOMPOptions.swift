@@ -49,15 +49,7 @@ struct STOMPOptions: ParsableArguments {
     )
     var timeout = Duration.seconds(30)
 
-    @Option(
-        help: ArgumentHelp(
-            "Connect through this proxy: http://user:password@host:port, or socks5://…; the user and "
-                + "password are optional.",
-            valueName: "url"
-        ),
-        transform: ConnectionOptions.proxy
-    )
-    var proxy: Proxy?
+    @OptionGroup var route: ProxyOptions
 
     @OptionGroup var addresses: AddressFamilyOptions
 
@@ -94,7 +86,7 @@ struct STOMPOptions: ParsableArguments {
     func configuration() throws(SocketError) -> STOMPClient.Configuration {
         var configuration = try STOMPClient.Configuration(url: self.url)
         if let tls = self.tls.tls { configuration.socket.tls = tls }
-        configuration.socket.proxy = self.proxy
+        configuration.socket.proxy = self.route.proxy
         configuration.socket.addressFamilies = self.addresses.families
         configuration.socket.maximumQueuedBytes = 256 << 20
         configuration.host = self.vhost

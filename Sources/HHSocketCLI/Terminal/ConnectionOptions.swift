@@ -24,15 +24,7 @@ struct ConnectionOptions: ParsableArguments {
     @Flag(help: "Report on stderr what the connection did and why, and how many frames were dropped.")
     var verbose = false
 
-    @Option(
-        help: ArgumentHelp(
-            "Connect through this proxy: http://user:password@host:port, or socks5://…; the user and "
-                + "password are optional.",
-            valueName: "url"
-        ),
-        transform: Self.proxy
-    )
-    var proxy: Proxy?
+    @OptionGroup var route: ProxyOptions
 
     @OptionGroup var addresses: AddressFamilyOptions
 
@@ -55,18 +47,10 @@ struct ConnectionOptions: ParsableArguments {
         return policy
     }
 
-    static func proxy(_ url: String) throws -> Proxy {
-        do throws(SocketError) {
-            return try Proxy(url: url)
-        } catch {
-            throw ValidationError(error.message)
-        }
-    }
-
     /// Applies the options to a configuration.
     func apply(to configuration: inout SocketConfiguration) throws {
         configuration.heartbeat = self.policy
-        configuration.proxy = self.proxy
+        configuration.proxy = self.route.proxy
         configuration.addressFamilies = self.addresses.families
         configuration.tls = self.tls.tls
     }

@@ -70,15 +70,7 @@ struct WebSocketCommand: AsyncParsableCommand {
     @Flag(help: "Print messages as JSON: {\"kind\":\"text\",\"text\":…} or {\"kind\":\"binary\",\"base64\":…}.")
     var json = false
 
-    @Option(
-        help: ArgumentHelp(
-            "Connect through this proxy: http://user:password@host:port, or socks5://…; the user and "
-                + "password are optional.",
-            valueName: "url"
-        ),
-        transform: ConnectionOptions.proxy
-    )
-    var proxy: Proxy?
+    @OptionGroup var route: ProxyOptions
 
     @OptionGroup var addresses: AddressFamilyOptions
 
@@ -115,7 +107,7 @@ struct WebSocketCommand: AsyncParsableCommand {
     private func configuration() throws(SocketError) -> WebSocketLink.Configuration {
         var configuration = try WebSocketLink.Configuration(url: self.url)
         configuration.socket.tls = self.tls.tls
-        configuration.socket.proxy = self.proxy
+        configuration.socket.proxy = self.route.proxy
         configuration.socket.addressFamilies = self.addresses.families
         configuration.socket.connectTimeout = self.timeout
         configuration.socket.heartbeat = self.ping == .zero ? nil : HeartbeatPolicy(interval: self.ping)

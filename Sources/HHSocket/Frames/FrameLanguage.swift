@@ -60,10 +60,7 @@ package struct FrameLanguage: LinkLanguage {
             outgoing.sent = payload.readableBytes
             return .end
         }
-        let length = min(limit, payload.readableBytes - outgoing.sent)
-        if let slice = payload.getSlice(at: payload.readerIndex + outgoing.sent, length: length) { bytes.append(slice) }
-        outgoing.sent += length
-        guard outgoing.sent == payload.readableBytes else { return .more }
+        guard bytes.appendSlice(of: payload, after: &outgoing.sent, limit: limit) else { return .more }
         bytes.prepare()
         self.encoder.encodeTrailer(of: outgoing.unit, into: &bytes.gathered)
         return .end

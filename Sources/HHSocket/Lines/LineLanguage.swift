@@ -56,12 +56,8 @@ package struct LineLanguage: LinkLanguage {
         limit: Int,
         into bytes: inout SendBytes
     ) -> Piece {
-        let payload = outgoing.unit.payload
-        let length = min(limit, payload.readableBytes - outgoing.sent)
-        if let slice = payload.getSlice(at: payload.readerIndex + outgoing.sent, length: length) { bytes.append(slice) }
-        outgoing.sent += length
         // Nothing can stand within a line.
-        guard outgoing.sent == payload.readableBytes else { return .more }
+        guard bytes.appendSlice(of: outgoing.unit.payload, after: &outgoing.sent, limit: limit) else { return .more }
         bytes.prepare()
         bytes.gathered.writeBytes(self.delimiter.bytes)
         return .end

@@ -12,7 +12,7 @@ final class LinePeer: MessagePeer {
     private let delivery: MessageDelivery<LineLink.Line>
     /// Told the units that have not begun to leave.
     private let ended: ([LineUnit]) -> Void
-    private let leaving: LeavingMessages<LineLanguage>
+    let leaving: LeavingMessages<LineLanguage>
 
     init(
         _ link: Link<LineLanguage>,
@@ -26,19 +26,6 @@ final class LinePeer: MessagePeer {
         self.ended = ended
         self.leaving = LeavingMessages(link)
     }
-
-    func send(_ unit: LineUnit, in turn: inout Turn) -> Bool { self.leaving.send(unit, in: &turn) }
-
-    func unitWillBeSent(_ unit: LineUnit, in turn: inout Turn) -> Bool { self.leaving.willBeSent(unit) }
-
-    func unitProgressed(_ outgoing: Outgoing<LineUnit>, in turn: inout Turn) { self.leaving.progressed(outgoing) }
-
-    func hasRoom(in turn: inout Turn) -> Bool {
-        self.leaving.completeSent()
-        return false
-    }
-
-    func hasLeft(in turn: inout Turn) { self.leaving.completeSent() }
 
     func received(_ batch: inout Batch<LineLanguage>, in turn: inout Turn) throws(LinkError) {
         let isLast = !self.link.mayLeaveUnits

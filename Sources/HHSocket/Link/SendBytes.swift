@@ -42,6 +42,19 @@ package struct SendBytes: Sendable {
         self.setBody(buffer, isFirst)
     }
 
+    /// Appends a slice of a payload without copying it.
+    ///
+    /// - Parameters:
+    ///   - sent: The number of bytes of the payload that were appended before, increased by the slice's.
+    ///   - limit: The most bytes of the slice.
+    /// - Returns: Whether it was the last one.
+    package mutating func appendSlice(of payload: ByteBuffer, after sent: inout Int, limit: Int) -> Bool {
+        let length = min(limit, payload.readableBytes - sent)
+        if let slice = payload.getSlice(at: payload.readerIndex + sent, length: length) { self.append(slice) }
+        sent += length
+        return sent == payload.readableBytes
+    }
+
     /// Appends a body, followed by bytes that `writeTrailer` writes.
     @inline(__always)
     mutating func append(_ buffer: consuming ByteBuffer, _ writeTrailer: (ByteBuffer, inout ByteBuffer) -> Void) {

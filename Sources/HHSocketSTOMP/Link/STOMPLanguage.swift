@@ -62,12 +62,8 @@ package struct STOMPLanguage: LinkLanguage {
         limit: Int,
         into bytes: inout SendBytes
     ) -> Piece {
-        let payload = outgoing.unit.payload
-        let length = min(limit, payload.readableBytes - outgoing.sent)
-        if let slice = payload.getSlice(at: payload.readerIndex + outgoing.sent, length: length) { bytes.append(slice) }
-        outgoing.sent += length
         // Nothing can stand within a frame.
-        guard outgoing.sent == payload.readableBytes else { return .more }
+        guard bytes.appendSlice(of: outgoing.unit.payload, after: &outgoing.sent, limit: limit) else { return .more }
         bytes.prepare()
         bytes.gathered.writeInteger(STOMPEncoder.end)
         return .end

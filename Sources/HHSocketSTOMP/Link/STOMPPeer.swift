@@ -12,7 +12,7 @@ package final class STOMPPeer: MessagePeer {
     private let core: STOMPCore
     /// Told the units that have not begun to leave.
     private let ended: ([STOMPUnit]) -> Void
-    private let leaving: LeavingMessages<STOMPLanguage>
+    package let leaving: LeavingMessages<STOMPLanguage>
     /// Called once, when the broker has answered CONNECT; nil: it has accepted.
     var connectAnswered: ((GateRefusal?, inout Turn) -> Void)?
     /// The ERROR that ends the connection, once it is accepted.
@@ -32,21 +32,6 @@ package final class STOMPPeer: MessagePeer {
         self.ended = ended
         self.leaving = LeavingMessages(link)
     }
-
-    package func send(_ unit: STOMPUnit, in turn: inout Turn) -> Bool { self.leaving.send(unit, in: &turn) }
-
-    package func unitWillBeSent(_ unit: STOMPUnit, in turn: inout Turn) -> Bool { self.leaving.willBeSent(unit) }
-
-    package func unitProgressed(_ outgoing: Outgoing<STOMPUnit>, in turn: inout Turn) {
-        self.leaving.progressed(outgoing)
-    }
-
-    package func hasRoom(in turn: inout Turn) -> Bool {
-        self.leaving.completeSent()
-        return false
-    }
-
-    package func hasLeft(in turn: inout Turn) { self.leaving.completeSent() }
 
     package func received(_ batch: inout Batch<STOMPLanguage>, in turn: inout Turn) throws(LinkError) {
         while batch.goesOn, let frame = try batch.next() { try self.core.received(frame, from: self, in: &turn) }

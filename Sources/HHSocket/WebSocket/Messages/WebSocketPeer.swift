@@ -30,7 +30,7 @@ package final class WebSocketPeer: MessagePeer {
     private let end: (WebSocketClose) -> LinkEnd
     /// Told the units that have not begun to leave.
     private let ended: ([WebSocketUnit], inout Turn) -> Void
-    private let leaving: LeavingMessages<WebSocketLanguage>
+    package let leaving: LeavingMessages<WebSocketLanguage>
     private var news: News?
     /// The peer's close frame.
     private(set) var received: WebSocketClose?
@@ -60,21 +60,11 @@ package final class WebSocketPeer: MessagePeer {
 
     // MARK: Sending
 
-    package func send(_ unit: WebSocketUnit, in turn: inout Turn) -> Bool { self.leaving.send(unit, in: &turn) }
-
-    package func unitWillBeSent(_ unit: WebSocketUnit, in turn: inout Turn) -> Bool { self.leaving.willBeSent(unit) }
-
-    package func unitProgressed(_ outgoing: Outgoing<WebSocketUnit>, in turn: inout Turn) {
-        self.leaving.progressed(outgoing)
-    }
-
     package func hasRoom(in turn: inout Turn) -> Bool {
         self.age(in: &turn)
         self.leaving.completeSent()
         return false
     }
-
-    package func hasLeft(in turn: inout Turn) { self.leaving.completeSent() }
 
     /// Has memory freed that nothing uses for a while. There is no timer while there is none.
     private func age(in turn: inout Turn) {

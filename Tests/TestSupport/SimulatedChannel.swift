@@ -1,4 +1,5 @@
-import HHSocket
+import Foundation
+package import HHSocket
 package import NIOCore
 
 /// The server's end of a simulated connection, as the channel sees it.
@@ -294,6 +295,45 @@ package final class SimulatedChannel: Channel, ChannelCore, @unchecked Sendable 
 
     package func channelRead0(_ data: NIOAny) {}
     package func errorCaught0(error: any Error) {}
+}
+
+extension DriverWorld {
+    /// A world on this thread in virtual time.
+    ///
+    /// - Parameters:
+    ///   - loop: Its clock.
+    ///   - open: Opens a connection to a host.
+    package static func simulated(
+        on loop: any EventLoop,
+        random: @escaping @Sendable () -> UInt64,
+        open: @escaping @Sendable (_ host: String, SimulatedBootstrap.Initializer) -> EventLoopFuture<any Channel>
+    ) -> DriverWorld {
+        let thread = Int(bitPattern: pthread_self())
+        return DriverWorld(
+            thread: LoopThread(
+                isCurrent: { thread == Int(bitPattern: pthread_self()) },
+                wake: { loop.execute($0) },
+                now: { loop.now }
+            ),
+            makeBootstrap: { SimulatedBootstrap { host, _, initializer in open(host, initializer) } },
+            lookUp: { _, _ in loop.makeFailedFuture(ChannelError.operationUnsupported) },
+            random: random
+        )
+    }
+}
+
+extension ByteBuffer {
+    /// Takes the bytes of one read of a network, in up to three parts.
+    package mutating func readParts(using generator: inout SeededGenerator) -> [ByteBuffer] {
+        var parts: [ByteBuffer] = []
+        let isPatchy = Int.random(in: 0..<4, using: &generator) == 0
+        while parts.count < 3, self.readableBytes > 0 {
+            let most = min(self.readableBytes, 65_536)
+            let length = isPatchy ? Int.random(in: 1...most, using: &generator) : most
+            if let part = self.readSlice(length: length) { parts.append(part) }
+        }
+        return parts
+    }
 }
 
 /// Opens simulated connections, where NIO's own opens sockets.

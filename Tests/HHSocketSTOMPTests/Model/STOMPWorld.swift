@@ -108,22 +108,12 @@ final class STOMPWorld: @unchecked Sendable {
         configuration.heartbeats = STOMPHeartbeats(send: Self.interval, receive: Self.interval)
         configuration.timeout = Self.timeout
         configuration.maximumWaitingMessages = Self.maximumWaiting
-        let thread = Int(bitPattern: pthread_self())
         let box = Unowned()
-        let world = DriverWorld(
-            thread: LoopThread(
-                isCurrent: { thread == Int(bitPattern: pthread_self()) },
-                wake: { loop.execute($0) },
-                now: { loop.now }
-            ),
-            makeBootstrap: {
-                SimulatedBootstrap { [weak world = box.world] _, _, initializer in
-                    world?.dial(initializer) ?? loop.makeFailedFuture(ChannelError.connectPending)
-                }
-            },
-            lookUp: { _, _ in loop.makeFailedFuture(ChannelError.operationUnsupported) },
-            random: { box.world?.generator.next() ?? 0 }
-        )
+        let world = DriverWorld.simulated(on: loop) {
+            box.world?.generator.next() ?? 0
+        } open: { _, initializer in
+            box.world?.dial(initializer) ?? loop.makeFailedFuture(ChannelError.connectPending)
+        }
         let client = STOMPClient(configuration, in: world)
         self.client = client
         self.trace = client

@@ -109,7 +109,7 @@ final class SimulatedBrokerConnection: SimulatedRemote {
         }
         if !self.isOver, self.channel.wantsRead, self.outgoing.readableBytes > 0 {
             self.lastDelivered = self.now
-            self.channel.read(self.parts())
+            self.channel.read(self.outgoing.readParts(using: &self.generator))
             hasMoved = true
         }
         guard !self.isOver, self.channel.isActive, let end = self.end.take() else { return hasMoved }
@@ -133,17 +133,5 @@ final class SimulatedBrokerConnection: SimulatedRemote {
         if let bytes = self.incoming.readSlice(length: length) { self.decoder.append(bytes) }
         while let frame = try self.decoder.next() { receive(frame) }
         return true
-    }
-
-    /// The bytes of one read, in up to three parts.
-    private func parts() -> [ByteBuffer] {
-        var parts: [ByteBuffer] = []
-        let isPatchy = Int.random(in: 0..<4, using: &self.generator) == 0
-        while parts.count < 3, self.outgoing.readableBytes > 0 {
-            let most = min(self.outgoing.readableBytes, 65_536)
-            let length = isPatchy ? Int.random(in: 1...most, using: &self.generator) : most
-            if let part = self.outgoing.readSlice(length: length) { parts.append(part) }
-        }
-        return parts
     }
 }

@@ -136,21 +136,8 @@ struct ActiveMQTests {
     }
 
     @Test(arguments: STOMPVersion.allCases) func transactionsAreCommittedOrAborted(version: STOMPVersion) async throws {
-        struct Regret: Error {}
         let (client, _) = try self.connect(version)
-        let subscription = try client.subscribe(to: self.queue.destination)
-        await #expect(throws: Regret.self) {
-            try await client.transaction { transaction in
-                try await transaction.send("never", to: self.queue.destination)
-                throw Regret()
-            }
-        }
-        try await client.transaction { transaction in
-            for text in ["2", "3"] { try await transaction.send(text, to: self.queue.destination) }
-            try await client.send("1", to: self.queue.destination, receipt: true)
-        }
-        #expect(try await subscription.next(3).map(\.text) == ["1", "2", "3"])
-        try await client.disconnect()
+        try await client.commitsAndAborts(self.queue)
     }
 
     @Test func acksOfACommittedTransactionTakeEffect() async throws {

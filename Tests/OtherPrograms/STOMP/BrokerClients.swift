@@ -192,6 +192,26 @@ extension STOMPClient {
     }
 }
 
+extension STOMPClient {
+    /// Aborts a transaction, commits another one, and expects the messages of that alone; disconnects.
+    func commitsAndAborts(_ queue: TestQueue) async throws {
+        struct Regret: Error {}
+        let subscription = try self.subscribe(to: queue.destination)
+        await #expect(throws: Regret.self) {
+            try await self.transaction { transaction in
+                try await transaction.send("never", to: queue.destination)
+                throw Regret()
+            }
+        }
+        try await self.transaction { transaction in
+            for text in ["2", "3"] { try await transaction.send(text, to: queue.destination) }
+            try await self.send("1", to: queue.destination, receipt: true)
+        }
+        #expect(try await subscription.next(3).map(\.text) == ["1", "2", "3"])
+        try await self.disconnect()
+    }
+}
+
 extension SocketError {
     /// What the broker has said.
     var brokersWord: STOMPServerError? { self.underlying as? STOMPServerError }

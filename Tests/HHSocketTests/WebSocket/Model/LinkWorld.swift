@@ -111,22 +111,12 @@ final class LinkWorld: PeerObserver, @unchecked Sendable {
         configuration.compression = settings.isCompressed ? WebSocketCompression() : nil
         configuration.maximumWaitingMessages = settings.maximumWaiting
         if settings.beatsAreMessages { configuration.heartbeatMessage = { WebSocketMessage(.text, SentMessage.beat) } }
-        let thread = Int(bitPattern: pthread_self())
         let box = Unowned()
-        let world = DriverWorld(
-            thread: LoopThread(
-                isCurrent: { thread == Int(bitPattern: pthread_self()) },
-                wake: { loop.execute($0) },
-                now: { loop.now }
-            ),
-            makeBootstrap: {
-                SimulatedBootstrap { [weak world = box.world] host, _, initializer in
-                    world?.dial(host, initializer) ?? loop.makeFailedFuture(ChannelError.connectPending)
-                }
-            },
-            lookUp: { _, _ in loop.makeFailedFuture(ChannelError.operationUnsupported) },
-            random: { box.world?.random() ?? 0 }
-        )
+        let world = DriverWorld.simulated(on: loop) {
+            box.world?.random() ?? 0
+        } open: { host, initializer in
+            box.world?.dial(host, initializer) ?? loop.makeFailedFuture(ChannelError.connectPending)
+        }
         let link = WebSocketLink(configuration, in: world)
         self.link = link
         self.trace = link

@@ -228,15 +228,9 @@ final class SimulatedPeer: SimulatedRemote {
         return self.bringEnd() || hasMoved
     }
 
-    /// The bytes of one read, in up to three parts.
+    /// The bytes of one read.
     private func parts() -> [ByteBuffer] {
-        var parts: [ByteBuffer] = []
-        let isPatchy = Int.random(in: 0..<4, using: &self.generator) == 0
-        while parts.count < 3, self.outgoing.readableBytes > 0 {
-            let most = min(self.outgoing.readableBytes, 65_536)
-            let length = isPatchy ? Int.random(in: 1...most, using: &self.generator) : most
-            if let part = self.outgoing.readSlice(length: length) { parts.append(part) }
-        }
+        let parts = self.outgoing.readParts(using: &self.generator)
         self.deliver(parts.reduce(0) { $0 + $1.readableBytes })
         return parts
     }

@@ -17,13 +17,14 @@ final class ServerCore: Sendable {
     let peerLog = PeerLog()
     let threads: BlockingThreads
     let registry = SessionRegistry()
-    let load: ServerLoad
+    let ledger: Ledger
     let quota: ConnectionQuota
     /// Nil where nothing is found out.
     let limiter: ConcurrencyLimiter?
     private let connectionIDs = NIOLockedValueBox<UInt64>(0)
 
-    init(_ configuration: SocketServer.Configuration, _ router: Router) {
+    /// - Parameter loopCount: The number of event loops.
+    init(_ configuration: SocketServer.Configuration, _ router: Router, loopCount: Int) {
         let limits = configuration.limits
         self.limits = limits
         self.threads = BlockingThreads(count: configuration.blockingThreads)
@@ -34,10 +35,7 @@ final class ServerCore: Sendable {
         self.hello = configuration.hello
         self.idempotentAnswers = IdempotentAnswers(configuration.hello.idempotency)
         self.logger = configuration.logger
-        self.load = ServerLoad(
-            maximumInFlight: limits.maximumInFlight,
-            maximumBufferedBytes: limits.maximumBufferedBytes
-        )
+        self.ledger = Ledger(limits, shards: loopCount)
         self.quota = ConnectionQuota(
             maximum: limits.maximumConnections,
             perAddress: limits.maximumConnectionsPerAddress
@@ -48,11 +46,12 @@ final class ServerCore: Sendable {
     /// A request has ended whose handler is a task.
     ///
     /// - Parameters:
+    ///   - account: The account of its connection.
     ///   - begun: When it began, where anybody wants to know.
     ///   - tellsOfTime: Whether that says how long such requests take. What was cancelled or not run says nothing of
     ///     it.
-    func finished(begun: NIODeadline?, tellsOfTime: Bool) {
-        self.load.finished()
+    func finished(_ account: LedgerAccount, begun: NIODeadline?, tellsOfTime: Bool) {
+        account.finishedRequest()
         guard let begun else { return }
         self.limiter?.finished(after: tellsOfTime ? .now() - begun : nil)
     }
@@ -90,6 +89,10 @@ final class ListenerSettings: Sendable {
     let times: SessionWatch.Times
     let encoder: FrameEncoder
     let linkSettings: LinkSettings<Frame>
+    /// Whether the system's bytes are read into buffers that the connections of an event loop share.
+    let sharesReceiveBuffers: Bool
+    /// The memory that a connection costs by itself, in bytes.
+    let connectionCost: Int
     /// Whether clients may take frames of type 4 for what they are, though no hello was said.
     let isStandard: Bool
     let supportsHello: Bool
@@ -115,7 +118,14 @@ final class ListenerSettings: Sendable {
             minimumReadRate: limits.minimumReadRate
         )
         self.encoder = FrameEncoder(direction: .response, format: self.format, customFields: self.customFields)
-        self.linkSettings = Self.linkSettings(self.format, configuration)
+        self.sharesReceiveBuffers = listener.tls == nil
+        self.linkSettings = Self.linkSettings(
+            self.format,
+            configuration,
+            // What carries the frames of WebSockets reads into buffers of its own.
+            sharesReceiveBuffers: listener.tls == nil && listener.webSocket == nil
+        )
+        self.connectionCost = listener.tls == nil ? ConnectionCost.plain : ConnectionCost.tls
         self.isStandard = self.encoder.isStandard
         self.supportsHello = self.format.supportsHello
         self.maximumPushLength = limits.maximumAnswerLength
@@ -125,7 +135,8 @@ final class ListenerSettings: Sendable {
     /// ``ServerLimits``.
     private static func linkSettings(
         _ format: WireFormat,
-        _ configuration: SocketServer.Configuration
+        _ configuration: SocketServer.Configuration,
+        sharesReceiveBuffers: Bool
     ) -> LinkSettings<Frame> {
         var settings = LinkSettings(
             maximumQueuedBytes: .max,
@@ -139,6 +150,7 @@ final class ListenerSettings: Sendable {
         settings.gathersPieces = true
         // Then it is found out what the client has not taken.
         settings.tellsOfRoomAfter = ServerConnection.largestUnchecked
+        settings.sharesReceiveBuffers = sharesReceiveBuffers
         settings.partingTime = nil
         settings.lingerTime = ServerConnection.lingerTime
         return settings

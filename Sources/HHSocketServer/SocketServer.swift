@@ -80,6 +80,7 @@ public final class SocketServer: Service {
         running.kill()
         running.metrics?.end()
         running.sweepClock.end()
+        running.core.ledger.end()
         running.core.peerLog.end()
         guard let ownGroup = running.ownGroup else { return }
         // Only then: a job that an event loop is given after its end is lost.
@@ -242,8 +243,11 @@ public final class SocketServer: Service {
             let made = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
             (ownGroup, group) = (made, made)
         }
-        let core = ServerCore(self.configuration, self.router)
-        let loops = group.makeIterator().map { ServerLoop(eventLoop: $0, logger: self.configuration.logger) }
+        let eventLoops = Array(group.makeIterator())
+        let core = ServerCore(self.configuration, self.router, loopCount: eventLoops.count)
+        let loops = eventLoops.enumerated().map { index, eventLoop in
+            ServerLoop(index: index, eventLoop: eventLoop, logger: self.configuration.logger)
+        }
         var bound: [BoundListener] = []
         var settings: [ListenerSettings] = []
         do throws(SocketError) {
@@ -280,7 +284,7 @@ public final class SocketServer: Service {
             loops: loops,
             ownGroup: ownGroup,
             metrics: metrics,
-            sweepClock: SweepClock(loops, every: Double(self.sweepInterval.nanoseconds) / 1e9)
+            sweepClock: SweepClock(loops, core.ledger, every: Double(self.sweepInterval.nanoseconds) / 1e9)
         )
     }
 
@@ -349,6 +353,7 @@ public final class SocketServer: Service {
         self.state.withLockedValue { $0 = .stopped(statistics) }
         running.metrics?.end()
         running.sweepClock.end()
+        running.core.ledger.end()
         running.core.peerLog.end()
         running.core.threads.shutdown()
         try? await running.ownGroup?.shutdownGracefully()
@@ -394,11 +399,19 @@ public final class SocketServer: Service {
     }
 
     /// The requests in flight now; those are not counted that are answered on the event loop.
-    public var requestsInFlight: Int { self.core?.load.requestsInFlight ?? 0 }
+    public var requestsInFlight: Int { self.core?.ledger.requestsInFlight ?? 0 }
 
     /// The bytes held now: of frames that are arriving, of requests in flight, of answers and pushes that are not
-    /// taken. What ``ServerLimits/maximumBufferedBytes`` bounds.
-    public var bufferedBytes: Int { self.core?.load.bytes ?? 0 }
+    /// taken, at what they cost in memory. Without those that connections cost by themselves; see ``heldBytes``.
+    public var bufferedBytes: Int {
+        guard let ledger = self.core?.ledger else { return 0 }
+        return ledger.bytes - ledger.connectionBytes
+    }
+
+    /// The bytes held now, as ``bufferedBytes``, with those that connections cost by themselves. What
+    /// ``ServerLimits/maximumBufferedBytes`` bounds. The process' resident memory grows by at most twice as many, and 64
+    /// MiB.
+    public var heldBytes: Int { self.core?.ledger.bytes ?? 0 }
 
     /// The counts since it started.
     public var statistics: ServerStatistics {
@@ -460,8 +473,15 @@ public final class SocketServer: Service {
         // Submitted under the lock: once it stops, the event loops may be gone.
         let counts = self.state.withLockedValue { state -> [EventLoopFuture<Int>] in
             guard case .running(let running) = state else { return [] }
-            let frames = running.settings.map { $0.push(type: type, body: body) }
-            return running.loops.map { $0.push(frames) }
+            let pushes = running.settings.map { settings in
+                settings.push(type: type, body: body).map { bytes in
+                    PushQueue.Push(
+                        bytes: bytes,
+                        share: SharedCharge(running.core.ledger, bytes: bytes.storageCapacity)
+                    )
+                }
+            }
+            return running.loops.map { $0.push(pushes) }
         }
         var total = 0
         for count in counts { total += (try? await count.get()) ?? 0 }

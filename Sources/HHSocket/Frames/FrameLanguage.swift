@@ -30,6 +30,12 @@ package struct FrameLanguage: LinkLanguage {
 
     package var unfinishedBytes: Int { self.decoder.bufferedBytes }
 
+    package var heldBytes: Int {
+        @inline(__always) mutating get { self.decoder.heldBytes }
+    }
+
+    package mutating func releaseRest() { self.decoder.releaseRest() }
+
     package func cost(of frame: Frame) -> Int { self.encoder.encodedLength(of: frame) }
 
     package mutating func begin(_ frame: consuming Frame, into bytes: inout SendBytes) -> Outgoing<Frame>? {

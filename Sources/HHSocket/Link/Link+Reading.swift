@@ -8,6 +8,8 @@ extension Link {
         var isSuspended = false
         /// Whether units wait in the language for what was sent to leave.
         var isPaused = false
+        /// Whether units wait in the language for the next turn, because this one has lasted long enough.
+        var isYielding = false
         /// Whether the receiver has left units in the language, for later.
         var hasLeft = false
         /// Whether the connection has ended, and what the receiver does not take is lost.
@@ -52,6 +54,7 @@ extension Link {
         }
         self.hot.traffic.bytesReceived += bytes.readableBytes
         guard !self.hot.discards, self.receiver != nil else { return }
+        if self.settings.sharesReceiveBuffers { self.loop.receiveBuffers.put(bytes) }
         self.hot.language.append(bytes)
         if !self.hot.reading.isPaused { self.deliver(in: &turn) }
     }
@@ -62,7 +65,7 @@ extension Link {
     @_specialize(where Language == WebSocketLanguage)
     @_specialize(where Language == LineLanguage)
     private func deliver(in turn: inout Turn) {
-        while let receiver = self.receiver {
+        while !self.hot.reading.isYielding, let receiver = self.receiver {
             if self.hot.mustFlush {
                 self.flush(in: &turn)
                 if self.hot.phase == .ended { return }
@@ -89,8 +92,38 @@ extension Link {
     @inline(__always)
     private func finishReading(in turn: inout Turn) {
         guard self.hot.phase != .ended else { return }
+        self.settle()
         if self.hot.tellsOfReads || self.hot.hasUnfinished { self.receiver?.finishedReading(in: &turn) }
         self.touch(in: &turn)
+    }
+
+    // MARK: Yielding
+
+    /// Ends the receiver's part of this turn: the units that have come, and more bytes, wait for another one, so that
+    /// the loop serves its other connections in between. Does nothing where the connection has ended.
+    package func yield(in turn: inout Turn) {
+        guard self.beginYielding() else { return }
+        self.loop.afterOtherChannels(in: &turn) { self.goOnAfterYielding(in: &$0) }
+    }
+
+    /// Takes nothing from the network for some time.
+    package func yield(for time: TimeAmount, in turn: inout Turn) {
+        guard self.beginYielding() else { return }
+        _ = self.loop.setTimer(turn.now + time) { self.goOnAfterYielding(in: &$0) }
+    }
+
+    private func beginYielding() -> Bool {
+        guard !self.hot.reading.isYielding, !self.hot.reading.isLast else { return false }
+        self.hot.reading.isYielding = true
+        return true
+    }
+
+    private func goOnAfterYielding(in turn: inout Turn) {
+        guard self.hot.reading.isYielding else { return }
+        self.hot.reading.isYielding = false
+        guard self.hot.phase != .ended else { return }
+        self.offerWhatIsHere(in: &turn)
+        self.releaseRead()
     }
 
     /// The number of bytes received of the unit that is incomplete, with what the language holds while it is paused.
@@ -101,16 +134,17 @@ extension Link {
         @_specialize(where Language == FrameLanguage)
         @_specialize(where Language == WebSocketLanguage)
         @_specialize(where Language == LineLanguage)
-        get { self.hot.reading.isPaused }
+        get { self.hot.reading.isPaused || self.hot.reading.isYielding }
     }
 
     /// Whether nothing is taken from the network for now.
-    package var isReadingHeld: Bool { self.hot.reading.isHeld || self.hot.reading.isPaused }
+    package var isReadingHeld: Bool { self.hot.reading.isHeld || self.isPaused }
 
     /// From now on what comes is thrown away.
     package func discardIncoming(in turn: inout Turn) {
         self.hot.discards = true
         self.hot.reading.isPaused = false
+        self.hot.reading.isYielding = false
         self.releaseRead()
     }
 
@@ -150,8 +184,9 @@ extension Link {
 
     /// Offers the receiver the units that it has left for the last time.
     func takeLastUnits(in turn: inout Turn) {
-        guard self.hot.reading.hasLeft else { return }
+        guard self.hot.reading.hasLeft || self.hot.reading.isYielding else { return }
         self.hot.reading.isLast = true
+        self.goOnAfterYielding(in: &turn)
         self.takeLeftUnits(in: &turn)
     }
 
@@ -175,7 +210,9 @@ extension Link {
 
     @inline(__always)
     private var mayRead: Bool {
-        guard self.hot.phase == .open, !self.hot.discards else { return true }
+        guard !self.hot.discards else { return true }
+        guard !self.hot.reading.isYielding else { return false }
+        guard self.hot.phase == .open else { return true }
         return !self.settings.readsOnlyWhileWritable || (self.hot.isWritable && !self.hot.reading.isPaused)
     }
 

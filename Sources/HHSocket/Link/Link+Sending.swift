@@ -93,6 +93,7 @@ extension Link: TurnLink {
             self.drain(context, in: &turn)
         } while self.hot.phase == .open && self.mustTellOfRoom && self.receiver?.hasRoom(in: &turn) ?? false
         self.hot.isFlushing = false
+        if self.hot.charge.account != nil { self.settleAfterFlush() }
         self.noteBlocked(context, in: &turn)
         guard self.hot.phase == .closing else { return }
         if self.hot.tellsOfRoom { self.receiver?.hasLeft(in: &turn) }
@@ -177,6 +178,20 @@ extension Link: TurnLink {
         self.hot.stall.stop()
         self.flush(in: &turn)
         self.goOnReading(in: &turn)
+    }
+
+    /// Has ``LinkReceiver/hasRoom(in:)`` called once the system has taken what the channel holds, though the channel
+    /// takes more before that.
+    package func flushOnceWritten() {
+        guard !self.hot.awaitsWritten, let context = self.context else { return }
+        self.hot.awaitsWritten = true
+        let promise = context.eventLoop.makePromise(of: Void.self)
+        promise.futureResult.assumeIsolated().whenComplete { _ in
+            self.hot.awaitsWritten = false
+            guard self.context != nil, self.hot.phase != .ended else { return }
+            self.loop.enter { self.flush(in: &$0) }
+        }
+        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer()), promise: promise)
     }
 
     // MARK: What waits

@@ -29,6 +29,8 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
         /// Whether the turn knows that there is something to flush.
         var isTouched = false
         var isFlushing = false
+        /// Whether it flushes when the system has taken what the channel holds.
+        var awaitsWritten = false
         /// Whether the receiver wants to know when all that could leave has left.
         var tellsOfRoom = false
         /// The number of bytes sent by the time the receiver was last notified of room.
@@ -37,6 +39,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
         var tellsOfReads = false
         /// Whether what comes is thrown away.
         var discards = false
+        var charge = Charge()
         var context: ChannelHandlerContext?
         var host: (any LinkHost)?
         var receiver: (any LinkReceiver<Language>)?
@@ -72,7 +75,9 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
 
         /// Whether more may be received now.
         @inline(__always)
-        var goesOn: Bool { mutating get { self.phase != .ended && !self.mustFlush && !self.discards } }
+        var goesOn: Bool {
+            mutating get { self.phase != .ended && !self.mustFlush && !self.discards && !self.reading.isYielding }
+        }
 
         /// Whether a unit has not come whole.
         var hasUnfinished: Bool { mutating get { self.language.unfinishedBytes > 0 } }
@@ -210,6 +215,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
         self.loop.enter { turn in
             self.removeTimers()
             if let timer = self.parting.timer { self.loop.removeTimer(timer) }
+            self.endCharge()
             let host = self.host
             self.host = nil
             self.receiver = nil

@@ -17,6 +17,10 @@ package protocol LinkLanguage: Sendable {
     mutating func next() throws(LinkError) -> Incoming?
     /// The number of bytes held of an incomplete unit.
     var unfinishedBytes: Int { get }
+    /// The memory held for what has come, in bytes; ``unfinishedBytes`` by default.
+    var heldBytes: Int { mutating get }
+    /// Frees memory that is kept for what is still to come. Does nothing by default.
+    mutating func releaseRest()
 
     /// The length of the unit on the wire, in bytes.
     func cost(of unit: Unit) -> Int
@@ -29,6 +33,11 @@ package protocol LinkLanguage: Sendable {
 
     /// Writes what is said at the end of a connection.
     mutating func close(_ reason: CloseReason, into bytes: inout SendBytes) -> Closing
+}
+
+extension LinkLanguage {
+    package var heldBytes: Int { self.unfinishedBytes }
+    package mutating func releaseRest() {}
 }
 
 /// A unit that leaves piece by piece.

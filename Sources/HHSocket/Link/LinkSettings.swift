@@ -11,6 +11,8 @@ package struct LinkSettings<Unit>: Sendable {
     /// The size of the output that is flushed before more is received, 128 KiB: two bodies of 64 KiB share a
     /// system call.
     package var outputLimit = 128 << 10
+    /// Whether reads bring buffers of ``SocketLoop/receiveBuffers``, which are used again when they are free.
+    package var sharesReceiveBuffers = false
     /// Whether a large unit leaves at once as far as ``outputLimit`` goes, where nothing waits before it; else piece by
     /// piece when the link is flushed.
     package var gathersPieces = false

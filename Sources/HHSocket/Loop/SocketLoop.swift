@@ -76,6 +76,8 @@ package final class SocketLoop: @unchecked Sendable {
     @usableFromInline let handlers = UnsafeMutablePointer<HandlerBuffer>.allocate(capacity: 1)
     /// For bytes that are gone when the turn ends, as a rule.
     package let buffers = BufferPool()
+    /// For reads of the connections that share them.
+    package let receiveBuffers = ReceiveBuffers()
     /// Nil where it is the event loop's own.
     private let thread: LoopThread?
     package let callbackQueue: CallbackQueue
@@ -431,6 +433,17 @@ package final class SocketLoop: @unchecked Sendable {
         defer { self.setAlarm() }
         return self.timers.table.set(deadline, action)
     }
+
+    /// Runs `action` in another turn, soon, once the event loop has looked at its channels.
+    package func afterOtherChannels(in turn: inout Turn, _ action: @escaping (inout Turn) -> Void) {
+        // A turn that has lasted long is followed by a longer pause: the event loop runs what is due before it looks.
+        let now = self.clock
+        let (minimum, share) = Self.pauseForChannels
+        _ = self.setTimer(now + .nanoseconds(minimum.nanoseconds + (now - turn.now).nanoseconds / share), action)
+    }
+
+    /// The time since the turn began, as far as anybody has asked it for the time.
+    package func age(of turn: borrowing Turn) -> TimeAmount { self.clock - turn.now }
 
     package func removeTimer(_ id: TimerID) {
         self.timers.remove(id)

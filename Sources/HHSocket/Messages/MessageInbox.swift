@@ -29,6 +29,8 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         private let inbox: MessageInbox
         /// Whether it has a message, and has not come back for the next.
         fileprivate var isHandling = false
+        /// The length of that message, in bytes.
+        fileprivate var length = 0
         /// Whether the task that asks for a message was cancelled.
         fileprivate var isCancelled = false
 
@@ -37,7 +39,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         }
 
         deinit {
-            if self.isHandling { self.inbox.handled() }
+            if self.isHandling { self.inbox.handled(self.length) }
         }
 
         /// Waits for and returns the next message; nil if there will be none, or if the calling task was cancelled.
@@ -66,6 +68,10 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
         var waiting: Deque<(reader: Reader, continuation: UnsafeContinuation<Message?, Never>)> = []
         /// The number of readers that have a message.
         var handling = 0
+        /// The number of bytes of those messages.
+        var handledBytes = 0
+        /// The number of bytes that the account knows of.
+        var charged = 0
         var isFull = false
         var isFinished = false
         /// Called when all messages have been handled.
@@ -86,9 +92,13 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
             guard reader.isHandling else { return }
             reader.isHandling = false
             self.handling -= 1
+            self.handledBytes -= reader.length
+            reader.length = 0
         }
 
-        mutating func hand(to reader: Reader) {
+        mutating func hand(_ message: Message, to reader: Reader) {
+            self.handledBytes += message.length - reader.length
+            reader.length = message.length
             guard !reader.isHandling else { return }
             reader.isHandling = true
             self.handling += 1
@@ -128,12 +138,33 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
     private static var largestKept: Int { 8 }
 
     private let state = NIOLockedValueBox(State())
+    /// Told of the bytes that wait, and of those that readers have.
+    private let account: (any LinkAccount)?
     /// Called when ``isFull`` has changed, on any thread: it is asked anew where reading is suspended, since two calls
     /// may come in either order.
     private let fullnessChanged: @Sendable () -> Void
 
-    package init(fullnessChanged: @escaping @Sendable () -> Void) {
+    package init(account: (any LinkAccount)? = nil, fullnessChanged: @escaping @Sendable () -> Void) {
+        self.account = account
         self.fullnessChanged = fullnessChanged
+    }
+
+    deinit {
+        let charged = self.state.withLockedValue { $0.charged }
+        if charged != 0 { self.account?.held(-charged) }
+    }
+
+    /// Changes the state, and tells the account what that holds.
+    private func withState<Result>(_ body: (inout State) -> Result) -> Result {
+        guard let account = self.account else { return self.state.withLockedValue(body) }
+        let (result, change) = self.state.withLockedValue { state in
+            let result = body(&state)
+            let held = state.bytes + state.handledBytes
+            defer { state.charged = held }
+            return (result, held - state.charged)
+        }
+        if change != 0 { account.held(change) }
+        return result
     }
 
     /// Whether nothing more should be read for now.
@@ -159,10 +190,10 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
     @discardableResult
     package func append(_ message: Message, isLast: Bool = false) -> Bool {
         let (reader, isFull, hasChanged): (UnsafeContinuation<Message?, Never>?, Bool, Bool) =
-            self.state.withLockedValue { state in
+            self.withState { state in
                 guard !state.isFinished else { return (nil, false, false) }
                 if let (reader, continuation) = state.waiting.popFirst() {
-                    state.hand(to: reader)
+                    state.hand(message, to: reader)
                     return (continuation, false, false)
                 }
                 let hasPlace = state.bytes < Self.maximumLastBytes && state.messages.count < Self.maximumLastCount
@@ -184,13 +215,13 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
     package func append(rest: some InboxRest<Message>) {
         var rest = rest
         var served: [(UnsafeContinuation<Message?, Never>, Message)] = []
-        let hasChanged = self.state.withLockedValue { state in
+        let hasChanged = self.withState { state in
             guard !state.isFinished, state.bytes < Self.maximumLastBytes else { return false }
             while !state.waiting.isEmpty {
                 guard let message = rest.next(), let (reader, continuation) = state.waiting.popFirst() else {
                     return false
                 }
-                state.hand(to: reader)
+                state.hand(message, to: reader)
                 served.append((continuation, message))
             }
             guard rest.length > 0 else { return false }
@@ -229,7 +260,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
 
     /// The reader asks for a message: it has handled the one before.
     private func begin(_ reader: Reader) {
-        let whenRead = self.state.withLockedValue { state in
+        let whenRead = self.withState { state in
             reader.isCancelled = false
             state.release(reader)
             return state.takeWhenRead()
@@ -247,9 +278,10 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
     }
 
     /// A reader that has a message was released.
-    private func handled() {
-        let whenRead = self.state.withLockedValue { state in
+    private func handled(_ length: Int) {
+        let whenRead = self.withState { state in
             state.handling -= 1
+            state.handledBytes -= length
             return state.takeWhenRead()
         }
         whenRead?()
@@ -263,7 +295,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
 
     private func read(_ reader: Reader, _ continuation: UnsafeContinuation<Message?, Never>) {
         typealias Callback = (@Sendable () -> Void)?
-        let (read, goesOn, whenRoom, whenRead): (Read, Bool, Callback, Callback) = self.state.withLockedValue { state in
+        let (read, goesOn, whenRoom, whenRead): (Read, Bool, Callback, Callback) = self.withState { state in
             let message = state.popMessage()
             let hasRoom =
                 state.rests.isEmpty && state.messages.count <= Self.maximumCount / 2
@@ -272,7 +304,7 @@ package final class MessageInbox<Message: InboxMessage>: Sendable {
             if goesOn { state.isFull = false }
             let whenRoom = goesOn ? state.whenRoom.take() : nil
             if let message {
-                state.hand(to: reader)
+                state.hand(message, to: reader)
                 return (.message(message), goesOn, whenRoom, nil)
             }
             // A rest may have turned out to be no message.

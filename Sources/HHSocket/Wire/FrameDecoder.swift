@@ -195,6 +195,17 @@ public struct FrameDecoder: Sendable {
     /// The memory held for them, in bytes.
     var bufferedCapacity: Int { self.partial.capacity }
 
+    /// The memory held, in bytes: that of an incomplete frame, and the buffer of a read that was not taken whole.
+    @inline(__always)
+    var heldBytes: Int {
+        mutating get { self.partial.storageCapacity + (self.hasInput ? self.input.storageCapacity : 0) }
+    }
+
+    /// Frees memory that is kept for the next incomplete frame.
+    mutating func releaseRest() {
+        if self.partial.readableBytes == 0, self.partial.storageCapacity > 0 { self.partial = ByteBuffer() }
+    }
+
     // MARK: Owned frames
 
     /// Hands over the bytes of a read. Once the stream has made no sense, they are dropped.

@@ -22,9 +22,10 @@ public struct ServerLimits: Sendable {
 
     // MARK: Requests
 
-    /// The number of requests of one connection that may be in flight; 65,536 by default. Further ones are answered
-    /// ``HHSocket/Status/overloaded`` (503). As many again may have been cancelled and not have returned yet.
-    public var maximumInFlightPerConnection = 65_536
+    /// The number of requests of one connection that may be in flight; 1,024 by default. Further ones are answered
+    /// ``HHSocket/Status/overloaded`` (503). As many again may have been cancelled and not have returned yet. Requests
+    /// that are answered on the event loop are never in flight.
+    public var maximumInFlightPerConnection = 1_024
     /// The number of requests of all connections that may be in flight; 1,048,576 by default. Further ones are answered
     /// 503.
     public var maximumInFlight = 1 << 20
@@ -47,12 +48,17 @@ public struct ServerLimits: Sendable {
     /// The number of consecutive frames with a wrong checksum that closes a connection. 3 by default, 1 at least.
     public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
     /// The number of bytes that may be held for one connection: of a frame that is arriving, of requests in flight (as
-    /// they came, and decompressed), of answers and pushes that are not taken. 64 MiB by default. Further requests are
-    /// answered 503; a client that does not take its answers is closed.
+    /// they came, and decompressed), of answers and pushes that are not taken, each at what it costs in memory: a body
+    /// with its whole buffer, a request with 2 KiB more for its task. 64 MiB by default. Further requests are answered
+    /// 503; a client that does not take its answers is closed.
     public var maximumBufferedBytesPerConnection = 64 << 20
-    /// The number of bytes that may be held for all connections. 1 GiB by default. Further requests are answered 503,
-    /// further pushes to clients that are behind are dropped, and connections whose frames keep arriving are sent a
-    /// go-away, and closed.
+    /// The number of bytes that may be held for all connections, and for what connections cost by themselves (8 KiB
+    /// each, with TLS 64 KiB). 1 GiB by default.
+    ///
+    /// Once seven eighths are held connections are closed until it is three quarters: first the one that holds most, where
+    /// what all connections of its address or identity hold counts, too, and how long it has made no progress. Only where
+    /// that does not free enough in time and the limit is reached, further requests are answered 503, further pushes to
+    /// clients that are behind are dropped, and large frames that are arriving wait.
     public var maximumBufferedBytes = 1 << 30
     /// The time within which the rest of a frame must make progress: if no byte arrives for this time, or fewer than
     /// ``minimumReadRate`` within a window of that length, the client is sent a go-away, and closed. 30 s by default;

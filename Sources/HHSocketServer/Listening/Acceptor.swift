@@ -141,10 +141,7 @@ struct Acceptor: Sendable {
             }
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelOption(.writeBufferWaterMark, value: .init(low: 256 << 10, high: 1 << 20))
-            .childChannelOption(
-                .recvAllocator,
-                value: AdaptiveRecvByteBufferAllocator(minimum: 2048, initial: 2048, maximum: 256 << 10)
-            )
+            .childChannelOption(.maxMessagesPerRead, value: 1)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture { try self.accept(channel) }
             }
@@ -155,6 +152,7 @@ struct Acceptor: Sendable {
         guard let loop = self.loops[ObjectIdentifier(channel.eventLoop)] else {
             throw ChannelError.operationUnsupported
         }
+        try self.setReceiveBuffers(of: channel, loop)
         let refusal = try self.admit(channel, loop)
         let operations = channel.pipeline.syncOperations
         guard let context = self.tls.withLockedValue({ $0 }) else {
@@ -167,6 +165,18 @@ struct Acceptor: Sendable {
                 try self.install(on: context.pipeline.syncOperations, .after(handler), loop, refusal)
             },
         ])
+    }
+
+    /// Chooses the memory that the channel's reads bring.
+    private func setReceiveBuffers(of channel: any Channel, _ loop: ServerLoop) throws {
+        guard self.settings.sharesReceiveBuffers else {
+            // A record of TLS has 16 KiB, which the handler of TLS copies.
+            let allocator = AdaptiveRecvByteBufferAllocator(minimum: 2_048, initial: 2_048, maximum: 16 << 10)
+            try channel.syncOptions?.setOption(.recvAllocator, value: allocator)
+            return
+        }
+        let allocator = SharedReceiveAllocator(loop.socketLoop.receiveBuffers)
+        try channel.syncOptions?.setOption(.recvAllocator, value: allocator)
     }
 
     /// Begins a connection whose channel is connected already.

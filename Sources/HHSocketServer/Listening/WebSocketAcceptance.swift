@@ -216,7 +216,8 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             role: .server,
             deflate: deflate,
             compression: compression,
-            buffers: self.loop.socketLoop.buffers
+            buffers: self.loop.socketLoop.buffers,
+            receiveBuffers: self.loop.socketLoop.receiveBuffers
         )
         try operations.addHandler(carriage, position: .after(self))
         if let connection = self.connection {

@@ -18,6 +18,8 @@ final class ServerMetrics: Sendable {
     private let connections: Gauge
     private let inFlight: Gauge
     private let bufferedBytes: Gauge
+    private let heldBytes: Gauge
+    private let principals: Gauge
     private let concurrencyLimit: Gauge?
     private let state = NIOLockedValueBox(State())
 
@@ -32,6 +34,8 @@ final class ServerMetrics: Sendable {
         self.connections = Gauge(label: "hhsocket.server.connections", factory: factory)
         self.inFlight = Gauge(label: "hhsocket.server.requests_in_flight", factory: factory)
         self.bufferedBytes = Gauge(label: "hhsocket.server.buffered_bytes", factory: factory)
+        self.heldBytes = Gauge(label: "hhsocket.server.held_bytes", factory: factory)
+        self.principals = Gauge(label: "hhsocket.server.principals", factory: factory)
         self.concurrencyLimit =
             core.limiter == nil ? nil : Gauge(label: "hhsocket.server.concurrency_limit", factory: factory)
         let timer = loops.first?.eventLoop.scheduleRepeatedTask(
@@ -57,8 +61,10 @@ final class ServerMetrics: Sendable {
             state.written = now
         }
         self.connections.record(self.loops.reduce(0) { $0 + $1.counters.connectionCount })
-        self.inFlight.record(self.core.load.requestsInFlight)
-        self.bufferedBytes.record(self.core.load.bytes)
+        self.inFlight.record(self.core.ledger.requestsInFlight)
+        self.bufferedBytes.record(self.core.ledger.bytes - self.core.ledger.connectionBytes)
+        self.heldBytes.record(self.core.ledger.bytes)
+        self.principals.record(self.core.ledger.principals.count)
         if let limiter = self.core.limiter { self.concurrencyLimit?.record(limiter.limit) }
     }
 }

@@ -25,8 +25,10 @@ final class CompletionQueue: Sendable {
         var answer: Frame
         /// Which run of a handler it comes from.
         var run: UInt64
-        /// The length of the payload of the request's frame, in bytes.
-        var requestLength: Int
+        /// The number of bytes that are charged for the request.
+        var requestCost: Int
+        /// The number of bytes that are charged for the answer until it is taken.
+        var answerCost = 0
         var kind = Kind.ordinary
     }
 
@@ -48,16 +50,23 @@ final class CompletionQueue: Sendable {
     }
 
     /// Closes the queue: results that are added later are dropped.
-    func close() {
-        self.state.withLockedValue { $0 = State() }
+    ///
+    /// - Returns: Those that were not taken.
+    func close() -> [Completion] {
+        self.state.withLockedValue { state in
+            defer { state = State() }
+            return state.waiting
+        }
     }
 
-    func append(_ completion: Completion) {
+    /// - Returns: Whether the result will be taken, or is among those that ``close()`` returns.
+    func append(_ completion: Completion) -> Bool {
         self.state.withLockedValue { state in
-            guard let wake = state.wake else { return }
+            guard let wake = state.wake else { return false }
             state.waiting.append(completion)
             // Inside the lock, so that the event loop is never given anything after `close()`: it may be gone by then.
             if state.waiting.count == 1 { self.loop.submit(.closure(wake)) }
+            return true
         }
     }
 

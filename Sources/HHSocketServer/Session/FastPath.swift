@@ -60,6 +60,7 @@ extension ServerConnection {
         var count = 0
         while let header = batch.soundHeader(ofType: type, in: serials) {
             count += 1
+            if count % Self.requestsBetweenLooks == 0 { self.endTurnInTime(&turn) }
             let request = ServerRequest(type: header.type, serial: header.serial, body: batch.takePayload(of: header))
             do {
                 let body = try handler(request, context)
@@ -73,6 +74,16 @@ extension ServerConnection {
         guard count > 0 else { return }
         self.hot.machine.receivedOnFastPath(count)
         self.hot.watching.hasFrames = true
+    }
+
+    /// The number of requests after which it is looked at how long the turn has lasted.
+    static var requestsBetweenLooks: Int { 64 }
+    /// About how long a turn serves one connection: others of its event loop wait meanwhile.
+    private static var turnBudget: TimeAmount { .milliseconds(1) }
+
+    /// Leaves what else has come for another turn if this one has lasted long enough.
+    func endTurnInTime(_ turn: inout Turn) {
+        if self.loop.socketLoop.age(of: turn) >= Self.turnBudget { self.link.yield(in: &turn) }
     }
 
     private func answer(
@@ -110,7 +121,12 @@ extension ServerConnection {
             (answer.status, answer.payload) = self.verdict(of: error, request, context)
         }
         self.finish(answer, context, run: number, in: &turn)
+        self.hot.slowRequests &+= 1
+        if self.hot.slowRequests % Self.slowRequestsBetweenLooks == 0 { self.endTurnInTime(&turn) }
     }
+
+    /// The number of requests on the way that knows everything after which it is looked at how long the turn has lasted.
+    private static var slowRequestsBetweenLooks: UInt8 { 8 }
 
     /// The end of both ways.
     private func finish(_ answer: consuming Frame, _ context: ServerContext, run: UInt64?, in turn: inout Turn) {

@@ -14,15 +14,15 @@ struct HandlerRun: Sendable {
     let executor: HandlerExecutor
     /// The request as it came: with a compressed body if it ``isCompressed``.
     let request: ServerRequest
-    /// The length of the payload of its frame, in bytes.
-    let requestLength: Int
+    /// The number of bytes that are charged for it.
+    let requestCost: Int
     let isCompressed: Bool
     let context: ServerContext
     /// With the request's type and serial, and the header's custom fields.
     let emptyAnswer: Frame
     let number: UInt64
     let agreement: Agreement?
-    let load: ConnectionLoad
+    let load: LedgerAccount
     let core: ServerCore
 
     /// Runs the handler, and says what is to be sent. In a task of its own, which is cancelled when nobody waits any
@@ -53,11 +53,15 @@ struct HandlerRun: Sendable {
         } else {
             answer = self.sealed(answer, kept.metadata)
         }
-        self.core.finished(begun: begun, tellsOfTime: isRun && !Task.isCancelled)
+        self.core.finished(self.load, begun: begun, tellsOfTime: isRun && !Task.isCancelled)
+        let held = answer.payload.storageCapacity
+        let answerCost = held > ConnectionCost.freeAnswer ? held : 0
+        if answerCost > 0 { self.load.held(answerCost) }
         return CompletionQueue.Completion(
             answer: answer,
             run: self.number,
-            requestLength: self.requestLength,
+            requestCost: self.requestCost,
+            answerCost: answerCost,
             kind: kind
         )
     }

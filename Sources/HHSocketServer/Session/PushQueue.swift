@@ -3,8 +3,17 @@ import NIOCore
 
 /// Pushes that wait for one client, which is behind.
 struct PushQueue: Sendable {
-    private var waiting: Deque<ByteBuffer> = []
+    /// A push, encoded.
+    struct Push: Sendable {
+        var bytes: ByteBuffer
+        /// Where it is sent to many: the charge for its bytes, which are charged once.
+        var share: SharedCharge?
+    }
+
+    private var waiting: Deque<Push> = []
     private(set) var bytes = 0
+    /// The memory that they cost this connection, in bytes.
+    private(set) var cost = 0
     private let maximumCount: Int
     private let maximumBytes: Int
 
@@ -17,24 +26,34 @@ struct PushQueue: Sendable {
     var count: Int { self.waiting.count }
 
     /// Whether the frame was taken. One may always wait.
-    mutating func append(_ frame: ByteBuffer) -> Bool {
+    mutating func append(_ push: Push) -> Bool {
+        let length = push.bytes.readableBytes
         guard
             self.waiting.isEmpty
-                || (self.waiting.count < self.maximumCount && self.bytes + frame.readableBytes <= self.maximumBytes)
+                || (self.waiting.count < self.maximumCount && self.bytes + length <= self.maximumBytes)
         else { return false }
-        self.waiting.append(frame)
-        self.bytes += frame.readableBytes
+        self.waiting.append(push)
+        self.bytes += length
+        self.cost += Self.cost(of: push)
         return true
     }
 
-    mutating func popFirst() -> ByteBuffer? {
-        guard let frame = self.waiting.popFirst() else { return nil }
-        self.bytes -= frame.readableBytes
-        return frame
+    mutating func popFirst() -> Push? {
+        guard let push = self.waiting.popFirst() else { return nil }
+        self.bytes -= push.bytes.readableBytes
+        self.cost -= Self.cost(of: push)
+        // Many are hardly ever behind.
+        if self.waiting.isEmpty { self.waiting = [] }
+        return push
     }
 
     mutating func removeAll() {
         self.waiting = []
         self.bytes = 0
+        self.cost = 0
+    }
+
+    private static func cost(of push: Push) -> Int {
+        ConnectionCost.waitingPush + (push.share == nil ? push.bytes.storageCapacity : 0)
     }
 }

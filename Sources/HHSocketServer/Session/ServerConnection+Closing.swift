@@ -51,8 +51,11 @@ extension ServerConnection {
             self.hot.watching.hasReadSinceLook = false
             self.hot.watching.watch.received(0, partialBytes: 0, frames: true, now: now)
         }
+        self.link.settleNow()
         self.checkHeldBytes(in: &turn)
         guard self.hot.phase != .closed else { return }
+        self.load.settle()
+        self.noteProgress(now: now)
         let inChannel = self.link.channelBytes
         let bytesTaken =
             inChannel == 0
@@ -77,6 +80,31 @@ extension ServerConnection {
             self.hot.machine.statistics.writeStalls += 1
             self.kill()
         }
+    }
+
+    /// Notes for the ledger whether bytes have come or were taken since the last look, and frees what is kept for a
+    /// client on whose connection nothing happens.
+    private func noteProgress(now: NIODeadline) {
+        let traffic = self.link.traffic
+        let taken = traffic.bytesSent - self.link.knownChannelBytes
+        let sum = traffic.bytesReceived + taken
+        if sum != self.hot.accounting.progress {
+            self.hot.accounting.progress = sum
+            self.hot.accounting.quietLooks = 0
+            self.load.progressed(at: now)
+        } else if self.hot.accounting.quietLooks < Self.quietLooksBeforeRest {
+            self.hot.accounting.quietLooks += 1
+            if self.hot.accounting.quietLooks == Self.quietLooksBeforeRest { self.rest() }
+        }
+    }
+
+    /// The number of looks in a row that have seen nothing happen, after which memory is freed.
+    private static var quietLooksBeforeRest: UInt8 { 3 }
+
+    private func rest() {
+        self.link.releaseRest()
+        self.hot.machine.releaseRest()
+        if self.deadlines.isEmpty { self.deadlines = [:] }
     }
 
     func evict(_ eviction: Eviction, in turn: inout Turn) {

@@ -15,11 +15,10 @@ extension ServerConnection {
         if self.bucket?.take(now: now) == false { return .rate }
         if let deadline, deadline <= now { return .deadline }
         guard request.isAsynchronous else { return nil }
-        let limit = self.core.limits.maximumBufferedBytesPerConnection
-        guard !self.core.load.isFull, self.load.bytes + bytes <= limit else { return .bytes }
-        guard self.core.load.start() else { return .inFlight }
+        guard self.load.hasRoom(for: bytes) else { return .bytes }
+        guard self.load.startRequest() else { return .inFlight }
         guard self.core.limiter?.start() ?? true else {
-            self.core.load.finished()
+            self.load.finishedRequest()
             return .concurrency
         }
         return nil
@@ -51,7 +50,7 @@ extension ServerConnection {
         on executor: HandlerExecutor,
         _ frame: Frame,
         _ extras: ServerContext.Extras?,
-        length: Int,
+        cost: Int,
         isCompressed: Bool,
         run: UInt64
     ) {
@@ -59,8 +58,8 @@ extension ServerConnection {
         let work = HandlerRun(
             handler: handler,
             executor: executor,
-            request: self.request(frame, body: Self.detached(frame.payload)),
-            requestLength: length,
+            request: self.request(frame, body: frame.payload),
+            requestCost: cost,
             isCompressed: isCompressed,
             context: ServerContext(session: session, extras: extras),
             emptyAnswer: self.emptyAnswer(to: frame),
@@ -69,8 +68,12 @@ extension ServerConnection {
             load: self.load,
             core: self.core
         )
-        let completions = self.completions
-        let task = self.task(on: executor) { completions.append(await work.run()) }
+        let (completions, load) = (self.completions, self.load)
+        let task = self.task(on: executor) {
+            let completion = await work.run()
+            // Nobody takes it any more.
+            if !completions.append(completion) { load.held(-completion.requestCost - completion.answerCost) }
+        }
         self.hot.machine.started(task, serial: frame.serial, run: run)
         guard let deadline = extras?.deadline else { return }
         let serial = frame.serial
@@ -101,9 +104,10 @@ extension ServerConnection {
         self.finishIfDone(in: &turn)
     }
 
-    /// A small body of its own, so that it does not keep a whole read's buffer for as long as its handler runs.
-    private static func detached(_ body: ByteBuffer) -> ByteBuffer {
-        guard body.readableBytes <= FrameDecoder.defaultCopyLimit else { return body }
+    /// A body of its own where it is only a part of a read's buffer, all of which it would keep for as long as its
+    /// handler runs.
+    static func detached(_ body: ByteBuffer) -> ByteBuffer {
+        guard 2 * body.readableBytes < body.storageCapacity else { return body }
         return body.withUnsafeReadableBytes { $0.isEmpty ? ByteBuffer() : ByteBuffer(bytes: $0) }
     }
 
@@ -125,8 +129,9 @@ extension ServerConnection {
             let action = self.hot.machine.finished(
                 serial: completion.answer.serial,
                 run: completion.run,
-                bytes: completion.requestLength
+                bytes: completion.requestCost
             )
+            if completion.answerCost > 0 { self.load.held(-completion.answerCost) }
             self.removeDeadline(of: completion.run)
             guard action == .send else { continue }
             switch completion.kind {
@@ -142,7 +147,8 @@ extension ServerConnection {
             }
             self.answer(completion.answer, completion.run, in: &turn)
         }
-        self.account(unfinished: self.link.unfinishedBytes, waiting: self.link.unwrittenBytes)
+        guard self.hot.phase != .closed else { return }
+        self.account()
         self.takeStatistics()
         self.finishIfDone(in: &turn)
     }

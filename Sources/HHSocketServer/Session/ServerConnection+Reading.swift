@@ -92,12 +92,17 @@ extension ServerConnection {
         }
         self.hot.watching.bytesRead = bytesRead
         self.hot.watching.hasFrames = false
-        self.account(unfinished: partial, waiting: state.unwrittenBytes)
-        if partial >= Self.largestPartialWhenFull, self.core.load.isFull { self.evict(.memory, in: &turn) }
+        self.account()
+        // Whoever comes next is not punished for what others hold: those are being closed, and this client waits.
+        if partial >= Self.largestPartialWhenFull, self.core.ledger.isFull {
+            self.link.yield(for: Self.pauseWhenFull, in: &turn)
+        }
     }
 
     /// The number of bytes that an arriving frame may have although the server holds as many as it may.
     static var largestPartialWhenFull: Int { 64 << 10 }
+    /// The time for which nothing more of such a frame is read.
+    static var pauseWhenFull: TimeAmount { .milliseconds(50) }
 
     private func receive(_ frame: Frame, isCorrupt: Bool, in turn: inout Turn) {
         self.hot.watching.hasFrames = true
@@ -179,8 +184,15 @@ extension ServerConnection {
         isCompressed: Bool,
         in turn: inout Turn
     ) {
+        // What a large body has arrived in is charged to the link until that has looked again.
+        if admission.isAsynchronous, length >= Self.largestPartialWhenFull { self.link.settleNow() }
         let refusal = self.refusal(of: admission, bytes: length, deadline: extras?.deadline, now: turn.now)
-        switch self.hot.machine.admit(admission, bytes: length, refusal: refusal) {
+        var (frame, cost) = (frame, 0)
+        if admission.isAsynchronous, refusal == nil {
+            frame.payload = Self.detached(frame.payload)
+            cost = ConnectionCost.request + frame.payload.storageCapacity
+        }
+        switch self.hot.machine.admit(admission, bytes: cost, refusal: refusal) {
         case .answer(let status, let number):
             self.answer(self.emptyAnswer(to: frame, status), number, in: &turn)
         case .runSynchronously(let number):
@@ -193,7 +205,7 @@ extension ServerConnection {
             case nil: return
             }
             if self.route(for: frame.type) == nil { self.hot.machine.statistics.unknownTypes += 1 }
-            self.start(handler, on: executor, frame, extras, length: length, isCompressed: isCompressed, run: run)
+            self.start(handler, on: executor, frame, extras, cost: cost, isCompressed: isCompressed, run: run)
         }
     }
 

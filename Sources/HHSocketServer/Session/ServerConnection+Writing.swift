@@ -51,26 +51,28 @@ extension ServerConnection {
     // MARK: Pushes
 
     func push(type: UInt32, body: ByteBuffer, in turn: inout Turn) -> Bool {
-        guard let frame = self.listener.push(type: type, body: body) else { return false }
-        return self.push(frame, in: &turn)
+        guard let bytes = self.listener.push(type: type, body: body) else { return false }
+        return self.push(PushQueue.Push(bytes: bytes), in: &turn)
     }
 
     /// Sends a frame that is shared with other connections, or has it wait for a client that is behind.
     ///
     /// - Returns: Whether it was taken.
-    func push(_ frame: ByteBuffer, in turn: inout Turn) -> Bool {
+    func push(_ frame: PushQueue.Push, in turn: inout Turn) -> Bool {
         guard self.hot.phase == .open, self.link.context != nil else { return false }
         // It waits for a client that is behind, not for what this turn has sent.
         if self.link.isWritable, !self.link.canSend { self.link.flush(in: &turn) }
-        if self.link.canSend, self.pushes.isEmpty {
-            self.link.send(encoded: frame, in: &turn)
-        } else if self.core.load.isFull || !self.pushes.append(frame) {
+        if self.link.canSend, self.pushes.isEmpty, self.link.channelBytes == 0 {
+            self.link.send(encoded: frame.bytes, in: &turn)
+        } else if self.core.ledger.isFull || !self.pushes.append(frame) {
             self.hot.machine.statistics.pushesDropped += 1
             self.takeStatistics()
             if self.core.limits.slowClients == .disconnect { self.evict(.slowClient, in: &turn) }
             return false
         } else {
             self.link.tellsOfRoom = true
+            self.link.flushOnceWritten()
+            self.account()
         }
         self.hot.machine.statistics.pushesSent += 1
         self.takeStatistics()
@@ -84,7 +86,7 @@ extension ServerConnection {
         if !self.pushes.isEmpty {
             var isMore = false
             while self.link.canSend, let frame = self.pushes.popFirst() {
-                self.link.send(encoded: frame, in: &turn)
+                self.link.send(encoded: frame.bytes, in: &turn)
                 isMore = true
             }
             self.link.tellsOfRoom = !self.pushes.isEmpty
@@ -102,27 +104,23 @@ extension ServerConnection {
 
     /// The number of bytes that the client has not taken yet.
     private var waitingBytes: Int {
-        self.link.unwrittenBytes + self.pushes.bytes + self.line.bytes + self.link.channelBytes
+        self.link.unwrittenBytes + self.pushes.bytes + self.line.bytes + self.link.knownChannelBytes
     }
 
-    /// Tells the server's load what this connection holds.
-    ///
-    /// - Parameters:
-    ///   - unfinished: The number of bytes received of a frame that is incomplete.
-    ///   - waiting: The number of bytes that the client has not taken yet, as far as is known.
+    /// Charges what is held here: requests, answers in line, and pushes that wait. What arrives and what leaves the link
+    /// charges.
     @inline(__always)
-    func account(unfinished: Int, waiting: Int) {
-        let held = unfinished + self.hot.machine.bodyBytes + waiting
+    func account() {
+        let held = self.hot.machine.bodyBytes + self.line.bytes + self.pushes.cost
         guard held != self.hot.accounting.bytes else { return }
         self.load.held(held - self.hot.accounting.bytes)
         self.hot.accounting.bytes = held
     }
 
-    /// Finds out what the client has not taken; one that leaves too much is closed.
+    /// Charges what is held, and closes a client that has not taken too much.
     func checkHeldBytes(in turn: inout Turn) {
-        let waiting = self.waitingBytes
-        self.account(unfinished: self.link.unfinishedBytes, waiting: waiting)
+        self.account()
         self.hot.accounting.bytesSent = self.link.traffic.bytesSent
-        if waiting > self.core.limits.maximumBufferedBytesPerConnection { self.evict(.memory, in: &turn) }
+        if self.waitingBytes > self.core.limits.maximumBufferedBytesPerConnection { self.evict(.memory, in: &turn) }
     }
 }

@@ -74,10 +74,14 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
 
     /// This connection's share of the server's load.
     struct Accounting {
-        /// Of what is held for this connection, what is held here, as far as it has been reported.
+        /// The number of bytes that are charged for what is held here.
         var bytes = 0
         /// The number of bytes sent by the time the client's backlog was last measured.
         var bytesSent = 0
+        /// The number of bytes that had come or were taken by the time of the last look.
+        var progress = 0
+        /// The number of looks since then that have seen nothing happen.
+        var quietLooks: UInt8 = 0
     }
 
     /// State that every request touches.
@@ -89,6 +93,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         var fastPath: FastPath
         var watching: Watching
         var accounting: Accounting
+        /// The number of requests that have not gone the fast way, as far as it counts.
+        var slowRequests: UInt8 = 0
     }
 
     let loop: ServerLoop
@@ -99,7 +105,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     private let refusal: GoAway?
     let completions: CompletionQueue
     /// The resources that are held for this connection, here and by its handlers.
-    let load: ConnectionLoad
+    let load: LedgerAccount
     // Unchecked: a request touches it some five times, on the event loop alone, and every access ends before anybody
     // else is called.
     #if !DEBUG && !CHECKED_EXCLUSIVITY
@@ -112,6 +118,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     /// The timers that end requests at their deadlines, by run.
     var deadlines: [UInt64: SocketLoop.TimerID] = [:]
     var pushes: PushQueue
+    /// The number of the last broadcast that was for it.
+    var lastBroadcast: UInt64 = 0
 
     /// - Parameter refusal: The go-away for the client, if it is not served.
     init(loop: ServerLoop, core: ServerCore, listener: ListenerSettings, refusal: GoAway? = nil) {
@@ -139,7 +147,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
             settings: listener.linkSettings
         )
         self.completions = CompletionQueue(loop: loop.socketLoop)
-        self.load = ConnectionLoad(core.load, maximumBytes: limits.maximumBufferedBytesPerConnection)
+        self.load = LedgerAccount(core.ledger, shard: loop.index, baseCost: listener.connectionCost)
         let now = NIODeadline.now()
         self.hot = Hot(
             machine: SessionMachine(
@@ -227,9 +235,12 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
             loop: self.loop,
             logger: self.core.logger,
             registry: self.core.registry,
+            account: self.load,
             connection: self
         )
         self.hot.serverContext = ServerContext(session: shown)
+        self.load.open(from: ConnectionQuota.Origin(context.remoteAddress), holder: shown)
+        self.link.charge(to: self.load)
         self.completions.open { self.takeCompletions(in: &$0) }
         self.hot.machine.statistics.connectionsAccepted += 1
         self.takeStatistics()
@@ -259,8 +270,9 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         self.stopHandlers()
         self.pushes.removeAll()
         self.line = Line()
-        self.load.held(-self.hot.accounting.bytes)
-        self.hot.accounting.bytes = 0
+        // Handlers that have not returned hold their requests.
+        self.account()
+        self.load.close()
         self.takeStatistics()
         self.loop.remove(self)
         if let session = self.hot.serverContext?.session {
@@ -276,7 +288,14 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         self.greeting.task?.cancel()
         for timer in self.deadlines.values { self.loop.socketLoop.removeTimer(timer) }
         self.deadlines = [:]
-        self.completions.close()
+        for completion in self.completions.close() {
+            _ = self.hot.machine.finished(
+                serial: completion.answer.serial,
+                run: completion.run,
+                bytes: completion.requestCost
+            )
+            self.load.held(-completion.answerCost)
+        }
     }
 
     /// Closes at once.

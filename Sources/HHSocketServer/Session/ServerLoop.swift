@@ -1,3 +1,4 @@
+import DequeModule
 import HHSocket
 import Logging
 import NIOConcurrencyHelpers
@@ -7,12 +8,27 @@ import NIOCore
 ///
 /// Connections are touched in turns of the event loop alone.
 final class ServerLoop: Sendable {
+    /// A push to all connections that has not reached all of them yet.
+    private struct Broadcast {
+        /// A number that is greater than that of every broadcast before.
+        var number: UInt64
+        /// The push for each listener.
+        var pushes: [PushQueue.Push?]
+        /// The place up to which connections have not got it; nil before the first has.
+        var place: Int?
+        var count = 0
+        var promise: EventLoopPromise<Int>
+    }
+
     private struct Connections {
-        var open: [ObjectIdentifier: ServerConnection] = [:]
+        var open = SessionList<ServerConnection>()
         /// WebSockets that carry messages.
-        var messages: [ObjectIdentifier: MessageSession] = [:]
+        var messages = SessionList<MessageSession>()
         /// Connections beyond the limit, which are being sent away.
-        var refused: [ObjectIdentifier: ServerConnection] = [:]
+        var refused = SessionList<ServerConnection>()
+        /// The first is under way.
+        var broadcasts: Deque<Broadcast> = []
+        var lastBroadcast: UInt64 = 0
         /// Channels whose TLS handshake is not over.
         var handshakes: [ObjectIdentifier: any Channel] = [:]
         var draining: ShutdownPolicy?
@@ -23,12 +39,18 @@ final class ServerLoop: Sendable {
         var isEmpty: Bool { self.open.isEmpty && self.refused.isEmpty && self.messages.isEmpty }
     }
 
+    /// Its place among the event loops of the server.
+    let index: Int
     let socketLoop: SocketLoop
     let executor: SocketExecutor
     let counters = LoopCounters()
     private let connections: NIOLoopBoundBox<Connections>
 
-    init(eventLoop: any EventLoop, logger: Logger) {
+    /// The largest number of connections that are passed through in one turn: others are served in between.
+    private static let sliceLength = 256
+
+    init(index: Int, eventLoop: any EventLoop, logger: Logger) {
+        self.index = index
         self.socketLoop = SocketLoop(eventLoop: eventLoop, logger: logger)
         self.executor = SocketExecutor(self.socketLoop)
         self.connections = .makeBoxSendingValue(Connections(), eventLoop: eventLoop)
@@ -38,20 +60,48 @@ final class ServerLoop: Sendable {
 
     // MARK: From any thread
 
-    /// Hands every connection the frame of its listener. How many took it.
-    func push(_ frames: [ByteBuffer?]) -> EventLoopFuture<Int> {
+    /// Hands every connection the push of its listener. How many took it.
+    func push(_ pushes: [PushQueue.Push?]) -> EventLoopFuture<Int> {
         let promise = self.eventLoop.makePromise(of: Int.self)
         let isSubmitted = self.socketLoop.submit(
             .closure { turn in
-                var count = 0
-                for connection in self.connections.value.open.values {
-                    if let frame = frames[connection.listener.index], connection.push(frame, in: &turn) { count += 1 }
-                }
-                promise.succeed(count)
+                self.connections.value.lastBroadcast += 1
+                let number = self.connections.value.lastBroadcast
+                self.connections.value.broadcasts.append(Broadcast(number: number, pushes: pushes, promise: promise))
+                // Each connection gets one before the next.
+                if self.connections.value.broadcasts.count == 1 { self.broadcast(in: &turn) }
             }
         )
         if !isSubmitted { promise.succeed(0) }
         return promise.futureResult
+    }
+
+    /// Goes on with the first broadcast, for some connections.
+    private func broadcast(in turn: inout Turn) {
+        while var broadcast = self.connections.value.broadcasts.first {
+            let end = broadcast.place ?? self.connections.value.open.count
+            let (connections, place) = self.connections.value.open.slice(before: end, count: Self.sliceLength)
+            for connection in connections where connection.lastBroadcast < broadcast.number {
+                connection.lastBroadcast = broadcast.number
+                if let push = broadcast.pushes[connection.listener.index], connection.push(push, in: &turn) {
+                    broadcast.count += 1
+                }
+            }
+            broadcast.place = place
+            guard place == 0 else {
+                self.connections.value.broadcasts[0] = broadcast
+                return self.socketLoop.afterOtherChannels(in: &turn) { self.broadcast(in: &$0) }
+            }
+            self.connections.value.broadcasts.removeFirst()
+            broadcast.promise.succeed(broadcast.count)
+        }
+    }
+
+    /// Nobody is left who could get them.
+    private func endBroadcasts() {
+        let broadcasts = self.connections.value.broadcasts
+        self.connections.value.broadcasts = []
+        for broadcast in broadcasts { broadcast.promise.succeed(broadcast.count) }
     }
 
     /// Lets every connection finish what is in flight. Succeeds when the last one is gone; from then on nothing is
@@ -63,8 +113,8 @@ final class ServerLoop: Sendable {
                 self.connections.value.draining = policy
                 self.closeHandshakes()
                 self.connections.value.empty = empty
-                for session in Array(self.connections.value.messages.values) { session.drain(in: &turn) }
-                self.drain(Array(self.connections.value.open.values)[...], policy, in: &turn)
+                for session in self.connections.value.messages.all { session.drain(in: &turn) }
+                self.drain(self.connections.value.open.all[...], policy, in: &turn)
                 self.endIfEmpty()
             }
         )
@@ -98,9 +148,9 @@ final class ServerLoop: Sendable {
             .closure { _ in
                 if self.connections.value.draining == nil { self.connections.value.draining = ShutdownPolicy() }
                 self.closeHandshakes()
-                for connection in Array(self.connections.value.open.values) { connection.kill() }
-                for connection in Array(self.connections.value.refused.values) { connection.kill() }
-                for session in Array(self.connections.value.messages.values) { session.kill() }
+                for connection in self.connections.value.open.all { connection.kill() }
+                for connection in self.connections.value.refused.all { connection.kill() }
+                for session in self.connections.value.messages.all { session.kill() }
             }
         )
     }
@@ -127,30 +177,31 @@ final class ServerLoop: Sendable {
     }
 
     func add(_ connection: ServerConnection) {
-        self.connections.value.open[ObjectIdentifier(connection)] = connection
+        // What was sent before is not for it.
+        connection.lastBroadcast = self.connections.value.lastBroadcast
+        self.connections.value.open.append(connection)
         self.counters.connectionBegan()
     }
 
     func addRefused(_ connection: ServerConnection) {
-        self.connections.value.refused[ObjectIdentifier(connection)] = connection
+        self.connections.value.refused.append(connection)
     }
 
     func add(_ session: MessageSession) {
-        self.connections.value.messages[ObjectIdentifier(session)] = session
+        self.connections.value.messages.append(session)
         self.counters.connectionBegan()
     }
 
     func remove(_ session: MessageSession) {
-        guard self.connections.value.messages.removeValue(forKey: ObjectIdentifier(session)) != nil else { return }
+        guard self.connections.value.messages.remove(session) else { return }
         self.counters.connectionEnded()
         self.endIfEmpty()
     }
 
     func remove(_ connection: ServerConnection) {
-        let id = ObjectIdentifier(connection)
-        if self.connections.value.open.removeValue(forKey: id) != nil {
+        if self.connections.value.open.remove(connection) {
             self.counters.connectionEnded()
-        } else if self.connections.value.refused.removeValue(forKey: id) == nil {
+        } else if !self.connections.value.refused.remove(connection) {
             return
         }
         self.endIfEmpty()
@@ -161,6 +212,7 @@ final class ServerLoop: Sendable {
         guard self.connections.value.isEmpty, let empty = self.connections.value.empty else { return }
         self.connections.value.isOver = true
         self.connections.value.empty = nil
+        self.endBroadcasts()
         self.socketLoop.close { empty.succeed() }
     }
 
@@ -172,9 +224,14 @@ final class ServerLoop: Sendable {
         self.counters.beginSweep { self.socketLoop.submit(.closure { self.sweep(in: &$0) }) }
     }
 
-    private func sweep(in turn: inout Turn) {
-        for connection in Array(self.connections.value.open.values) { connection.checkTimeouts(in: &turn) }
-        for session in Array(self.connections.value.messages.values) { session.checkTimeouts(in: &turn) }
-        self.counters.endSweep()
+    /// Looks after the connections before these places, some in each turn.
+    private func sweep(_ place: Int = .max, _ messagesPlace: Int = .max, in turn: inout Turn) {
+        let (connections, next) = self.connections.value.open.slice(before: place, count: Self.sliceLength)
+        for connection in connections { connection.checkTimeouts(in: &turn) }
+        let (sessions, nextMessages) = self.connections.value.messages
+            .slice(before: messagesPlace, count: Self.sliceLength)
+        for session in sessions { session.checkTimeouts(in: &turn) }
+        guard next > 0 || nextMessages > 0, !self.connections.value.isOver else { return self.counters.endSweep() }
+        self.socketLoop.afterOtherChannels(in: &turn) { self.sweep(next, nextMessages, in: &$0) }
     }
 }

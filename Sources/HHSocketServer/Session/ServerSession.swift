@@ -28,6 +28,7 @@ public final class ServerSession: Sendable {
     public let executor: SocketExecutor
     private let baseLogger: Logger
     private let registry: SessionRegistry
+    private let account: LedgerAccount
     private let connection: NIOLoopBoundBox<ServerConnection?>
     private let state = NIOLockedValueBox(State())
 
@@ -39,6 +40,7 @@ public final class ServerSession: Sendable {
         loop: ServerLoop,
         logger: Logger,
         registry: SessionRegistry,
+        account: LedgerAccount,
         connection: ServerConnection
     ) {
         self.id = id
@@ -49,6 +51,7 @@ public final class ServerSession: Sendable {
         self.executor = loop.executor
         self.baseLogger = logger
         self.registry = registry
+        self.account = account
         self.connection = NIOLoopBoundBox(connection, eventLoop: loop.eventLoop)
     }
 
@@ -89,6 +92,7 @@ public final class ServerSession: Sendable {
             if let old = state.identity { self.registry.remove(self, old) }
             if let identity { self.registry.add(self, identity) }
             state.identity = identity
+            self.account.setIdentity(identity)
         }
     }
 
@@ -174,6 +178,10 @@ public final class ServerSession: Sendable {
         withExtendedLifetime(storage) {}
         self.connection.value = nil
     }
+}
+
+extension ServerSession: LedgerHolder {
+    func evict() { self.onLoop { $0.evict(.memory, in: &$1) } }
 }
 
 /// Names a value that is kept with a ``ServerSession``.

@@ -322,6 +322,11 @@ struct SessionMachine<Work> {
         if isToldToClient { self.awaitsClientClose = true }
     }
 
+    /// Frees memory that many requests in flight have left behind.
+    mutating func releaseRest() {
+        if self.slots.isEmpty, self.slots.capacity > 0 { self.slots = [:] }
+    }
+
     /// The connection is over. What is to be stopped.
     mutating func close() -> [Work] {
         self.isClosed = true

@@ -1,3 +1,4 @@
+import HHSocket
 import NIOConcurrencyHelpers
 import NIOPosix
 
@@ -11,12 +12,17 @@ final class SweepClock: Sendable {
     private let threads = NIOThreadPool(numberOfThreads: 1)
     private let isOver = ConditionLock(value: false)
 
-    /// - Parameter loops: Notified until ``end()``.
-    init(_ loops: [ServerLoop], every interval: Double) {
+    /// - Parameters:
+    ///   - loops: Notified until ``end()``.
+    ///   - ledger: Memory is returned to the system when much less is held than before.
+    init(_ loops: [ServerLoop], _ ledger: Ledger, every interval: Double) {
         self.threads.start()
         self.threads.submit { [isOver] _ in
+            var memory = MemoryReturn()
             while !isOver.lock(whenValue: true, timeoutSeconds: interval) {
                 for loop in loops { loop.sweepIsDue() }
+                ledger.look()
+                if memory.isDue(bytes: ledger.bytes, now: .now()) { FreeMemory.giveBack() }
             }
             isOver.unlock()
         }

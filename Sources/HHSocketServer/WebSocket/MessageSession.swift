@@ -8,6 +8,7 @@ final class MessageSession: LinkHost {
     private let core: ServerCore
     private let route: WebSocketRoute
     private let inbox: WebSocketInbox
+    private let load: LedgerAccount
     private var peer: WebSocketPeer?
     private var connection: WebSocketConnection?
     private var task: Task<Void, Never>?
@@ -47,7 +48,8 @@ final class MessageSession: LinkHost {
         )
         self.link = link
         let place = Place()
-        self.inbox = WebSocketInbox {
+        self.load = LedgerAccount(core.ledger, shard: loop.index, baseCost: ConnectionCost.plain)
+        self.inbox = WebSocketInbox(account: self.load) {
             loop.socketLoop.submit(
                 .closure { turn in
                     guard let session = place.session else { return }
@@ -76,6 +78,7 @@ final class MessageSession: LinkHost {
             settings.makeBeat = { WebSocketUnit(.ping, try heartbeat.beat(limit: 125)) }
         }
         settings.readsOnlyWhileWritable = true
+        settings.sharesReceiveBuffers = true
         settings.outputLimit = 1 << 20
         settings.gathersPieces = true
         settings.partingTime = .seconds(5)
@@ -97,6 +100,8 @@ final class MessageSession: LinkHost {
             self
         )
         self.connection = connection
+        self.load.open(from: ConnectionQuota.Origin(address), holder: connection)
+        self.link.charge(to: self.load)
         let delivery: WebSocketPeer.Delivery
         switch self.route.handler {
         case .task: delivery = .inbox(self.inbox)
@@ -178,14 +183,24 @@ final class MessageSession: LinkHost {
         self.link.kill()
     }
 
+    /// Too much is held.
+    func evict(in turn: inout Turn) {
+        self.loop.counters.count(\.memoryEvictions)
+        // One that does not read would not read why.
+        self.link.kill()
+    }
+
     /// Called from time to time.
     func checkTimeouts(in turn: inout Turn) {
+        self.link.settleNow()
+        self.load.settle()
         let traffic = self.link.traffic
         if traffic.bytesReceived != self.seen.bytesReceived || traffic.bytesSent != self.seen.bytesSent
             || self.link.isReadingHeld
         {
             self.seen = traffic
             self.changedAt = turn.now
+            self.load.progressed(at: turn.now)
             return
         }
         let limits = self.core.limits
@@ -212,6 +227,7 @@ final class MessageSession: LinkHost {
             self.inbox.finish()
         case .gone:
             self.inbox.finish()
+            self.load.close()
             self.task?.cancel()
             self.connection = nil
             self.peer = nil

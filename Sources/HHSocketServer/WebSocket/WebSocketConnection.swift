@@ -2,6 +2,13 @@ public import HHSocket
 import NIOConcurrencyHelpers
 public import NIOCore
 
+extension WebSocketConnection: LedgerHolder {
+    func evict() {
+        let session = self.session
+        self.loop.socketLoop.submit(.closure { session.value.evict(in: &$0) })
+    }
+}
+
 /// One client of ``SocketServer/webSocket(_:options:_:)``. All methods may be called from any thread.
 public final class WebSocketConnection: Sendable {
     /// A number that no other connection of the server has.

@@ -268,7 +268,33 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
 }
 
 @Suite struct PushQueueTests {
-    private func body(_ length: Int) -> ByteBuffer { ByteBuffer(repeating: 0, count: length) }
+    private func body(_ length: Int) -> PushQueue.Push {
+        PushQueue.Push(bytes: ByteBuffer(repeating: 0, count: length))
+    }
+
+    @Test func bytesThatManyShareAreNotChargedToEach() {
+        let ledger = Ledger(ServerLimits(), shards: 1)
+        var queues = (0..<3).map { _ in PushQueue(maximumCount: 10, maximumBytes: 1 << 20) }
+        let bytes = ByteBuffer(repeating: 0, count: 1 << 18)
+        do {
+            let shared = PushQueue.Push(bytes: bytes, share: SharedCharge(ledger, bytes: bytes.storageCapacity))
+            for index in queues.indices {
+                #expect(queues[index].append(shared) == true)
+                #expect(queues[index].bytes == 1 << 18)
+                #expect(queues[index].cost == ConnectionCost.waitingPush)
+            }
+        }
+        #expect(ledger.bytes == 1 << 18)
+        for index in queues.indices {
+            #expect(ledger.bytes == 1 << 18)
+            _ = queues[index].popFirst()
+            #expect(queues[index].cost == 0)
+        }
+        #expect(ledger.bytes == 0)
+        // One that is sent to one connection costs its memory.
+        #expect(queues[0].append(PushQueue.Push(bytes: bytes)) == true)
+        #expect(queues[0].cost == ConnectionCost.waitingPush + 1 << 18)
+    }
 
     @Test func itIsBoundedInCountAndInBytes() {
         var queue = PushQueue(maximumCount: 2, maximumBytes: 100)
@@ -277,7 +303,7 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(queue.append(body(40)) == true)
         #expect(queue.append(body(0)) == false)
         #expect(queue.bytes == 100)
-        #expect(queue.popFirst()?.readableBytes == 60)
+        #expect(queue.popFirst()?.bytes.readableBytes == 60)
         #expect(queue.append(body(60)) == true)
         queue.removeAll()
         #expect((queue.count, queue.bytes) == (0, 0))

@@ -192,8 +192,16 @@ private struct Failure: Error {}
             // Gauges say what there is now, within a second or so.
             try await eventually("the gauges") {
                 (try? metrics.expectGauge("hhsocket.server.requests_in_flight").lastValue) == 1
-                    && (try? metrics.expectGauge("hhsocket.server.buffered_bytes").lastValue) == 10_000
+                    && (try? metrics.expectGauge("hhsocket.server.buffered_bytes").lastValue ?? 0) ?? 0 >= 10_000
             }
+            let (buffered, held) = (
+                try metrics.expectGauge("hhsocket.server.buffered_bytes").lastValue ?? 0,
+                try metrics.expectGauge("hhsocket.server.held_bytes").lastValue ?? 0
+            )
+            // With the buffer that the body is in, and the request's task.
+            #expect(buffered < 32_000)
+            #expect(held == buffered + Double(ConnectionCost.plain))
+            #expect(try metrics.expectGauge("hhsocket.server.principals").lastValue == 1)
             #expect(try metrics.expectGauge("hhsocket.server.connections").lastValue == 1)
             #expect(try metrics.expectGauge("hhsocket.server.concurrency_limit").lastValue == 100)
             release.open()

@@ -20,6 +20,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 
     private let role: WebSocketRole
     private let buffers: BufferPool
+    private let receiveBuffers: ReceiveBuffers?
     private var decoder: WebSocketDecoder
     private var encoder: WebSocketEncoder
     private var writer = WebSocketStreamWriter()
@@ -51,15 +52,18 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     ///   - compression: Our settings for it.
     ///   - buffers: Memory for masked and unmasked bytes, which the connections of an event loop may share; by default
     ///     its own.
+    ///   - receiveBuffers: Where the channel's reads come from; nil, the default: from the channel's own buffers.
     package init(
         role: WebSocketRole,
         acceptsText: Bool = false,
         deflate: DeflateAgreement? = nil,
         compression: WebSocketCompression? = nil,
-        buffers: BufferPool = BufferPool(maximumBytes: 1 << 20)
+        buffers: BufferPool = BufferPool(maximumBytes: 1 << 20),
+        receiveBuffers: ReceiveBuffers? = nil
     ) {
         self.role = role
         self.buffers = buffers
+        self.receiveBuffers = receiveBuffers
         self.decoder = WebSocketDecoder(
             role: role,
             mode: .stream,
@@ -100,6 +104,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     private func receive(_ bytes: ByteBuffer, _ context: ChannelHandlerContext) {
         guard self.news == nil, self.violation == nil else { return }
         var hasDelivered = false
+        self.receiveBuffers?.put(bytes)
         self.decoder.append(bytes)
         do throws(WebSocketViolation) {
             while let input = try self.decoder.next() {

@@ -1,0 +1,94 @@
+package import NIOCore
+
+/// Memory for reads, which the connections of an event loop share.
+///
+/// NIO's own allocators keep the largest buffer that a connection has ever needed for as long as the connection lasts.
+/// Here a connection keeps 2 KiB, and reads into larger buffers only while it is busy: they are used again, by whichever
+/// connection reads next, as soon as nobody refers to what was read.
+package final class ReceiveBuffers: @unchecked Sendable {
+    // Proof of Sendable: it is handed over before it is used, and from then on touched on one event loop alone.
+
+    /// A size of buffers.
+    private struct Level {
+        let size: Int
+        let maximumCount: Int
+        var buffers: [ByteBuffer] = []
+    }
+
+    /// The size of the buffer that each connection has for itself, in bytes.
+    static let smallSize = 2 << 10
+
+    /// Shared buffers: 1.75 MiB at most are kept.
+    private var levels = [
+        Level(size: 16 << 10, maximumCount: 16), Level(size: 64 << 10, maximumCount: 8),
+        Level(size: 256 << 10, maximumCount: 4),
+    ]
+
+    package init() {}
+
+    /// The number of levels above ``smallSize``.
+    static let levelCount = 3
+
+    static func size(ofLevel level: Int) -> Int { Self.smallSize << (level == 0 ? 0 : 1 + 2 * level) }
+
+    /// Returns an empty buffer of a level from 1 on, which is the caller's alone.
+    func take(level: Int) -> ByteBuffer {
+        // The latest first, whose memory is in the processor's cache. One that is still in use is somebody else's by
+        // now: it is not waited for.
+        while var buffer = self.levels[level - 1].buffers.popLast() {
+            if buffer.modifyIfUniquelyOwned({ $0.clear() }) != nil { return buffer }
+        }
+        return ByteBufferAllocator().buffer(capacity: self.levels[level - 1].size)
+    }
+
+    /// Takes a reference to what was read, so that its memory is used again once nobody else has one.
+    package func put(_ buffer: ByteBuffer) {
+        let size = buffer.storageCapacity
+        guard size > Self.smallSize, let index = self.levels.firstIndex(where: { $0.size == size }),
+            self.levels[index].buffers.count < self.levels[index].maximumCount
+        else { return }
+        self.levels[index].buffers.append(buffer)
+    }
+
+    /// The capacity of the buffers that are kept, in bytes.
+    package var bytes: Int { self.levels.reduce(0) { $0 + $1.size * $1.buffers.count } }
+}
+
+/// Chooses the buffers of one connection's reads: its own small one, or a shared one while reads fill them.
+///
+/// The channel is to read once per event (`maxMessagesPerRead` 1): then NIO keeps the small buffer alone.
+package struct SharedReceiveAllocator: RecvByteBufferAllocator {
+    private let buffers: ReceiveBuffers
+    private var level: UInt8 = 0
+    /// The number of reads in a row that a buffer of the level below would have had room for.
+    private var smallReads: UInt8 = 0
+
+    package init(_ buffers: ReceiveBuffers) {
+        self.buffers = buffers
+    }
+
+    package func buffer(allocator: ByteBufferAllocator) -> ByteBuffer {
+        self.level == 0
+            ? allocator.buffer(capacity: ReceiveBuffers.smallSize) : self.buffers.take(level: Int(self.level))
+    }
+
+    package func nextBufferSize() -> Int? { self.level == 0 ? ReceiveBuffers.smallSize : nil }
+
+    /// - Returns: Whether the next buffer is a shared one: NIO then asks for it instead of using its own again.
+    package mutating func record(actualReadBytes count: Int) -> Bool {
+        let level = Int(self.level)
+        if count >= ReceiveBuffers.size(ofLevel: level) {
+            self.level = UInt8(min(level + 1, ReceiveBuffers.levelCount))
+            self.smallReads = 0
+        } else if level > 0, count < ReceiveBuffers.size(ofLevel: level - 1) {
+            self.smallReads += 1
+            if self.smallReads == 2 {
+                self.level -= 1
+                self.smallReads = 0
+            }
+        } else {
+            self.smallReads = 0
+        }
+        return self.level > 0
+    }
+}

@@ -1,0 +1,14 @@
+/// What things cost in memory, in bytes, as measured. An account that is too high refuses too early, one that is too low
+/// lets the process grow: these are rounded up.
+enum ConnectionCost {
+    /// A connection over plain TCP on which nothing happens.
+    static let plain = 8 << 10
+    /// A connection over TLS on which nothing happens.
+    static let tls = 64 << 10
+    /// A request whose handler is a task, without its body: the task, its place in the tables, the answer's frame.
+    static let request = 2 << 10
+    /// A push that waits, without its bytes.
+    static let waitingPush = 64
+    /// Answers up to this many bytes are not charged between their handler and the connection's thread.
+    static let freeAnswer = 4 << 10
+}

@@ -1,0 +1,148 @@
+import Atomics
+import Foundation
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// The accounts of all that clients make a server hold, in bytes of memory, by connection, address, identity and in all.
+///
+/// Who holds most goes before anybody is refused: from ``evictionShare`` of the limit on, a thread of its own closes
+/// connections until less is held. Only if that does not help in time the limit itself is reached, and requests are
+/// refused.
+final class Ledger: Sendable {
+    /// The share of the limit above which connections are closed, and the share at which that ends.
+    private static let evictionShare = (begin: 7.0 / 8, end: 3.0 / 4)
+    /// The time that connections have to give back what they hold before more of them are closed.
+    private static let evictionInterval = 0.02
+    /// The largest number of those intervals in one go: what does not free anything in that time is not the memory of
+    /// connections.
+    private static let maximumRounds = 500
+    /// A connection that holds no more than that is not closed for what it holds.
+    static let harmlessBytes = 32 << 10
+
+    private struct Shard {
+        var accounts: [ObjectIdentifier: LedgerAccount] = [:]
+    }
+
+    let maximumBytes: Int
+    let maximumBytesPerConnection: Int
+    let principals = Principals()
+    private let maximumInFlight: Int
+    private let sum: ShardedSum
+    private let requests: ShardedSum
+    private let baseCosts: ShardedSum
+    private let shards: [NIOLockedValueBox<Shard>]
+    private let isEvicting = ManagedAtomic(false)
+    private let isOver = ManagedAtomic(false)
+    private let thread = BlockingThreads(count: 1)
+
+    /// - Parameter shards: The number of event loops.
+    init(_ limits: ServerLimits, shards count: Int) {
+        self.maximumBytes = limits.maximumBufferedBytes
+        self.maximumBytesPerConnection = limits.maximumBufferedBytesPerConnection
+        self.maximumInFlight = limits.maximumInFlight
+        // Together they may be wrong by a thirty-second of the limit.
+        self.sum = ShardedSum(shards: count, step: min(256 << 10, limits.maximumBufferedBytes / (32 * max(1, count))))
+        self.requests = ShardedSum(shards: count, step: min(64, limits.maximumInFlight / (32 * max(1, count))))
+        self.baseCosts = ShardedSum(shards: count, step: 1 << 20)
+        self.shards = (0..<max(1, count)).map { _ in NIOLockedValueBox(Shard()) }
+    }
+
+    /// Nobody is closed any more.
+    func end() {
+        self.isOver.store(true, ordering: .relaxed)
+        self.thread.shutdown()
+    }
+
+    // MARK: Accounts
+
+    func opened(_ account: LedgerAccount, shard: Int, baseCost: Int) {
+        self.shards[shard].withLockedValue { $0.accounts[ObjectIdentifier(account)] = account }
+        self.baseCosts.add(baseCost, shard: shard)
+    }
+
+    func closed(_ account: LedgerAccount, shard: Int, baseCost: Int) {
+        let removed = self.shards[shard].withLockedValue { $0.accounts.removeValue(forKey: ObjectIdentifier(account)) }
+        self.baseCosts.add(-baseCost, shard: shard)
+        // Outside the lock: it may be the last reference.
+        withExtendedLifetime(removed) {}
+    }
+
+    private var accounts: [LedgerAccount] {
+        self.shards.flatMap { shard in shard.withLockedValue { Array($0.accounts.values) } }
+    }
+
+    // MARK: Bytes
+
+    /// The number of bytes that are held, connections included.
+    var bytes: Int { self.sum.exactValue }
+    /// Of those, the number of bytes that connections cost by themselves.
+    var connectionBytes: Int { self.baseCosts.exactValue }
+
+    /// Whether more bytes are held than may be.
+    var isFull: Bool { self.sum.value > self.maximumBytes }
+
+    func add(_ change: Int, shard: Int) {
+        guard self.sum.add(change, shard: shard), change > 0 else { return }
+        if self.isNearlyFull { self.beginEvicting() }
+    }
+
+    // MARK: Requests
+
+    var requestsInFlight: Int { self.requests.exactValue }
+
+    /// Admits one more request, until ``finishedRequest(shard:)``; false if the limit is reached.
+    func startRequest(shard: Int) -> Bool {
+        guard self.requests.value < self.maximumInFlight else { return false }
+        self.requests.add(1, shard: shard)
+        return true
+    }
+
+    func finishedRequest(shard: Int) {
+        self.requests.add(-1, shard: shard)
+    }
+
+    // MARK: Eviction
+
+    /// Whether connections are being closed for what they hold.
+    var isClosingConnections: Bool { self.isEvicting.load(ordering: .relaxed) }
+
+    /// Closes connections if too much is held. To be called from time to time: what is held may stay as it is.
+    func look() {
+        if self.isNearlyFull { self.beginEvicting() }
+    }
+
+    private var isNearlyFull: Bool {
+        Double(self.sum.value) > Double(self.maximumBytes) * Self.evictionShare.begin
+    }
+
+    private func beginEvicting() {
+        guard !self.isEvicting.load(ordering: .relaxed), !self.isOver.load(ordering: .relaxed),
+            !self.isEvicting.exchange(true, ordering: .relaxed)
+        else { return }
+        self.thread.submit { [self] in
+            self.evict()
+            self.isEvicting.store(false, ordering: .relaxed)
+        }
+    }
+
+    /// Closes connections until less is held.
+    private func evict() {
+        let target = Int(Double(self.maximumBytes) * Self.evictionShare.end)
+        for _ in 0..<Self.maximumRounds {
+            let excess = self.bytes - target
+            guard excess > 0, !self.isOver.load(ordering: .relaxed) else { return }
+            let now = NIODeadline.now()
+            let candidates = self.accounts.compactMap { account in account.standing(now: now).map { (account, $0) } }
+            let victims = Standing.victims(
+                among: candidates.map(\.1),
+                toFree: excess,
+                holdingMoreThan: Self.harmlessBytes
+            )
+            // Nobody is left who could give anything back: handlers of connections that are gone hold it.
+            guard !victims.isEmpty else { return }
+            for index in victims { candidates[index].0.condemn() }
+            Thread.sleep(forTimeInterval: Self.evictionInterval)
+        }
+    }
+}

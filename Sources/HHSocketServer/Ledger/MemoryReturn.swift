@@ -1,0 +1,28 @@
+import NIOCore
+
+/// Decides when freed memory is given back to the system. The time is passed in.
+///
+/// The C library keeps what is freed for what is allocated next. After a burst that may be a lot, and to give it back
+/// takes milliseconds: so it is done once, when much less is held than at the height.
+struct MemoryReturn: Sendable {
+    /// The number of freed bytes that are worth it.
+    static let minimumBytes = 16 << 20
+    /// The time between two returns, at least.
+    static let interval = TimeAmount.seconds(3)
+
+    /// The largest number of bytes that was held since the last return.
+    private var height = 0
+    private var last: NIODeadline?
+
+    /// - Parameter bytes: The number of bytes that are held now.
+    /// - Returns: Whether memory is to be returned now.
+    mutating func isDue(bytes: Int, now: NIODeadline) -> Bool {
+        self.height = max(self.height, bytes)
+        guard self.height - bytes >= Self.minimumBytes, self.last.map({ now - $0 >= Self.interval }) ?? true else {
+            return false
+        }
+        self.height = bytes
+        self.last = now
+        return true
+    }
+}

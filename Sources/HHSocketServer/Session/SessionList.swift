@@ -1,0 +1,39 @@
+/// The connections of an event loop, in an order in which they can be passed through a few at a time, while others come
+/// and go.
+struct SessionList<Session: AnyObject> {
+    private var sessions: [Session] = []
+    private var places: [ObjectIdentifier: Int] = [:]
+
+    var isEmpty: Bool { self.sessions.isEmpty }
+    var count: Int { self.sessions.count }
+    /// All of them, as a copy.
+    var all: [Session] { self.sessions }
+
+    mutating func append(_ session: Session) {
+        guard self.places.updateValue(self.sessions.count, forKey: ObjectIdentifier(session)) == nil else { return }
+        self.sessions.append(session)
+    }
+
+    /// - Returns: Whether it was there.
+    @discardableResult
+    mutating func remove(_ session: Session) -> Bool {
+        guard let place = self.places.removeValue(forKey: ObjectIdentifier(session)) else { return false }
+        // The last one takes its place.
+        let last = self.sessions.removeLast()
+        if place < self.sessions.count {
+            self.sessions[place] = last
+            self.places[ObjectIdentifier(last)] = place
+        }
+        return true
+    }
+
+    /// Up to `count` of them before the place `end`, the last one first.
+    ///
+    /// Whoever goes on with the place of the last of these passes all that were there at the beginning, and some of
+    /// them twice if others go meanwhile.
+    func slice(before end: Int, count: Int) -> (sessions: [Session], place: Int) {
+        let end = min(end, self.sessions.count)
+        let place = max(0, end - count)
+        return (self.sessions[place..<end].reversed(), place)
+    }
+}

@@ -1,0 +1,197 @@
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketServer
+
+@Suite struct ShardedSumTests {
+    @Test func valueIsShortOfLessThanAStepForEachShard() {
+        var random = SplitMix(seed: 1)
+        let sum = ShardedSum(shards: 3, step: 100)
+        var expected = 0
+        for _ in 0..<10_000 {
+            let change = Int.random(in: -90...100, using: &random)
+            sum.add(change, shard: Int.random(in: 0..<3, using: &random))
+            expected += change
+            #expect(sum.exactValue == expected)
+            #expect(abs(sum.value - expected) < 300)
+        }
+    }
+
+    @Test func smallStepPassesOnAll() {
+        let sum = ShardedSum(shards: 2, step: 0)
+        sum.add(1, shard: 0)
+        sum.add(1, shard: 1)
+        #expect(sum.value == 2)
+    }
+
+    @Test func threadsLoseNothing() async {
+        let sum = ShardedSum(shards: 2, step: 7)
+        await withTaskGroup(of: Void.self) { group in
+            for task in 0..<4 {
+                group.addTask { for number in 0..<10_000 { sum.add(number % 2 == 0 ? 3 : -2, shard: task % 2) } }
+            }
+        }
+        #expect(sum.exactValue == 20_000)
+        #expect(abs(sum.value - 20_000) < 14)
+    }
+}
+
+@Suite struct StandingTests {
+    private func standing(_ bytes: Int, of principal: Int? = nil, stall: Int64 = 0) -> Standing {
+        Standing(bytes: bytes, principalBytes: principal ?? bytes, stall: .seconds(stall))
+    }
+
+    @Test func whoHoldsMostGoesFirst() {
+        let standings = [self.standing(100), self.standing(300), self.standing(200)]
+        #expect(Standing.victims(among: standings, toFree: 1, holdingMoreThan: 0) == [1])
+        #expect(Standing.victims(among: standings, toFree: 301, holdingMoreThan: 0) == [1, 2])
+        #expect(Standing.victims(among: standings, toFree: 10_000, holdingMoreThan: 0) == [1, 2, 0])
+        #expect(Standing.victims(among: standings, toFree: 10_000, holdingMoreThan: 100) == [1, 2])
+        #expect(Standing.victims(among: [], toFree: 1, holdingMoreThan: 0) == [])
+    }
+
+    @Test func manyConnectionsOfOneAddressGoBeforeOneThatHoldsMore() {
+        let crowd = (0..<400).map { _ in self.standing(100 << 10, of: 400 * 100 << 10) }
+        let victims = Standing.victims(
+            among: [self.standing(1 << 20)] + crowd,
+            toFree: 5 << 20,
+            holdingMoreThan: 32 << 10
+        )
+        #expect(!victims.contains(0))
+        #expect(victims.count == 52)
+    }
+
+    @Test func ofTwoThatHoldTheSameTheOneThatProgressesStays() {
+        let standings = [self.standing(1 << 20), self.standing(1 << 20, stall: 5)]
+        #expect(Standing.victims(among: standings, toFree: 1, holdingMoreThan: 0) == [1])
+    }
+}
+
+@Suite struct MemoryReturnTests {
+    @Test func memoryIsReturnedOnceMuchLessIsHeldThanBefore() {
+        var memory = MemoryReturn()
+        let mebibyte = 1 << 20
+        var now = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+        #expect(memory.isDue(bytes: 0, now: now) == false)
+        #expect(memory.isDue(bytes: 100 * mebibyte, now: now) == false)
+        #expect(memory.isDue(bytes: 90 * mebibyte, now: now) == false)
+        #expect(memory.isDue(bytes: 50 * mebibyte, now: now) == true)
+        // Only what has been freed since counts, and not more often than every few seconds.
+        #expect(memory.isDue(bytes: 50 * mebibyte, now: now + .seconds(10)) == false)
+        now = now + .seconds(1)
+        #expect(memory.isDue(bytes: 10 * mebibyte, now: now) == false)
+        now = now + .seconds(2)
+        #expect(memory.isDue(bytes: 10 * mebibyte, now: now) == true)
+    }
+}
+
+@Suite struct LedgerTests {
+    /// A connection that remembers that it was told to go.
+    private final class Holder: LedgerHolder {
+        private let told = NIOLockedValueBox(false)
+        var isTold: Bool { self.told.withLockedValue { $0 } }
+        func evict() { self.told.withLockedValue { $0 = true } }
+    }
+
+    private func address(_ last: UInt8) throws -> ConnectionQuota.Origin? {
+        ConnectionQuota.Origin(try SocketAddress(ipAddress: "192.0.2.\(last)", port: 1))
+    }
+
+    private func ledger(bytes: Int = 1 << 30, perConnection: Int = 64 << 20, inFlight: Int = 1_000) -> Ledger {
+        var limits = ServerLimits()
+        limits.maximumBufferedBytes = bytes
+        limits.maximumBufferedBytesPerConnection = perConnection
+        limits.maximumInFlight = inFlight
+        return Ledger(limits, shards: 2)
+    }
+
+    @Test func everySumKnowsWhatIsHeldAndIsGivenItBack() throws {
+        let ledger = self.ledger()
+        let one = try #require(try self.address(1))
+        let key = ledger.principals.enter(.address(one))
+        do {
+            let accounts = (0..<2).map { LedgerAccount(ledger, shard: $0, baseCost: 8 << 10) }
+            for account in accounts { account.open(from: one, holder: Holder()) }
+            #expect((ledger.bytes, ledger.connectionBytes, key.bytes) == (16 << 10, 16 << 10, 16 << 10))
+            accounts[0].held(100_000)
+            #expect((accounts[0].bytes, ledger.bytes, key.bytes) == (108_192, 116_384, 116_384))
+            // Little is passed on later.
+            accounts[0].held(100)
+            #expect((accounts[0].bytes, ledger.bytes) == (108_292, 116_384))
+            accounts[0].settle()
+            #expect((ledger.bytes, key.bytes) == (116_484, 116_484))
+            accounts[0].setIdentity("alice")
+            accounts[0].setIdentity(nil)
+            // A handler holds on to it after the end of the connection.
+            accounts[0].close()
+            accounts[0].close()
+            #expect((ledger.bytes, ledger.connectionBytes) == (108_292, 8_192))
+            accounts[0].held(-100_000)
+        }
+        #expect((ledger.bytes, ledger.connectionBytes, key.bytes) == (8_192, 8_192, 8_192) || ledger.bytes == 0)
+        ledger.principals.leave(key)
+        ledger.end()
+    }
+
+    @Test func principalsAreForgottenWithTheirLastConnection() throws {
+        let ledger = self.ledger()
+        let accounts = (0..<3).map { LedgerAccount(ledger, shard: $0 % 2, baseCost: 1) }
+        for (number, account) in accounts.enumerated() {
+            account.open(from: try self.address(UInt8(number / 2)), holder: Holder())
+            account.setIdentity("alice")
+        }
+        #expect(ledger.principals.count == 3)
+        for account in accounts { account.close() }
+        withExtendedLifetime(accounts) {}
+        ledger.end()
+    }
+
+    @Test func requestsInFlightAreBounded() {
+        let ledger = self.ledger(inFlight: 2)
+        let accounts = (0..<2).map { LedgerAccount(ledger, shard: $0, baseCost: 1) }
+        #expect(accounts.allSatisfy { $0.startRequest() })
+        #expect(!accounts[0].startRequest())
+        accounts[1].finishedRequest()
+        #expect(accounts[0].startRequest())
+        #expect(ledger.requestsInFlight == 2)
+        ledger.end()
+    }
+
+    @Test func whoHoldsMostIsClosedBeforeTheLimitIsReached() async throws {
+        let ledger = self.ledger(bytes: 100 << 20)
+        let holders = (0..<4).map { _ in Holder() }
+        let accounts = (0..<4).map { LedgerAccount(ledger, shard: $0 % 2, baseCost: 1) }
+        for (number, account) in accounts.enumerated() {
+            account.open(from: try self.address(UInt8(number)), holder: holders[number])
+        }
+        for (account, mebibytes) in zip(accounts, [10, 40, 20, 10]) { account.held(mebibytes << 20) }
+        #expect(!holders.contains { $0.isTold })
+        accounts[0].held(9 << 20)
+        try await eventually("the end of the second") { holders[1].isTold }
+        #expect(!accounts[0].isFull)
+        accounts[1].held(-40 << 20)
+        accounts[1].close()
+        // One was enough.
+        try await eventually("the end of evictions") { !ledger.isClosingConnections }
+        #expect(holders.map(\.isTold) == [false, true, false, false])
+        // Another time.
+        accounts[0].held(40 << 20)
+        try await eventually("the end of the first") { holders[0].isTold }
+        accounts[0].close()
+        accounts[0].held(-59 << 20)
+        ledger.end()
+    }
+
+    @Test func limitOfAConnectionIsItsOwn() throws {
+        let ledger = self.ledger(perConnection: 1 << 20)
+        let accounts = (0..<2).map { LedgerAccount(ledger, shard: $0, baseCost: 1) }
+        accounts[0].held(1 << 20)
+        #expect(accounts[0].hasRoom(for: 0) && !accounts[0].hasRoom(for: 1) && !accounts[0].isFull)
+        accounts[0].held(1)
+        #expect(accounts[0].isFull && !accounts[1].isFull)
+        ledger.end()
+    }
+}

@@ -1,0 +1,53 @@
+import HHSocketTesting
+import Testing
+
+@testable import HHSocketServer
+
+@Suite struct SessionListTests {
+    private final class Session {
+        let number: Int
+        var visits = 0
+        init(_ number: Int) { self.number = number }
+    }
+
+    @Test func whoeverIsThereAllTheTimeIsPassedThrough() {
+        var random = SplitMix(seed: 7)
+        for _ in 0..<200 {
+            var list = SessionList<Session>()
+            var next = 0
+            func append() {
+                list.append(Session(next))
+                next += 1
+            }
+            for _ in 0..<Int.random(in: 0...50, using: &random) { append() }
+            var faithful = list.all
+            var place = list.count
+            repeat {
+                let slice = list.slice(before: place, count: 7)
+                #expect(slice.sessions.count <= 7)
+                for session in slice.sessions { session.visits += 1 }
+                place = slice.place
+                for _ in 0..<Int.random(in: 0...4, using: &random) {
+                    if Bool.random(using: &random) {
+                        append()
+                    } else if let gone = list.all.randomElement(using: &random) {
+                        #expect(list.remove(gone) == true)
+                        #expect(list.remove(gone) == false)
+                        faithful.removeAll { $0 === gone }
+                    }
+                }
+            } while place > 0
+            #expect(faithful.allSatisfy { $0.visits >= 1 })
+        }
+    }
+
+    @Test func sessionIsThereOnce() {
+        var list = SessionList<Session>()
+        let session = Session(1)
+        list.append(session)
+        list.append(session)
+        #expect(list.count == 1)
+        #expect(list.remove(session) == true)
+        #expect(list.isEmpty)
+    }
+}

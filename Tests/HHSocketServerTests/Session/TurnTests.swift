@@ -1,0 +1,98 @@
+import HHSocket
+import HHSocketTesting
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+@testable import HHSocketServer
+
+/// What one connection takes of a turn of its event loop, and what all connections of it take.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct TurnTests {
+    /// It takes about a millisecond on the event loop.
+    private static let slow: UInt32 = 101
+
+    private static var router: Router {
+        var router = Router()
+        router.handleSynchronously(Self.slow) { request, _ in
+            let end = ContinuousClock.now + .milliseconds(1)
+            while ContinuousClock.now < end {}
+            return request.body
+        }
+        return router
+    }
+
+    private func withOneLoop<Result: Sendable>(
+        _ router: Router,
+        _ body: (SocketServer) async throws -> Result
+    ) async throws -> Result {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let result: Result
+        do {
+            result = try await withServer(.init(eventLoopGroup: group), router, body)
+        } catch {
+            try? await group.shutdownGracefully()
+            throw error
+        }
+        try await group.shutdownGracefully()
+        return result
+    }
+
+    @Test func connectionWithManyRequestsLeavesTurnsToOthers() async throws {
+        try await self.withOneLoop(Self.router) { server in
+            let address = try #require(server.address)
+            let busy = try await HostileClient(to: address)
+            let other = try await HostileClient(to: address)
+            // They come in one read, nearly.
+            await busy.perform(.requests(Self.slow, serials: 1_000..<3_000))
+            let first = try await busy.response()
+            #expect(first.serial == 1_000)
+            var pings = 0
+            while server.statistics.requests < 2_000 {
+                await other.perform(.ping())
+                _ = try await other.response()
+                pings += 1
+            }
+            // In one turn for all of it there would be one.
+            #expect(pings >= 10, "\(pings)")
+            // And none is lost, nor out of order.
+            let answers = try await busy.responses(1_999)
+            #expect(answers.map(\.serial) == Array(1_001..<3_000))
+        }
+    }
+
+    @Test func requestsThatWaitForATurnAreAnsweredThoughTheClientHasSentItsLast() async throws {
+        try await self.withOneLoop(Self.router) { server in
+            let client = try await HostileClient(to: try #require(server.address))
+            await client.perform(.requests(Self.slow, serials: 1_000..<1_500).then(.halfClose))
+            let answers = try await client.responses(500)
+            #expect(answers.map(\.serial) == Array(1_000..<1_500))
+            try await client.ended()
+        }
+    }
+
+    @Test func pushesToAllReachEachConnectionOnceAndInOrder() async throws {
+        try await self.withOneLoop(Self.router) { server in
+            let address = try #require(server.address)
+            var clients: [HostileClient] = []
+            for _ in 0..<600 { clients.append(try await HostileClient(to: address)) }
+            try await eventually("every connection") { server.connectionCount == 600 }
+            async let first = server.push(type: 200, body: ByteBuffer(string: "first"))
+            async let second = server.push(type: 200, body: ByteBuffer(string: "second"))
+            // Some go meanwhile.
+            for client in clients.prefix(100) { await client.perform(.reset) }
+            #expect(await first >= 500)
+            #expect(await second >= 500)
+            for client in clients.dropFirst(100) {
+                let texts = try await client.responses(2).map { String(buffer: $0.payload) }
+                #expect(texts.sorted() == ["first", "second"])
+            }
+            let rest = await server.push(type: 200, body: ByteBuffer(string: "third"))
+            try await eventually("the end of those that went") { server.connectionCount == 500 }
+            #expect(rest >= 500)
+            for client in clients.dropFirst(100) {
+                #expect(try await client.response().payload == ByteBuffer(string: "third"))
+            }
+        }
+    }
+}

@@ -1,0 +1,72 @@
+import NIOCore
+import Testing
+
+@testable import HHSocket
+
+@Suite struct ReceiveBuffersTests {
+    /// Reads as NIO's channel does, which keeps one buffer (`maxMessagesPerRead` 1).
+    private struct Reader {
+        var pool: NIOPooledRecvBufferAllocator
+
+        init(_ buffers: ReceiveBuffers) {
+            self.pool = NIOPooledRecvBufferAllocator(capacity: 1, recvAllocator: SharedReceiveAllocator(buffers))
+        }
+
+        /// Reads up to `available` bytes. The buffer that they are in, and how many there was room for.
+        mutating func read(_ available: Int) -> (buffer: ByteBuffer, room: Int) {
+            let (buffer, room) = self.pool.buffer(allocator: ByteBufferAllocator()) { buffer in
+                let room = buffer.writableBytes
+                buffer.writeRepeatingByte(1, count: min(available, room))
+                return room
+            }
+            self.pool.record(actualReadBytes: buffer.readableBytes)
+            return (buffer, room)
+        }
+    }
+
+    @Test func bufferGrowsWithWhatComesAndShrinksAgain() {
+        let buffers = ReceiveBuffers()
+        var reader = Reader(buffers)
+        let kibibytes: [Int] = (0..<6).map { _ in
+            let (buffer, room) = reader.read(1 << 20)
+            buffers.put(buffer)
+            return room >> 10
+        }
+        #expect(kibibytes == [2, 16, 64, 256, 256, 256])
+        let smaller: [Int] = (0..<8).map { _ in reader.read(100).room >> 10 }
+        #expect(smaller == [256, 256, 64, 64, 16, 16, 2, 2])
+    }
+
+    @Test func memoryIsUsedAgainOnceItIsFree() {
+        let buffers = ReceiveBuffers()
+        var readers = [Reader(buffers), Reader(buffers)]
+        func address(_ buffer: ByteBuffer) -> Int {
+            buffer.withUnsafeReadableBytes { Int(bitPattern: $0.baseAddress) }
+        }
+        for index in readers.indices { for _ in 0..<3 { _ = readers[index].read(1 << 20) } }
+        var places: Set<Int> = []
+        for number in 0..<10 {
+            let (buffer, room) = readers[number % 2].read(1 << 20)
+            #expect(room == 256 << 10)
+            places.insert(address(buffer))
+            buffers.put(buffer)
+        }
+        #expect(places.count == 1)
+        // What somebody keeps is not written to.
+        let kept = readers[0].read(1 << 20).buffer
+        buffers.put(kept)
+        let next = readers[1].read(1 << 20).buffer
+        #expect(address(next) != address(kept))
+    }
+
+    @Test func buffersAreBounded() {
+        let buffers = ReceiveBuffers()
+        for _ in 0..<100 { for level in 1...3 { buffers.put(buffers.take(level: level)) } }
+        var kept: [ByteBuffer] = []
+        for _ in 0..<100 { for level in 1...3 { kept.append(buffers.take(level: level)) } }
+        for buffer in kept { buffers.put(buffer) }
+        #expect(buffers.bytes == 1_792 << 10)
+        buffers.put(ByteBuffer(string: "no read brought this"))
+        #expect(buffers.bytes == 1_792 << 10)
+    }
+}

@@ -6,7 +6,7 @@ enum ConnectionCost {
     /// A connection over TLS on which nothing happens.
     static let tls = 64 << 10
     /// A request whose handler is a task, without its body: the task, its place in the tables, the answer's frame.
-    static let request = 2 << 10
+    static let request = 4 << 10
     /// A push that waits, without its bytes.
     static let waitingPush = 64
     /// Answers up to this many bytes are not charged between their handler and the connection's thread.

@@ -49,7 +49,7 @@ public struct ServerLimits: Sendable {
     public var maximumCorruptRun = FrameDecoder.defaultMaximumCorruptRun
     /// The number of bytes that may be held for one connection: of a frame that is arriving, of requests in flight (as
     /// they came, and decompressed), of answers and pushes that are not taken, each at what it costs in memory: a body
-    /// with its whole buffer, a request with 2 KiB more for its task. 64 MiB by default. Further requests are answered
+    /// with its whole buffer, a request with 4 KiB more for its task. 64 MiB by default. Further requests are answered
     /// 503; a client that does not take its answers is closed.
     public var maximumBufferedBytesPerConnection = 64 << 20
     /// The number of bytes that may be held for all connections, and for what connections cost by themselves (8 KiB

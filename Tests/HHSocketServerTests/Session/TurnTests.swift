@@ -29,7 +29,7 @@ import Testing
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let result: Result
         do {
-            result = try await withServer(.init(eventLoopGroup: group), router, body)
+            result = try await withServer(.init(eventLoopGroup: group), router) { server in try await body(server) }
         } catch {
             try? await group.shutdownGracefully()
             throw error

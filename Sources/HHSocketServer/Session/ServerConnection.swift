@@ -95,6 +95,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     let core: ServerCore
     let listener: ListenerSettings
     let link: Link<FrameLanguage>
+    /// The client's address, which behind a proxy is not that of the socket's peer.
+    private let remoteAddress: SocketAddress?
     /// Why this client is sent away at once; nil: it is served.
     private let refusal: GoAway?
     let completions: CompletionQueue
@@ -113,11 +115,20 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     var deadlines: [UInt64: SocketLoop.TimerID] = [:]
     var pushes: PushQueue
 
-    /// - Parameter refusal: The go-away for the client, if it is not served.
-    init(loop: ServerLoop, core: ServerCore, listener: ListenerSettings, refusal: GoAway? = nil) {
+    /// - Parameters:
+    ///   - remoteAddress: The client's address; nil if it is unknown.
+    ///   - refusal: The go-away for the client, if it is not served.
+    init(
+        loop: ServerLoop,
+        core: ServerCore,
+        listener: ListenerSettings,
+        remoteAddress: SocketAddress?,
+        refusal: GoAway? = nil
+    ) {
         self.loop = loop
         self.core = core
         self.listener = listener
+        self.remoteAddress = remoteAddress
         self.refusal = refusal
         let limits = core.limits
         self.link = Link(
@@ -221,7 +232,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         }
         let shown = ServerSession(
             id: self.link.id.number,
-            remoteAddress: context.remoteAddress,
+            remoteAddress: self.remoteAddress,
             listener: self.listener.endpoint,
             peerCertificate: Self.peerCertificate(context),
             loop: self.loop,

@@ -71,7 +71,7 @@ import Testing
         @Test(arguments: ["send-proxy", "send-proxy-v2"], [false, true])
         func serversKnowTheClients(option: String, isSecure: Bool) async throws {
             let change = ("default-server check", "default-server \(option) check")
-            try await ProxiedClients.arriveWithHeaders(isSecure: isSecure, checks: true) { ports, body in
+            try await ProxiedClients.arriveWithHeaders(isSecure: isSecure) { ports, body in
                 try await self.balance(ports, change, body)
             }
         }
@@ -116,7 +116,7 @@ import Testing
         @Test(arguments: [false, true])
         func serversKnowTheClients(isSecure: Bool) async throws {
             let change = ("proxy_half_close on;", "proxy_half_close on; proxy_protocol on;")
-            try await ProxiedClients.arriveWithHeaders(isSecure: isSecure, checks: false) { ports, body in
+            try await ProxiedClients.arriveWithHeaders(isSecure: isSecure) { ports, body in
                 try await self.balance(ports, change, body)
             }
         }

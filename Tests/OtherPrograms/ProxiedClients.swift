@@ -10,9 +10,14 @@ enum ProxiedClients {
     private static func router() -> Router {
         var router = Router()
         router.handle(101) { _, context in
-            ByteBuffer(string: context.remoteAddress.map { "\($0)" } ?? "unknown")
+            ByteBuffer(string: Self.name(of: context.remoteAddress))
         }
         return router
+    }
+
+    /// The address and the port, without the host that the system may have had them from.
+    private static func name(of address: SocketAddress?) -> String {
+        "\(address?.ipAddress ?? "unknown") \(address?.port ?? -1)"
     }
 
     private static func proxyHere() throws -> [IPNetwork] { [try IPNetwork("127.0.0.1")] }
@@ -24,10 +29,8 @@ enum ProxiedClients {
 
     /// Behind a balancer of TCP that sends PROXY headers.
     ///
-    /// - Parameters:
-    ///   - isSecure: Whether it passes TLS on.
-    ///   - checks: Whether it looks whether the servers are there.
-    static func arriveWithHeaders(isSecure: Bool, checks: Bool, _ balance: BalancedServers.Balance) async throws {
+    /// - Parameter isSecure: Whether it passes TLS on.
+    static func arriveWithHeaders(isSecure: Bool, _ balance: BalancedServers.Balance) async throws {
         var listener = ServerListener()
         listener.proxies.proxyProtocol = try Self.proxyHere()
         if isSecure { listener.tls = ServerTLS(identity: try TestCertificate(.server).identity) }
@@ -46,17 +49,16 @@ enum ProxiedClients {
                 var clients: [HostileClient] = []
                 for _ in 0..<8 {
                     let client = try await HostileClient(to: Endpoint(host: "127.0.0.1", port: port), tls: tls)
-                    #expect(try await Self.addressSeen(by: client) == "\(try #require(client.localAddress))")
+                    #expect(try await Self.addressSeen(by: client) == Self.name(of: client.localAddress))
                     clients.append(client)
                 }
+                for server in servers { #expect(server.connectionCount >= 4) }
+                // Ten checks of each server, where there are any. Most of them are reset before they are accepted.
+                let end = ContinuousClock.now + .seconds(1)
+                while ContinuousClock.now < end {
+                    for client in clients { _ = try await Self.addressSeen(by: client) }
+                }
                 for server in servers {
-                    #expect(server.connectionCount >= 4)
-                    if checks {
-                        // They have a header, and no more.
-                        try await eventually("checks") {
-                            server.statistics.connectionsAccepted + server.statistics.tlsFailures > 10
-                        }
-                    }
                     #expect(server.statistics.proxyHeaderFailures == 0 && server.statistics.protocolErrors == 0)
                 }
                 withExtendedLifetime(clients) {}
@@ -88,7 +90,7 @@ enum ProxiedClients {
         let (addresses, seen) = AsyncStream.makeStream(of: String.self)
         for server in servers {
             try server.webSocket("/chat") { connection in
-                seen.yield(connection.remoteAddress.map { "\($0)" } ?? "unknown")
+                seen.yield(Self.name(of: connection.remoteAddress))
                 for await _ in connection.messages {}
             }
             try await server.start()
@@ -97,14 +99,14 @@ enum ProxiedClients {
         let result = await Result {
             try await balance(ports) { port in
                 let plain = try await Self.open(port, [:])
-                #expect(try await Self.addressSeen(by: plain) == "[IPv4]127.0.0.1:0")
+                #expect(try await Self.addressSeen(by: plain) == "127.0.0.1 0")
                 // The client is at the address of a proxy, which is believed.
                 let behind = try await Self.open(port, ["X-Forwarded-For": "nobody, [2001:db8::1]:4711"])
-                #expect(try await Self.addressSeen(by: behind) == "[IPv6]2001:db8::1:4711")
+                #expect(try await Self.addressSeen(by: behind) == "2001:db8::1 4711")
                 #if os(Linux)
                 // This one is not.
                 let liar = try await Self.openElsewhere(port)
-                #expect(try await first(of: addresses, "a WebSocket") == "[IPv4]127.0.0.2:0")
+                #expect(try await first(of: addresses, "a WebSocket") == "127.0.0.2 0")
                 try await liar.close()
                 #endif
             }

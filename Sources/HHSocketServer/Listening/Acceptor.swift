@@ -156,8 +156,14 @@ struct Acceptor: Sendable {
             throw ChannelError.operationUnsupported
         }
         let proxies = self.settings.proxies
+        let peer = channel.remoteAddress
+        // A peer that has reset the connection has no address any more. It may be a proxy, and what it has sent before
+        // a header, as health checks do.
+        guard peer != nil || proxies.isEmpty || self.settings.endpoint.unixPath != nil else {
+            throw ChannelError.ioOnClosedChannel
+        }
         let arrival = Arrival(
-            from: channel.remoteAddress,
+            from: peer,
             through: proxies,
             opensWebSockets: self.webSocket != nil
         ) { address in

@@ -239,6 +239,12 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         }
     }
 
+    /// Sends the response. What is written from now on is the WebSocket's, and not held.
+    private func open(_ response: ByteBuffer, _ context: ChannelHandlerContext) {
+        context.writeAndFlush(self.wrapOutboundOut(response), promise: nil)
+        self.state = .done
+    }
+
     private static let busy = OpeningRejection.application(
         status: 503,
         headers: HTTPFields([HTTPField(name: "Retry-After", value: "5")]),
@@ -251,7 +257,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         _ response: ByteBuffer,
         _ context: ChannelHandlerContext
     ) throws {
-        context.writeAndFlush(self.wrapOutboundOut(response), promise: nil)
+        self.open(response, context)
         let operations = context.pipeline.syncOperations
         let carriage = WebSocketCarriage(
             role: .server,
@@ -279,7 +285,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         _ response: ByteBuffer,
         _ context: ChannelHandlerContext
     ) throws {
-        context.writeAndFlush(self.wrapOutboundOut(response), promise: nil)
+        self.open(response, context)
         let operations = context.pipeline.syncOperations
         if let connection = self.connection {
             // It has said nothing, and is another's place now.
@@ -296,7 +302,6 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// Steps aside, and gives what came behind the request to those who are there.
     private func end(_ context: ChannelHandlerContext) {
-        self.state = .done
         let rest = self.reader.takeRest()
         if rest.readableBytes > 0 {
             context.fireChannelRead(NIOAny(rest))

@@ -96,10 +96,11 @@ final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         context.close(promise: nil)
     }
 
-    /// The proxy has ended the connection. One that has said nothing has only tried whether the server is there.
+    /// The proxy has ended the connection, or the server shuts down. A proxy that has said nothing has only tried
+    /// whether the server is there.
     private func ended(_ context: ChannelHandlerContext) {
         guard !self.isOver else { return }
-        guard self.reader.isEmpty else { return self.fail(.incomplete, context) }
+        guard self.reader.isEmpty || self.loop.draining != nil else { return self.fail(.incomplete, context) }
         self.end(context)
         context.close(promise: nil)
     }

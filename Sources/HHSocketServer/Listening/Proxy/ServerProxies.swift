@@ -34,6 +34,9 @@ public struct ServerProxies: Hashable, Sendable {
     /// The time that a proxy may take for its PROXY header; 10 s by default.
     public var headerTimeout = Duration.seconds(10)
 
+    /// Whether there are none.
+    var isEmpty: Bool { self.proxyProtocol.isEmpty && self.forwardedFor.isEmpty }
+
     /// Creates a description of proxies; by default there are none.
     public init(proxyProtocol: [IPNetwork] = [], forwardedFor: [IPNetwork] = []) {
         self.proxyProtocol = proxyProtocol

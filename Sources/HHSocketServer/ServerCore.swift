@@ -83,6 +83,7 @@ final class ListenerSettings: Sendable {
     let index: Int
     /// The address that it is asked to listen on.
     let endpoint: Endpoint
+    let proxies: ServerProxies
     let format: WireFormat
     /// The custom header fields of frames that answer no request, and of those fields that a request does not have.
     let customFields: [UInt8]?
@@ -106,6 +107,7 @@ final class ListenerSettings: Sendable {
     ) throws(SocketError) {
         self.index = index
         self.endpoint = listener.endpoint
+        self.proxies = listener.proxies
         self.format = listener.wireFormat
         self.customFields = try listener.wireFormat.customFields(listener.header, in: .response)
         let limits = configuration.limits

@@ -278,6 +278,18 @@ private actor Store {
         #expect(configuration.shutdown.otherEndpoints.map(\.description) == ["im2.example.com:7000"])
     }
 
+    @Test func proxiesAreListed() throws {
+        var configuration = SocketServer.Configuration()
+        // Balancers whose connections begin with a PROXY header, before TLS.
+        configuration.listeners[0].proxies.proxyProtocol = [try IPNetwork("10.0.0.0/24"), try IPNetwork("fd00::7")]
+        // Proxies of HTTP that open WebSockets, with the client's address in X-Forwarded-For.
+        configuration.listeners[0].proxies.forwardedFor = [try IPNetwork("10.0.1.7")]
+
+        let proxies = configuration.listeners[0].proxies
+        #expect(proxies.proxyProtocol.map(\.description) == ["10.0.0.0/24", "fd00::7"])
+        #expect(proxies.forwardedFor.map(\.description) == ["10.0.1.7"])
+    }
+
     @Test func theCertificateIsReadAnew() async throws {
         let files = try TestServerFiles()
         let (certificate, key) = (files.certificate, files.key)

@@ -260,6 +260,8 @@ import Testing
         }
 
         @Test func tlsEndsAtTheProxy() async throws { try await self.tests.tlsEndsAtTheProxy(self.balance) }
+
+        @Test func serversKnowTheClients() async throws { try await ProxiedClients.openWebSockets(self.balancePlain) }
     }
 
     // MARK: nginx
@@ -323,5 +325,7 @@ import Testing
         }
 
         @Test func tlsEndsAtTheProxy() async throws { try await self.tests.tlsEndsAtTheProxy(self.balance) }
+
+        @Test func serversKnowTheClients() async throws { try await ProxiedClients.openWebSockets(self.balancePlain) }
     }
 }

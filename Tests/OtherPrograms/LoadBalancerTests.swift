@@ -8,7 +8,8 @@ import Testing
     private struct OperationsPageConfiguration {
         private var text: String
 
-        init(_ language: String, ports: [Int]) throws {
+        /// - Parameter change: A part of the page's text, and what stands in its place.
+        init(_ language: String, ports: [Int], change: (old: String, new: String)? = nil) throws {
             let page = try DocumentationPage("Docs/Operations.md", section: "Load balancers")
             var text = try #require(page.blocks(language).first)
             let changes = [
@@ -17,6 +18,10 @@ import Testing
             ]
             for (old, new) in changes where language == "haproxy" || !old.hasPrefix("inter") {
                 try #require(text.contains(old), "the configuration for \(language) is another one: it lacks \(old)")
+                text = text.replacingOccurrences(of: old, with: new)
+            }
+            if let (old, new) = change {
+                try #require(text.contains(old))
                 text = text.replacingOccurrences(of: old, with: new)
             }
             try #require(text.contains("0.0.0.0:7000"))
@@ -46,7 +51,15 @@ import Testing
     )
     struct HAProxy {
         private func balance(_ ports: [Int], _ body: (Int) async throws -> Void) async throws {
-            let configuration = try OperationsPageConfiguration("haproxy", ports: ports)
+            try await self.balance(ports, nil, body)
+        }
+
+        private func balance(
+            _ ports: [Int],
+            _ change: (old: String, new: String)?,
+            _ body: (Int) async throws -> Void
+        ) async throws {
+            let configuration = try OperationsPageConfiguration("haproxy", ports: ports, change: change)
             try await RealProxy.with(RealProxy.haproxy, arguments: { ["-db", "-f", $0] }, body) { port, _ in
                 configuration.text(listeningOn: port)
             }
@@ -54,6 +67,14 @@ import Testing
 
         @Test func oneServerIsKilled() async throws { try await BalancedServers.killOne(.tcp, self.balance) }
         @Test func oneServerDrains() async throws { try await BalancedServers.drainOne(.tcp, self.balance) }
+
+        @Test(arguments: ["send-proxy", "send-proxy-v2"], [false, true])
+        func serversKnowTheClients(option: String, isSecure: Bool) async throws {
+            let change = ("default-server check", "default-server \(option) check")
+            try await ProxiedClients.arriveWithHeaders(isSecure: isSecure) { ports, body in
+                try await self.balance(ports, change, body)
+            }
+        }
     }
 
     // MARK: nginx
@@ -67,7 +88,15 @@ import Testing
     )
     struct Nginx {
         private func balance(_ ports: [Int], _ body: (Int) async throws -> Void) async throws {
-            let configuration = try OperationsPageConfiguration("nginx", ports: ports)
+            try await self.balance(ports, nil, body)
+        }
+
+        private func balance(
+            _ ports: [Int],
+            _ change: (old: String, new: String)?,
+            _ body: (Int) async throws -> Void
+        ) async throws {
+            let configuration = try OperationsPageConfiguration("nginx", ports: ports, change: change)
             let module = "/usr/lib/nginx/modules/ngx_stream_module.so"
             try await RealProxy.with(RealProxy.nginx, arguments: { ["-g", "daemon off;", "-c", $0] }, body) { port, _ in
                 """
@@ -83,5 +112,13 @@ import Testing
 
         @Test func oneServerIsKilled() async throws { try await BalancedServers.killOne(.tcp, self.balance) }
         @Test func oneServerDrains() async throws { try await BalancedServers.drainOne(.tcp, self.balance) }
+
+        @Test(arguments: [false, true])
+        func serversKnowTheClients(isSecure: Bool) async throws {
+            let change = ("proxy_half_close on;", "proxy_half_close on; proxy_protocol on;")
+            try await ProxiedClients.arriveWithHeaders(isSecure: isSecure) { ports, body in
+                try await self.balance(ports, change, body)
+            }
+        }
     }
 }

@@ -28,6 +28,8 @@ package final class TestProxy: Sendable {
         package var dribbles = false
         /// Whether it answers only when the server has spoken, and then everything in one write.
         package var waitsForTheServer = false
+        /// What it says to the server before anything of the client's, such as a PROXY header.
+        package var header: [UInt8] = []
     }
 
     private struct State {
@@ -263,6 +265,9 @@ private final class Session: ChannelInboundHandler {
                 case .success(let server):
                     guard context.channel.isActive else { return server.close(promise: nil) }
                     session.server = server
+                    if !session.behavior.header.isEmpty {
+                        server.writeAndFlush(ByteBuffer(bytes: session.behavior.header), promise: nil)
+                    }
                     let established = session.established
                     try? server.pipeline.syncOperations.addHandler(
                         Relay(to: context.channel, first: waits ? ByteBuffer(bytes: established) : nil)

@@ -105,6 +105,8 @@ struct ServeCommand: AsyncParsableCommand {
 
     @OptionGroup(title: "Limits") var limits: LimitOptions
 
+    @OptionGroup(title: "Proxies") var proxies: ServerProxyOptions
+
     @OptionGroup(title: "Shutdown") var shutdown: ShutdownOptions
 
     @OptionGroup(title: "TLS") var tls: ServerTLSOptions
@@ -203,6 +205,7 @@ struct ServeCommand: AsyncParsableCommand {
             var listener = listener
             listener.tls = self.tls.tls
             listener.wireFormat = self.format
+            listener.proxies = self.proxies.proxies
             return listener
         }
         var configuration = SocketServer.Configuration(

@@ -153,18 +153,34 @@ struct Acceptor: Sendable {
             throw ChannelError.operationUnsupported
         }
         try self.setReceiveBuffers(of: channel, loop)
-        let refusal = try self.admit(channel, loop)
+        let proxies = self.settings.proxies
+        let peer = channel.remoteAddress
+        // A peer that has reset the connection has no address any more. It may be a proxy, and what it has sent before
+        // a header, as health checks do.
+        guard peer != nil || proxies.isEmpty || self.settings.endpoint.unixPath != nil else {
+            throw ChannelError.ioOnClosedChannel
+        }
+        let arrival = Arrival(
+            from: peer,
+            through: proxies,
+            opensWebSockets: self.webSocket != nil
+        ) { address in
+            try self.admit(address, channel, loop)
+        }
         let operations = channel.pipeline.syncOperations
-        guard let context = self.tls.withLockedValue({ $0 }) else {
-            _ = try self.install(on: operations, .last, loop, refusal)
+        guard arrival.expectsHeader else {
+            try arrival.identify()
+            _ = try self.secure(on: operations, .last, loop, arrival)
             return
         }
-        try operations.addHandlers([
-            NIOSSLServerHandler(context: context),
-            TLSAcceptance(loop: loop, timeout: self.handshakeTimeout) { context, handler in
-                try self.install(on: context.pipeline.syncOperations, .after(handler), loop, refusal)
-            },
-        ])
+        let acceptance = ProxyAcceptance(loop: loop, core: self.core, listener: self.settings) {
+            header,
+            context,
+            handler in
+            try arrival.identify(by: header)
+            return try self.secure(on: context.pipeline.syncOperations, .after(handler), loop, arrival)
+        }
+        try operations.addHandler(acceptance)
     }
 
     /// Chooses the memory that the channel's reads bring.
@@ -182,24 +198,48 @@ struct Acceptor: Sendable {
     /// Begins a connection whose channel is connected already.
     typealias Begin = (inout Turn) -> Void
 
+    /// Adds TLS, where there is any, and then the stage that follows it.
+    private func secure(
+        on operations: ChannelPipeline.SynchronousOperations,
+        _ position: ChannelPipeline.SynchronousOperations.Position,
+        _ loop: ServerLoop,
+        _ arrival: Arrival
+    ) throws -> Begin? {
+        guard let context = self.tls.withLockedValue({ $0 }) else {
+            return try self.install(on: operations, position, loop, arrival)
+        }
+        let acceptance = TLSAcceptance(loop: loop, timeout: self.handshakeTimeout) { context, handler in
+            try self.install(on: context.pipeline.syncOperations, .after(handler), loop, arrival)
+        }
+        try operations.addHandlers([NIOSSLServerHandler(context: context), acceptance], position: position)
+        return nil
+    }
+
     /// Adds the stage that follows TCP, or TLS where there is any.
     private func install(
         on operations: ChannelPipeline.SynchronousOperations,
         _ position: ChannelPipeline.SynchronousOperations.Position,
         _ loop: ServerLoop,
-        _ refusal: GoAway?
+        _ arrival: Arrival
     ) throws -> Begin? {
         let (core, settings) = (self.core, self.settings)
         func connection() -> ServerConnection {
-            ServerConnection(loop: loop, core: core, listener: settings, refusal: refusal)
+            ServerConnection(
+                loop: loop,
+                core: core,
+                listener: settings,
+                remoteAddress: arrival.address,
+                refusal: arrival.refusal
+            )
         }
         guard let webSocket = self.webSocket else {
             let connection = connection()
             try connection.add(to: operations, position: position)
             return { connection.begin(in: &$0) }
         }
-        let acceptance = WebSocketAcceptance(webSocket, loop, core, isRefused: refusal != nil, connection)
-        guard webSocket.sharesPort else {
+        let acceptance = WebSocketAcceptance(webSocket, loop, core, arrival, connection)
+        // As long as the client may be another's, the link is not there.
+        guard webSocket.sharesPort, arrival.isAdmitted else {
             try operations.addHandler(acceptance, position: position)
             return nil
         }
@@ -210,11 +250,12 @@ struct Acceptor: Sendable {
         return { shared.begin(in: &$0) }
     }
 
+    /// - Parameter address: The client's address; nil if it has no limits of its own.
     /// - Returns: The go-away for a client beyond the limit; nil if it is served.
     /// - Throws: An error if too many clients are being refused already; this one is then closed at once.
-    private func admit(_ channel: any Channel, _ loop: ServerLoop) throws -> GoAway? {
+    private func admit(_ address: SocketAddress?, _ channel: any Channel, _ loop: ServerLoop) throws -> GoAway? {
         let quota = self.core.quota
-        let origin = ConnectionQuota.Origin(channel.remoteAddress)
+        let origin = ConnectionQuota.Origin(address)
         let reason: String
         switch quota.enter(origin) {
         case nil:

@@ -12,6 +12,9 @@ public struct ServerListener: Sendable {
     public var tls: ServerTLS?
     /// WebSockets at this address, which carry the frames. Nil, the default: frames alone.
     public var webSocket: WebSocketListening?
+    /// The proxies that are in front of it, such as load balancers, and how they tell the addresses of their clients.
+    /// None by default: clients have the addresses from which they connect.
+    public var proxies = ServerProxies()
     /// The layout of frames. In a format whose responses have no status, errors cannot be sent: such answers are
     /// dropped, and counted in ``ServerStatistics/errorsNotSent``.
     public var wireFormat: WireFormat

@@ -2,7 +2,8 @@ import HHSocket
 import NIOCore
 
 /// Stands behind TCP or TLS until a WebSocket is open, for a limited time; then its place is that of who speaks on it.
-/// On a shared port the link is behind it from the start, and it steps aside where the first byte is not one of HTTP.
+/// On a shared port the link is behind it from the start, unless a proxy may yet name the client, and it steps aside
+/// where the first byte is not one of HTTP.
 final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundIn = ByteBuffer
@@ -42,8 +43,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private let settings: Settings
     private let loop: ServerLoop
     private let core: ServerCore
-    /// Whether there are too many connections.
-    private let isRefused: Bool
+    private let arrival: Arrival
     private let makeConnection: () -> ServerConnection
     /// On a shared port, where it is there already.
     private var connection: ServerConnection?
@@ -59,13 +59,13 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         _ settings: Settings,
         _ loop: ServerLoop,
         _ core: ServerCore,
-        isRefused: Bool,
+        _ arrival: Arrival,
         _ makeConnection: @escaping () -> ServerConnection
     ) {
         self.settings = settings
         self.loop = loop
         self.core = core
-        self.isRefused = isRefused
+        self.arrival = arrival
         self.makeConnection = makeConnection
         self.state = settings.sharesPort ? .undecided : .request
     }
@@ -77,7 +77,8 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
 
     func handlerAdded(context: ChannelHandlerContext) {
         self.context = context
-        guard self.state == .request else { return }
+        // A link that is behind it has time limits of its own.
+        guard self.state == .request || !self.arrival.isAdmitted else { return }
         guard self.loop.draining == nil else { return context.channel.close(promise: nil) }
         self.loop.addHandshake(on: context.channel)
         self.limit(TimeAmount(clamping: self.settings.timeout))
@@ -98,7 +99,10 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             guard self.context != nil else { return }
             self.timer = self.loop.socketLoop.setTimer(turn.now.advanced(clamping: time)) { _ in
                 self.timer = nil
-                self.context?.close(promise: nil)
+                guard let context = self.context else { return }
+                guard self.state == .undecided else { return context.close(promise: nil) }
+                // One that is silent for so long speaks no HTTP.
+                self.stepAside(context)
             }
         }
     }
@@ -115,10 +119,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         case .undecided:
             guard let first = bytes.getInteger(at: bytes.readerIndex, as: UInt8.self) else { return }
             guard (UInt8(ascii: "A")...UInt8(ascii: "Z")).contains(first) else {
-                self.state = .done
-                context.fireChannelRead(data)
-                context.pipeline.syncOperations.removeHandler(context: context, promise: nil)
-                return
+                return self.stepAside(context, with: data)
             }
             self.state = .request
             self.limit(TimeAmount(clamping: self.settings.timeout))
@@ -133,6 +134,43 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
             break
         case .done:
             context.fireChannelRead(data)
+        }
+    }
+
+    /// The client carries its frames over no WebSocket.
+    private func stepAside(_ context: ChannelHandlerContext, with data: NIOAny? = nil) {
+        self.state = .done
+        self.removeTimer()
+        if self.connection == nil {
+            do {
+                try self.arrival.admit()
+                let connection = self.makeConnection()
+                try connection.add(to: context.pipeline.syncOperations, position: .after(self))
+                self.loop.socketLoop.enter { connection.begin(in: &$0) }
+            } catch {
+                return context.close(promise: nil)
+            }
+        }
+        if let data { context.fireChannelRead(data) }
+        context.pipeline.syncOperations.removeHandler(context: context, promise: nil)
+    }
+
+    /// Learns who the client is, if a proxy says so, and whether it is admitted. False if it is to be closed at once.
+    private func identify(_ head: OpeningRequestHead, _ context: ChannelHandlerContext) -> Bool {
+        guard !self.arrival.isAdmitted else { return true }
+        let proxy = self.arrival.address
+        do {
+            let malformed = try self.arrival.identify(byForwardedFor: head.headers.values("X-Forwarded-For"))
+            guard let malformed else { return true }
+            self.core.peerLog.write(
+                .warning,
+                "an X-Forwarded-For makes no sense",
+                ["remote": "\(proxy.map { "\($0)" } ?? "unknown")", "value": "\(malformed)"],
+                by: self.core.logger
+            )
+            return true
+        } catch {
+            return false
         }
     }
 
@@ -153,6 +191,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private func decide(_ head: OpeningRequestHead, _ context: ChannelHandlerContext) {
         guard let route = self.settings.routes.first(where: { $0.rules.path == nil || $0.rules.path == head.path })
         else { return self.reject(.path, context) }
+        guard self.identify(head, context) else { return context.close(promise: nil) }
         let decision = route.rules.decide(head)
         guard case .upgrade = decision, let authenticate = route.authenticate else {
             return self.carryOut(decision, route, head, context)
@@ -188,7 +227,9 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
                 guard let messages = route.messages else {
                     return try self.carryFrames(agreement.deflate, route.compression, response, context)
                 }
-                guard !self.isRefused, self.loop.draining == nil else { return self.reject(Self.busy, context) }
+                guard self.arrival.refusal == nil, self.loop.draining == nil else {
+                    return self.reject(Self.busy, context)
+                }
                 try self.carry(messages, agreement, head, response, context)
             case .reject(let rejection):
                 self.reject(rejection, context)
@@ -196,6 +237,12 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         } catch {
             context.close(promise: nil)
         }
+    }
+
+    /// Sends the response. What is written from now on is the WebSocket's, and not held.
+    private func open(_ response: ByteBuffer, _ context: ChannelHandlerContext) {
+        context.writeAndFlush(self.wrapOutboundOut(response), promise: nil)
+        self.state = .done
     }
 
     private static let busy = OpeningRejection.application(
@@ -210,7 +257,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         _ response: ByteBuffer,
         _ context: ChannelHandlerContext
     ) throws {
-        context.writeAndFlush(self.wrapOutboundOut(response), promise: nil)
+        self.open(response, context)
         let operations = context.pipeline.syncOperations
         let carriage = WebSocketCarriage(
             role: .server,
@@ -239,7 +286,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         _ response: ByteBuffer,
         _ context: ChannelHandlerContext
     ) throws {
-        context.writeAndFlush(self.wrapOutboundOut(response), promise: nil)
+        self.open(response, context)
         let operations = context.pipeline.syncOperations
         if let connection = self.connection {
             // It has said nothing, and is another's place now.
@@ -247,7 +294,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         }
         let session = MessageSession(route, agreement.deflate, self.loop, self.core)
         try operations.addHandler(session.link, position: .after(self))
-        let address = context.remoteAddress
+        let address = self.arrival.address
         self.loop.socketLoop.enter {
             session.begin(head, subprotocol: agreement.subprotocol, address, in: &$0)
         }
@@ -256,7 +303,6 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
 
     /// Steps aside, and gives what came behind the request to those who are there.
     private func end(_ context: ChannelHandlerContext) {
-        self.state = .done
         let rest = self.reader.takeRest()
         if rest.readableBytes > 0 {
             context.fireChannelRead(NIOAny(rest))
@@ -274,15 +320,20 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         self.limit(Self.lingerTime)
     }
 
+    /// Whether it stands before a link that sees to everything.
+    private var isTransparent: Bool {
+        self.state == .done || (self.state == .undecided && self.connection != nil)
+    }
+
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        guard case .inputClosed? = event as? ChannelEvent, self.state != .done, self.state != .undecided else {
+        guard case .inputClosed? = event as? ChannelEvent, !self.isTransparent else {
             return context.fireUserInboundEventTriggered(event)
         }
         context.close(promise: nil)
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        guard self.state != .done, self.state != .undecided else { return context.fireErrorCaught(error) }
+        guard !self.isTransparent else { return context.fireErrorCaught(error) }
         context.close(promise: nil)
     }
 

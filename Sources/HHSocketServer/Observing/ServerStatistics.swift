@@ -8,6 +8,9 @@ public struct ServerStatistics: Hashable, Sendable {
     public var connectionsRefusedByAddress = 0
     /// Times that the system had no means for one more connection, and none was accepted for a second.
     public var acceptFailures = 0
+    /// Connections of listed proxies closed because their PROXY header was malformed, or did not come in time
+    /// (``ServerProxies/proxyProtocol``).
+    public var proxyHeaderFailures = 0
     /// Connections closed because TLS could not be agreed on, or took too long.
     public var tlsFailures = 0
     /// Requests with a right checksum, however they were answered.
@@ -80,6 +83,7 @@ public struct ServerStatistics: Hashable, Sendable {
         (\.connectionsRefused, "connections_refused"),
         (\.connectionsRefusedByAddress, "connections_refused_by_address"),
         (\.acceptFailures, "accept_failures"),
+        (\.proxyHeaderFailures, "proxy_header_failures"),
         (\.tlsFailures, "tls_failures"),
         (\.requests, "requests"),
         (\.unknownTypes, "unknown_types"),

@@ -101,6 +101,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     let core: ServerCore
     let listener: ListenerSettings
     let link: Link<FrameLanguage>
+    /// The client's address, which behind a proxy is not that of the socket's peer.
+    private let remoteAddress: SocketAddress?
     /// Why this client is sent away at once; nil: it is served.
     private let refusal: GoAway?
     let completions: CompletionQueue
@@ -121,11 +123,20 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     /// The number of the last broadcast that was for it.
     var lastBroadcast: UInt64 = 0
 
-    /// - Parameter refusal: The go-away for the client, if it is not served.
-    init(loop: ServerLoop, core: ServerCore, listener: ListenerSettings, refusal: GoAway? = nil) {
+    /// - Parameters:
+    ///   - remoteAddress: The client's address; nil if it is unknown.
+    ///   - refusal: The go-away for the client, if it is not served.
+    init(
+        loop: ServerLoop,
+        core: ServerCore,
+        listener: ListenerSettings,
+        remoteAddress: SocketAddress?,
+        refusal: GoAway? = nil
+    ) {
         self.loop = loop
         self.core = core
         self.listener = listener
+        self.remoteAddress = remoteAddress
         self.refusal = refusal
         let limits = core.limits
         self.link = Link(
@@ -229,7 +240,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         }
         let shown = ServerSession(
             id: self.link.id.number,
-            remoteAddress: context.remoteAddress,
+            remoteAddress: self.remoteAddress,
             listener: self.listener.endpoint,
             peerCertificate: Self.peerCertificate(context),
             loop: self.loop,

@@ -15,7 +15,8 @@ public final class ServerSession: Sendable {
 
     /// A number that no other connection of this server has or had.
     public let id: UInt64
-    /// The client's address, where the system told it.
+    /// The client's address, where it is known: that of the socket's peer, or what a listed proxy has told
+    /// (``ServerListener/proxies``).
     public let remoteAddress: SocketAddress?
     /// The listener that accepted the client.
     public let listener: Endpoint?

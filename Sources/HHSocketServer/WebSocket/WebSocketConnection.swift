@@ -13,7 +13,8 @@ extension WebSocketConnection: LedgerHolder {
 public final class WebSocketConnection: Sendable {
     /// A number that no other connection of the server has.
     public let id: UInt64
-    /// The client's address; nil where the system does not know it.
+    /// The client's address, where it is known: that of the socket's peer, or what a listed proxy has told
+    /// (``ServerListener/proxies``).
     public let remoteAddress: SocketAddress?
     /// The request by which the client opened the WebSocket.
     public var request: WebSocketListening.Request { self.kept.request }

@@ -192,6 +192,36 @@ extension HostileClient {
         #expect(try ShutdownOptions.parse(["--grace", "0"]).policy.gracePeriod == .zero)
     }
 
+    // MARK: Proxies
+
+    @Test func aListedProxyNamesTheClient() async throws {
+        let server = try Command([
+            "serve", "--port", "0", "--proxy-protocol", "192.0.2.0/24", "--proxy-protocol", "127.0.0.1", "--log",
+            "debug",
+        ])
+        try await withServer(server) { address, server in
+            let client = try await HostileClient(to: try #require(Endpoint(address)))
+            await client.perform(.raw(Array("PROXY TCP4 198.51.100.3 192.0.2.1 4711 7000\r\n".utf8)))
+            await client.perform(.ping())
+            #expect(try await client.response().type == FrameType.heartbeat)
+            try await server.complains("198.51.100.3")
+            await client.perform(.close)
+        }
+    }
+
+    @Test func aListedProxyOfHTTPNamesTheClient() async throws {
+        let arguments = ["--forwarded-for", "127.0.0.0/8", "--listen", "ws://127.0.0.1:0/rpc", "--log", "debug"]
+        let server = try Command(["serve", "--port", "0"] + arguments)
+        let addresses = try await server.lines(2).compactMap { $0.split(separator: " ").last.map(String.init) }
+        let client = try await HostileClient(to: try Endpoint(url: addresses[1]), opensWebSocket: false)
+        await client.perform(.opening(headers: ["X-Forwarded-For": "203.0.113.9, 198.51.100.3"]))
+        #expect(try await client.opening().status == 101)
+        try await server.complains("198.51.100.3")
+        await client.perform(.close)
+        server.signal(SIGTERM)
+        #expect(try await server.outcome().exitCode == 0)
+    }
+
     // MARK: Answers and hello
 
     @Test(arguments: [([], [51, 50]), (["--answers-in-order"], [50, 51])] as [([String], [UInt32])])
@@ -267,6 +297,7 @@ extension HostileClient {
         ["--rate", "-1"], ["--rate", "1e10"], ["--idle-timeout", "-1"], ["--idle-timeout", "0.0001"],
         ["--max-payload", "0"], ["--max-payload", "1073741825"], ["--grace", "-1"], ["--grace", "soon"],
         ["--go-away-to", "nowhere"], ["--go-away-to", "unix:/tmp/socket"], ["--go-away-to", "127.0.0.1:0"],
+        ["--proxy-protocol", "10.0.0.1/8"], ["--proxy-protocol", "balancer"], ["--forwarded-for", "::/129"],
         ["--log", "loud"], ["--require-hello", "--format", "mars"],
     ])
     func wrongUsageIs64(arguments: [String]) async throws {

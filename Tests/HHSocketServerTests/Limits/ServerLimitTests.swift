@@ -78,6 +78,19 @@ extension HostileClient {
         }
     }
 
+    @Test(arguments: ["ws", "tcp+ws"]) func oneWebSocketTooManyIsToldSo(scheme: String) async throws {
+        var configuration = SocketServer.Configuration.limited { $0.maximumConnections = 1 }
+        configuration.listeners = [try ServerListener(url: "\(scheme)://127.0.0.1:0/rpc")]
+        try await withServer(configuration, makeRouter()) { server in
+            let endpoint = try Endpoint(url: "ws://127.0.0.1:\(try #require(server.address?.port))/rpc")
+            let first = try await HostileClient(to: endpoint)
+            #expect(try await first.echoes())
+            let second = try await HostileClient(to: endpoint)
+            #expect(try #require(try await second.response().goAway).reason.contains("too many"))
+            try await second.ended()
+        }
+    }
+
     @Test func inAFormatWithoutGoAwayOneTooManyIsClosed() async throws {
         var configuration = SocketServer.Configuration(wireFormat: .mars)
         configuration.limits.maximumConnections = 1

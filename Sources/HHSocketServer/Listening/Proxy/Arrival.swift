@@ -1,0 +1,68 @@
+import HHSocket
+import NIOCore
+
+/// An accepted connection until it is known who its client is, and whether it is admitted: on its event loop.
+///
+/// Without a proxy that is known at once. Behind one it takes the PROXY header, the `X-Forwarded-For`, or both.
+final class Arrival {
+    private let proxies: ServerProxies
+    private let opensWebSockets: Bool
+    /// Counts a connection of an address, nil for one without limits of its own, and returns the go-away if it is one
+    /// too many. Nil once it was called.
+    private var admission: ((SocketAddress?) throws -> GoAway?)?
+    /// The client's address, as far as it is known: at first that of the socket's peer.
+    private(set) var address: SocketAddress?
+    /// The go-away for a client beyond a limit; nil if it is served, or not admitted yet.
+    private(set) var refusal: GoAway?
+    /// Whether the connection must begin with a PROXY header.
+    let expectsHeader: Bool
+
+    /// - Parameters:
+    ///   - peer: The address of the socket's peer.
+    ///   - opensWebSockets: Whether an opening request may name the client.
+    ///   - admission: Counts a connection of an address, nil for one without limits of its own. It returns the go-away
+    ///     if it is one too many, and throws if the connection must be closed at once.
+    init(
+        from peer: SocketAddress?,
+        through proxies: ServerProxies,
+        opensWebSockets: Bool,
+        admission: @escaping (SocketAddress?) throws -> GoAway?
+    ) {
+        self.address = peer
+        self.proxies = proxies
+        self.opensWebSockets = opensWebSockets
+        self.admission = admission
+        self.expectsHeader = proxies.proxyProtocol.contains(peer)
+    }
+
+    var isAdmitted: Bool { self.admission == nil }
+
+    /// Admits the client unless an opening request may name another.
+    ///
+    /// - Parameter header: What the PROXY header says, where there was one.
+    func identify(by header: ProxyHeader? = nil) throws {
+        if case .client(let address) = header { self.address = address }
+        guard !self.opensWebSockets || !self.proxies.forwardedFor.contains(self.address) else { return }
+        try self.admit()
+    }
+
+    /// Admits the client that an opening request names, unless one is admitted already.
+    ///
+    /// - Parameter values: The request's `X-Forwarded-For`.
+    /// - Returns: Its part that is no address and was come upon.
+    func identify(byForwardedFor values: [String]) throws -> String? {
+        guard !self.isAdmitted else { return nil }
+        let forwarded = ForwardedFor(values, through: self.proxies.forwardedFor)
+        if let client = forwarded.client { self.address = client }
+        try self.admit()
+        return forwarded.malformed
+    }
+
+    /// Admits the client with the address that is known.
+    func admit() throws {
+        guard let admission = self.admission.take() else { return }
+        let isProxy =
+            self.proxies.proxyProtocol.contains(self.address) || self.proxies.forwardedFor.contains(self.address)
+        self.refusal = try admission(isProxy ? nil : self.address)
+    }
+}

@@ -1,0 +1,122 @@
+import HHSocket
+import NIOCore
+
+/// Stands first in the pipeline of a connection from a listed proxy until its PROXY header has come, for a limited
+/// time; then TLS, or what follows it, is in its place.
+final class ProxyAcceptance: ChannelInboundHandler, RemovableChannelHandler {
+    typealias InboundIn = ByteBuffer
+
+    private let loop: ServerLoop
+    private let core: ServerCore
+    private let listener: ListenerSettings
+    private let install: (ProxyHeader, ChannelHandlerContext, ProxyAcceptance) throws -> Acceptor.Begin?
+    private var reader = ProxyHeaderReader()
+    private var timer: SocketLoop.TimerID?
+    private var isOver = false
+
+    /// - Parameter install: Adds the next stage behind this one, and returns what begins it.
+    init(
+        loop: ServerLoop,
+        core: ServerCore,
+        listener: ListenerSettings,
+        install: @escaping (ProxyHeader, ChannelHandlerContext, ProxyAcceptance) throws -> Acceptor.Begin?
+    ) {
+        self.loop = loop
+        self.core = core
+        self.listener = listener
+        self.install = install
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        guard self.loop.draining == nil else { return context.channel.close(promise: nil) }
+        self.loop.addHandshake(on: context.channel)
+        let time = self.listener.proxies.headerTimeout
+        self.loop.socketLoop.enter { turn in
+            guard !self.isOver else { return }
+            self.timer = self.loop.socketLoop.setTimer(turn.now.advanced(clamping: TimeAmount(clamping: time))) { _ in
+                self.timer = nil
+                self.fail(.timeout(time), context)
+            }
+        }
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.end(context)
+    }
+
+    /// Before the next stage is added, which has a time limit of its own.
+    private func end(_ context: ChannelHandlerContext) {
+        guard !self.isOver else { return }
+        self.isOver = true
+        if let timer = self.timer.take() { self.loop.socketLoop.removeTimer(timer) }
+        self.loop.removeHandshake(on: context.channel)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        guard !self.isOver else { return }
+        self.reader.append(self.unwrapInboundIn(data))
+        do throws(ProxyHeaderFault) {
+            guard let header = try self.reader.next() else { return }
+            self.accept(header, context)
+        } catch {
+            self.fail(error, context)
+        }
+    }
+
+    private func accept(_ header: ProxyHeader, _ context: ChannelHandlerContext) {
+        self.end(context)
+        do {
+            let begin = try self.install(header, context, self)
+            if let begin { self.loop.socketLoop.enter(begin) }
+        } catch {
+            return context.close(promise: nil)
+        }
+        let rest = self.reader.takeRest()
+        if rest.readableBytes > 0 {
+            context.fireChannelRead(NIOAny(rest))
+            context.fireChannelReadComplete()
+        }
+        context.pipeline.syncOperations.removeHandler(context: context, promise: nil)
+    }
+
+    private func fail(_ fault: ProxyHeaderFault, _ context: ChannelHandlerContext) {
+        guard !self.isOver else { return }
+        self.end(context)
+        self.loop.counters.count(\.proxyHeaderFailures)
+        self.core.peerLog.write(
+            .warning,
+            "a proxy's PROXY header makes no sense",
+            [
+                "remote": "\(context.remoteAddress.map { "\($0)" } ?? "unknown")",
+                "listener": "\(self.listener.endpoint)",
+                "reason": "\(fault)",
+            ],
+            by: self.core.logger
+        )
+        context.close(promise: nil)
+    }
+
+    /// The proxy has ended the connection, or the server shuts down. A proxy that has said nothing has only tried
+    /// whether the server is there.
+    private func ended(_ context: ChannelHandlerContext) {
+        guard !self.isOver else { return }
+        guard self.reader.isEmpty || self.loop.draining != nil else { return self.fail(.incomplete, context) }
+        self.end(context)
+        context.close(promise: nil)
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        if case .inputClosed? = event as? ChannelEvent { self.ended(context) }
+        context.fireUserInboundEventTriggered(event)
+    }
+
+    func channelInactive(context: ChannelHandlerContext) {
+        self.ended(context)
+        context.fireChannelInactive()
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        guard !self.isOver else { return context.fireErrorCaught(error) }
+        self.ended(context)
+    }
+}

@@ -1,6 +1,6 @@
+import Atomics
 import HHSocket
 import Logging
-import NIOConcurrencyHelpers
 import NIOCore
 
 /// State that all connections of a running server share.
@@ -21,9 +21,9 @@ final class ServerCore: Sendable {
     let quota: ConnectionQuota
     /// Nil where nothing is found out.
     let limiter: ConcurrencyLimiter?
-    private let connectionIDs = NIOLockedValueBox<UInt64>(0)
+    private let connectionIDs = ManagedAtomic<UInt64>(0)
 
-    init(_ configuration: SocketServer.Configuration, _ router: Router) {
+    init(_ configuration: SocketServer.Configuration, _ router: Router, _ quota: ConnectionQuota.Limits) {
         let limits = configuration.limits
         self.limits = limits
         self.threads = BlockingThreads(count: configuration.blockingThreads)
@@ -38,10 +38,7 @@ final class ServerCore: Sendable {
             maximumInFlight: limits.maximumInFlight,
             maximumBufferedBytes: limits.maximumBufferedBytes
         )
-        self.quota = ConnectionQuota(
-            maximum: limits.maximumConnections,
-            perAddress: limits.maximumConnectionsPerAddress
-        )
+        self.quota = ConnectionQuota(quota)
         self.limiter = limits.concurrency.map { ConcurrencyLimiter($0) }
     }
 
@@ -71,10 +68,7 @@ final class ServerCore: Sendable {
     }
 
     func nextConnectionID() -> UInt64 {
-        self.connectionIDs.withLockedValue {
-            $0 += 1
-            return $0
-        }
+        self.connectionIDs.wrappingIncrementThenLoad(ordering: .relaxed)
     }
 }
 

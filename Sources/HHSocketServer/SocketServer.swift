@@ -33,6 +33,7 @@ public final class SocketServer: Service {
         var ownGroup: MultiThreadedEventLoopGroup?
         var metrics: ServerMetrics?
         var sweepClock: SweepClock
+        var outage: DescriptorOutage
 
         func kill() {
             for loop in self.loops { loop.kill() }
@@ -75,11 +76,12 @@ public final class SocketServer: Service {
     deinit {
         // Nobody can shut it down any more.
         guard case .running(let running) = self.state.withLockedValue({ $0 }) else { return }
-        for listener in running.listeners { listener.channel.close(promise: nil) }
+        for channel in running.listeners.flatMap(\.channels) { channel.close(promise: nil) }
         let drained = running.loops.map { $0.drain(self.configuration.shutdown) }
         running.kill()
         running.metrics?.end()
         running.sweepClock.end()
+        running.outage.end()
         running.core.peerLog.end()
         guard let ownGroup = running.ownGroup else { return }
         // Only then: a job that an event loop is given after its end is lost.
@@ -153,7 +155,7 @@ public final class SocketServer: Service {
 
     /// Logs that a listener was lost, unless we have closed it.
     private func watch(_ listener: BoundListener) {
-        listener.channel.closeFuture.whenComplete { [weak self, configuration] _ in
+        let isLost: @Sendable () -> Void = { [weak self, configuration] in
             guard let self, case .running = self.state.withLockedValue({ $0 }) else { return }
             let error = SocketError(
                 .bindFailed,
@@ -166,6 +168,7 @@ public final class SocketServer: Service {
             )
             self.lostListeners.continuation.yield(error)
         }
+        for channel in listener.channels { channel.closeFuture.whenComplete { _ in isLost() } }
     }
 
     /// Listens; returns once connections are accepted.
@@ -239,11 +242,27 @@ public final class SocketServer: Service {
         if let given = self.configuration.eventLoopGroup {
             (ownGroup, group) = (nil, given)
         } else {
-            let made = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
+            let made = MultiThreadedEventLoopGroup(
+                numberOfThreads: self.configuration.eventLoops ?? System.coreCount
+            )
             (ownGroup, group) = (made, made)
         }
-        let core = ServerCore(self.configuration, self.router)
-        let loops = group.makeIterator().map { ServerLoop(eventLoop: $0, logger: self.configuration.logger) }
+        let limits = self.configuration.limits
+        let loops = group.makeIterator().map {
+            ServerLoop(
+                eventLoop: $0,
+                logger: self.configuration.logger,
+                maximumHandshakes: limits.maximumHandshakes
+            )
+        }
+        let descriptors = DescriptorLimit.raise(wanted: limits.maximumConnections ?? 0)
+        let quota = ConnectionQuota.Limits(limits, descriptors: descriptors, loops: loops.count)
+        let core = ServerCore(self.configuration, self.router, quota)
+        self.warn(of: quota, descriptors)
+        let outage = DescriptorOutage(core: core, spares: DescriptorLimit.spares(of: descriptors ?? 0)) {
+            loops[0].counters.count(\.acceptFailures)
+        }
+        let shortage = ConnectionShortage(loops, minimumSilence: limits.minimumSilence)
         var bound: [BoundListener] = []
         var settings: [ListenerSettings] = []
         do throws(SocketError) {
@@ -253,6 +272,8 @@ public final class SocketServer: Service {
                 let acceptor = Acceptor(
                     core: core,
                     loops: loops,
+                    shortage: shortage,
+                    outage: outage,
                     settings: made,
                     tls: self.tlsContexts[index],
                     handshakeTimeout: listener.tls?.handshakeTimeout ?? .zero,
@@ -265,6 +286,8 @@ public final class SocketServer: Service {
             }
         } catch {
             for listener in bound { await listener.close() }
+            outage.end()
+            core.peerLog.end()
             try? await ownGroup?.shutdownGracefully()
             throw error
         }
@@ -280,7 +303,19 @@ public final class SocketServer: Service {
             loops: loops,
             ownGroup: ownGroup,
             metrics: metrics,
-            sweepClock: SweepClock(loops, every: Double(self.sweepInterval.nanoseconds) / 1e9)
+            sweepClock: SweepClock(loops, every: Double(self.sweepInterval.nanoseconds) / 1e9) { outage.look() },
+            outage: outage
+        )
+    }
+
+    /// Tells of limits that the process cannot keep, unless it was said that there is none.
+    private func warn(of quota: ConnectionQuota.Limits, _ descriptors: Int?) {
+        guard let descriptors, quota.maximum < .max, quota.maximum > descriptors - DescriptorLimit.fewest else {
+            return
+        }
+        self.configuration.logger.warning(
+            "there may be more connections than file descriptors",
+            metadata: ["maximumConnections": "\(quota.maximum)", "descriptors": "\(descriptors)"]
         )
     }
 
@@ -288,7 +323,10 @@ public final class SocketServer: Service {
     /// second at least.
     private var sweepInterval: TimeAmount {
         let limits = self.configuration.limits
-        let times = [limits.idleTimeout, limits.firstFrameTimeout, limits.readStallTimeout, limits.writeStallTimeout]
+        let times = [
+            limits.idleTimeout, limits.firstFrameTimeout, limits.readStallTimeout, limits.writeStallTimeout,
+            limits.minimumSilence,
+        ]
         let shortest = times.compactMap { $0 }.min().map { TimeAmount(clamping: $0).nanoseconds / 4 } ?? .max
         return .nanoseconds(min(max(shortest, 10_000_000), 1_000_000_000))
     }
@@ -349,6 +387,7 @@ public final class SocketServer: Service {
         self.state.withLockedValue { $0 = .stopped(statistics) }
         running.metrics?.end()
         running.sweepClock.end()
+        running.outage.end()
         running.core.peerLog.end()
         running.core.threads.shutdown()
         try? await running.ownGroup?.shutdownGracefully()
@@ -390,8 +429,11 @@ public final class SocketServer: Service {
 
     /// The connections open now.
     public var connectionCount: Int {
-        self.loops.reduce(0) { $0 + $1.counters.connectionCount }
+        self.connectionsByLoop.reduce(0, +)
     }
+
+    /// The connections open now on each event loop. New ones go to the event loops in turn.
+    public var connectionsByLoop: [Int] { self.loops.map(\.counters.connectionCount) }
 
     /// The requests in flight now; those are not counted that are answered on the event loop.
     public var requestsInFlight: Int { self.core?.load.requestsInFlight ?? 0 }
@@ -476,11 +518,14 @@ public final class SocketServer: Service {
             throw SocketError(.invalidArgument, message: "a server needs a listener")
         }
         for (name, value) in [
+            ("eventLoops", self.configuration.eventLoops ?? 1),
             ("maximumInFlightPerConnection", limits.maximumInFlightPerConnection),
             ("maximumInFlight", limits.maximumInFlight),
             ("maximumBufferedBytes", limits.maximumBufferedBytes),
             ("maximumConnections", limits.maximumConnections ?? 1),
             ("maximumConnectionsPerAddress", limits.maximumConnectionsPerAddress ?? 1),
+            ("maximumHandshakes", limits.maximumHandshakes),
+            ("connectionRatePerAddress.burst", limits.connectionRatePerAddress?.burst ?? 1),
             ("kernelSendBuffer", limits.kernelSendBuffer ?? 1),
             ("requestRate.burst", limits.requestRate?.burst ?? 1),
         ] where value <= 0 {
@@ -489,6 +534,7 @@ public final class SocketServer: Service {
         for (name, time) in [
             ("idleTimeout", limits.idleTimeout), ("firstFrameTimeout", limits.firstFrameTimeout),
             ("readStallTimeout", limits.readStallTimeout), ("writeStallTimeout", limits.writeStallTimeout),
+            ("minimumSilence", limits.minimumSilence),
         ] {
             guard let time, time <= .zero else { continue }
             throw SocketError(
@@ -518,10 +564,13 @@ public final class SocketServer: Service {
                 endpoint: self.firstEndpoint
             )
         }
-        if let rate = limits.requestRate, !(rate.perSecond > 0) {
+        for (name, rate) in [
+            ("requestRate", limits.requestRate), ("connectionRatePerAddress", limits.connectionRatePerAddress),
+        ] {
+            guard let rate, !(rate.perSecond > 0) else { continue }
             throw SocketError(
                 .invalidArgument,
-                message: "requestRate.perSecond must be above 0",
+                message: "\(name).perSecond must be above 0",
                 endpoint: self.firstEndpoint
             )
         }
@@ -536,6 +585,9 @@ public final class SocketServer: Service {
         }
         guard (0...65_535).contains(listener.port) else {
             throw fail("cannot listen on \(listener.endpoint): a port is a number from 0 to 65535")
+        }
+        guard listener.backlog > 0, listener.listeningSockets > 0 else {
+            throw fail("backlog and listeningSockets must be above 0")
         }
         let format = listener.wireFormat
         if let type = self.router.types.first(where: { !format.isCallType($0) }) {

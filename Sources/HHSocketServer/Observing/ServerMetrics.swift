@@ -16,6 +16,8 @@ final class ServerMetrics: Sendable {
     private let loops: [ServerLoop]
     private let counters: [(path: any WritableKeyPath<ServerStatistics, Int> & Sendable, counter: Counter)]
     private let connections: Gauge
+    private let connectionsByLoop: [Gauge]
+    private let waitingHandshakes: Gauge
     private let inFlight: Gauge
     private let bufferedBytes: Gauge
     private let concurrencyLimit: Gauge?
@@ -30,6 +32,10 @@ final class ServerMetrics: Sendable {
             ($0.path, Counter(label: "hhsocket.server.\($0.name)", factory: factory))
         }
         self.connections = Gauge(label: "hhsocket.server.connections", factory: factory)
+        self.connectionsByLoop = loops.indices.map {
+            Gauge(label: "hhsocket.server.loop_connections", dimensions: [("loop", "\($0)")], factory: factory)
+        }
+        self.waitingHandshakes = Gauge(label: "hhsocket.server.waiting_handshakes", factory: factory)
         self.inFlight = Gauge(label: "hhsocket.server.requests_in_flight", factory: factory)
         self.bufferedBytes = Gauge(label: "hhsocket.server.buffered_bytes", factory: factory)
         self.concurrencyLimit =
@@ -57,6 +63,8 @@ final class ServerMetrics: Sendable {
             state.written = now
         }
         self.connections.record(self.loops.reduce(0) { $0 + $1.counters.connectionCount })
+        for (gauge, loop) in zip(self.connectionsByLoop, self.loops) { gauge.record(loop.counters.connectionCount) }
+        self.waitingHandshakes.record(self.loops.reduce(0) { $0 + $1.handshakes.waitingCount })
         self.inFlight.record(self.core.load.requestsInFlight)
         self.bufferedBytes.record(self.core.load.bytes)
         if let limiter = self.core.limiter { self.concurrencyLimit?.record(limiter.limit) }

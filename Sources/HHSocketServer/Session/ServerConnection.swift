@@ -112,6 +112,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     /// The timers that end requests at their deadlines, by run.
     var deadlines: [UInt64: SocketLoop.TimerID] = [:]
     var pushes: PushQueue
+    var placeOfSilence: SilenceOrder<any SilentConnection>.Place?
 
     /// - Parameter refusal: The go-away for the client, if it is not served.
     init(loop: ServerLoop, core: ServerCore, listener: ListenerSettings, refusal: GoAway? = nil) {

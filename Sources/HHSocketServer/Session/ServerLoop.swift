@@ -13,8 +13,8 @@ final class ServerLoop: Sendable {
         var messages: [ObjectIdentifier: MessageSession] = [:]
         /// Connections beyond the limit, which are being sent away.
         var refused: [ObjectIdentifier: ServerConnection] = [:]
-        /// Channels whose TLS handshake is not over.
-        var handshakes: [ObjectIdentifier: any Channel] = [:]
+        /// Channels whose TLS handshake, or opening of a WebSocket, is not over.
+        var handshakes: [ObjectIdentifier: Handshake] = [:]
         var draining: ShutdownPolicy?
         var empty: EventLoopPromise<Void>?
         /// Whether the last one has gone: nobody looks after what comes now.
@@ -26,10 +26,16 @@ final class ServerLoop: Sendable {
     let socketLoop: SocketLoop
     let executor: SocketExecutor
     let counters = LoopCounters()
+    /// Which connections have been silent longest.
+    let silence: LoopSilence
+    /// The turns of TLS handshakes.
+    let handshakes: LoopHandshakes
     private let connections: NIOLoopBoundBox<Connections>
 
-    init(eventLoop: any EventLoop, logger: Logger) {
+    init(eventLoop: any EventLoop, logger: Logger, maximumHandshakes: Int) {
         self.socketLoop = SocketLoop(eventLoop: eventLoop, logger: logger)
+        self.silence = LoopSilence(eventLoop)
+        self.handshakes = LoopHandshakes(self.socketLoop, maximum: maximumHandshakes)
         self.executor = SocketExecutor(self.socketLoop)
         self.connections = .makeBoxSendingValue(Connections(), eventLoop: eventLoop)
     }
@@ -114,20 +120,27 @@ final class ServerLoop: Sendable {
     var draining: ShutdownPolicy? { self.connections.value.draining }
 
     func addHandshake(on channel: any Channel) {
-        self.connections.value.handshakes[ObjectIdentifier(channel)] = channel
+        let handshake = Handshake(channel)
+        self.connections.value.handshakes[ObjectIdentifier(channel)] = handshake
+        self.silence.add(handshake, now: .now())
     }
 
     func removeHandshake(on channel: any Channel) {
-        self.connections.value.handshakes[ObjectIdentifier(channel)] = nil
+        guard let handshake = self.connections.value.handshakes.removeValue(forKey: ObjectIdentifier(channel)) else {
+            return
+        }
+        self.silence.remove(handshake)
     }
 
     /// Nothing is in flight on them.
     private func closeHandshakes() {
-        for channel in Array(self.connections.value.handshakes.values) { channel.close(promise: nil) }
+        self.handshakes.closeWaiting()
+        for handshake in Array(self.connections.value.handshakes.values) { handshake.close() }
     }
 
     func add(_ connection: ServerConnection) {
         self.connections.value.open[ObjectIdentifier(connection)] = connection
+        self.silence.add(connection, now: .now())
         self.counters.connectionBegan()
     }
 
@@ -137,17 +150,20 @@ final class ServerLoop: Sendable {
 
     func add(_ session: MessageSession) {
         self.connections.value.messages[ObjectIdentifier(session)] = session
+        self.silence.add(session, now: .now())
         self.counters.connectionBegan()
     }
 
     func remove(_ session: MessageSession) {
         guard self.connections.value.messages.removeValue(forKey: ObjectIdentifier(session)) != nil else { return }
+        self.silence.remove(session)
         self.counters.connectionEnded()
         self.endIfEmpty()
     }
 
     func remove(_ connection: ServerConnection) {
         let id = ObjectIdentifier(connection)
+        self.silence.remove(connection)
         if self.connections.value.open.removeValue(forKey: id) != nil {
             self.counters.connectionEnded()
         } else if self.connections.value.refused.removeValue(forKey: id) == nil {
@@ -177,4 +193,21 @@ final class ServerLoop: Sendable {
         for session in Array(self.connections.value.messages.values) { session.checkTimeouts(in: &turn) }
         self.counters.endSweep()
     }
+}
+
+/// A channel on which TLS or a WebSocket is being agreed on.
+private final class Handshake: SilentConnection {
+    private let channel: any Channel
+    var placeOfSilence: SilenceOrder<any SilentConnection>.Place?
+    // It has a short time in any case.
+    let bytesReceived = 0
+    let isBusy = false
+
+    init(_ channel: any Channel) {
+        self.channel = channel
+    }
+
+    func close() { self.channel.close(promise: nil) }
+
+    func closeForNewcomer(in turn: inout Turn) { self.close() }
 }

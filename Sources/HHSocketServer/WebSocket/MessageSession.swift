@@ -14,6 +14,7 @@ final class MessageSession: LinkHost {
     /// The traffic that was seen last, and when it changed.
     private var seen = Traffic()
     private var changedAt = NIODeadline.now()
+    var placeOfSilence: SilenceOrder<any SilentConnection>.Place?
 
     /// Finds the session from other threads.
     private final class Place: @unchecked Sendable {
@@ -180,6 +181,7 @@ final class MessageSession: LinkHost {
 
     /// Called from time to time.
     func checkTimeouts(in turn: inout Turn) {
+        self.loop.silence.look(at: self, now: turn.now)
         let traffic = self.link.traffic
         if traffic.bytesReceived != self.seen.bytesReceived || traffic.bytesSent != self.seen.bytesSent
             || self.link.isReadingHeld
@@ -219,5 +221,18 @@ final class MessageSession: LinkHost {
         case .active, .alive, .beat, .beatSent, .beatFailed:
             break
         }
+    }
+}
+
+extension MessageSession: SilentConnection {
+    var bytesReceived: Int { self.link.traffic.bytesReceived }
+    /// A client that only listens shows by pings that it is there.
+    var isBusy: Bool { false }
+
+    func closeForNewcomer(in turn: inout Turn) {
+        guard self.link.phase == .open else { return self.kill() }
+        self.loop.counters.count(\.silentEvictions)
+        self.close(WebSocketClose(code: 1_001, reason: "connections run short, and this one was silent"), in: &turn)
+        _ = self.loop.socketLoop.setTimer(turn.now + LoopSilence.lastWordTime) { _ in self.kill() }
     }
 }

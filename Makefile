@@ -107,13 +107,15 @@ interop: dependencies ## exchange WebSocket messages with other implementations,
 	@swift build $(swift_options) --quiet --product hhsocket-cli
 	@Scripts/interop --program "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli"
 
-soak: build-tests ## run the randomised tests with fifty times the repetitions, hostile clients for ten minutes, ActiveMQ, the address sanitizer, and all tests in release with every check of exclusive access
+soak: build-tests ## run the randomised tests with fifty times the repetitions, hostile clients for ten minutes, a reconnect storm, ActiveMQ, the address sanitizer, and all tests in release with every check of exclusive access
 	HHSOCKET_EFFORT=50 HHSOCKET_HOSTILE_SECONDS=600 Scripts/test all RandomHistoryTests ClientModelTests CacheModelTests \
 		WebSocketLinkModelTests \
 		CacheTableTests TaskGroupOrderTests PageRecorderTests OutboxMachineTests CrashTests RollingRestartTests \
 		AbandonedCallsTests FrameSplittingTests PresetFrameTests FrameGarbageTests SwiftProtobufComparisonTests \
 		EngineComparisonTests PythonComparisonTests HostileBytesTests MessageJSONTests JSONParserTests HostileCrowdTests \
 		DefaultConfigurationAttackTests AttackTests
+	@swift build $(swift_options) --quiet --product hhsocket-cli
+	Scripts/reconnect-storm "$$(swift build $(swift_options) --show-bin-path)/hhsocket-cli"
 	$(MAKE) conformance CASES=all
 	$(MAKE) interop
 	HHSOCKET_EFFORT=50 $(MAKE) test-browser BROWSER=1

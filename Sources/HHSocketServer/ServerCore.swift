@@ -1,6 +1,6 @@
+import Atomics
 import HHSocket
 import Logging
-import NIOConcurrencyHelpers
 import NIOCore
 
 /// State that all connections of a running server share.
@@ -21,10 +21,15 @@ final class ServerCore: Sendable {
     let quota: ConnectionQuota
     /// Nil where nothing is found out.
     let limiter: ConcurrencyLimiter?
-    private let connectionIDs = NIOLockedValueBox<UInt64>(0)
+    private let connectionIDs = ManagedAtomic<UInt64>(0)
 
     /// - Parameter loopCount: The number of event loops.
-    init(_ configuration: SocketServer.Configuration, _ router: Router, loopCount: Int) {
+    init(
+        _ configuration: SocketServer.Configuration,
+        _ router: Router,
+        _ quota: ConnectionQuota.Limits,
+        loopCount: Int
+    ) {
         let limits = configuration.limits
         self.limits = limits
         self.threads = BlockingThreads(count: configuration.blockingThreads)
@@ -36,10 +41,7 @@ final class ServerCore: Sendable {
         self.idempotentAnswers = IdempotentAnswers(configuration.hello.idempotency)
         self.logger = configuration.logger
         self.ledger = Ledger(limits, shards: loopCount)
-        self.quota = ConnectionQuota(
-            maximum: limits.maximumConnections,
-            perAddress: limits.maximumConnectionsPerAddress
-        )
+        self.quota = ConnectionQuota(quota)
         self.limiter = limits.concurrency.map { ConcurrencyLimiter($0) }
     }
 
@@ -70,10 +72,7 @@ final class ServerCore: Sendable {
     }
 
     func nextConnectionID() -> UInt64 {
-        self.connectionIDs.withLockedValue {
-            $0 += 1
-            return $0
-        }
+        self.connectionIDs.wrappingIncrementThenLoad(ordering: .relaxed)
     }
 }
 

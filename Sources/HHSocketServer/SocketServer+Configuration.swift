@@ -32,9 +32,12 @@ extension SocketServer {
         /// The factory of metrics, whose names begin with `hhsocket.server.`. Nil, the default, for the one that
         /// `MetricsSystem.bootstrap` was given.
         public var metricsFactory: (any MetricsFactory)?
-        /// The event loops to run on, NIO's POSIX ones. Nil, the default: the server makes its own, one for each core,
-        /// and ends them when it is shut down.
+        /// The event loops to run on, NIO's POSIX ones. Nil, the default: the server makes its own, ``eventLoops`` of
+        /// them, and ends them when it is shut down.
         public var eventLoopGroup: (any EventLoopGroup)?
+        /// The number of event loops that the server makes, a thread each. Nil, the default: one for each core. Without
+        /// effect where ``eventLoopGroup`` is set.
+        public var eventLoops: Int?
 
         /// - Parameters:
         ///   - listeners: Where to accept connections.

@@ -33,6 +33,7 @@ public final class SocketServer: Service {
         var ownGroup: MultiThreadedEventLoopGroup?
         var metrics: ServerMetrics?
         var sweepClock: SweepClock
+        var outage: DescriptorOutage
 
         func kill() {
             for loop in self.loops { loop.kill() }
@@ -75,12 +76,13 @@ public final class SocketServer: Service {
     deinit {
         // Nobody can shut it down any more.
         guard case .running(let running) = self.state.withLockedValue({ $0 }) else { return }
-        for listener in running.listeners { listener.channel.close(promise: nil) }
+        for channel in running.listeners.flatMap(\.channels) { channel.close(promise: nil) }
         let drained = running.loops.map { $0.drain(self.configuration.shutdown) }
         running.kill()
         running.metrics?.end()
         running.sweepClock.end()
         running.core.ledger.end()
+        running.outage.end()
         running.core.peerLog.end()
         guard let ownGroup = running.ownGroup else { return }
         // Only then: a job that an event loop is given after its end is lost.
@@ -154,7 +156,7 @@ public final class SocketServer: Service {
 
     /// Logs that a listener was lost, unless we have closed it.
     private func watch(_ listener: BoundListener) {
-        listener.channel.closeFuture.whenComplete { [weak self, configuration] _ in
+        let isLost: @Sendable () -> Void = { [weak self, configuration] in
             guard let self, case .running = self.state.withLockedValue({ $0 }) else { return }
             let error = SocketError(
                 .bindFailed,
@@ -167,6 +169,7 @@ public final class SocketServer: Service {
             )
             self.lostListeners.continuation.yield(error)
         }
+        for channel in listener.channels { channel.closeFuture.whenComplete { _ in isLost() } }
     }
 
     /// Listens; returns once connections are accepted.
@@ -240,14 +243,28 @@ public final class SocketServer: Service {
         if let given = self.configuration.eventLoopGroup {
             (ownGroup, group) = (nil, given)
         } else {
-            let made = MultiThreadedEventLoopGroup(numberOfThreads: System.coreCount)
+            let made = MultiThreadedEventLoopGroup(
+                numberOfThreads: self.configuration.eventLoops ?? System.coreCount
+            )
             (ownGroup, group) = (made, made)
         }
-        let eventLoops = Array(group.makeIterator())
-        let core = ServerCore(self.configuration, self.router, loopCount: eventLoops.count)
-        let loops = eventLoops.enumerated().map { index, eventLoop in
-            ServerLoop(index: index, eventLoop: eventLoop, logger: self.configuration.logger)
+        let limits = self.configuration.limits
+        let loops = group.makeIterator().enumerated().map { index, eventLoop in
+            ServerLoop(
+                index: index,
+                eventLoop: eventLoop,
+                logger: self.configuration.logger,
+                maximumHandshakes: limits.maximumHandshakes
+            )
         }
+        let descriptors = DescriptorLimit.raise(wanted: limits.maximumConnections ?? 0)
+        let quota = ConnectionQuota.Limits(limits, descriptors: descriptors, loops: loops.count)
+        let core = ServerCore(self.configuration, self.router, quota, loopCount: loops.count)
+        self.warn(of: quota, descriptors)
+        let outage = DescriptorOutage(core: core, spares: DescriptorLimit.spares(of: descriptors ?? 0)) {
+            loops[0].counters.count(\.acceptFailures)
+        }
+        let shortage = ConnectionShortage(loops, minimumSilence: limits.minimumSilence)
         var bound: [BoundListener] = []
         var settings: [ListenerSettings] = []
         do throws(SocketError) {
@@ -257,6 +274,8 @@ public final class SocketServer: Service {
                 let acceptor = Acceptor(
                     core: core,
                     loops: loops,
+                    shortage: shortage,
+                    outage: outage,
                     settings: made,
                     tls: self.tlsContexts[index],
                     handshakeTimeout: listener.tls?.handshakeTimeout ?? .zero,
@@ -269,6 +288,8 @@ public final class SocketServer: Service {
             }
         } catch {
             for listener in bound { await listener.close() }
+            outage.end()
+            core.peerLog.end()
             try? await ownGroup?.shutdownGracefully()
             throw error
         }
@@ -284,7 +305,19 @@ public final class SocketServer: Service {
             loops: loops,
             ownGroup: ownGroup,
             metrics: metrics,
-            sweepClock: SweepClock(loops, core.ledger, every: Double(self.sweepInterval.nanoseconds) / 1e9)
+            sweepClock: SweepClock(loops, core.ledger, every: Double(self.sweepInterval.nanoseconds) / 1e9) { outage.look() },
+            outage: outage
+        )
+    }
+
+    /// Tells of limits that the process cannot keep, unless it was said that there is none.
+    private func warn(of quota: ConnectionQuota.Limits, _ descriptors: Int?) {
+        guard let descriptors, quota.maximum < .max, quota.maximum > descriptors - DescriptorLimit.fewest else {
+            return
+        }
+        self.configuration.logger.warning(
+            "there may be more connections than file descriptors",
+            metadata: ["maximumConnections": "\(quota.maximum)", "descriptors": "\(descriptors)"]
         )
     }
 
@@ -292,7 +325,10 @@ public final class SocketServer: Service {
     /// second at least.
     private var sweepInterval: TimeAmount {
         let limits = self.configuration.limits
-        let times = [limits.idleTimeout, limits.firstFrameTimeout, limits.readStallTimeout, limits.writeStallTimeout]
+        let times = [
+            limits.idleTimeout, limits.firstFrameTimeout, limits.readStallTimeout, limits.writeStallTimeout,
+            limits.minimumSilence,
+        ]
         let shortest = times.compactMap { $0 }.min().map { TimeAmount(clamping: $0).nanoseconds / 4 } ?? .max
         return .nanoseconds(min(max(shortest, 10_000_000), 1_000_000_000))
     }
@@ -354,6 +390,7 @@ public final class SocketServer: Service {
         running.metrics?.end()
         running.sweepClock.end()
         running.core.ledger.end()
+        running.outage.end()
         running.core.peerLog.end()
         running.core.threads.shutdown()
         try? await running.ownGroup?.shutdownGracefully()
@@ -395,8 +432,11 @@ public final class SocketServer: Service {
 
     /// The connections open now.
     public var connectionCount: Int {
-        self.loops.reduce(0) { $0 + $1.counters.connectionCount }
+        self.connectionsByLoop.reduce(0, +)
     }
+
+    /// The connections open now on each event loop. New ones go to the event loops in turn.
+    public var connectionsByLoop: [Int] { self.loops.map(\.counters.connectionCount) }
 
     /// The requests in flight now; those are not counted that are answered on the event loop.
     public var requestsInFlight: Int { self.core?.ledger.requestsInFlight ?? 0 }
@@ -496,11 +536,14 @@ public final class SocketServer: Service {
             throw SocketError(.invalidArgument, message: "a server needs a listener")
         }
         for (name, value) in [
+            ("eventLoops", self.configuration.eventLoops ?? 1),
             ("maximumInFlightPerConnection", limits.maximumInFlightPerConnection),
             ("maximumInFlight", limits.maximumInFlight),
             ("maximumBufferedBytes", limits.maximumBufferedBytes),
             ("maximumConnections", limits.maximumConnections ?? 1),
             ("maximumConnectionsPerAddress", limits.maximumConnectionsPerAddress ?? 1),
+            ("maximumHandshakes", limits.maximumHandshakes),
+            ("connectionRatePerAddress.burst", limits.connectionRatePerAddress?.burst ?? 1),
             ("kernelSendBuffer", limits.kernelSendBuffer ?? 1),
             ("requestRate.burst", limits.requestRate?.burst ?? 1),
         ] where value <= 0 {
@@ -509,6 +552,7 @@ public final class SocketServer: Service {
         for (name, time) in [
             ("idleTimeout", limits.idleTimeout), ("firstFrameTimeout", limits.firstFrameTimeout),
             ("readStallTimeout", limits.readStallTimeout), ("writeStallTimeout", limits.writeStallTimeout),
+            ("minimumSilence", limits.minimumSilence),
         ] {
             guard let time, time <= .zero else { continue }
             throw SocketError(
@@ -538,10 +582,13 @@ public final class SocketServer: Service {
                 endpoint: self.firstEndpoint
             )
         }
-        if let rate = limits.requestRate, !(rate.perSecond > 0) {
+        for (name, rate) in [
+            ("requestRate", limits.requestRate), ("connectionRatePerAddress", limits.connectionRatePerAddress),
+        ] {
+            guard let rate, !(rate.perSecond > 0) else { continue }
             throw SocketError(
                 .invalidArgument,
-                message: "requestRate.perSecond must be above 0",
+                message: "\(name).perSecond must be above 0",
                 endpoint: self.firstEndpoint
             )
         }
@@ -556,6 +603,9 @@ public final class SocketServer: Service {
         }
         guard (0...65_535).contains(listener.port) else {
             throw fail("cannot listen on \(listener.endpoint): a port is a number from 0 to 65535")
+        }
+        guard listener.backlog > 0, listener.listeningSockets > 0 else {
+            throw fail("backlog and listeningSockets must be above 0")
         }
         let format = listener.wireFormat
         if let type = self.router.types.first(where: { !format.isCallType($0) }) {

@@ -6,9 +6,14 @@ import TestSupport
 
 extension HostileClient {
     /// A client of a server that should be running.
-    static func connect(to address: Endpoint?, reads: Bool = true) async throws -> HostileClient {
+    static func connect(
+        to address: Endpoint?,
+        reads: Bool = true,
+        tls: ClientTLS? = nil,
+        from origin: String? = nil
+    ) async throws -> HostileClient {
         guard let address else { throw Unexpected(description: "the server does not run") }
-        return try await HostileClient(to: address, reads: reads)
+        return try await HostileClient(to: address, reads: reads, tls: tls, from: origin)
     }
 }
 

@@ -5,7 +5,11 @@ import HHSocketServer
 struct LimitOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
-            "The largest number of connections. A further client is told to go away. (default: no limit)",
+            """
+            The largest number of connections. For a further client the one is closed that has been silent longest, \
+            for 5 s at least; otherwise the client is told to go away. (default: the limit of file descriptors, less a \
+            reserve)
+            """,
             valueName: "n"
         )
     )
@@ -13,11 +17,25 @@ struct LimitOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The same for one address, or one IPv6 network of 64 bits. (default: no limit)",
+            """
+            The largest number of connections of one address, or one IPv6 network of 64 bits. A further client is told \
+            to go away. (default: half of all)
+            """,
             valueName: "n"
         )
     )
     var maxConnectionsPerAddress: Int?
+
+    @Option(
+        help: ArgumentHelp(
+            """
+            The number of new connections per second that one address may make, and ten times as many at once; 0 means \
+            no limit. A further client is told to go away. (default: 100)
+            """,
+            valueName: "connections/s"
+        )
+    )
+    var connectionRate: Double?
 
     @Option(
         help: ArgumentHelp(
@@ -85,6 +103,9 @@ struct LimitOptions: ParsableArguments {
         if let rate = self.rate, !(rate > 0 && rate <= 1e9) {
             throw ValidationError("--rate is above 0, and 1000000000 at most, not \(rate).")
         }
+        if let rate = self.connectionRate, !(rate >= 0 && rate <= 1e8) {
+            throw ValidationError("--connection-rate is 0 or more, and 100000000 at most, not \(rate).")
+        }
         if let bytes = self.maxPayload, !(1...Self.largestPayload).contains(bytes) {
             throw ValidationError("--max-payload is a size from 1 byte to 1G, not \(bytes) bytes.")
         }
@@ -95,6 +116,10 @@ struct LimitOptions: ParsableArguments {
         var limits = ServerLimits()
         limits.maximumConnections = self.maxConnections
         limits.maximumConnectionsPerAddress = self.maxConnectionsPerAddress
+        if let rate = self.connectionRate {
+            limits.connectionRatePerAddress =
+                rate == 0 ? nil : RequestRate(perSecond: rate, burst: max(1, Int((10 * rate).rounded(.up))))
+        }
         if let count = self.maxInFlight { limits.maximumInFlight = count }
         if let count = self.maxInFlightPerConnection { limits.maximumInFlightPerConnection = count }
         limits.requestRate = self.rate.map { RequestRate(perSecond: $0) }

@@ -100,6 +100,14 @@ struct ServeCommand: AsyncParsableCommand {
     @Flag(help: "Serve only clients that have said hello; requests of others are answered with status 303.")
     var requireHello = false
 
+    @Option(
+        help: ArgumentHelp(
+            "The number of event loops, each a thread that connections get in turn. (default: one for each core)",
+            valueName: "n"
+        )
+    )
+    var eventLoops: Int?
+
     @Option(help: LogArgument.help, transform: LogArgument.parse)
     var log: Logger.Level?
 
@@ -134,6 +142,9 @@ struct ServeCommand: AsyncParsableCommand {
         }
         guard self.tls.tls != nil || !self.listen.contains(where: { $0.isSecure }) else {
             throw ValidationError("--listen wss://… requires --cert and --key.")
+        }
+        if let count = self.eventLoops, !(1...1_024).contains(count) {
+            throw ValidationError("--event-loops is a number from 1 to 1024, not \(count).")
         }
         guard self.pushEvery == nil || self.push != nil else {
             throw ValidationError("--push-every requires --push TYPE:TEXT.")
@@ -213,6 +224,7 @@ struct ServeCommand: AsyncParsableCommand {
             limits: self.limits.limits,
             heartbeat: self.ping.map { HeartbeatPolicy(interval: $0) }
         )
+        configuration.eventLoops = self.eventLoops
         configuration.answersInOrder = self.answersInOrder
         configuration.hello.isRequired = self.requireHello
         configuration.shutdown = self.shutdown.policy

@@ -65,7 +65,7 @@ final class LedgerAccount: LinkAccount, Sendable {
     /// - Parameters:
     ///   - address: The client's address, where it has one.
     ///   - holder: Closes the connection.
-    func open(from address: ConnectionQuota.Origin?, holder: any LedgerHolder) {
+    func open(from address: ClientAddress?, holder: any LedgerHolder) {
         let address = address.map { self.ledger.principals.enter(.address($0)) }
         self.state.withLockedValue { state in
             state.address = address

@@ -4,7 +4,7 @@ import NIOConcurrencyHelpers
 /// An address or an identity, to which the connections of a client belong.
 final class Principal: Sendable {
     enum Key: Hashable, Sendable {
-        case address(ConnectionQuota.Origin)
+        case address(ClientAddress)
         case identity(String)
     }
 

@@ -5,13 +5,32 @@ import HHSocket
 public struct ServerLimits: Sendable {
     // MARK: Connections
 
-    /// The number of connections that may be open. Nil, the default: as many as the system allows. A further one
-    /// receives a go-away, and is closed.
+    /// The number of connections that may be open. Nil, the default: as many as the process may have file descriptors,
+    /// less 64 and a sixteenth of them for files, logs and outgoing connections; the server raises the soft limit of
+    /// descriptors to the hard one when it starts. `Int.max`: no limit, until the system gives no more descriptors.
+    ///
+    /// For a further connection the one is closed that has been silent longest, see ``minimumSilence``. If there is
+    /// none, the further one receives a go-away, and is closed.
     public var maximumConnections: Int?
     /// The number of connections from one address: an IPv4 address, or an IPv6 network of 64 bits, as one customer has.
-    /// Nil, the default: no limit, since behind a proxy all clients have one address. A further one receives a go-away,
-    /// and is closed.
+    /// Nil, the default: half of ``maximumConnections``; `Int.max`: no limit. A further one receives a go-away, and is
+    /// closed.
+    ///
+    /// The IPv6 networks of 56 and 48 bits around it may have twice and four times as many, but at most a quarter and a
+    /// half of those that this leaves to others. A Unix domain socket has no address, and no such limit.
     public var maximumConnectionsPerAddress: Int?
+    /// The rate of new connections from one address; 100 a second and 1,000 at once by default, which an office behind
+    /// one address does not need. Nil: no limit. A further one receives a go-away, and is closed. IPv6 networks of 56
+    /// and 48 bits may make twice and four times as many.
+    public var connectionRatePerAddress: RequestRate? = RequestRate(perSecond: 100, burst: 1_000)
+    /// The silence after which a connection may be closed for a new one, where there are as many as
+    /// ``maximumConnections`` or the system has no descriptor left; 5 s by default; nil: never. Of these the one that
+    /// has been silent longest is closed, with a go-away. One with a request in flight is not silent.
+    public var minimumSilence: Duration? = .seconds(5)
+    /// The number of TLS handshakes under way at once, for each event loop; 128 by default. Further connections wait
+    /// for their turn, in order: nothing of them is read before, and the time for the handshake begins with it.
+    /// Handshakes whose client lets the server wait for more than 250 ms do not count.
+    public var maximumHandshakes = 128
     /// The time that a client may stay silent, heartbeats included; then it is sent a go-away, and closed. 10 minutes
     /// by default; nil: no limit. A client whose request is in flight, or that has not taken all that was sent to it,
     /// is not idle; but the system then probes whether it is still there (TCP keep-alive).
@@ -95,11 +114,12 @@ public enum SlowClientPolicy: Hashable, Sendable {
     case disconnect
 }
 
-/// A limit on the rate of requests on one connection: a bucket that fills at `perSecond` and holds `burst`.
+/// A limit on the rate of requests on one connection, or of new connections: a bucket that fills at `perSecond` and
+/// holds `burst`.
 public struct RequestRate: Hashable, Sendable {
-    /// The number of requests per second in the long run; above 0.
+    /// The number per second in the long run; above 0.
     public var perSecond: Double
-    /// The number of requests at once; at least 1.
+    /// The number at once; at least 1.
     public var burst: Int
 
     /// - Parameter burst: The number of requests at once; by default as many as in one second.

@@ -1,50 +1,15 @@
 import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
-import NIOPosix
 import NIOSSL
 
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#endif
-
-/// A listener that accepts connections.
-struct BoundListener: Sendable {
-    var channel: any Channel
-    var address: Endpoint
-    /// The file of a Unix socket when it was bound; nil for other sockets.
-    var file: FileIdentity?
-
-    /// Closes the listener. No more connections are accepted once this returns.
-    func close() async {
-        // Before the socket is closed, since from then on another process may listen at the path.
-        if let path = self.address.unixPath, self.file == FileIdentity(path: path) { unlink(path) }
-        try? await self.channel.close()
-    }
-}
-
-/// The identity of a file, which distinguishes it from a later one at its path.
-struct FileIdentity: Hashable, Sendable {
-    private var device: UInt64
-    private var number: UInt64
-
-    /// Fails if there is no such file.
-    init?(path: String) {
-        var information = stat()
-        guard lstat(path, &information) == 0 else { return nil }
-        self.device = UInt64(truncatingIfNeeded: information.st_dev)
-        self.number = UInt64(information.st_ino)
-    }
-}
-
-/// The setup of the connections that one listener accepts.
+/// The setup of the connections that one listener accepts: each is accepted and counted, admitted by its address, goes
+/// through TLS where there is any, and is then served. `+Binding` listens.
 struct Acceptor: Sendable {
-    private let core: ServerCore
+    let core: ServerCore
     private let loops: [ObjectIdentifier: ServerLoop]
+    let shortage: ConnectionShortage
+    let outage: DescriptorOutage
     private let settings: ListenerSettings
     private let tls: NIOLockedValueBox<NIOSSLContext?>
     private let handshakeTimeout: TimeAmount
@@ -54,6 +19,8 @@ struct Acceptor: Sendable {
     init(
         core: ServerCore,
         loops: [ServerLoop],
+        shortage: ConnectionShortage,
+        outage: DescriptorOutage,
         settings: ListenerSettings,
         tls: NIOLockedValueBox<NIOSSLContext?>,
         handshakeTimeout: Duration,
@@ -61,94 +28,16 @@ struct Acceptor: Sendable {
     ) {
         self.core = core
         self.loops = Dictionary(uniqueKeysWithValues: loops.map { (ObjectIdentifier($0.eventLoop), $0) })
+        self.shortage = shortage
+        self.outage = outage
         self.settings = settings
         self.tls = tls
         self.handshakeTimeout = max(.milliseconds(1), TimeAmount(clamping: handshakeTimeout))
         self.webSocket = webSocket
     }
 
-    /// - Throws: ``HHSocket/SocketError`` with code `bindFailed` or `hostNotFound`.
-    func listen(
-        _ listener: ServerListener,
-        on group: any EventLoopGroup
-    ) async throws(SocketError) -> BoundListener {
-        do {
-            let channel = try await self.bind(listener, on: group)
-            let address =
-                channel.localAddress.flatMap { address in
-                    address.port.map { Endpoint(host: address.ipAddress ?? listener.host, port: $0) }
-                } ?? listener.endpoint
-            return BoundListener(
-                channel: channel,
-                address: listener.unixPath == nil ? listener.url(of: address) : listener.endpoint,
-                file: listener.unixPath.flatMap { FileIdentity(path: $0) }
-            )
-        } catch {
-            throw SocketError.cannotListen(on: listener.endpoint, error)
-        }
-    }
-
-    private func bind(_ listener: ServerListener, on group: any EventLoopGroup) async throws -> any Channel {
-        let bootstrap = self.bootstrap(on: group)
-        guard let path = listener.unixPath else {
-            var tcp = self.probing(bootstrap.childChannelOption(.tcpOption(.tcp_nodelay), value: 1))
-            if let bytes = self.core.limits.kernelSendBuffer, let option = Self.unsentBytesOption {
-                tcp = tcp.childChannelOption(.tcpOption(option), value: min(bytes, Int(CInt.max)))
-            }
-            return try await tcp.bind(host: listener.host, port: listener.port).get()
-        }
-        do {
-            return try await bootstrap.bind(unixDomainSocketPath: path).get()
-        } catch let error as IOError where error.errnoCode == EADDRINUSE {
-            // Either another process listens there, or the file was left behind.
-            let probe = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
-            if let channel = try? await probe.connect(unixDomainSocketPath: path).get() {
-                try? await channel.close()
-                throw error
-            }
-            return try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()
-        }
-    }
-
-    /// Makes the system probe clients, to detect those that are gone while a request of theirs is in flight and that
-    /// are therefore not idle. Probes are as rare as the idle timeout, since each wakes a phone's radio.
-    private func probing(_ bootstrap: ServerBootstrap) -> ServerBootstrap {
-        guard let idle = self.core.limits.idleTimeout else { return bootstrap }
-        let seconds = min(max(TimeAmount(clamping: idle).nanoseconds / 1_000_000_000, 60), 32_767)
-        #if os(Linux)
-        let options = [(TCP_KEEPIDLE, Int(seconds)), (TCP_KEEPINTVL, 60), (TCP_KEEPCNT, 3)]
-        #elseif canImport(Darwin)
-        let options = [(TCP_KEEPALIVE, Int(seconds)), (TCP_KEEPINTVL, 60), (TCP_KEEPCNT, 3)]
-        #else
-        let options: [(CInt, Int)] = []
-        #endif
-        return options.reduce(bootstrap.childChannelOption(.socketOption(.so_keepalive), value: 1)) {
-            $0.childChannelOption(.tcpOption(NIOBSDSocket.Option(rawValue: $1.0)), value: $1.1)
-        }
-    }
-
-    private func bootstrap(on group: any EventLoopGroup) -> ServerBootstrap {
-        let (loops, core) = (self.loops, self.core)
-        return ServerBootstrap(group: group)
-            .serverChannelOption(.backlog, value: 4096)
-            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
-            .serverChannelInitializer { channel in
-                // After a failed accept, NIO pauses for a second by itself and continues.
-                channel.eventLoop.makeCompletedFuture {
-                    let loop = loops[ObjectIdentifier(channel.eventLoop)]
-                    try channel.pipeline.syncOperations.addHandler(AcceptFailureCounter(loop: loop, core: core))
-                }
-            }
-            .childChannelOption(.allowRemoteHalfClosure, value: true)
-            .childChannelOption(.writeBufferWaterMark, value: .init(low: 256 << 10, high: 1 << 20))
-            .childChannelOption(.maxMessagesPerRead, value: 1)
-            .childChannelInitializer { channel in
-                channel.eventLoop.makeCompletedFuture { try self.accept(channel) }
-            }
-    }
-
     /// Sets up an accepted connection, on its event loop.
-    private func accept(_ channel: any Channel) throws {
+    func accept(_ channel: any Channel) throws {
         guard let loop = self.loops[ObjectIdentifier(channel.eventLoop)] else {
             throw ChannelError.operationUnsupported
         }
@@ -160,12 +49,14 @@ struct Acceptor: Sendable {
         guard peer != nil || proxies.isEmpty || self.settings.endpoint.unixPath != nil else {
             throw ChannelError.ioOnClosedChannel
         }
+        let place = ConnectionPlace(in: self.core.quota)
+        channel.closeFuture.assumeIsolated().whenComplete { _ in place.leave() }
         let arrival = Arrival(
             from: peer,
             through: proxies,
             opensWebSockets: self.webSocket != nil
         ) { address in
-            try self.admit(address, channel, loop)
+            try self.refusal(of: channel, loop, place, ClientAddress(address))
         }
         let operations = channel.pipeline.syncOperations
         guard arrival.expectsHeader else {
@@ -198,21 +89,44 @@ struct Acceptor: Sendable {
     /// Begins a connection whose channel is connected already.
     typealias Begin = (inout Turn) -> Void
 
-    /// Adds TLS, where there is any, and then the stage that follows it.
+    private var hasTLS: Bool { self.tls.withLockedValue { $0 } != nil }
+
+    /// Adds TLS, where there is any, once it is its turn, and then the stage that follows it.
     private func secure(
         on operations: ChannelPipeline.SynchronousOperations,
         _ position: ChannelPipeline.SynchronousOperations.Position,
         _ loop: ServerLoop,
         _ arrival: Arrival
     ) throws -> Begin? {
-        guard let context = self.tls.withLockedValue({ $0 }) else {
-            return try self.install(on: operations, position, loop, arrival)
+        guard self.hasTLS else { return try self.install(on: operations, position, loop, arrival) }
+        guard let number = loop.handshakes.enter() else {
+            let wait = HandshakeWait(loop.handshakes) { try self.secure($0, .after($1), loop, arrival, number: $2) }
+            try operations.addHandler(wait, position: position)
+            return nil
         }
-        let acceptance = TLSAcceptance(loop: loop, timeout: self.handshakeTimeout) { context, handler in
+        do {
+            try self.secure(operations, position, loop, arrival, number: number)
+        } catch {
+            loop.handshakes.leave(number)
+            throw error
+        }
+        return nil
+    }
+
+    /// Adds TLS, whose handshake may begin.
+    private func secure(
+        _ operations: ChannelPipeline.SynchronousOperations,
+        _ position: ChannelPipeline.SynchronousOperations.Position,
+        _ loop: ServerLoop,
+        _ arrival: Arrival,
+        number: UInt64
+    ) throws {
+        guard let context = self.tls.withLockedValue({ $0 }) else { throw ChannelError.operationUnsupported }
+        let tls = NIOSSLServerHandler(context: context)
+        let acceptance = TLSAcceptance(loop: loop, timeout: self.handshakeTimeout, number: number) { context, handler in
             try self.install(on: context.pipeline.syncOperations, .after(handler), loop, arrival)
         }
-        try operations.addHandlers([NIOSSLServerHandler(context: context), acceptance], position: position)
-        return nil
+        try operations.addHandlers([tls, acceptance], position: position)
     }
 
     /// Adds the stage that follows TCP, or TLS where there is any.
@@ -250,16 +164,17 @@ struct Acceptor: Sendable {
         return { shared.begin(in: &$0) }
     }
 
-    /// - Parameter address: The client's address; nil if it has no limits of its own.
-    /// - Returns: The go-away for a client beyond the limit; nil if it is served.
+    /// - Returns: The go-away for a client beyond a limit; nil if it is served.
     /// - Throws: An error if too many clients are being refused already; this one is then closed at once.
-    private func admit(_ address: SocketAddress?, _ channel: any Channel, _ loop: ServerLoop) throws -> GoAway? {
-        let quota = self.core.quota
-        let origin = ConnectionQuota.Origin(address)
+    private func refusal(
+        of channel: any Channel,
+        _ loop: ServerLoop,
+        _ place: ConnectionPlace,
+        _ address: ClientAddress?
+    ) throws -> GoAway? {
         let reason: String
-        switch quota.enter(origin) {
+        switch place.admit(address, now: .now(), makingRoom: self.shortage.makeRoom) {
         case nil:
-            channel.closeFuture.whenComplete { _ in quota.leave(origin) }
             return nil
         case .tooMany:
             loop.counters.count(\.connectionsRefused)
@@ -267,41 +182,19 @@ struct Acceptor: Sendable {
         case .tooManyFromOneAddress:
             loop.counters.count(\.connectionsRefusedByAddress)
             reason = "there are too many connections from your address"
+        case .tooOftenFromOneAddress:
+            loop.counters.count(\.connectionsRefusedByRate)
+            reason = "there are too many new connections from your address"
         }
-        guard quota.beginRefusal() else { throw ChannelError.operationUnsupported }
+        let quota = self.core.quota
+        var maximum = quota.limits.maximumRefusals
+        if self.hasTLS {
+            // To tell a client costs a handshake, which nobody who is served should wait for.
+            maximum = loop.handshakes.waitingCount > 0 ? 0 : min(maximum, ConnectionQuota.maximumRefusalsOverTLS)
+        }
+        guard quota.beginRefusal(maximum: maximum) else { throw ChannelError.operationUnsupported }
         channel.closeFuture.whenComplete { _ in quota.refusalIsOver() }
         // Random, so that refused clients do not all return at the same time.
         return GoAway(reason: reason, retryAfter: .milliseconds(Int64.random(in: 1_000...5_000)))
-    }
-
-    /// The option for the number of unsent bytes that the system holds at most. Nil if it has no such option.
-    private static var unsentBytesOption: NIOBSDSocket.Option? {
-        #if os(Linux) || canImport(Darwin)
-        NIOBSDSocket.Option(rawValue: CInt(TCP_NOTSENT_LOWAT))
-        #else
-        nil
-        #endif
-    }
-}
-
-/// The handler that counts and logs failures to accept a connection.
-private final class AcceptFailureCounter: ChannelInboundHandler {
-    typealias InboundIn = any Channel
-
-    private let loop: ServerLoop?
-    private let core: ServerCore
-
-    init(loop: ServerLoop?, core: ServerCore) {
-        self.loop = loop
-        self.core = core
-    }
-
-    func errorCaught(context: ChannelHandlerContext, error: any Error) {
-        if let error = error as? IOError {
-            self.loop?.counters.count(\.acceptFailures)
-            let log = self.core.peerLog
-            log.write(.error, "a connection cannot be accepted", ["error": "\(error)"], by: self.core.logger)
-        }
-        context.fireErrorCaught(error)
     }
 }

@@ -1,90 +1,154 @@
+import Atomics
 import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
 /// The number of connections, in all and from each address.
+///
+/// A connection counts from when it is accepted (``enter()``), and for its address once that is known
+/// (``enter(_:now:)``), which behind a proxy is later: see ``ConnectionPlace``.
 final class ConnectionQuota: Sendable {
     enum Refusal: Hashable, Sendable {
         case tooMany
         case tooManyFromOneAddress
+        case tooOftenFromOneAddress
     }
 
-    /// The origin of a connection: an IPv4 address, or an IPv6 network of 64 bits.
-    struct Origin: Hashable, Sendable {
-        private let bits: UInt64
-        private let isIPv4: Bool
+    struct Limits: Sendable {
+        /// The number of connections that may be open.
+        var maximum: Int
+        /// The number of connections beyond that which may be open while others are closed for them.
+        var overshoot: Int
+        /// The number of refused connections that may be notified at a time. Further ones are closed without
+        /// notification.
+        var maximumRefusals: Int
+        var perAddress: AddressTable.Limits
 
-        /// Fails for an address without an IP address.
-        init?(_ address: SocketAddress?) {
-            switch address {
-            case .v4(let address):
-                self.bits = address.bytes.reduce(0) { $0 << 8 | UInt64($1) }
-                self.isIPv4 = true
-            case .v6(let address):
-                let bytes = address.bytes
-                let high = bytes.prefix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
-                // An IPv4 address as an IPv6 socket reports it: ::ffff:a.b.c.d.
-                self.isIPv4 = high == 0 && Array(bytes[8..<12]) == [0, 0, 0xFF, 0xFF]
-                self.bits = self.isIPv4 ? bytes.suffix(4).reduce(UInt64(0)) { $0 << 8 | UInt64($1) } : high
-            case .unixDomainSocket, nil:
-                return nil
-            }
+        /// - Parameter descriptors: The number of descriptors that the process may have; nil if it is not known.
+        init(_ limits: ServerLimits, descriptors: Int?, loops: Int) {
+            let available = descriptors.map { max(1, $0 - DescriptorLimit.reserve(of: $0, loops: loops)) } ?? .max
+            self.maximum = limits.maximumConnections ?? available
+            // What is open beyond the maximum takes of the reserve, a half of it at most.
+            let spare = max(0, (descriptors ?? .max) - min(self.maximum, available))
+            self.overshoot = min(256, max(1, spare / 4))
+            self.maximumRefusals = min(1_024, max(1, spare / 4))
+            self.perAddress = AddressTable.Limits(
+                connections: limits.maximumConnectionsPerAddress
+                    ?? (self.maximum == .max ? .max : max(1, self.maximum / 2)),
+                total: self.maximum,
+                rate: limits.connectionRatePerAddress
+            )
         }
     }
 
-    private struct State {
-        var total = 0
-        var origins: [Origin: Int] = [:]
-        /// The number of refused connections that stay open until they are notified.
-        var refused = 0
+    /// The number of refused connections that may go through a TLS handshake at a time, to be notified.
+    static let maximumRefusalsOverTLS = 16
+
+    let limits: Limits
+    private let count = ManagedAtomic(0)
+    private let refused = ManagedAtomic(0)
+    /// By address, so that event loops do not wait for one another.
+    private let addresses: [NIOLockedValueBox<AddressTable>]
+
+    init(_ limits: Limits) {
+        self.limits = limits
+        self.addresses = (0..<16).map { _ in NIOLockedValueBox(AddressTable(limits.perAddress)) }
     }
 
-    /// The number of refused connections that may be notified at a time. Further ones are closed without notification.
-    static let maximumRefusals = 1_024
+    var total: Int { self.count.load(ordering: .relaxed) }
 
-    private let maximum: Int?
-    private let maximumPerOrigin: Int?
-    private let state = NIOLockedValueBox(State())
-
-    init(maximum: Int?, perAddress: Int?) {
-        self.maximum = maximum
-        self.maximumPerOrigin = perAddress
-    }
-
-    var total: Int { self.state.withLockedValue { $0.total } }
-
-    /// - Returns: The reason for a refusal; nil if the connection is counted, until ``leave(_:)``.
-    func enter(_ origin: Origin?) -> Refusal? {
-        self.state.withLockedValue { state in
-            if let maximum = self.maximum, state.total >= maximum { return .tooMany }
-            if let maximum = self.maximumPerOrigin, let origin {
-                let count = state.origins[origin, default: 0]
-                if count >= maximum { return .tooManyFromOneAddress }
-                state.origins[origin] = count + 1
-            }
-            state.total += 1
+    /// Counts a connection, until ``leave()``.
+    ///
+    /// - Returns: Whether another connection has to be closed for it; nil if there are too many by far, so that it is
+    ///   not counted.
+    func enter() -> Bool? {
+        let before = self.count.loadThenWrappingIncrement(ordering: .relaxed)
+        // Written so that it cannot overflow.
+        guard before < self.limits.maximum || before - self.limits.maximum < self.limits.overshoot else {
+            self.leave()
             return nil
         }
+        return before >= self.limits.maximum
     }
 
-    func leave(_ origin: Origin?) {
-        self.state.withLockedValue { state in
-            state.total -= 1
-            guard self.maximumPerOrigin != nil, let origin, let count = state.origins[origin] else { return }
-            state.origins[origin] = count > 1 ? count - 1 : nil
-        }
+    func leave() {
+        self.count.wrappingDecrement(ordering: .relaxed)
+    }
+
+    /// Counts a connection for its address, until ``leave(_:now:)``; nil is no address, and has no limits.
+    ///
+    /// - Returns: The reason for a refusal; nil if the connection is counted.
+    func enter(_ address: ClientAddress?, now: NIODeadline) -> Refusal? {
+        guard let address, self.limits.perAddress.isNeeded else { return nil }
+        return self.table(of: address).withLockedValue { $0.enter(address, now: now) }
+    }
+
+    func leave(_ address: ClientAddress?, now: NIODeadline) {
+        guard let address, self.limits.perAddress.isNeeded else { return }
+        self.table(of: address).withLockedValue { $0.leave(address, now: now) }
+    }
+
+    private func table(of address: ClientAddress) -> NIOLockedValueBox<AddressTable> {
+        self.addresses[Int(UInt(bitPattern: address.largest.hashValue) % UInt(self.addresses.count))]
     }
 
     /// Whether a refused connection may be sent a go-away; then ``refusalIsOver()`` must follow.
-    func beginRefusal() -> Bool {
-        self.state.withLockedValue { state in
-            guard state.refused < Self.maximumRefusals else { return false }
-            state.refused += 1
-            return true
-        }
+    ///
+    /// - Parameter maximum: The number of others that may be notified at the moment.
+    func beginRefusal(maximum: Int) -> Bool {
+        guard self.refused.loadThenWrappingIncrement(ordering: .relaxed) >= maximum else { return true }
+        self.refusalIsOver()
+        return false
     }
 
     func refusalIsOver() {
-        self.state.withLockedValue { $0.refused -= 1 }
+        self.refused.wrappingDecrement(ordering: .relaxed)
+    }
+}
+
+/// One connection's place in the quota; on its event loop.
+final class ConnectionPlace {
+    private let quota: ConnectionQuota
+    private var address: ClientAddress?
+    private var isCounted: Bool
+    private let needsRoom: Bool
+
+    /// Takes a place for a connection that has been accepted, until ``leave()``.
+    init(in quota: ConnectionQuota) {
+        self.quota = quota
+        let needsRoom = quota.enter()
+        self.isCounted = needsRoom != nil
+        self.needsRoom = needsRoom ?? false
+    }
+
+    /// Admits the connection by its client's address, or gives up its place.
+    ///
+    /// - Parameters:
+    ///   - address: Nil where the client has none, and no limit of addresses.
+    ///   - makeRoom: Has another connection closed soon; false if none may be. It is not asked for a client that is
+    ///     refused for its address, so that such a client costs nobody else a connection.
+    /// - Returns: Why the connection is refused; nil: it is not.
+    func admit(
+        _ address: ClientAddress?,
+        now: NIODeadline,
+        makingRoom makeRoom: () -> Bool
+    ) -> ConnectionQuota.Refusal? {
+        if let refusal = self.quota.enter(address, now: now) {
+            self.leave()
+            return refusal
+        }
+        self.address = address
+        guard self.isCounted, !self.needsRoom || makeRoom() else {
+            self.leave()
+            return .tooMany
+        }
+        return nil
+    }
+
+    func leave() {
+        if self.isCounted { self.quota.leave() }
+        if let address = self.address { self.quota.leave(address, now: .now()) }
+        self.isCounted = false
+        self.address = nil
     }
 }

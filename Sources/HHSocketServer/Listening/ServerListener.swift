@@ -15,6 +15,18 @@ public struct ServerListener: Sendable {
     /// The proxies that are in front of it, such as load balancers, and how they tell the addresses of their clients.
     /// None by default: clients have the addresses from which they connect.
     public var proxies = ServerProxies()
+    /// The number of connections that may wait in the system until they are accepted, for each listening socket; 4,096
+    /// by default. The system has a bound of its own, `net.core.somaxconn` on Linux.
+    public var backlog = 4_096
+    /// The number of sockets that listen at a TCP address (`SO_REUSEPORT`), on an event loop each; 1 by default, and
+    /// always 1 where the system does not spread connections over them, which Linux does.
+    ///
+    /// One accepts some ten thousand connections a second, 64 in a turn of its event loop. More than one are of use
+    /// where that is not enough. The system chooses a socket by a hash of the addresses, and one whose event loop is
+    /// busy keeps what waits for it. Either way the server hands connections to its event loops in turn, so that each
+    /// has as many as the others. But another process of the same user may then listen at the address, too, and takes a
+    /// part of the connections.
+    public var listeningSockets = 1
     /// The layout of frames. In a format whose responses have no status, errors cannot be sent: such answers are
     /// dropped, and counted in ``ServerStatistics/errorsNotSent``.
     public var wireFormat: WireFormat

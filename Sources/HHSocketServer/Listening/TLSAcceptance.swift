@@ -8,6 +8,8 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
 
     private let loop: ServerLoop
     private let timeout: TimeAmount
+    /// The number of its handshake among those of the event loop.
+    private let number: UInt64
     private let install: (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
     private var timer: SocketLoop.TimerID?
     private var isOver = false
@@ -16,10 +18,12 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     init(
         loop: ServerLoop,
         timeout: TimeAmount,
+        number: UInt64,
         install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
     ) {
         self.loop = loop
         self.timeout = timeout
+        self.number = number
         self.install = install
     }
 
@@ -46,6 +50,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         self.isOver = true
         if let timer = self.timer { self.loop.socketLoop.removeTimer(timer) }
         if failed { self.loop.counters.count(\.tlsFailures) }
+        self.loop.handshakes.leave(self.number)
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {

@@ -30,6 +30,17 @@ final class PeerLog: Sendable {
         }
     }
 
+    /// Writes a line that peers cannot cause often, beside their bound: one that must not be missing.
+    func announce(
+        _ level: Logger.Level,
+        _ message: Logger.Message,
+        _ metadata: Logger.Metadata,
+        by logger: Logger
+    ) {
+        guard logger.logLevel <= level else { return }
+        self.thread.submit { logger.log(level: level, message, metadata: metadata) }
+    }
+
     /// On one line, and not too long.
     static func printable(_ text: String) -> String {
         var printable = ""

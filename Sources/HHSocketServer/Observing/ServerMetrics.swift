@@ -16,6 +16,8 @@ final class ServerMetrics: Sendable {
     private let loops: [ServerLoop]
     private let counters: [(path: any WritableKeyPath<ServerStatistics, Int> & Sendable, counter: Counter)]
     private let connections: Gauge
+    private let connectionsByLoop: [Gauge]
+    private let waitingHandshakes: Gauge
     private let inFlight: Gauge
     private let bufferedBytes: Gauge
     private let heldBytes: Gauge
@@ -32,6 +34,10 @@ final class ServerMetrics: Sendable {
             ($0.path, Counter(label: "hhsocket.server.\($0.name)", factory: factory))
         }
         self.connections = Gauge(label: "hhsocket.server.connections", factory: factory)
+        self.connectionsByLoop = loops.indices.map {
+            Gauge(label: "hhsocket.server.loop_connections", dimensions: [("loop", "\($0)")], factory: factory)
+        }
+        self.waitingHandshakes = Gauge(label: "hhsocket.server.waiting_handshakes", factory: factory)
         self.inFlight = Gauge(label: "hhsocket.server.requests_in_flight", factory: factory)
         self.bufferedBytes = Gauge(label: "hhsocket.server.buffered_bytes", factory: factory)
         self.heldBytes = Gauge(label: "hhsocket.server.held_bytes", factory: factory)
@@ -61,6 +67,8 @@ final class ServerMetrics: Sendable {
             state.written = now
         }
         self.connections.record(self.loops.reduce(0) { $0 + $1.counters.connectionCount })
+        for (gauge, loop) in zip(self.connectionsByLoop, self.loops) { gauge.record(loop.counters.connectionCount) }
+        self.waitingHandshakes.record(self.loops.reduce(0) { $0 + $1.handshakes.waitingCount })
         self.inFlight.record(self.core.ledger.requestsInFlight)
         self.bufferedBytes.record(self.core.ledger.bytes - self.core.ledger.connectionBytes)
         self.heldBytes.record(self.core.ledger.bytes)

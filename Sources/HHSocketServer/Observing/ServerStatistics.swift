@@ -6,7 +6,12 @@ public struct ServerStatistics: Hashable, Sendable {
     public var connectionsRefused = 0
     /// Connections refused because too many came from their address (``ServerLimits/maximumConnectionsPerAddress``).
     public var connectionsRefusedByAddress = 0
-    /// Times that the system had no means for one more connection, and none was accepted for a second.
+    /// Connections refused because too many were made from their address in a short time
+    /// (``ServerLimits/connectionRatePerAddress``).
+    public var connectionsRefusedByRate = 0
+    /// Connections closed for a new one, because they had been silent longest (``ServerLimits/minimumSilence``).
+    public var silentEvictions = 0
+    /// Times that the system had no means for one more connection, so that none was accepted for a while.
     public var acceptFailures = 0
     /// Connections of listed proxies closed because their PROXY header was malformed, or did not come in time
     /// (``ServerProxies/proxyProtocol``).
@@ -82,6 +87,8 @@ public struct ServerStatistics: Hashable, Sendable {
         (\.connectionsAccepted, "connections_accepted"),
         (\.connectionsRefused, "connections_refused"),
         (\.connectionsRefusedByAddress, "connections_refused_by_address"),
+        (\.connectionsRefusedByRate, "connections_refused_by_rate"),
+        (\.silentEvictions, "silent_evictions"),
         (\.acceptFailures, "accept_failures"),
         (\.proxyHeaderFailures, "proxy_header_failures"),
         (\.tlsFailures, "tls_failures"),

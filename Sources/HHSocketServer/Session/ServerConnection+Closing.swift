@@ -8,6 +8,8 @@ extension ServerConnection {
         case watch(SessionWatch.Verdict)
         case memory
         case slowClient
+        /// Connections run short, and it has been silent longest.
+        case silence
     }
 
     // MARK: By choice
@@ -47,6 +49,7 @@ extension ServerConnection {
     func checkTimeouts(in turn: inout Turn) {
         guard self.hot.phase != .closed, let context = self.link.context else { return }
         let now = turn.now
+        self.loop.silence.look(at: self, now: now)
         if self.hot.watching.hasReadSinceLook {
             self.hot.watching.hasReadSinceLook = false
             self.hot.watching.watch.received(0, partialBytes: 0, frames: true, now: now)
@@ -131,11 +134,19 @@ extension ServerConnection {
         case .slowClient:
             reason = "pushes are not read"
             self.hot.machine.statistics.slowClientsClosed += 1
+        case .silence:
+            reason = "connections run short, and nothing has come on this one for longest"
+            self.hot.machine.statistics.silentEvictions += 1
         }
         self.log("a client is closed", reason)
         switch eviction {
         case .watch(.idle), .watch(.noFirstFrame), .watch(.stalledReading):
             self.dismiss(GoAway(reason: reason), in: &turn)
+        case .silence:
+            let retryAfter = Duration.milliseconds(Int64.random(in: 1_000...5_000))
+            self.dismiss(GoAway(reason: reason, retryAfter: retryAfter), in: &turn)
+            // The descriptor is needed now, and one that is silent has sent nothing that could reset the connection.
+            _ = self.loop.socketLoop.setTimer(turn.now + LoopSilence.lastWordTime) { _ in self.kill() }
         case .memory where self.link.isWritable:
             self.dismiss(GoAway(reason: reason), in: &turn)
         case .watch(.stalledWriting), .slowClient, .memory:
@@ -172,5 +183,14 @@ extension ServerConnection {
         self.hot.phase = .finishing
         self.link.discardIncoming(in: &turn)
         self.link.close(reason, within: time, in: &turn)
+    }
+}
+
+extension ServerConnection: SilentConnection {
+    var bytesReceived: Int { self.link.traffic.bytesReceived }
+    var isBusy: Bool { self.hot.machine.inFlight > 0 }
+
+    func closeForNewcomer(in turn: inout Turn) {
+        if self.hot.phase == .open { self.evict(.silence, in: &turn) } else { self.kill() }
     }
 }

@@ -122,6 +122,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     var pushes: PushQueue
     /// The number of the last broadcast that was for it.
     var lastBroadcast: UInt64 = 0
+    var placeOfSilence: SilenceOrder<any SilentConnection>.Place?
 
     /// - Parameters:
     ///   - remoteAddress: The client's address; nil if it is unknown.
@@ -250,7 +251,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
             connection: self
         )
         self.hot.serverContext = ServerContext(session: shown)
-        self.load.open(from: ConnectionQuota.Origin(context.remoteAddress), holder: shown)
+        self.load.open(from: ClientAddress(self.remoteAddress), holder: shown)
         self.link.charge(to: self.load)
         self.completions.open { self.takeCompletions(in: &$0) }
         self.hot.machine.statistics.connectionsAccepted += 1

@@ -29,8 +29,8 @@ final class ServerLoop: Sendable {
         /// The first is under way.
         var broadcasts: Deque<Broadcast> = []
         var lastBroadcast: UInt64 = 0
-        /// Channels whose TLS handshake is not over.
-        var handshakes: [ObjectIdentifier: any Channel] = [:]
+        /// Channels whose TLS handshake, or opening of a WebSocket, is not over.
+        var handshakes: [ObjectIdentifier: Handshake] = [:]
         var draining: ShutdownPolicy?
         var empty: EventLoopPromise<Void>?
         /// Whether the last one has gone: nobody looks after what comes now.
@@ -44,14 +44,20 @@ final class ServerLoop: Sendable {
     let socketLoop: SocketLoop
     let executor: SocketExecutor
     let counters = LoopCounters()
+    /// Which connections have been silent longest.
+    let silence: LoopSilence
+    /// The turns of TLS handshakes.
+    let handshakes: LoopHandshakes
     private let connections: NIOLoopBoundBox<Connections>
 
     /// The largest number of connections that are passed through in one turn: others are served in between.
     private static let sliceLength = 256
 
-    init(index: Int, eventLoop: any EventLoop, logger: Logger) {
+    init(index: Int, eventLoop: any EventLoop, logger: Logger, maximumHandshakes: Int) {
         self.index = index
         self.socketLoop = SocketLoop(eventLoop: eventLoop, logger: logger)
+        self.silence = LoopSilence(eventLoop)
+        self.handshakes = LoopHandshakes(self.socketLoop, maximum: maximumHandshakes)
         self.executor = SocketExecutor(self.socketLoop)
         self.connections = .makeBoxSendingValue(Connections(), eventLoop: eventLoop)
     }
@@ -164,22 +170,29 @@ final class ServerLoop: Sendable {
     var draining: ShutdownPolicy? { self.connections.value.draining }
 
     func addHandshake(on channel: any Channel) {
-        self.connections.value.handshakes[ObjectIdentifier(channel)] = channel
+        let handshake = Handshake(channel)
+        self.connections.value.handshakes[ObjectIdentifier(channel)] = handshake
+        self.silence.add(handshake, now: .now())
     }
 
     func removeHandshake(on channel: any Channel) {
-        self.connections.value.handshakes[ObjectIdentifier(channel)] = nil
+        guard let handshake = self.connections.value.handshakes.removeValue(forKey: ObjectIdentifier(channel)) else {
+            return
+        }
+        self.silence.remove(handshake)
     }
 
     /// Nothing is in flight on them.
     private func closeHandshakes() {
-        for channel in Array(self.connections.value.handshakes.values) { channel.close(promise: nil) }
+        self.handshakes.closeWaiting()
+        for handshake in Array(self.connections.value.handshakes.values) { handshake.close() }
     }
 
     func add(_ connection: ServerConnection) {
         // What was sent before is not for it.
         connection.lastBroadcast = self.connections.value.lastBroadcast
         self.connections.value.open.append(connection)
+        self.silence.add(connection, now: .now())
         self.counters.connectionBegan()
     }
 
@@ -189,16 +202,19 @@ final class ServerLoop: Sendable {
 
     func add(_ session: MessageSession) {
         self.connections.value.messages.append(session)
+        self.silence.add(session, now: .now())
         self.counters.connectionBegan()
     }
 
     func remove(_ session: MessageSession) {
         guard self.connections.value.messages.remove(session) else { return }
+        self.silence.remove(session)
         self.counters.connectionEnded()
         self.endIfEmpty()
     }
 
     func remove(_ connection: ServerConnection) {
+        self.silence.remove(connection)
         if self.connections.value.open.remove(connection) {
             self.counters.connectionEnded()
         } else if !self.connections.value.refused.remove(connection) {
@@ -234,4 +250,21 @@ final class ServerLoop: Sendable {
         guard next > 0 || nextMessages > 0, !self.connections.value.isOver else { return self.counters.endSweep() }
         self.socketLoop.afterOtherChannels(in: &turn) { self.sweep(next, nextMessages, in: &$0) }
     }
+}
+
+/// A channel on which TLS or a WebSocket is being agreed on.
+private final class Handshake: SilentConnection {
+    private let channel: any Channel
+    var placeOfSilence: SilenceOrder<any SilentConnection>.Place?
+    // It has a short time in any case.
+    let bytesReceived = 0
+    let isBusy = false
+
+    init(_ channel: any Channel) {
+        self.channel = channel
+    }
+
+    func close() { self.channel.close(promise: nil) }
+
+    func closeForNewcomer(in turn: inout Turn) { self.close() }
 }

@@ -2,14 +2,21 @@ import NIOConcurrencyHelpers
 
 /// Which connections are whose.
 final class SessionRegistry: Sendable {
-    private let sessions = NIOLockedValueBox<[String: [UInt64: ServerSession]]>([:])
+    private typealias Sessions = [String: [UInt64: ServerSession]]
+
+    /// By identity, so that event loops do not wait for one another when many clients come or go.
+    private let shards = (0..<16).map { _ in NIOLockedValueBox<Sessions>([:]) }
+
+    private func shard(of identity: String) -> NIOLockedValueBox<Sessions> {
+        self.shards[Int(UInt(bitPattern: identity.hashValue) % UInt(self.shards.count))]
+    }
 
     func add(_ session: ServerSession, _ identity: String) {
-        self.sessions.withLockedValue { $0[identity, default: [:]][session.id] = session }
+        self.shard(of: identity).withLockedValue { $0[identity, default: [:]][session.id] = session }
     }
 
     func remove(_ session: ServerSession, _ identity: String) {
-        self.sessions.withLockedValue { sessions in
+        self.shard(of: identity).withLockedValue { sessions in
             sessions[identity]?[session.id] = nil
             if sessions[identity]?.isEmpty == true { sessions[identity] = nil }
         }
@@ -17,6 +24,6 @@ final class SessionRegistry: Sendable {
 
     /// In the order in which they were made.
     func sessions(of identity: String) -> [ServerSession] {
-        self.sessions.withLockedValue { Array(($0[identity] ?? [:]).values) }.sorted { $0.id < $1.id }
+        self.shard(of: identity).withLockedValue { Array(($0[identity] ?? [:]).values) }.sorted { $0.id < $1.id }
     }
 }

@@ -15,7 +15,13 @@ final class SweepClock: Sendable {
     /// - Parameters:
     ///   - loops: Notified until ``end()``.
     ///   - ledger: Memory is returned to the system when much less is held than before.
-    init(_ loops: [ServerLoop], _ ledger: Ledger, every interval: Double) {
+    ///   - look: Called each time.
+    init(
+        _ loops: [ServerLoop],
+        _ ledger: Ledger,
+        every interval: Double,
+        _ look: @escaping @Sendable () -> Void = {}
+    ) {
         self.threads.start()
         self.threads.submit { [isOver] _ in
             var memory = MemoryReturn()
@@ -23,6 +29,7 @@ final class SweepClock: Sendable {
                 for loop in loops { loop.sweepIsDue() }
                 ledger.look()
                 if memory.isDue(bytes: ledger.bytes, now: .now()) { FreeMemory.giveBack() }
+                look()
             }
             isOver.unlock()
         }

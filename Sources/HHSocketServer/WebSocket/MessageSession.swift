@@ -15,6 +15,7 @@ final class MessageSession: LinkHost {
     /// The traffic that was seen last, and when it changed.
     private var seen = Traffic()
     private var changedAt = NIODeadline.now()
+    var placeOfSilence: SilenceOrder<any SilentConnection>.Place?
 
     /// Finds the session from other threads.
     private final class Place: @unchecked Sendable {
@@ -100,7 +101,7 @@ final class MessageSession: LinkHost {
             self
         )
         self.connection = connection
-        self.load.open(from: ConnectionQuota.Origin(address), holder: connection)
+        self.load.open(from: ClientAddress(address), holder: connection)
         self.link.charge(to: self.load)
         let delivery: WebSocketPeer.Delivery
         switch self.route.handler {
@@ -194,6 +195,7 @@ final class MessageSession: LinkHost {
     func checkTimeouts(in turn: inout Turn) {
         self.link.settleNow()
         self.load.settle()
+        self.loop.silence.look(at: self, now: turn.now)
         let traffic = self.link.traffic
         if traffic.bytesReceived != self.seen.bytesReceived || traffic.bytesSent != self.seen.bytesSent
             || self.link.isReadingHeld
@@ -235,5 +237,18 @@ final class MessageSession: LinkHost {
         case .active, .alive, .beat, .beatSent, .beatFailed:
             break
         }
+    }
+}
+
+extension MessageSession: SilentConnection {
+    var bytesReceived: Int { self.link.traffic.bytesReceived }
+    /// A client that only listens shows by pings that it is there.
+    var isBusy: Bool { false }
+
+    func closeForNewcomer(in turn: inout Turn) {
+        guard self.link.phase == .open else { return self.kill() }
+        self.loop.counters.count(\.silentEvictions)
+        self.close(WebSocketClose(code: 1_001, reason: "connections run short, and this one was silent"), in: &turn)
+        _ = self.loop.socketLoop.setTimer(turn.now + LoopSilence.lastWordTime) { _ in self.kill() }
     }
 }

@@ -56,6 +56,7 @@ public final class HostileClient: Sendable {
     ///   - reads: Whether it reads from the start, or only after ``Act/startReading``. True by default.
     ///   - tls: TLS, whose handshake is over when this returns; nil, the default, for none, and for `wss` for
     ///     `ClientTLS()`.
+    ///   - origin: The client's own IP address, such as `127.0.0.2`; nil, the default, for the system's choice.
     ///   - receiveBuffer: The size of the system's receive buffer (`SO_RCVBUF`), in bytes. With a small one the server
     ///     soon notices that this client does not read. Nil, the default, for the system's choice.
     ///   - clock: The clock of delays; real time by default.
@@ -67,6 +68,7 @@ public final class HostileClient: Sendable {
         format: WireFormat = .standard,
         reads: Bool = true,
         tls: ClientTLS? = nil,
+        from origin: String? = nil,
         receiveBuffer: Int? = nil,
         clock: some Clock<Duration> = ContinuousClock()
     ) async throws {
@@ -90,6 +92,7 @@ public final class HostileClient: Sendable {
                     try channel.pipeline.syncOperations.addHandler(inbox)
                 }
             }
+        if let origin { bootstrap = bootstrap.bind(to: try SocketAddress(ipAddress: origin, port: 0)) }
         if let receiveBuffer {
             let length = SocketOptionValue(clamping: receiveBuffer)
             bootstrap = bootstrap.channelOption(.socketOption(.so_rcvbuf), value: length)

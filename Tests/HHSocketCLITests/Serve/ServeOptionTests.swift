@@ -117,6 +117,16 @@ extension HostileClient {
         }
     }
 
+    @Test func theRateOfNewConnectionsIsBounded() async throws {
+        try await withServe(["--connection-rate", "0.001"]) { address, _ in
+            let first = try await HostileClient.accepted(by: address)
+            let second = try await HostileClient(to: try #require(Endpoint(address)))
+            #expect(try await second.goAway().reason.contains("too many new connections"))
+            await first.perform(.request(1000, serial: 51, "still here"))
+            #expect(try await first.response().payload == ByteBuffer(string: "still here"))
+        }
+    }
+
     @Test(arguments: [("--max-in-flight", Status.overloaded), ("--max-in-flight-per-connection", .ok)])
     func oneRequestInFlightTooManyIsRefused(option: String, elsewhere: Status) async throws {
         try await self.withClient([option, "1"]) { client, address, _ in
@@ -185,6 +195,8 @@ extension HostileClient {
         #expect(limits.maximumConnections == nil && limits.maximumConnectionsPerAddress == nil)
         #expect(limits.maximumInFlight == 1 << 20 && limits.maximumInFlightPerConnection == 1 << 16)
         #expect(limits.requestRate == nil && limits.concurrency == nil)
+        #expect(limits.connectionRatePerAddress == ServerLimits().connectionRatePerAddress)
+        #expect(try LimitOptions.parse(["--connection-rate", "0"]).limits.connectionRatePerAddress == nil)
         #expect(limits.idleTimeout == .seconds(600))
         #expect(limits.maximumPayloadLength == 16 << 20 && limits.maximumBufferedBytesPerConnection == 64 << 20)
         #expect(try LimitOptions.parse(["--idle-timeout", "0"]).limits.idleTimeout == nil)
@@ -293,7 +305,8 @@ extension HostileClient {
     @Test(arguments: [
         ["--listen", "nowhere"], ["--listen", "127.0.0.1:65536"], ["--listen", "unix:"], ["--listen", ":0"],
         ["--listen", "::1:0"], ["--max-connections", "0"], ["--max-connections-per-address", "-1"],
-        ["--max-in-flight", "0"], ["--max-in-flight-per-connection", "x"], ["--rate", "0"], ["--rate", "nan"],
+        ["--event-loops", "0"], ["--connection-rate", "-1"], ["--connection-rate", "nan"], ["--max-in-flight", "0"],
+        ["--max-in-flight-per-connection", "x"], ["--rate", "0"], ["--rate", "nan"],
         ["--rate", "-1"], ["--rate", "1e10"], ["--idle-timeout", "-1"], ["--idle-timeout", "0.0001"],
         ["--max-payload", "0"], ["--max-payload", "1073741825"], ["--grace", "-1"], ["--grace", "soon"],
         ["--go-away-to", "nowhere"], ["--go-away-to", "unix:/tmp/socket"], ["--go-away-to", "127.0.0.1:0"],

@@ -63,7 +63,8 @@ import Testing
         for case let file as URL in files where file.pathExtension == "swift" {
             let source = try String(contentsOf: file, encoding: .utf8)
             let calls = source.matches(
-                of: /(?:logger\.[a-z]+|self\.log|[lL]og\.write)\(\s*(?:level: self\.level,\s*|\.[a-z]+,\s*)?"([^"\\]+)"/
+                of:
+                    /(?:logger\.[a-z]+|self\.log|[lL]og\.(?:write|announce))\(\s*(?:level: self\.level,\s*|\.[a-z]+,\s*)?"([^"\\]+)"/
             )
             messages.formUnion(calls.map { String($0.output.1) })
         }

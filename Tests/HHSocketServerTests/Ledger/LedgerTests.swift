@@ -96,8 +96,8 @@ import Testing
         func evict() { self.told.withLockedValue { $0 = true } }
     }
 
-    private func address(_ last: UInt8) throws -> ConnectionQuota.Origin? {
-        ConnectionQuota.Origin(try SocketAddress(ipAddress: "192.0.2.\(last)", port: 1))
+    private func address(_ last: UInt8) throws -> ClientAddress? {
+        ClientAddress(try SocketAddress(ipAddress: "192.0.2.\(last)", port: 1))
     }
 
     private func ledger(bytes: Int = 1 << 30, perConnection: Int = 64 << 20, inFlight: Int = 1_000) -> Ledger {

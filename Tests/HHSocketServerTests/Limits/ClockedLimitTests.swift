@@ -225,48 +225,6 @@ private let start = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
     }
 }
 
-@Suite struct ConnectionQuotaTests {
-    private func origin(_ address: String) throws -> ConnectionQuota.Origin? {
-        ConnectionQuota.Origin(try SocketAddress(ipAddress: address, port: 1))
-    }
-
-    @Test func oneTooManyIsRefusedUntilAnotherLeaves() throws {
-        let quota = ConnectionQuota(maximum: 2, perAddress: nil)
-        #expect(quota.enter(nil) == nil)
-        #expect(quota.enter(nil) == nil)
-        #expect(quota.enter(nil) == .tooMany)
-        quota.leave(nil)
-        #expect(quota.enter(nil) == nil)
-    }
-
-    @Test func addressesAreCountedEach() throws {
-        let quota = ConnectionQuota(maximum: nil, perAddress: 1)
-        let first = try origin("10.0.0.1")
-        #expect(quota.enter(first) == nil)
-        #expect(quota.enter(first) == .tooManyFromOneAddress)
-        #expect(quota.enter(try origin("10.0.0.2")) == nil)
-        quota.leave(first)
-        #expect(quota.enter(first) == nil)
-        #expect(quota.total == 2)
-    }
-
-    @Test func anIPv6NetworkIsOneAddressAndAMappedIPv4AddressIsThatOfIPv4() throws {
-        #expect(try origin("2001:db8:1:2::1") == origin("2001:db8:1:2:ffff::9"))
-        #expect(try origin("2001:db8:1:2::1") != origin("2001:db8:1:3::1"))
-        #expect(try origin("::ffff:10.0.0.1") == origin("10.0.0.1"))
-        #expect(try origin("::ffff:10.0.0.1") != origin("10.0.0.2"))
-        #expect(ConnectionQuota.Origin(try SocketAddress(unixDomainSocketPath: "/tmp/x")) == nil)
-    }
-
-    @Test func notEverybodyIsToldThatTheyAreTooMany() {
-        let quota = ConnectionQuota(maximum: 0, perAddress: nil)
-        for _ in 0..<ConnectionQuota.maximumRefusals { #expect(quota.beginRefusal()) }
-        #expect(!quota.beginRefusal())
-        quota.refusalIsOver()
-        #expect(quota.beginRefusal())
-    }
-}
-
 @Suite struct PushQueueTests {
     private func body(_ length: Int) -> PushQueue.Push {
         PushQueue.Push(bytes: ByteBuffer(repeating: 0, count: length))

@@ -44,7 +44,11 @@ extension HostileClient {
 
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServerLimitTests {
     @Test func oneConnectionTooManyIsToldSoAndAnotherMayComeLater() async throws {
-        try await withServer(.limited { $0.maximumConnections = 2 }, makeRouter()) { server in
+        let configuration = SocketServer.Configuration.limited {
+            $0.maximumConnections = 2
+            $0.maximumConnectionsPerAddress = .max
+        }
+        try await withServer(configuration, makeRouter()) { server in
             let first = try await HostileClient.connect(to: server.address)
             let second = try await HostileClient.connect(to: server.address)
             #expect(try await first.echoes())

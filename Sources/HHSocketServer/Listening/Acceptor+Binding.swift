@@ -1,0 +1,179 @@
+import HHSocket
+import NIOCore
+import NIOPosix
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// A listener that accepts connections.
+struct BoundListener: Sendable {
+    /// One, or several that share the address.
+    var channels: [any Channel]
+    var address: Endpoint
+    /// The file of a Unix socket when it was bound; nil for other sockets.
+    var file: FileIdentity?
+
+    /// Closes the listener. No more connections are accepted once this returns.
+    func close() async {
+        // Before the socket is closed, since from then on another process may listen at the path.
+        if let path = self.address.unixPath, self.file == FileIdentity(path: path) { unlink(path) }
+        for channel in self.channels { try? await channel.close() }
+    }
+}
+
+/// The identity of a file, which distinguishes it from a later one at its path.
+struct FileIdentity: Hashable, Sendable {
+    private var device: UInt64
+    private var number: UInt64
+
+    /// Fails if there is no such file.
+    init?(path: String) {
+        var information = stat()
+        guard lstat(path, &information) == 0 else { return nil }
+        self.device = UInt64(truncatingIfNeeded: information.st_dev)
+        self.number = UInt64(information.st_ino)
+    }
+}
+
+/// How a listener is bound, and what its connections are set to.
+extension Acceptor {
+    /// - Throws: ``HHSocket/SocketError`` with code `bindFailed` or `hostNotFound`.
+    func listen(
+        _ listener: ServerListener,
+        on group: any EventLoopGroup
+    ) async throws(SocketError) -> BoundListener {
+        do {
+            let channels = try await self.bind(listener, on: group)
+            let address =
+                channels[0].localAddress.flatMap { address in
+                    address.port.map { Endpoint(host: address.ipAddress ?? listener.host, port: $0) }
+                } ?? listener.endpoint
+            return BoundListener(
+                channels: channels,
+                address: listener.unixPath == nil ? listener.url(of: address) : listener.endpoint,
+                file: listener.unixPath.flatMap { FileIdentity(path: $0) }
+            )
+        } catch {
+            throw SocketError.cannotListen(on: listener.endpoint, error)
+        }
+    }
+
+    /// The number of connections that are accepted in a turn of the event loop, at most.
+    private static let acceptsInTurn: UInt = 64
+
+    private func bind(_ listener: ServerListener, on group: any EventLoopGroup) async throws -> [any Channel] {
+        guard let path = listener.unixPath else { return try await self.bindTCP(listener, on: group) }
+        let bootstrap = self.bootstrap(on: group, group, backlog: listener.backlog)
+        do {
+            return [try await bootstrap.bind(unixDomainSocketPath: path).get()]
+        } catch let error as IOError where error.errnoCode == EADDRINUSE {
+            // Either another process listens there, or the file was left behind.
+            let probe = ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            if let channel = try? await probe.connect(unixDomainSocketPath: path).get() {
+                try? await channel.close()
+                throw error
+            }
+            return [try await bootstrap.bind(unixDomainSocketPath: path, cleanupExistingSocketFile: true).get()]
+        }
+    }
+
+    private func bindTCP(_ listener: ServerListener, on group: any EventLoopGroup) async throws -> [any Channel] {
+        guard listener.listeningSockets > 1, let sharing = Self.sharedPortOption else {
+            let bootstrap = self.tcp(self.bootstrap(on: group, group, backlog: listener.backlog))
+            return [try await bootstrap.bind(host: listener.host, port: listener.port).get()]
+        }
+        let eventLoops = Array(group.makeIterator())
+        var channels: [any Channel] = []
+        do {
+            for number in 0..<listener.listeningSockets {
+                let eventLoop = eventLoops[number % eventLoops.count]
+                let bootstrap = self.tcp(self.bootstrap(on: eventLoop, group, backlog: listener.backlog))
+                    .serverChannelOption(.socketOption(sharing), value: 1)
+                // The first may have found a name's address, and a free port.
+                if let address = channels.first?.localAddress {
+                    channels.append(try await bootstrap.bind(to: address).get())
+                } else {
+                    channels.append(try await bootstrap.bind(host: listener.host, port: listener.port).get())
+                }
+            }
+            return channels
+        } catch {
+            for channel in channels { try? await channel.close() }
+            throw error
+        }
+    }
+
+    /// Sets the options of TCP connections.
+    private func tcp(_ bootstrap: ServerBootstrap) -> ServerBootstrap {
+        let tcp = self.probing(bootstrap.childChannelOption(.tcpOption(.tcp_nodelay), value: 1))
+        guard let bytes = self.core.limits.kernelSendBuffer, let option = Self.unsentBytesOption else { return tcp }
+        return tcp.childChannelOption(.tcpOption(option), value: min(bytes, Int(CInt.max)))
+    }
+
+    /// The option by which several sockets listen at a port, and share its connections. Nil if the system has none, or
+    /// does not share them out.
+    private static var sharedPortOption: NIOBSDSocket.Option? {
+        #if os(Linux)
+        NIOBSDSocket.Option(rawValue: SO_REUSEPORT)
+        #else
+        nil
+        #endif
+    }
+
+    /// The option for the number of unsent bytes that the system holds at most. Nil if it has no such option.
+    private static var unsentBytesOption: NIOBSDSocket.Option? {
+        #if os(Linux) || canImport(Darwin)
+        NIOBSDSocket.Option(rawValue: CInt(TCP_NOTSENT_LOWAT))
+        #else
+        nil
+        #endif
+    }
+
+    /// Makes the system probe clients, to detect those that are gone while a request of theirs is in flight and that
+    /// are therefore not idle. Probes are as rare as the idle timeout, since each wakes a phone's radio.
+    private func probing(_ bootstrap: ServerBootstrap) -> ServerBootstrap {
+        guard let idle = self.core.limits.idleTimeout else { return bootstrap }
+        let seconds = min(max(TimeAmount(clamping: idle).nanoseconds / 1_000_000_000, 60), 32_767)
+        #if os(Linux)
+        let options = [(TCP_KEEPIDLE, Int(seconds)), (TCP_KEEPINTVL, 60), (TCP_KEEPCNT, 3)]
+        #elseif canImport(Darwin)
+        let options = [(TCP_KEEPALIVE, Int(seconds)), (TCP_KEEPINTVL, 60), (TCP_KEEPCNT, 3)]
+        #else
+        let options: [(CInt, Int)] = []
+        #endif
+        return options.reduce(bootstrap.childChannelOption(.socketOption(.so_keepalive), value: 1)) {
+            $0.childChannelOption(.tcpOption(NIOBSDSocket.Option(rawValue: $1.0)), value: $1.1)
+        }
+    }
+
+    /// - Parameters:
+    ///   - group: The event loops of the listening socket.
+    ///   - childGroup: The event loops of the connections, which they get in turn.
+    private func bootstrap(
+        on group: any EventLoopGroup,
+        _ childGroup: any EventLoopGroup,
+        backlog: Int
+    ) -> ServerBootstrap {
+        let (outage, shortage) = (self.outage, self.shortage)
+        return ServerBootstrap(group: group, childGroup: childGroup)
+            .serverChannelOption(.backlog, value: Int32(clamping: backlog))
+            .serverChannelOption(.maxMessagesPerRead, value: Self.acceptsInTurn)
+            .serverChannelOption(.socketOption(.so_reuseaddr), value: 1)
+            .serverChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(AcceptGate(outage, shortage))
+                }
+            }
+            .childChannelOption(.allowRemoteHalfClosure, value: true)
+            .childChannelOption(.writeBufferWaterMark, value: .init(low: 256 << 10, high: 1 << 20))
+            .childChannelOption(.maxMessagesPerRead, value: 1)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture { try self.accept(channel) }
+            }
+    }
+}

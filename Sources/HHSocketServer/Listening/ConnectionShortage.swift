@@ -1,0 +1,132 @@
+import Atomics
+import HHSocket
+import NIOCore
+
+/// A connection that may be closed when connections run short.
+protocol SilentConnection: AnyObject {
+    /// The number of bytes that have come; it only grows.
+    var bytesReceived: Int { get }
+    /// Whether something of the client's is in flight, so that it has a right to be silent.
+    var isBusy: Bool { get }
+    /// Its place in the order of silence.
+    var placeOfSilence: SilenceOrder<any SilentConnection>.Place? { get set }
+    /// Closes it for a newcomer.
+    func closeForNewcomer(in turn: inout Turn)
+}
+
+/// The order of silence of one event loop's connections.
+final class LoopSilence: Sendable {
+    /// The number of connections that are looked at for one that may go, at most.
+    private static let maximumLooks = 64
+    /// The time in which the last word to a client has to leave.
+    static let lastWordTime = TimeAmount.milliseconds(50)
+
+    private let order: NIOLoopBoundBox<SilenceOrder<any SilentConnection>>
+    /// Since when the connection is silent that has been so longest, in nanoseconds; `max` where there is none.
+    private let oldest = ManagedAtomic(UInt64.max)
+
+    init(_ eventLoop: any EventLoop) {
+        self.order = .makeBoxSendingValue(SilenceOrder(), eventLoop: eventLoop)
+    }
+
+    // MARK: From any thread
+
+    /// Since when the connection is silent that has been so longest, as far as that is known; nil where there is none.
+    var silentSince: NIODeadline? {
+        let time = self.oldest.load(ordering: .relaxed)
+        return time == .max ? nil : .uptimeNanoseconds(time)
+    }
+
+    // MARK: On the event loop
+
+    func add(_ connection: any SilentConnection, now: NIODeadline) {
+        guard connection.placeOfSilence == nil else { return }
+        connection.placeOfSilence = self.order.value.insert(
+            connection,
+            bytesReceived: connection.bytesReceived,
+            now: now
+        )
+        self.publish()
+    }
+
+    func remove(_ connection: any SilentConnection) {
+        guard let place = connection.placeOfSilence else { return }
+        connection.placeOfSilence = nil
+        self.order.value.remove(place)
+        self.publish()
+    }
+
+    /// Looks whether a connection is silent; from time to time.
+    func look(at connection: any SilentConnection, now: NIODeadline) {
+        guard let place = connection.placeOfSilence else { return }
+        self.look(place, connection, now: now)
+        self.publish()
+    }
+
+    @discardableResult
+    private func look(
+        _ place: SilenceOrder<any SilentConnection>.Place,
+        _ connection: any SilentConnection,
+        now: NIODeadline
+    ) -> Bool {
+        let (bytes, isBusy) = (connection.bytesReceived, connection.isBusy)
+        return self.order.value.look(place, bytesReceived: bytes, isBusy: isBusy, now: now)
+    }
+
+    /// Closes the connection that has been silent longest, if that is at least `minimum`.
+    ///
+    /// - Returns: False if none has, or not among the first.
+    func closeOldest(silentFor minimum: TimeAmount, in turn: inout Turn) -> Bool {
+        for _ in 0..<Self.maximumLooks {
+            guard let oldest = self.order.value.oldest, turn.now - oldest.since >= minimum else { return false }
+            guard self.look(oldest.place, oldest.element, now: turn.now) else { continue }
+            self.remove(oldest.element)
+            oldest.element.closeForNewcomer(in: &turn)
+            return true
+        }
+        self.publish()
+        return false
+    }
+
+    private func publish() {
+        let since = self.order.value.oldest?.since.uptimeNanoseconds ?? .max
+        self.oldest.store(since, ordering: .relaxed)
+    }
+}
+
+/// Makes room for new connections where the server has no more: of all event loops the connection that has been silent
+/// longest goes.
+final class ConnectionShortage: Sendable {
+    private let loops: [ServerLoop]
+    /// Nil: none is closed.
+    private let minimumSilence: TimeAmount?
+
+    init(_ loops: [ServerLoop], minimumSilence: Duration?) {
+        self.loops = loops
+        self.minimumSilence = minimumSilence.map { TimeAmount(clamping: $0) }
+    }
+
+    /// Has a connection closed soon. Any thread.
+    ///
+    /// - Returns: False if none has been silent for long enough.
+    func makeRoom() -> Bool {
+        self.makeRoom(tries: self.loops.count + 1)
+    }
+
+    private func makeRoom(tries: Int) -> Bool {
+        guard tries > 0, let minimum = self.minimumSilence else { return false }
+        var longest: (loop: ServerLoop, since: NIODeadline)?
+        for loop in self.loops {
+            guard let since = loop.silence.silentSince, since < longest?.since ?? .distantFuture else { continue }
+            longest = (loop, since)
+        }
+        guard let (loop, since) = longest, NIODeadline.now() - since >= minimum else { return false }
+        return loop.socketLoop.submit(
+            .closure { turn in
+                guard !loop.silence.closeOldest(silentFor: minimum, in: &turn) else { return }
+                // Bytes have come on all of them meanwhile.
+                _ = self.makeRoom(tries: tries - 1)
+            }
+        )
+    }
+}

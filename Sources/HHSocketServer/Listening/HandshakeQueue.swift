@@ -1,0 +1,116 @@
+import NIOCore
+
+/// The TLS handshakes of one event loop: those under way, and the connections that wait for their turn. The time is
+/// passed in.
+///
+/// The event loop's own time is what is scarce, so a handshake counts only as long as its client keeps up: one that
+/// lets the server wait for ``patience`` takes no place from others, or a few hundred silent clients could keep all
+/// others out. Where it is the event loop that is late, it is given that time: handshakes that were begun come to their
+/// end before more are begun.
+struct HandshakeQueue<Element> {
+    typealias Number = UInt64
+
+    /// The time for which a handshake counts at most.
+    static var patience: TimeAmount { .milliseconds(250) }
+    /// The number of handshakes that begin together; then those of other connections have their turn for ``pause``.
+    static var startsTogether: Int { 16 }
+    static var pause: TimeAmount { .milliseconds(5) }
+
+    private let maximum: Int
+    private var waiting: [Number: Element] = [:]
+    /// Those that wait, in their order, and some that have left.
+    private var order = CircularBuffer<Number>()
+    private var counting: Set<Number> = []
+    /// Those that count, in the order in which they began, with the event loop's time at that; and some that are over.
+    private var begun = CircularBuffer<(number: Number, at: NIODeadline)>()
+    private var lastNumber: Number = 0
+    private var starts = (since: NIODeadline.uptimeNanoseconds(0), count: 0)
+    /// The time by which the event loop was late, in all.
+    private var lateness = TimeAmount.zero
+
+    init(maximum: Int) {
+        self.maximum = maximum
+    }
+
+    var waitingCount: Int { self.waiting.count }
+    var allWaiting: [Element] { Array(self.waiting.values) }
+
+    /// The number of handshakes under way that count.
+    var countingCount: Int { self.counting.count }
+
+    /// A connection has come.
+    ///
+    /// - Returns: Its handshake's number, if it may begin at once; nil: it has to ``wait(_:)``.
+    mutating func enter(now: NIODeadline) -> Number? {
+        guard self.waiting.isEmpty else { return nil }
+        if now - self.starts.since >= Self.pause { self.starts = (now, 0) }
+        guard self.mayStart(now: now) else { return nil }
+        return self.start(self.makeNumber(), now: now)
+    }
+
+    mutating func wait(_ element: Element) -> Number {
+        let number = self.makeNumber()
+        self.waiting[number] = element
+        self.order.append(number)
+        return number
+    }
+
+    /// A handshake is over, or a connection that waited has gone.
+    mutating func leave(_ number: Number) {
+        guard self.waiting.removeValue(forKey: number) != nil else {
+            self.counting.remove(number)
+            return
+        }
+        guard self.order.count > 2 * self.waiting.count + 64 else { return }
+        self.order = CircularBuffer(self.order.filter { self.waiting[$0] != nil })
+    }
+
+    /// The connection whose turn has come; nil if there is none.
+    mutating func next(now: NIODeadline) -> (number: Number, element: Element)? {
+        while let number = self.order.first {
+            if self.waiting[number] != nil, !self.mayStart(now: now) { return nil }
+            self.order.removeFirst()
+            guard let element = self.waiting.removeValue(forKey: number) else { continue }
+            return (self.start(number, now: now), element)
+        }
+        return nil
+    }
+
+    /// When ``next(now:)`` should be asked again, unless a handshake is over before; nil: nobody waits.
+    var wakesAt: NIODeadline? {
+        guard !self.waiting.isEmpty else { return nil }
+        let pauseEnds = self.starts.since + Self.pause
+        guard self.counting.count >= self.maximum, let first = self.begun.first else { return pauseEnds }
+        return max(pauseEnds, first.at + Self.patience + self.lateness)
+    }
+
+    /// The event loop was to look at the queue at `deadline`, and has come to it now: some more may begin together. Not
+    /// because time has passed alone, which it does while one turn of the event loop takes long.
+    mutating func woke(for deadline: NIODeadline, now: NIODeadline) {
+        if now > deadline { self.lateness = self.lateness + (now - deadline) }
+        self.starts = (now, 0)
+    }
+
+    private mutating func makeNumber() -> Number {
+        self.lastNumber += 1
+        return self.lastNumber
+    }
+
+    private mutating func start(_ number: Number, now: NIODeadline) -> Number {
+        self.counting.insert(number)
+        self.begun.append((number, now - self.lateness))
+        self.starts.count += 1
+        return number
+    }
+
+    private mutating func mayStart(now: NIODeadline) -> Bool {
+        while let first = self.begun.first {
+            guard !self.counting.contains(first.number) || now - self.lateness - first.at >= Self.patience else {
+                break
+            }
+            self.counting.remove(first.number)
+            self.begun.removeFirst()
+        }
+        return self.counting.count < self.maximum && self.starts.count < Self.startsTogether
+    }
+}

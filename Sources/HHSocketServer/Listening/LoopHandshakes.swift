@@ -1,0 +1,139 @@
+import Atomics
+import HHSocket
+import NIOCore
+
+/// The TLS handshakes of one event loop, which begin in turn.
+final class LoopHandshakes: Sendable {
+    private struct State {
+        var queue: HandshakeQueue<HandshakeWait>
+        var timer: (deadline: NIODeadline, id: SocketLoop.TimerID)?
+        /// Whether the server shuts down, so that no turn comes any more.
+        var isOver = false
+    }
+
+    private let socketLoop: SocketLoop
+    private let state: NIOLoopBoundBox<State>
+    private let waiting = ManagedAtomic(0)
+
+    init(_ socketLoop: SocketLoop, maximum: Int) {
+        self.socketLoop = socketLoop
+        self.state = .makeBoxSendingValue(
+            State(queue: HandshakeQueue(maximum: maximum)),
+            eventLoop: socketLoop.eventLoop
+        )
+    }
+
+    /// The connections that wait for their turn. Any thread.
+    var waitingCount: Int { self.waiting.load(ordering: .relaxed) }
+
+    // MARK: On the event loop
+
+    /// - Returns: The number of a handshake that may begin at once; nil: the connection has to wait.
+    func enter() -> UInt64? { self.state.value.queue.enter(now: .now()) }
+
+    func wait(_ wait: HandshakeWait) -> UInt64 {
+        let number = self.state.value.queue.wait(wait)
+        self.changed()
+        return number
+    }
+
+    /// A handshake is over, or a connection that waited has gone.
+    func leave(_ number: UInt64) {
+        self.state.value.queue.leave(number)
+        self.beginNext()
+    }
+
+    private func beginNext() {
+        while !self.state.value.isOver, let next = self.state.value.queue.next(now: .now()) {
+            next.element.turnHasCome(next.number)
+        }
+        self.changed()
+    }
+
+    private func changed() {
+        self.waiting.store(self.state.value.queue.waitingCount, ordering: .relaxed)
+        let deadline = self.state.value.isOver ? nil : self.state.value.queue.wakesAt
+        // One that rings too early sets another.
+        if let timer = self.state.value.timer, let deadline, timer.deadline <= deadline { return }
+        if let timer = self.state.value.timer {
+            self.socketLoop.removeTimer(timer.id)
+            self.state.value.timer = nil
+        }
+        guard let deadline else { return }
+        let id = self.socketLoop.setTimer(deadline) { turn in
+            self.state.value.timer = nil
+            self.state.value.queue.woke(for: deadline, now: turn.now)
+            self.beginNext()
+        }
+        self.state.value.timer = (deadline, id)
+    }
+
+    /// Closes the connections that wait.
+    func closeWaiting() {
+        self.state.value.isOver = true
+        for wait in self.state.value.queue.allWaiting { wait.close() }
+    }
+}
+
+/// Stands in a pipeline until the turn of the connection's TLS handshake has come. Nothing is read meanwhile: a client
+/// that gives up before has cost no handshake.
+final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler {
+    typealias InboundIn = ByteBuffer
+
+    private let handshakes: LoopHandshakes
+    private let begin: (ChannelPipeline.SynchronousOperations, HandshakeWait, UInt64) throws -> Void
+    private var number: UInt64?
+    private var context: ChannelHandlerContext?
+
+    /// - Parameter begin: Adds the handlers of the handshake of that number behind this one.
+    init(
+        _ handshakes: LoopHandshakes,
+        begin: @escaping (ChannelPipeline.SynchronousOperations, HandshakeWait, UInt64) throws -> Void
+    ) {
+        self.handshakes = handshakes
+        self.begin = begin
+    }
+
+    func handlerAdded(context: ChannelHandlerContext) {
+        self.context = context
+        _ = context.channel.setOption(.autoRead, value: false)
+        self.number = self.handshakes.wait(self)
+    }
+
+    func handlerRemoved(context: ChannelHandlerContext) {
+        self.context = nil
+        guard let number = self.number.take() else { return }
+        self.handshakes.leave(number)
+    }
+
+    func turnHasCome(_ number: UInt64) {
+        self.number = nil
+        guard let context = self.context else { return self.handshakes.leave(number) }
+        do {
+            try self.begin(context.pipeline.syncOperations, self, number)
+            context.pipeline.syncOperations.removeHandler(self, promise: nil)
+            _ = context.channel.setOption(.autoRead, value: true)
+        } catch {
+            self.handshakes.leave(number)
+            context.close(promise: nil)
+        }
+    }
+
+    func close() {
+        self.context?.close(promise: nil)
+    }
+
+    /// Although nothing is to be read, the system tells of a client that has gone, behind all that it had sent.
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        context.close(promise: nil)
+    }
+
+    func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
+        guard case .inputClosed? = event as? ChannelEvent else { return context.fireUserInboundEventTriggered(event) }
+        context.close(promise: nil)
+    }
+
+    func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        context.close(promise: nil)
+    }
+}

@@ -1,0 +1,208 @@
+import HHSocket
+import HHSocketTesting
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketServer
+
+private let echo: UInt32 = 100
+private let hang: UInt32 = 101
+
+private func makeRouter() -> Router {
+    var router = Router()
+    router.handleSynchronously(echo) { request, _ in request.body }
+    router.handle(hang) { _, _ in
+        try await untilCancelled()
+        return ByteBuffer()
+    }
+    return router
+}
+
+extension HostileClient {
+    /// Whether it is served; false: it was told to go away.
+    fileprivate func isServed(serial: UInt32 = 50) async throws -> Bool {
+        await self.perform(.request(echo, serial: serial, "x"))
+        let answer = try await self.response()
+        return (answer.type, answer.serial, answer.status) == (echo, serial, .ok)
+    }
+
+    /// Has a request in flight from now on.
+    fileprivate func isBusy(on server: SocketServer, with count: Int) async throws {
+        await self.perform(.request(hang, serial: 60))
+        try await eventually("\(count) requests in flight") { server.requestsInFlight == count }
+    }
+}
+
+/// Connects until it is served, since it takes a moment until others have been silent for long enough.
+private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origin: String? = nil) async throws
+    -> HostileClient
+{
+    try await withDeadline("a newcomer", within: .seconds(30)) {
+        while true {
+            if let client = try? await HostileClient.connect(to: server.address, tls: tls, from: origin),
+                (try? await client.isServed()) == true
+            {
+                return client
+            }
+            try await Task.sleep(for: .milliseconds(20))
+        }
+    }
+}
+
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ConnectionShortageTests {
+    private func short(_ maximum: Int) -> SocketServer.Configuration {
+        .limited {
+            $0.maximumConnections = maximum
+            $0.maximumConnectionsPerAddress = .max
+            $0.connectionRatePerAddress = nil
+            $0.minimumSilence = .milliseconds(100)
+        }
+    }
+
+    @Test func theSilentOneGoesForANewcomerAndTheBusyOneStays() async throws {
+        try await withServer(self.short(2), makeRouter()) { server in
+            let silent = try await HostileClient.connect(to: server.address)
+            #expect(try await silent.isServed())
+            let busy = try await HostileClient.connect(to: server.address)
+            try await busy.isBusy(on: server, with: 1)
+            let newcomer = try await newcomer(of: server)
+            let told = try await silent.response()
+            #expect(told.type == FrameType.goAway)
+            try await silent.ended()
+            #expect(server.statistics.silentEvictions == 1)
+            #expect(try await busy.isServed())
+            // Where all are busy it is the newcomer who is refused.
+            try await newcomer.isBusy(on: server, with: 2)
+            let late = try await HostileClient.connect(to: server.address)
+            #expect(try await late.isServed() == false)
+            try await late.ended()
+            #expect(server.statistics.silentEvictions == 1)
+        }
+    }
+
+    @Test func oneThatWasActiveJustNowStays() async throws {
+        var configuration = self.short(1)
+        configuration.limits.minimumSilence = .seconds(600)
+        try await withServer(configuration, makeRouter()) { server in
+            let first = try await HostileClient.connect(to: server.address)
+            #expect(try await first.isServed())
+            let second = try await HostileClient.connect(to: server.address)
+            #expect(try await second.isServed() == false)
+            #expect(try await first.isServed(serial: 51))
+            #expect(server.statistics.silentEvictions == 0 && server.statistics.connectionsRefused == 1)
+        }
+    }
+
+    @Test func nobodyGoesIfThatIsNotWanted() async throws {
+        var configuration = self.short(1)
+        configuration.limits.minimumSilence = nil
+        try await withServer(configuration, makeRouter()) { server in
+            let first = try await HostileClient.connect(to: server.address)
+            #expect(try await first.isServed())
+            try await Task.sleep(for: .milliseconds(300))
+            let second = try await HostileClient.connect(to: server.address)
+            #expect(try await second.isServed() == false)
+            #expect(try await first.isServed(serial: 51))
+        }
+    }
+
+    /// On several event loops, the one that has been silent longest of all.
+    @Test func theOldestOfAllEventLoopsGoes() async throws {
+        var configuration = self.short(4)
+        configuration.eventLoops = 2
+        try await withServer(configuration, makeRouter()) { server in
+            var clients: [HostileClient] = []
+            for number in 0..<4 {
+                let client = try await HostileClient.connect(to: server.address)
+                #expect(try await client.isServed())
+                clients.append(client)
+                // Longer than it takes to notice the difference.
+                if number < 3 { try await Task.sleep(for: .milliseconds(150)) }
+            }
+            for (number, client) in clients.prefix(2).enumerated() {
+                let newcomer = try await newcomer(of: server)
+                try await newcomer.isBusy(on: server, with: number + 1)
+                #expect(try await client.response().type == FrameType.goAway)
+                #expect(server.statistics.silentEvictions == number + 1)
+                // It must not go.
+                clients.append(newcomer)
+            }
+            #expect(try await clients[2].isServed(serial: 51))
+            #expect(try await clients[3].isServed(serial: 51))
+        }
+    }
+
+    #if os(Linux)
+    @Test func aClientBeyondTheShareOfItsAddressCostsNobodyAConnection() async throws {
+        var configuration = self.short(1)
+        configuration.limits.maximumConnectionsPerAddress = 1
+        try await withServer(configuration, makeRouter()) { server in
+            let first = try await HostileClient.connect(to: server.address)
+            #expect(try await first.isServed())
+            try await Task.sleep(for: .milliseconds(300))
+            let second = try await HostileClient.connect(to: server.address)
+            #expect(try await second.isServed() == false)
+            #expect(try await first.isServed(serial: 51))
+            #expect(server.statistics.connectionsRefusedByAddress == 1 && server.statistics.silentEvictions == 0)
+            // Each address of 127.0.0.0/8 is one of its own.
+            let other = try await newcomer(of: server, from: "127.0.0.2")
+            try await first.ended()
+            #expect(server.statistics.silentEvictions == 1)
+            withExtendedLifetime(other) {}
+        }
+    }
+
+    @Test func newConnectionsOfAnAddressHaveARate() async throws {
+        var configuration = SocketServer.Configuration()
+        configuration.limits.connectionRatePerAddress = RequestRate(perSecond: 0.001, burst: 2)
+        try await withServer(configuration, makeRouter()) { server in
+            for _ in 0..<2 {
+                let client = try await HostileClient.connect(to: server.address)
+                #expect(try await client.isServed())
+                await client.perform(.close)
+            }
+            let third = try await HostileClient.connect(to: server.address)
+            #expect(try await third.isServed() == false)
+            #expect(server.statistics.connectionsRefusedByRate == 1)
+            let other = try await HostileClient.connect(to: server.address, from: "127.0.0.2")
+            #expect(try await other.isServed())
+        }
+    }
+    #endif
+
+    @Test func aSilentWebSocketGoesAsWell() async throws {
+        var configuration = self.short(1)
+        configuration.listeners[0].webSocket = WebSocketListening(path: nil)
+        let prepare: (SocketServer) throws -> Void = {
+            try $0.webSocket("/chat") { message, peer in peer.post(message) }
+        }
+        try await withServer(configuration, makeRouter(), prepare) { server in
+            let address = try #require(server.address)
+            let target = try Endpoint(url: "ws://\(address.host):\(address.port)/chat")
+            let silent = try await HostileClient(to: target)
+            await silent.perform(.text("hello"))
+            #expect(try await silent.message().text == "hello")
+            try await eventually("a newcomer") {
+                guard let second = try? await HostileClient(to: target) else { return false }
+                await second.perform(.text("hello"))
+                return try await second.message().text == "hello"
+            }
+            #expect(try await silent.message().closeCode == 1_001)
+            #expect(server.statistics.silentEvictions == 1)
+        }
+    }
+
+    @Test func aTLSHandshakeThatDoesNotGetOnGoesAsWell() async throws {
+        var configuration = self.short(1)
+        configuration.listeners[0].tls = ServerTLS(identity: try TestCertificate(.server).identity)
+        configuration.listeners[0].tls?.handshakeTimeout = .seconds(600)
+        try await withServer(configuration, makeRouter()) { server in
+            let silent = try await HostileClient.connect(to: server.address)
+            var tls = ClientTLS()
+            tls.trust = try TestAuthority().trust
+            _ = try await newcomer(of: server, tls: tls)
+            try await silent.ended()
+        }
+    }
+}

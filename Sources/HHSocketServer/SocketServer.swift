@@ -303,7 +303,10 @@ public final class SocketServer: Service {
             loops: loops,
             ownGroup: ownGroup,
             metrics: metrics,
-            sweepClock: SweepClock(loops, every: Double(self.sweepInterval.nanoseconds) / 1e9) { outage.look() },
+            sweepClock: SweepClock(loops, every: Double(self.sweepInterval.nanoseconds) / 1e9) {
+                outage.look()
+                shortage.closeExcess(core.quota.excess)
+            },
             outage: outage
         )
     }

@@ -100,7 +100,8 @@ final class ConnectionShortage: Sendable {
     private let loops: [ServerLoop]
     /// Nil: none is closed.
     private let minimumSilence: TimeAmount?
-    /// The least time between two looks at the connections beyond the maximum, and the time of the last, in nanoseconds.
+    /// The least time between two looks at the connections beyond the maximum, and when the last one was, in
+    /// nanoseconds.
     private static let interval: UInt64 = 1_000_000_000
     private let lastLook = ManagedAtomic<UInt64>(0)
 
@@ -116,8 +117,8 @@ final class ConnectionShortage: Sendable {
         self.makeRoom(tries: self.loops.count + 1)
     }
 
-    /// Closes connections beyond the maximum: a newcomer was let in for one on which bytes had come meanwhile. From time
-    /// to time.
+    /// Closes connections beyond the maximum, from time to time: a newcomer was let in for one on which bytes had come
+    /// meanwhile.
     func closeExcess(_ count: Int) {
         guard count > 0 else { return }
         let now = NIODeadline.now()

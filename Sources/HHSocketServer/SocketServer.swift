@@ -305,7 +305,11 @@ public final class SocketServer: Service {
             loops: loops,
             ownGroup: ownGroup,
             metrics: metrics,
-            sweepClock: SweepClock(loops, core.ledger, every: Double(self.sweepInterval.nanoseconds) / 1e9) { outage.look() },
+            sweepClock: SweepClock(loops, every: Double(self.sweepInterval.nanoseconds) / 1e9) {
+                core.ledger.look()
+                outage.look()
+                shortage.closeExcess(core.quota.excess)
+            },
             outage: outage
         )
     }

@@ -35,6 +35,7 @@ final class Ledger: Sendable {
     private let isEvicting = ManagedAtomic(false)
     private let isOver = ManagedAtomic(false)
     private let thread = BlockingThreads(count: 1)
+    private let memory = NIOLockedValueBox(MemoryReturn())
 
     /// - Parameter shards: The number of event loops.
     init(_ limits: ServerLimits, shards count: Int) {
@@ -107,9 +108,11 @@ final class Ledger: Sendable {
     /// Whether connections are being closed for what they hold.
     var isClosingConnections: Bool { self.isEvicting.load(ordering: .relaxed) }
 
-    /// Closes connections if too much is held. To be called from time to time: what is held may stay as it is.
+    /// Closes connections if too much is held, and gives memory back to the system that is not needed any more. To be
+    /// called from time to time, on a thread that may take its time: what is held may stay as it is.
     func look() {
         if self.isNearlyFull { self.beginEvicting() }
+        if self.memory.withLockedValue({ $0.isDue(bytes: self.bytes, now: .now()) }) { FreeMemory.giveBack() }
     }
 
     private var isNearlyFull: Bool {

@@ -56,6 +56,8 @@ final class ConnectionQuota: Sendable {
     }
 
     var total: Int { self.count.load(ordering: .relaxed) }
+    /// The number of connections beyond the maximum.
+    var excess: Int { max(0, self.total - self.limits.maximum) }
 
     /// Counts a connection, until ``leave()``.
     ///

@@ -100,6 +100,10 @@ final class ConnectionShortage: Sendable {
     private let loops: [ServerLoop]
     /// Nil: none is closed.
     private let minimumSilence: TimeAmount?
+    /// The least time between two looks at the connections beyond the maximum, and when the last one was, in
+    /// nanoseconds.
+    private static let interval: UInt64 = 1_000_000_000
+    private let lastLook = ManagedAtomic<UInt64>(0)
 
     init(_ loops: [ServerLoop], minimumSilence: Duration?) {
         self.loops = loops
@@ -111,6 +115,19 @@ final class ConnectionShortage: Sendable {
     /// - Returns: False if none has been silent for long enough.
     func makeRoom() -> Bool {
         self.makeRoom(tries: self.loops.count + 1)
+    }
+
+    /// Closes connections beyond the maximum, from time to time: a newcomer was let in for one on which bytes had come
+    /// meanwhile.
+    func closeExcess(_ count: Int) {
+        guard count > 0 else { return }
+        let now = NIODeadline.now()
+        // Those that were closed the last time are gone by now.
+        guard now.uptimeNanoseconds - self.lastLook.load(ordering: .relaxed) >= Self.interval else { return }
+        self.lastLook.store(now.uptimeNanoseconds, ordering: .relaxed)
+        for _ in 0..<count {
+            guard self.makeRoom() else { return }
+        }
     }
 
     private func makeRoom(tries: Int) -> Bool {

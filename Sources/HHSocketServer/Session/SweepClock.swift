@@ -1,4 +1,3 @@
-import HHSocket
 import NIOConcurrencyHelpers
 import NIOPosix
 
@@ -14,21 +13,12 @@ final class SweepClock: Sendable {
 
     /// - Parameters:
     ///   - loops: Notified until ``end()``.
-    ///   - ledger: Memory is returned to the system when much less is held than before.
     ///   - look: Called each time.
-    init(
-        _ loops: [ServerLoop],
-        _ ledger: Ledger,
-        every interval: Double,
-        _ look: @escaping @Sendable () -> Void = {}
-    ) {
+    init(_ loops: [ServerLoop], every interval: Double, _ look: @escaping @Sendable () -> Void = {}) {
         self.threads.start()
         self.threads.submit { [isOver] _ in
-            var memory = MemoryReturn()
             while !isOver.lock(whenValue: true, timeoutSeconds: interval) {
                 for loop in loops { loop.sweepIsDue() }
-                ledger.look()
-                if memory.isDue(bytes: ledger.bytes, now: .now()) { FreeMemory.giveBack() }
                 look()
             }
             isOver.unlock()

@@ -39,6 +39,8 @@ import Testing
         listener.webSocket = WebSocketListening(path: "/rpc", sharesPort: true)
         var configuration = SocketServer.Configuration(listeners: [listener])
         configuration.logger = Logger(label: "silent") { _ in SwiftLogNoOpLogHandler() }
+        // They all come from one address, and are to get in.
+        configuration.limits.connectionRatePerAddress = nil
         configuration.limits.maximumPayloadLength = 1 << 20
         configuration.limits.maximumInFlightPerConnection = 100
         configuration.limits.maximumBufferedBytesPerConnection = 8 << 20

@@ -2,7 +2,6 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
-import NIOSSL
 
 #if canImport(Glibc)
 import Glibc
@@ -46,8 +45,7 @@ struct Acceptor: Sendable {
     private let core: ServerCore
     private let loops: [ObjectIdentifier: ServerLoop]
     private let settings: ListenerSettings
-    private let tls: NIOLockedValueBox<NIOSSLContext?>
-    private let handshakeTimeout: TimeAmount
+    private let tls: NIOLockedValueBox<TLSService?>
     /// How WebSockets are opened; nil where there are none.
     private let webSocket: WebSocketAcceptance.Settings?
 
@@ -55,15 +53,13 @@ struct Acceptor: Sendable {
         core: ServerCore,
         loops: [ServerLoop],
         settings: ListenerSettings,
-        tls: NIOLockedValueBox<NIOSSLContext?>,
-        handshakeTimeout: Duration,
+        tls: NIOLockedValueBox<TLSService?>,
         webSocket: WebSocketAcceptance.Settings? = nil
     ) {
         self.core = core
         self.loops = Dictionary(uniqueKeysWithValues: loops.map { (ObjectIdentifier($0.eventLoop), $0) })
         self.settings = settings
         self.tls = tls
-        self.handshakeTimeout = max(.milliseconds(1), TimeAmount(clamping: handshakeTimeout))
         self.webSocket = webSocket
     }
 
@@ -141,13 +137,21 @@ struct Acceptor: Sendable {
             }
             .childChannelOption(.allowRemoteHalfClosure, value: true)
             .childChannelOption(.writeBufferWaterMark, value: .init(low: 256 << 10, high: 1 << 20))
-            .childChannelOption(
-                .recvAllocator,
-                value: AdaptiveRecvByteBufferAllocator(minimum: 2048, initial: 2048, maximum: 256 << 10)
-            )
+            .childChannelOption(.recvAllocator, value: self.readAllocator)
+            .childChannelOption(.maxMessagesPerRead, value: self.readsAtATime)
             .childChannelInitializer { channel in
                 channel.eventLoop.makeCompletedFuture { try self.accept(channel) }
             }
+    }
+
+    private var usesTLS: Bool { self.tls.withLockedValue { $0 } != nil }
+
+    /// The number of reads after which what has come is passed on. TLS decrypts them all into one buffer.
+    private var readsAtATime: UInt { self.usesTLS ? 1 : 4 }
+
+    private var readAllocator: any RecvByteBufferAllocator {
+        if self.usesTLS { return TLSReadAllocator() }
+        return AdaptiveRecvByteBufferAllocator(minimum: 2048, initial: 2048, maximum: 256 << 10)
     }
 
     /// Sets up an accepted connection, on its event loop.
@@ -157,16 +161,15 @@ struct Acceptor: Sendable {
         }
         let refusal = try self.admit(channel, loop)
         let operations = channel.pipeline.syncOperations
-        guard let context = self.tls.withLockedValue({ $0 }) else {
+        guard let tls = self.tls.withLockedValue({ $0 }) else {
             _ = try self.install(on: operations, .last, loop, refusal)
             return
         }
-        try operations.addHandlers([
-            NIOSSLServerHandler(context: context),
-            TLSAcceptance(loop: loop, timeout: self.handshakeTimeout) { context, handler in
+        try operations.addHandlers(
+            tls.handlers(loop) { context, handler in
                 try self.install(on: context.pipeline.syncOperations, .after(handler), loop, refusal)
-            },
-        ])
+            }
+        )
     }
 
     /// Begins a connection whose channel is connected already.

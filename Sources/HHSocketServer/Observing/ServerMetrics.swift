@@ -18,6 +18,8 @@ final class ServerMetrics: Sendable {
     private let connections: Gauge
     private let inFlight: Gauge
     private let bufferedBytes: Gauge
+    private let keptAnswers: Gauge
+    private let keptAnswerBytes: Gauge
     private let concurrencyLimit: Gauge?
     private let state = NIOLockedValueBox(State())
 
@@ -32,6 +34,8 @@ final class ServerMetrics: Sendable {
         self.connections = Gauge(label: "hhsocket.server.connections", factory: factory)
         self.inFlight = Gauge(label: "hhsocket.server.requests_in_flight", factory: factory)
         self.bufferedBytes = Gauge(label: "hhsocket.server.buffered_bytes", factory: factory)
+        self.keptAnswers = Gauge(label: "hhsocket.server.idempotent_answers", factory: factory)
+        self.keptAnswerBytes = Gauge(label: "hhsocket.server.idempotent_answer_bytes", factory: factory)
         self.concurrencyLimit =
             core.limiter == nil ? nil : Gauge(label: "hhsocket.server.concurrency_limit", factory: factory)
         let timer = loops.first?.eventLoop.scheduleRepeatedTask(
@@ -59,6 +63,9 @@ final class ServerMetrics: Sendable {
         self.connections.record(self.loops.reduce(0) { $0 + $1.counters.connectionCount })
         self.inFlight.record(self.core.load.requestsInFlight)
         self.bufferedBytes.record(self.core.load.bytes)
+        let kept = self.core.idempotentAnswers.kept
+        self.keptAnswers.record(kept.count)
+        self.keptAnswerBytes.record(kept.bytes)
         if let limiter = self.core.limiter { self.concurrencyLimit?.record(limiter.limit) }
     }
 }

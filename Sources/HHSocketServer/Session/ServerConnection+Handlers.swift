@@ -67,7 +67,8 @@ extension ServerConnection {
             number: run,
             agreement: self.greeting.agreement,
             load: self.load,
-            core: self.core
+            core: self.core,
+            counters: self.loop.counters
         )
         let completions = self.completions
         let task = self.task(on: executor) { completions.append(await work.run()) }

@@ -11,12 +11,15 @@ final class SweepClock: Sendable {
     private let threads = NIOThreadPool(numberOfThreads: 1)
     private let isOver = ConditionLock(value: false)
 
-    /// - Parameter loops: Notified until ``end()``.
-    init(_ loops: [ServerLoop], every interval: Double) {
+    /// - Parameters:
+    ///   - loops: Notified until ``end()``.
+    ///   - others: Called as often, on the clock's thread.
+    init(_ loops: [ServerLoop], every interval: Double, others: @escaping @Sendable () -> Void) {
         self.threads.start()
         self.threads.submit { [isOver] _ in
             while !isOver.lock(whenValue: true, timeoutSeconds: interval) {
                 for loop in loops { loop.sweepIsDue() }
+                others()
             }
             isOver.unlock()
         }

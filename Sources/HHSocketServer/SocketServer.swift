@@ -4,7 +4,6 @@ import Metrics
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
-import NIOSSL
 public import ServiceLifecycle
 
 /// A server: it accepts connections, hands requests to a ``Router`` and pushes to its clients.
@@ -61,8 +60,7 @@ public final class SocketServer: Service {
     private let routes = NIOLockedValueBox<[WebSocketAcceptance.Route]>([])
     /// Of listeners that the system has closed, the first.
     private let lostListeners = AsyncStream<SocketError>.makeStream(bufferingPolicy: .bufferingOldest(1))
-    /// The TLS context of new connections, for each listener; nil without TLS.
-    private let tlsContexts: [NIOLockedValueBox<NIOSSLContext?>]
+    private let tls: ServerTLSReload
 
     /// - Parameters:
     ///   - configuration: Where to listen, and the limits.
@@ -70,7 +68,7 @@ public final class SocketServer: Service {
     public init(configuration: Configuration = Configuration(), router: Router) {
         self.configuration = configuration
         self.router = router
-        self.tlsContexts = configuration.listeners.map { _ in NIOLockedValueBox(nil) }
+        self.tls = ServerTLSReload(configuration)
     }
 
     deinit {
@@ -83,6 +81,7 @@ public final class SocketServer: Service {
         running.sweepClock.end()
         running.core.ledger.end()
         running.outage.end()
+        self.tls.end()
         running.core.peerLog.end()
         guard let ownGroup = running.ownGroup else { return }
         // Only then: a job that an event loop is given after its end is lost.
@@ -228,16 +227,7 @@ public final class SocketServer: Service {
     }
 
     private func begin() async throws(SocketError) -> Running {
-        for (listener, context) in zip(self.configuration.listeners, self.tlsContexts) {
-            do throws(SocketError) {
-                let made = try listener.tls?.makeContext()
-                context.withLockedValue { $0 = made }
-            } catch {
-                var error = error
-                error.endpoint = listener.endpoint
-                throw error
-            }
-        }
+        try self.tls.begin()
         let ownGroup: MultiThreadedEventLoopGroup?
         let group: any EventLoopGroup
         if let given = self.configuration.eventLoopGroup {
@@ -277,8 +267,7 @@ public final class SocketServer: Service {
                     shortage: shortage,
                     outage: outage,
                     settings: made,
-                    tls: self.tlsContexts[index],
-                    handshakeTimeout: listener.tls?.handshakeTimeout ?? .zero,
+                    tls: self.tls.services[index],
                     webSocket: try listener.webSocket?.settings(
                         for: listener.wireFormat,
                         self.routes.withLockedValue { $0 }
@@ -290,6 +279,7 @@ public final class SocketServer: Service {
             for listener in bound { await listener.close() }
             outage.end()
             core.peerLog.end()
+            self.tls.end()
             try? await ownGroup?.shutdownGracefully()
             throw error
         }
@@ -307,6 +297,7 @@ public final class SocketServer: Service {
             metrics: metrics,
             sweepClock: SweepClock(loops, every: Double(self.sweepInterval.nanoseconds) / 1e9) {
                 core.ledger.look()
+                core.idempotentAnswers.forgetExpired(now: .now())
                 outage.look()
                 shortage.closeExcess(core.quota.excess)
             },
@@ -387,6 +378,7 @@ public final class SocketServer: Service {
 
     private func finish(_ running: Running) async {
         for listener in running.listeners { await listener.close() }
+        self.tls.end()
         let policy = self.configuration.shutdown
         for drained in running.loops.map({ $0.drain(policy) }) { try? await drained.get() }
         let statistics = Self.total(running.loops)
@@ -403,20 +395,15 @@ public final class SocketServer: Service {
     /// Reads certificates and keys anew: connections that are accepted from now on get the new ones, those that are
     /// open stay.
     ///
-    /// - Parameter tls: What every listener with TLS is to use from now on; nil, the default: what each was configured
-    ///   with, whose files are read again.
+    /// Clients may resume their TLS sessions all the same if nothing but certificates and keys of the server, lists of
+    /// revoked certificates and times has changed; else they begin new ones.
+    ///
+    /// - Parameter tls: What every listener with TLS is to use from now on, with all its settings; nil, the default:
+    ///   what each uses, whose files are read again.
     /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read, or that no
     ///   listener has TLS; the old ones stay.
     public func reloadTLS(_ tls: ServerTLS? = nil) throws(SocketError) {
-        var made: [(NIOLockedValueBox<NIOSSLContext?>, NIOSSLContext)] = []
-        for (listener, context) in zip(self.configuration.listeners, self.tlsContexts) {
-            guard let configured = listener.tls else { continue }
-            made.append((context, try (tls ?? configured).makeContext()))
-        }
-        guard !made.isEmpty else {
-            throw SocketError(.invalidArgument, message: "no listener of this server has TLS")
-        }
-        for (context, new) in made { context.withLockedValue { $0 = new } }
+        try self.tls.reload(tls)
     }
 
     // MARK: What it is doing

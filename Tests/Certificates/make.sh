@@ -79,11 +79,19 @@ client() { # FILE_NAME AUTHORITY DATES
     certificate "$1" client "$2" "$3" clientAuth ""
 }
 
+# Revokes a certificate, and makes the list of all that are revoked.
+revoke() { # FILE_NAME AUTHORITY LIST_NAME
+    openssl ca -batch -config "$work/config" -cert "$2.pem" -keyfile "$work/$2.key" -revoke "$1.pem" 2>"$work/errors" &&
+        openssl ca -batch -config "$work/config" -cert "$2.pem" -keyfile "$work/$2.key" -gencrl -crldays 36500 \
+            -out "$3.pem" 2>"$work/errors" || { cat "$work/errors" >&2; exit 1; }
+}
+
 rm -f ./*.pem ./*.key ./*.pin
 authority authority "test authority" 0101010101010101
 authority impostor "test authority" 0101010101010101
 authority clients "clients" 0202020202020202
 authority strangers "strangers" 0303030303030303
+authority revoking "revoking" 0404040404040404
 
 server server authority "$valid" "DNS:localhost, IP:127.0.0.1"
 server server-renewed authority "$valid" "DNS:localhost, IP:127.0.0.1"
@@ -100,3 +108,6 @@ client client authority "$valid"
 client client-expired authority "$expired"
 client client-of-clients clients "$valid"
 client client-of-strangers strangers "$valid"
+client client-of-revoking revoking "$valid"
+client client-revoked revoking "$valid"
+revoke client-revoked revoking revoked-list

@@ -303,4 +303,47 @@ private actor Store {
         try server.reloadTLS()
         await server.shutdown(gracePeriod: .zero)
     }
+
+    @Test func keptAnswersHaveBounds() {
+        var configuration = SocketServer.Configuration()
+        configuration.hello.idempotency.maximumCount = 1_000_000
+        configuration.hello.idempotency.maximumBytes = 512 << 20
+        configuration.hello.idempotency.identityShare = 1.0 / 100
+        configuration.hello.idempotency.addressShare = 1.0 / 1_000
+        configuration.hello.idempotency.maximumAnswerBytes = 64 << 10
+
+        #expect(configuration.hello.idempotency != IdempotencyPolicy())
+        // As the page says.
+        let policy = IdempotencyPolicy()
+        #expect((policy.maximumCount, policy.maximumBytes, policy.maximumAnswerBytes) == (100_000, 64 << 20, 1 << 20))
+        #expect((policy.identityShare, policy.addressShare) == (1.0 / 16, 1.0 / 64))
+    }
+
+    @Test func certificatesByHostAndWhatElseTLSCanSay() async throws {
+        let files = try TestServerFiles()
+        let (chatCertificate, chatKey) = (files.certificate, files.key)
+        let (wildcardCertificate, wildcardKey) = (files.certificate, files.key)
+        let authority = files.ca
+        let revoked = try files.folder.write(testRevocationList(), to: "revoked.pem")
+        var tls = ServerTLS(identity: TLSIdentity(certificateFile: files.certificate, keyFile: files.key))
+        tls.identitiesByHost = [
+            "chat.example.com": TLSIdentity(certificateFile: chatCertificate, keyFile: chatKey),
+            "*.example.org": TLSIdentity(certificateFile: wildcardCertificate, keyFile: wildcardKey),
+        ]
+        tls.fileCheckInterval = .seconds(10)
+
+        tls.clientCertificates = .required(.file(authority))
+        tls.revocationLists = [.file(revoked)]
+
+        tls.applicationProtocols = ["hhsocket.1"]
+        tls.requiresApplicationProtocol = true
+        tls.minimumVersion = .tls12
+        tls.cipherSuites = [.ecdheECDSAWithAES256GCM, .ecdheRSAWithAES256GCM]
+        tls.keyExchangeGroups = [.secp384r1, .secp256r1]
+
+        let server = SocketServer(configuration: .init(tls: tls), router: self.router())
+        try await server.start()
+        try server.reloadTLS()
+        await server.shutdown(gracePeriod: .zero)
+    }
 }

@@ -6,7 +6,7 @@ import HHSocketTesting
 import TestSupport
 import Testing
 
-/// Our TLS with that of OpenSSL: Python's `ssl`, and `openssl s_server`.
+/// Our TLS with that of OpenSSL: Python's `ssl`, `openssl s_server` and `openssl s_client`.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ForeignTLSTests {
     private static let openssl: URL? = ["/usr/bin/openssl", "/opt/homebrew/bin/openssl", "/usr/local/bin/openssl"]
         .first { FileManager.default.isExecutableFile(atPath: $0) }
@@ -204,5 +204,56 @@ import Testing
         #expect(try await self.failure(options, tls) == .clientCertificateRejected)
         tls.identity = try TestCertificate(.client).identity
         #expect(try await self.attempt(options, tls).error == nil)
+    }
+
+    // MARK: A client of OpenSSL
+
+    /// Whether OpenSSL's client resumes the session in `file`, if there is one. It leaves the new session there.
+    private func resumes(_ server: Endpoint, _ file: String, _ options: [String] = []) async throws -> Bool {
+        var arguments = ["s_client", "-connect", "127.0.0.1:\(server.port)", "-tls1_2", "-sess_out", file] + options
+        if FileManager.default.fileExists(atPath: file) { arguments += ["-sess_in", file] }
+        let outcome = try await Command.run(arguments, of: try #require(Self.openssl))
+        #expect(outcome.text.contains("New, ") || outcome.text.contains("Reused, "), "\(outcome)")
+        return outcome.text.contains("Reused, ")
+    }
+
+    @Test(.enabled(if: ForeignTLSTests.openssl != nil, "There is no openssl here: its s_client is NOT TESTED."))
+    func sessionsOutliveNewCertificatesButNotNewAuthorities() async throws {
+        var tls = ServerTLS(identity: try TestCertificate(.server).identity)
+        tls.clientCertificates = .wanted(try TestAuthority(.revoking).trust)
+        try await EchoServer.with(tls: tls) { server, instance in
+            let file = self.files.folder.file("session")
+            #expect(try await !self.resumes(server, file))
+            #expect(try await self.resumes(server, file))
+            tls.identity = try TestCertificate(.serverRenewed).identity
+            try instance.reloadTLS(tls)
+            #expect(try await self.resumes(server, file))
+            tls.clientCertificates = .wanted(try TestAuthority(.clients).trust)
+            try instance.reloadTLS(tls)
+            #expect(try await !self.resumes(server, file))
+        }
+    }
+
+    /// Else the list would be of no use until the client's ticket is too old.
+    @Test(.enabled(if: ForeignTLSTests.openssl != nil, "There is no openssl here: its s_client is NOT TESTED."))
+    func revokedClientCannotResumeItsSession() async throws {
+        var tls = ServerTLS(identity: try TestCertificate(.server).identity)
+        tls.clientCertificates = .required(try TestAuthority(.revoking).trust)
+        try await EchoServer.with(tls: tls) { server, instance in
+            let client = try TestCertificate(.clientRevoked)
+            let options = [
+                "-cert", try self.files.folder.write(client.certificatePEM, to: "client.pem"),
+                "-key", try self.files.folder.write(client.keyPEM, to: "client.key"),
+            ]
+            let file = self.files.folder.file("session")
+            for isResumed in [false, true] {
+                #expect(try await self.resumes(server, file, options) == isResumed)
+                #expect(instance.statistics.clientCertificatesRevoked == 0)
+            }
+            tls.revocationLists = [.pem(try testRevocationList())]
+            try instance.reloadTLS(tls)
+            _ = try await self.resumes(server, file, options)
+            try await eventually("the refusal") { instance.statistics.clientCertificatesRevoked == 1 }
+        }
     }
 }

@@ -13,6 +13,8 @@ package struct TestAuthority: Sendable {
         case impostor
         case clients
         case strangers
+        /// One that has a list of what it has revoked.
+        case revoking
     }
 
     /// Its own certificate.
@@ -51,6 +53,10 @@ package struct TestCertificate: Sendable {
         case clientOfClients = "client-of-clients"
         /// By the authority `strangers`.
         case clientOfStrangers = "client-of-strangers"
+        /// By the authority `revoking`.
+        case clientOfRevoking = "client-of-revoking"
+        /// The same, and revoked.
+        case clientRevoked = "client-revoked"
     }
 
     package let certificatePEM: String
@@ -70,6 +76,9 @@ package struct TestCertificate: Sendable {
     }
     package var identity: TLSIdentity { TLSIdentity(certificatePEM: self.certificatePEM, keyPEM: self.keyPEM) }
 }
+
+/// The list of what the authority `revoking` has revoked, in PEM.
+package func testRevocationList() throws -> String { try certificateFile("revoked-list.pem") }
 
 private func certificateFile(_ name: String) throws -> String {
     try String(contentsOf: packageFolder.appendingPathComponent("Tests/Certificates/\(name)"), encoding: .utf8)

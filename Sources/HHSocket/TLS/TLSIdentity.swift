@@ -24,6 +24,14 @@ public struct TLSIdentity: Sendable {
         self.source = .pem(certificates: certificatePEM, key: keyPEM)
     }
 
+    /// The files that ``load()`` reads.
+    package var files: [String] {
+        switch self.source {
+        case .files(let certificates, let key): [certificates, key]
+        case .pem: []
+        }
+    }
+
     /// - Throws: ``SocketError`` with code `invalidArgument` whose message names what cannot be read, and where it
     ///   should be.
     package func load() throws(SocketError) -> (chain: [NIOSSLCertificate], key: NIOSSLPrivateKey) {
@@ -74,6 +82,11 @@ public struct TLSTrust: Sendable {
 
     /// Trusts only the authorities in a PEM text.
     public static func pem(_ text: String) -> TLSTrust { TLSTrust(source: .pem(text)) }
+
+    /// The files that ``load()`` reads.
+    package var files: [String] {
+        if case .file(let path) = self.source { [path] } else { [] }
+    }
 
     /// - Throws: ``SocketError`` with code `invalidArgument`.
     package func load() throws(SocketError) -> NIOSSLTrustRoots {

@@ -23,21 +23,3 @@ public struct ServerHello: Sendable {
 
     public init() {}
 }
-
-/// The time that the first answer to a request with an idempotency key is kept for repeats of it, and the memory for
-/// that.
-///
-/// A key belongs to its client's identity if that is known, otherwise to all clients without one, which should use keys
-/// that others cannot guess. Repeats that arrive while the first is running wait for its answer. An answer that says
-/// that the request was not executed is not kept, nor is an error that a handler throws after it was cancelled, as by
-/// the end of its connection. A cancelled handler that returns all the same has done its work, so its answer is kept.
-public struct IdempotencyPolicy: Hashable, Sendable {
-    /// The time that an answer is kept; 10 minutes by default.
-    public var lifetime = Duration.seconds(600)
-    /// The largest number of answers kept; the oldest are removed first. 100,000 by default.
-    public var maximumCount = 100_000
-    /// The largest size of their bodies and metadata together; 64 MiB by default.
-    public var maximumBytes = 64 << 20
-
-    public init() {}
-}

@@ -1,7 +1,6 @@
 import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
-import NIOSSL
 
 /// The setup of the connections that one listener accepts: each is accepted and counted, admitted by its address, goes
 /// through TLS where there is any, and is then served. `+Binding` listens.
@@ -11,8 +10,7 @@ struct Acceptor: Sendable {
     let shortage: ConnectionShortage
     let outage: DescriptorOutage
     private let settings: ListenerSettings
-    private let tls: NIOLockedValueBox<NIOSSLContext?>
-    private let handshakeTimeout: TimeAmount
+    private let tls: NIOLockedValueBox<TLSService?>
     /// How WebSockets are opened; nil where there are none.
     private let webSocket: WebSocketAcceptance.Settings?
 
@@ -22,8 +20,7 @@ struct Acceptor: Sendable {
         shortage: ConnectionShortage,
         outage: DescriptorOutage,
         settings: ListenerSettings,
-        tls: NIOLockedValueBox<NIOSSLContext?>,
-        handshakeTimeout: Duration,
+        tls: NIOLockedValueBox<TLSService?>,
         webSocket: WebSocketAcceptance.Settings? = nil
     ) {
         self.core = core
@@ -32,7 +29,6 @@ struct Acceptor: Sendable {
         self.outage = outage
         self.settings = settings
         self.tls = tls
-        self.handshakeTimeout = max(.milliseconds(1), TimeAmount(clamping: handshakeTimeout))
         self.webSocket = webSocket
     }
 
@@ -77,9 +73,7 @@ struct Acceptor: Sendable {
     /// Chooses the memory that the channel's reads bring.
     private func setReceiveBuffers(of channel: any Channel, _ loop: ServerLoop) throws {
         guard self.settings.sharesReceiveBuffers else {
-            // A record of TLS has 16 KiB, which the handler of TLS copies.
-            let allocator = AdaptiveRecvByteBufferAllocator(minimum: 2_048, initial: 2_048, maximum: 16 << 10)
-            try channel.syncOptions?.setOption(.recvAllocator, value: allocator)
+            try channel.syncOptions?.setOption(.recvAllocator, value: TLSReadAllocator())
             return
         }
         let allocator = SharedReceiveAllocator(loop.socketLoop.receiveBuffers)
@@ -121,12 +115,11 @@ struct Acceptor: Sendable {
         _ arrival: Arrival,
         number: UInt64
     ) throws {
-        guard let context = self.tls.withLockedValue({ $0 }) else { throw ChannelError.operationUnsupported }
-        let tls = NIOSSLServerHandler(context: context)
-        let acceptance = TLSAcceptance(loop: loop, timeout: self.handshakeTimeout, number: number) { context, handler in
+        guard let tls = self.tls.withLockedValue({ $0 }) else { throw ChannelError.operationUnsupported }
+        let handlers = tls.handlers(loop, number: number) { context, handler in
             try self.install(on: context.pipeline.syncOperations, .after(handler), loop, arrival)
         }
-        try operations.addHandlers([tls, acceptance], position: position)
+        try operations.addHandlers(handlers, position: position)
     }
 
     /// Adds the stage that follows TCP, or TLS where there is any.

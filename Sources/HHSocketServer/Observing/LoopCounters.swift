@@ -18,8 +18,8 @@ final class LoopCounters: Sendable {
     var statistics: ServerStatistics { self.state.withLockedValue { $0.statistics } }
     var connectionCount: Int { self.state.withLockedValue { $0.connections } }
 
-    func count(_ number: WritableKeyPath<ServerStatistics, Int>) {
-        self.state.withLockedValue { $0.statistics[keyPath: number] += 1 }
+    func count(_ number: WritableKeyPath<ServerStatistics, Int>, by increment: Int = 1) {
+        self.state.withLockedValue { $0.statistics[keyPath: number] += increment }
     }
 
     /// Calls `submit`, inside the lock, if there is a connection and no sweep is under way.

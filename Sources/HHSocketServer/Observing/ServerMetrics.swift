@@ -22,6 +22,8 @@ final class ServerMetrics: Sendable {
     private let bufferedBytes: Gauge
     private let heldBytes: Gauge
     private let principals: Gauge
+    private let keptAnswers: Gauge
+    private let keptAnswerBytes: Gauge
     private let concurrencyLimit: Gauge?
     private let state = NIOLockedValueBox(State())
 
@@ -42,6 +44,8 @@ final class ServerMetrics: Sendable {
         self.bufferedBytes = Gauge(label: "hhsocket.server.buffered_bytes", factory: factory)
         self.heldBytes = Gauge(label: "hhsocket.server.held_bytes", factory: factory)
         self.principals = Gauge(label: "hhsocket.server.principals", factory: factory)
+        self.keptAnswers = Gauge(label: "hhsocket.server.idempotent_answers", factory: factory)
+        self.keptAnswerBytes = Gauge(label: "hhsocket.server.idempotent_answer_bytes", factory: factory)
         self.concurrencyLimit =
             core.limiter == nil ? nil : Gauge(label: "hhsocket.server.concurrency_limit", factory: factory)
         let timer = loops.first?.eventLoop.scheduleRepeatedTask(
@@ -73,6 +77,9 @@ final class ServerMetrics: Sendable {
         self.bufferedBytes.record(self.core.ledger.bytes - self.core.ledger.connectionBytes)
         self.heldBytes.record(self.core.ledger.bytes)
         self.principals.record(self.core.ledger.principals.count)
+        let kept = self.core.idempotentAnswers.kept
+        self.keptAnswers.record(kept.count)
+        self.keptAnswerBytes.record(kept.bytes)
         if let limiter = self.core.limiter { self.concurrencyLimit?.record(limiter.limit) }
     }
 }

@@ -18,6 +18,9 @@ public struct ServerStatistics: Hashable, Sendable {
     public var proxyHeaderFailures = 0
     /// Connections closed because TLS could not be agreed on, or took too long.
     public var tlsFailures = 0
+    /// Those because of a client's certificate that a list has, or of whose issuer there is no list that is up to date
+    /// (``ServerTLS/revocationLists``).
+    public var clientCertificatesRevoked = 0
     /// Requests with a right checksum, however they were answered.
     public var requests = 0
     /// Requests whose type no handler has: answered 401, or by middleware that sees them
@@ -71,6 +74,12 @@ public struct ServerStatistics: Hashable, Sendable {
     public var hellos = 0
     /// Requests answered with the first answer to their idempotency key.
     public var idempotentRepeats = 0
+    /// Answers that were kept for an idempotency key and forgotten before ``IdempotencyPolicy/lifetime``, to make room
+    /// for others. A repeat of their request runs the handler again.
+    public var idempotentAnswersForgotten = 0
+    /// Answers that were not kept for their idempotency key, because they were too large
+    /// (``IdempotencyPolicy/maximumAnswerBytes``).
+    public var idempotentAnswersTooLarge = 0
     /// Clients told to go away.
     public var goAwaysSent = 0
     /// Errors that were not answered, because the wire format has no status to say so.
@@ -92,6 +101,7 @@ public struct ServerStatistics: Hashable, Sendable {
         (\.acceptFailures, "accept_failures"),
         (\.proxyHeaderFailures, "proxy_header_failures"),
         (\.tlsFailures, "tls_failures"),
+        (\.clientCertificatesRevoked, "client_certificates_revoked"),
         (\.requests, "requests"),
         (\.unknownTypes, "unknown_types"),
         (\.badChecksums, "bad_checksums"),
@@ -117,6 +127,8 @@ public struct ServerStatistics: Hashable, Sendable {
         (\.slowClientsClosed, "slow_clients_closed"),
         (\.hellos, "hellos"),
         (\.idempotentRepeats, "idempotent_repeats"),
+        (\.idempotentAnswersForgotten, "idempotent_answers_forgotten"),
+        (\.idempotentAnswersTooLarge, "idempotent_answers_too_large"),
         (\.goAwaysSent, "go_aways_sent"),
         (\.errorsNotSent, "errors_not_sent"),
         (\.pushesSent, "pushes_sent"),

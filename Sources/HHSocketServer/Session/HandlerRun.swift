@@ -24,6 +24,7 @@ struct HandlerRun: Sendable {
     let agreement: Agreement?
     let load: LedgerAccount
     let core: ServerCore
+    let counters: LoopCounters
 
     /// Runs the handler, and says what is to be sent. In a task of its own, which is cancelled when nobody waits any
     /// more.
@@ -113,19 +114,29 @@ struct HandlerRun: Sendable {
         // twice. One that throws after it was cancelled may not have.
         var hasReturned = false
         guard let key = self.context.idempotencyKey else { return await self.handle(request, &kind, &hasReturned) }
-        let (answer, source) = await self.core.idempotentAnswers.answer(
-            IdempotencyKey(identity: self.context.session.identity, key: key),
+        let identity = self.context.session.identity
+        let outcome = await self.core.idempotentAnswers.answer(
+            IdempotencyKey(identity: identity, key: key),
             RequestFingerprint(type: request.type, body: request.body),
+            of: self.owner(identity),
             { await self.handle(request, &kind, &hasReturned) },
             isKept: { $0.status.isKept && (hasReturned || !Task.isCancelled) }
         )
-        switch source {
+        if outcome.isTooLarge { self.counters.count(\.idempotentAnswersTooLarge) }
+        if outcome.forgotten > 0 { self.counters.count(\.idempotentAnswersForgotten, by: outcome.forgotten) }
+        switch outcome.source {
         case .handler: break
         case .repeat: kind = .repeated
         case .overload: kind = .waiting
         case .contradiction: kind = .illegal
         }
-        return answer
+        return outcome.answer
+    }
+
+    /// The owner that the answer is charged to, if it is kept.
+    private func owner(_ identity: String?) -> IdempotencyOwner {
+        if let identity { return .identity(identity) }
+        return ClientAddress(self.context.remoteAddress).map { .address($0) } ?? .local
     }
 
     private func handle(

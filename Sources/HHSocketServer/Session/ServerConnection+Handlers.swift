@@ -66,7 +66,8 @@ extension ServerConnection {
             number: run,
             agreement: self.greeting.agreement,
             load: self.load,
-            core: self.core
+            core: self.core,
+            counters: self.loop.counters
         )
         let (completions, load) = (self.completions, self.load)
         let task = self.task(on: executor) {

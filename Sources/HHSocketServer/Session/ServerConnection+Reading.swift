@@ -74,7 +74,9 @@ extension ServerConnection {
     private func noteRead(in turn: inout Turn) {
         let state = self.link.readState
         let (bytesRead, partial) = (state.bytesReceived, state.unfinishedBytes)
-        guard self.hot.phase == .open, bytesRead > self.hot.watching.bytesRead else { return }
+        // Without new bytes too: a frame that waited here, not for its client, may be whole now.
+        let isNews = bytesRead > self.hot.watching.bytesRead || self.hot.watching.watch.hasPartialFrame
+        guard self.hot.phase == .open, isNews else { return }
         if partial == 0, !self.hot.watching.watch.hasPartialFrame {
             // Whole frames, as most reads bring: when they came need not be known any better than by the next look.
             self.hot.watching.hasReadSinceLook = true

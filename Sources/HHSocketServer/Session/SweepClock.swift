@@ -13,13 +13,13 @@ final class SweepClock: Sendable {
 
     /// - Parameters:
     ///   - loops: Notified until ``end()``.
-    ///   - look: Called each time.
-    init(_ loops: [ServerLoop], every interval: Double, _ look: @escaping @Sendable () -> Void = {}) {
+    ///   - others: Called as often, on the clock's thread.
+    init(_ loops: [ServerLoop], every interval: Double, others: @escaping @Sendable () -> Void) {
         self.threads.start()
         self.threads.submit { [isOver] _ in
             while !isOver.lock(whenValue: true, timeoutSeconds: interval) {
                 for loop in loops { loop.sweepIsDue() }
-                look()
+                others()
             }
             isOver.unlock()
         }

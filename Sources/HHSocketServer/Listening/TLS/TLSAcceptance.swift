@@ -2,27 +2,29 @@ import NIOCore
 import NIOSSL
 import NIOTLS
 
-/// Stands behind the TLS handler until the handshake is over, for a limited time; then its place is the next stage's.
+/// Stands behind the TLS handler until the handshake is over, for a limited time, and checks what that cannot; then its
+/// place is the next stage's.
 final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
 
     private let loop: ServerLoop
-    private let timeout: TimeAmount
+    private let service: TLSService
     /// The number of its handshake among those of the event loop.
     private let number: UInt64
     private let install: (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
     private var timer: SocketLoop.TimerID?
     private var isOver = false
+    private var isRejected = false
 
     /// - Parameter install: Adds the next stage behind this one, and returns what begins it.
     init(
         loop: ServerLoop,
-        timeout: TimeAmount,
+        service: TLSService,
         number: UInt64,
         install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
     ) {
         self.loop = loop
-        self.timeout = timeout
+        self.service = service
         self.number = number
         self.install = install
     }
@@ -33,7 +35,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         self.loop.addHandshake(on: channel)
         self.loop.socketLoop.enter { turn in
             guard !self.isOver else { return }
-            self.timer = self.loop.socketLoop.setTimer(turn.now + self.timeout) { _ in
+            self.timer = self.loop.socketLoop.setTimer(turn.now + self.service.handshakeTimeout) { _ in
                 self.end(failed: true)
                 channel.close(promise: nil)
             }
@@ -55,7 +57,12 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
         context.fireUserInboundEventTriggered(event)
-        guard case TLSUserEvent.handshakeCompleted = event, !self.isOver else { return }
+        guard case TLSUserEvent.handshakeCompleted(let agreed) = event, !self.isOver else { return }
+        guard self.accepts(agreed, context) else {
+            self.isRejected = true
+            self.end(failed: true)
+            return context.close(promise: nil)
+        }
         self.end(failed: false)
         do {
             let begin = try self.install(context, self)
@@ -64,6 +71,26 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
         } catch {
             context.close(promise: nil)
         }
+    }
+
+    /// - Parameter agreed: The application protocol.
+    private func accepts(_ agreed: String?, _ context: ChannelHandlerContext) -> Bool {
+        // The gate before TLS has found one that is offered. It does not understand every hello that TLS does.
+        guard agreed != nil || !self.service.requiresProtocol else { return false }
+        guard let revocations = self.service.revocations,
+            let handler = try? context.pipeline.syncOperations.handler(type: NIOSSLServerHandler.self),
+            let certificate = handler.peerCertificate
+        else { return true }
+        guard !revocations.refuses(certificate) else {
+            self.loop.counters.count(\.clientCertificatesRevoked)
+            return false
+        }
+        return true
+    }
+
+    /// Nothing that a client sends whom it does not accept goes on.
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        if !self.isRejected { context.fireChannelRead(data) }
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {

@@ -1,0 +1,83 @@
+public import HHSocket
+
+/// TLS for clients: the server's certificates, and how clients are verified.
+public struct ServerTLS: Sendable {
+    /// The certificates that clients must show.
+    public enum ClientCertificates: Sendable {
+        /// No certificate. The default.
+        case none
+        /// One may be shown, and must then lead to one of these authorities.
+        case wanted(TLSTrust)
+        /// One must be shown, and must lead to one of these authorities.
+        case required(TLSTrust)
+    }
+
+    /// The server's certificate and key, for clients that name no host or one that is not in ``identitiesByHost``.
+    public var identity: TLSIdentity
+    /// Further certificates and keys, by the host that clients name (server name indication, SNI): a name such as
+    /// `chat.example.com`, in any case of letters, or `*.example.com` for all names with one more label. A name comes
+    /// before a wildcard. None by default.
+    public var identitiesByHost: [String: TLSIdentity] = [:]
+    /// The certificates that clients must show; none by default.
+    public var clientCertificates = ClientCertificates.none
+    /// Lists of certificates that clients may not show any more (RFC 5280). None by default: nothing is asked.
+    ///
+    /// If there is one, a client's certificate is refused if a list has it, if there is no list of its issuer, and if
+    /// its issuer's newest list is out of date. ``ServerStatistics/clientCertificatesRevoked`` counts that. It is
+    /// looked up after certificate and chain have been verified, and also where a client resumes a session. Not looked
+    /// up are the authorities between it and ``clientCertificates``.
+    public var revocationLists: [TLSRevocationList] = []
+    /// The protocols for application-layer protocol negotiation (ALPN), the preferred one first. Each has 1 to 255
+    /// characters of ASCII. None by default.
+    public var applicationProtocols: [String] = []
+    /// Whether a client must offer one of ``applicationProtocols``. One that does not gets the alert
+    /// `no_application_protocol` and is closed; it counts in ``ServerStatistics/tlsFailures``. False by default: it is
+    /// served.
+    public var requiresApplicationProtocol = false
+    /// The oldest version that is accepted; 1.2 by default.
+    public var minimumVersion = TLSMinimumVersion.tls12
+    /// The cipher suites of TLS 1.2, the preferred one first. Nil, the default: those of ``TLSCipherSuite``, AES before
+    /// ChaCha20, and behind them older ones for old clients. Those of TLS 1.3 cannot be chosen.
+    public var cipherSuites: [TLSCipherSuite]?
+    /// The groups for the exchange of keys, the preferred one first. Nil, the default: X25519MLKEM768, X25519,
+    /// secp256r1 and secp384r1.
+    public var keyExchangeGroups: [TLSKeyExchangeGroup]?
+    /// The time that a client may take for the handshake; then its connection is closed. 10 s by default.
+    public var handshakeTimeout = Duration.seconds(10)
+    /// How often the files of certificates, keys, authorities and revocation lists are looked at; if one has changed,
+    /// all are read again, as by ``SocketServer/reloadTLS(_:)``. If they cannot be read, the log says so, the old ones
+    /// stay in use, and the next change is awaited. One second at least. Nil, the default: never.
+    public var fileCheckInterval: Duration?
+
+    public init(identity: TLSIdentity) {
+        self.identity = identity
+    }
+}
+
+/// A cipher suite of TLS 1.2, with forward secrecy and authenticated encryption.
+///
+/// The suite's signature must be that of the certificate's key: ECDSA for elliptic curves, or RSA.
+public struct TLSCipherSuite: Hashable, Sendable {
+    /// Its number in the registry of the IANA.
+    public let number: UInt16
+
+    public static let ecdheECDSAWithAES128GCM = TLSCipherSuite(number: 0xC02B)
+    public static let ecdheECDSAWithAES256GCM = TLSCipherSuite(number: 0xC02C)
+    public static let ecdheECDSAWithChaCha20Poly1305 = TLSCipherSuite(number: 0xCCA9)
+    public static let ecdheRSAWithAES128GCM = TLSCipherSuite(number: 0xC02F)
+    public static let ecdheRSAWithAES256GCM = TLSCipherSuite(number: 0xC030)
+    public static let ecdheRSAWithChaCha20Poly1305 = TLSCipherSuite(number: 0xCCA8)
+}
+
+/// A group in which client and server agree on a key, in TLS 1.2 and 1.3.
+public struct TLSKeyExchangeGroup: Hashable, Sendable {
+    /// Its number in the registry of the IANA.
+    public let number: UInt16
+
+    /// X25519 together with ML-KEM-768, which quantum computers do not break; TLS 1.3 alone.
+    public static let x25519MLKEM768 = TLSKeyExchangeGroup(number: 0x11EC)
+    public static let x25519 = TLSKeyExchangeGroup(number: 0x1D)
+    public static let secp256r1 = TLSKeyExchangeGroup(number: 0x17)
+    public static let secp384r1 = TLSKeyExchangeGroup(number: 0x18)
+    public static let secp521r1 = TLSKeyExchangeGroup(number: 0x19)
+}

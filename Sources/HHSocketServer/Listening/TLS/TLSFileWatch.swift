@@ -1,0 +1,104 @@
+import NIOConcurrencyHelpers
+import NIOPosix
+
+#if canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Darwin)
+import Darwin
+#endif
+
+/// The identity and the state of a file, which tell it from what stands at its path later. Links are followed: a secret
+/// of Kubernetes changes by one.
+struct FileVersion: Hashable, Sendable {
+    private var device: UInt64
+    private var number: UInt64
+    private var size: Int64
+    private var modifiedSeconds: Int64
+    private var modifiedNanoseconds: Int64
+
+    /// Fails if there is no such file.
+    init?(path: String) {
+        var information = stat()
+        guard stat(path, &information) == 0 else { return nil }
+        self.device = UInt64(truncatingIfNeeded: information.st_dev)
+        self.number = UInt64(information.st_ino)
+        self.size = Int64(information.st_size)
+        #if canImport(Darwin)
+        let time = information.st_mtimespec
+        #else
+        let time = information.st_mtim
+        #endif
+        self.modifiedSeconds = Int64(time.tv_sec)
+        self.modifiedNanoseconds = Int64(time.tv_nsec)
+    }
+}
+
+/// Which files stood where when they were last looked at.
+struct FileVersions: Hashable, Sendable {
+    private var versions: [String: FileVersion?] = [:]
+
+    init(of files: some Sequence<String>) {
+        for file in files { self.versions[file] = .some(FileVersion(path: file)) }
+    }
+
+    /// Looks again. Returns whether any file has changed, has come or has gone since the last look.
+    mutating func haveChanged() -> Bool {
+        let now = FileVersions(of: self.versions.keys)
+        defer { self = now }
+        return now != self
+    }
+}
+
+/// Looks at files from time to time, on a thread of its own, and tells when one has changed.
+final class TLSFileWatch: Sendable {
+    /// The shortest time between two looks.
+    static let shortestInterval = Duration.seconds(1)
+
+    private struct State {
+        var versions: FileVersions
+        var interval: Double
+    }
+
+    private let threads = NIOThreadPool(numberOfThreads: 1)
+    private let isOver = ConditionLock(value: false)
+    private let state: NIOLockedValueBox<State>
+
+    /// - Parameter changed: Called on the watch's thread, until ``end()``.
+    init(_ files: [String], every interval: Duration, changed: @escaping @Sendable () -> Void) {
+        self.state = NIOLockedValueBox(State(versions: FileVersions(of: files), interval: Self.seconds(interval)))
+        self.threads.start()
+        self.threads.submit { [isOver, state] _ in
+            while !isOver.lock(whenValue: true, timeoutSeconds: state.withLockedValue { $0.interval }) {
+                if state.withLockedValue({ $0.versions.haveChanged() }) { changed() }
+            }
+            isOver.unlock()
+        }
+    }
+
+    /// Watches these files from now on.
+    func watch(_ files: [String], every interval: Duration) {
+        let versions = FileVersions(of: files)
+        self.state.withLockedValue { state in
+            // What has changed while it was read is found by the next look.
+            if !state.versions.areOfSameFiles(as: versions) { state.versions = versions }
+            state.interval = Self.seconds(interval)
+        }
+    }
+
+    private static func seconds(_ interval: Duration) -> Double {
+        let interval = max(interval, self.shortestInterval).components
+        return Double(interval.seconds) + Double(interval.attoseconds) * 1e-18
+    }
+
+    func end() {
+        self.isOver.lock()
+        self.isOver.unlock(withValue: true)
+        self.threads.shutdownGracefully { _ in }
+    }
+}
+
+extension FileVersions {
+    func areOfSameFiles(as other: FileVersions) -> Bool { self.versions.keys == other.versions.keys }
+}

@@ -1,0 +1,176 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOSSL
+
+/// The TLS of new connections: ``ServerTLS`` once its files are read.
+final class TLSService: Sendable {
+    /// The settings of a context, without the certificates. Sessions may be resumed where it is the same.
+    private struct Settings: Equatable {
+        var minimumVersion: TLSMinimumVersion
+        var applicationProtocols: [String]
+        var cipherSuites: [TLSCipherSuite]?
+        var keyExchangeGroups: [TLSKeyExchangeGroup]?
+        var verification: CertificateVerification
+        var trust: NIOSSLTrustRoots?
+    }
+
+    /// The size of the reads of a TLS connection: a record has hardly more. What they bring is decrypted at once into
+    /// another buffer, so that larger ones would only be more memory.
+    static let readSize = 16 << 10
+
+    /// How it was configured.
+    let tls: ServerTLS
+    let handshakeTimeout: TimeAmount
+    let protocols: Set<[UInt8]>
+    let requiresProtocol: Bool
+    let revocations: CertificateRevocations?
+    private let settings: Settings
+    private let context: NIOSSLContext
+    /// The certificates that ``context`` shows, which a successor may replace.
+    private let identities: NIOLockedValueBox<ServerIdentities>
+    private let newIdentities: ServerIdentities
+
+    /// Reads the files.
+    ///
+    /// - Parameter predecessor: The one that is in use. Where nothing but certificates has changed its context is kept,
+    ///   and with it the key of session tickets.
+    /// - Throws: ``HHSocket/SocketError`` with code `invalidArgument` that says what cannot be read or cannot work.
+    init(_ tls: ServerTLS, after predecessor: TLSService? = nil) throws(SocketError) {
+        self.tls = tls
+        self.handshakeTimeout = max(.milliseconds(1), TimeAmount(clamping: tls.handshakeTimeout))
+        self.protocols = Set(tls.applicationProtocols.map { Array($0.utf8) })
+        self.requiresProtocol = tls.requiresApplicationProtocol
+        self.settings = try Self.settings(tls)
+        self.revocations = try CertificateRevocations(tls.revocationLists)
+        if self.revocations != nil, self.settings.verification == .none {
+            throw SocketError(
+                .invalidArgument,
+                message: """
+                    revocation lists are of no use where clients show no certificate (ServerTLS.clientCertificates)
+                    """
+            )
+        }
+        let identities = try ServerIdentities(tls)
+        self.newIdentities = identities
+        // Each is tried, since a context that is kept says only at a handshake that a key is another certificate's.
+        var probe = self.settings
+        (probe.trust, probe.verification) = (nil, .none)
+        for identity in identities.all { _ = try Self.context(probe, identity) }
+        if let predecessor, predecessor.settings == self.settings {
+            (self.context, self.identities) = (predecessor.context, predecessor.identities)
+        } else {
+            let box = NIOLockedValueBox(identities)
+            self.identities = box
+            self.context = try Self.context(self.settings, identities.standard) { name in
+                box.withLockedValue { $0 }.identity(for: name)
+            }
+        }
+    }
+
+    /// Begins to show the certificates that were read.
+    func activate() { self.identities.withLockedValue { $0 = self.newIdentities } }
+
+    private static func settings(_ tls: ServerTLS) throws(SocketError) -> Settings {
+        for name in tls.applicationProtocols {
+            guard (1...255).contains(name.utf8.count), name.utf8.allSatisfy({ $0 < 128 }) else {
+                throw Self.noProtocol(name)
+            }
+        }
+        guard !tls.requiresApplicationProtocol || !tls.applicationProtocols.isEmpty else {
+            throw SocketError(
+                .invalidArgument,
+                message: "an application protocol is required, but there is none (ServerTLS.applicationProtocols)"
+            )
+        }
+        guard tls.cipherSuites?.isEmpty != true, tls.keyExchangeGroups?.isEmpty != true else {
+            throw SocketError(
+                .invalidArgument,
+                message: "without a cipher suite or a key exchange group there is no TLS; nil is the default"
+            )
+        }
+        var settings = Settings(
+            minimumVersion: tls.minimumVersion,
+            applicationProtocols: tls.applicationProtocols,
+            cipherSuites: tls.cipherSuites,
+            keyExchangeGroups: tls.keyExchangeGroups,
+            verification: .none
+        )
+        switch tls.clientCertificates {
+        case .none: break
+        case .wanted(let trust):
+            (settings.trust, settings.verification) = (try trust.load(), .optionalVerification)
+        case .required(let trust):
+            (settings.trust, settings.verification) = (try trust.load(), .noHostnameVerification)
+        }
+        return settings
+    }
+
+    private static func noProtocol(_ name: String) -> SocketError {
+        SocketError(
+            .invalidArgument,
+            message: "\"\(name)\" is no application protocol: it takes 1 to 255 characters of ASCII"
+        )
+    }
+
+    /// - Parameter identities: The certificate for a client that names a host; nil: always `identity`.
+    private static func context(
+        _ settings: Settings,
+        _ identity: ServerIdentities.Identity,
+        _ identities: (@Sendable (String?) -> ServerIdentities.Identity)? = nil
+    ) throws(SocketError) -> NIOSSLContext {
+        var configuration = TLSConfiguration.makeServerConfiguration(
+            certificateChain: identity.chain.map { .certificate($0) },
+            privateKey: .privateKey(identity.key)
+        )
+        configuration.minimumTLSVersion = settings.minimumVersion.version
+        configuration.applicationProtocols = settings.applicationProtocols
+        if let suites = settings.cipherSuites {
+            configuration.cipherSuiteValues = suites.map { NIOTLSCipher(rawValue: $0.number) }
+        }
+        if let groups = settings.keyExchangeGroups {
+            var unique: [NIOTLSCurve] = []
+            for group in groups.map({ NIOTLSCurve(rawValue: $0.number) }) where !unique.contains(group) {
+                unique.append(group)
+            }
+            configuration.curves = unique
+        }
+        configuration.trustRoots = settings.trust
+        configuration.certificateVerification = settings.verification
+        if let identities {
+            configuration.sslContextCallback = { values, promise in
+                let identity = identities(values.serverHostname)
+                var change = NIOSSLContextConfigurationOverride()
+                change.certificateChain = identity.chain.map { .certificate($0) }
+                change.privateKey = .privateKey(identity.key)
+                promise.succeed(change)
+            }
+        }
+        return try NIOSSLContext.make(configuration)
+    }
+
+    /// The handlers of a connection, from the network on.
+    ///
+    /// - Parameters:
+    ///   - number: The number of the handshake among those of the event loop.
+    ///   - install: As for ``TLSAcceptance``.
+    func handlers(
+        _ loop: ServerLoop,
+        number: UInt64,
+        _ install: @escaping (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
+    ) -> [any ChannelHandler] {
+        var handlers: [any ChannelHandler] = []
+        if self.requiresProtocol { handlers.append(ApplicationProtocolGate(self.protocols)) }
+        handlers.append(NIOSSLServerHandler(context: self.context))
+        handlers.append(TLSPieces())
+        handlers.append(TLSAcceptance(loop: loop, service: self, number: number, install: install))
+        return handlers
+    }
+}
+
+/// Buffers for what comes of a TLS connection: none is kept while nothing comes.
+struct TLSReadAllocator: RecvByteBufferAllocator {
+    func buffer(allocator: ByteBufferAllocator) -> ByteBuffer { allocator.buffer(capacity: TLSService.readSize) }
+
+    mutating func record(actualReadBytes: Int) -> Bool { false }
+}

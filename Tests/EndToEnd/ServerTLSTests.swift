@@ -1,0 +1,188 @@
+import Foundation
+import HHSocket
+import HHSocketRPC
+import HHSocketServer
+import InMemoryLogging
+import Logging
+import NIOCore
+import TestSupport
+import Testing
+
+/// What `ServerTLS` can say beside its certificate, between our client and our server.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServerTLSTests {
+    private func client(_ server: Endpoint, _ change: (inout ClientTLS) throws -> Void = { _ in }) throws
+        -> SocketClient
+    {
+        var tls = ClientTLS()
+        tls.trust = try TestAuthority().trust
+        try change(&tls)
+        return SocketClient.connecting(to: server) { $0.socket.tls = tls }
+    }
+
+    private func echo(_ client: SocketClient) async throws {
+        #expect(try await client.data(for: SocketRequest(type: 101, body: "hello")).string == "hello")
+        await client.close()
+    }
+
+    /// Why this client cannot connect, or is sent away at once.
+    private func failure(_ client: SocketClient) async throws -> SocketError {
+        let event = try await first(of: client.events, "a failure") {
+            switch $0 {
+            case .connectFailed, .disconnected: true
+            default: false
+            }
+        }
+        await client.close()
+        switch event {
+        case .connectFailed(let error), .disconnected(let error): return error
+        default: throw Unexpected(description: "\(event)")
+        }
+    }
+
+    private func reason(_ client: SocketClient) async throws -> TLSFailure.Reason? {
+        (try await self.failure(client).underlying as? TLSFailure)?.reason
+    }
+
+    private func pin(_ name: TestCertificate.Name) throws -> PublicKeyPin {
+        try PublicKeyPin(certificatePEM: TestCertificate(name).certificatePEM)
+    }
+
+    // MARK: Names
+
+    @Test func clientsGetTheCertificateOfTheHostThatTheyName() async throws {
+        var tls = ServerTLS(identity: try TestCertificate(.server).identity)
+        tls.identitiesByHost = [
+            "example.com": try TestCertificate(.serverNameOnly).identity,
+            "DB.example": try TestCertificate(.serverDB).identity,
+        ]
+        try await EchoServer.with(tls: tls) { server, instance in
+            let hosts: [(String?, TestCertificate.Name)] = [
+                (nil, .server), ("localhost", .server), ("example.com", .serverNameOnly), ("db.example", .serverDB),
+            ]
+            for (host, certificate) in hosts {
+                let pin = try self.pin(certificate)
+                try await self.echo(
+                    try self.client(server) {
+                        $0.serverName = host
+                        $0.pins = [pin]
+                    }
+                )
+            }
+            // A host that it has no certificate for gets the default, which it does not accept.
+            #expect(try await self.reason(try self.client(server) { $0.serverName = "other.example" }) == .wrongHost)
+            // Others take their place, as others' names do.
+            tls.identitiesByHost = ["other.example": try TestCertificate(.serverOtherName).identity]
+            try instance.reloadTLS(tls)
+            try await self.echo(try self.client(server) { $0.serverName = "other.example" })
+            #expect(try await self.reason(try self.client(server) { $0.serverName = "example.com" }) == .wrongHost)
+        }
+    }
+
+    // MARK: Protocols, suites, groups
+
+    @Test func whoOffersNoneOfTheProtocolsIsToldSo() async throws {
+        var tls = ServerTLS(identity: try TestCertificate(.server).identity)
+        tls.applicationProtocols = ["hhsocket.2", "hhsocket.1"]
+        tls.requiresApplicationProtocol = true
+        try await EchoServer.with(tls: tls) { server, instance in
+            try await self.echo(try self.client(server) { $0.applicationProtocols = ["h2", "hhsocket.1"] })
+            for (index, offered) in [[], ["h2"], ["hhsocket.10"]].enumerated() {
+                let client = try self.client(server) { $0.applicationProtocols = offered }
+                #expect(try await self.reason(client) == .noCommonProtocol)
+                try await eventually("the count") { instance.statistics.tlsFailures > index }
+            }
+            #expect(instance.statistics.connectionsAccepted == 1)
+            // By default they are served.
+            tls.requiresApplicationProtocol = false
+            try instance.reloadTLS(tls)
+            try await self.echo(try self.client(server) { $0.applicationProtocols = ["h2"] })
+        }
+    }
+
+    @Test func keysAreAgreedOnInTheGroupsThatAreGiven() async throws {
+        var tls = ServerTLS(identity: try TestCertificate(.server).identity)
+        tls.keyExchangeGroups = [.secp384r1]
+        try await EchoServer.with(tls: tls) { server, instance in
+            try await self.echo(try self.client(server))
+            // Which our clients do not offer.
+            tls.keyExchangeGroups = [.secp521r1]
+            try instance.reloadTLS(tls)
+            #expect(try await self.reason(try self.client(server)) == .noCommonProtocol)
+        }
+    }
+
+    // MARK: Revoked certificates
+
+    @Test func revokedCertificatesAreRefused() async throws {
+        var tls = ServerTLS(identity: try TestCertificate(.server).identity)
+        tls.clientCertificates = .wanted(try TestAuthority(.revoking).trust)
+        try await EchoServer.with(tls: tls) { server, instance in
+            func client(_ name: TestCertificate.Name) throws -> SocketClient {
+                let identity = try TestCertificate(name).identity
+                return try self.client(server) { $0.identity = identity }
+            }
+            for name in [TestCertificate.Name.clientRevoked, .clientOfRevoking] {
+                try await self.echo(try client(name))
+            }
+            tls.revocationLists = [.pem(try testRevocationList())]
+            try instance.reloadTLS(tls)
+            try await self.echo(try client(.clientOfRevoking))
+            // Who shows none has none that could be revoked.
+            try await self.echo(try self.client(server))
+            let requests = instance.statistics.requests
+            _ = try await self.failure(try client(.clientRevoked))
+            try await eventually("the count") { instance.statistics.clientCertificatesRevoked >= 1 }
+            #expect(instance.statistics.tlsFailures >= 1)
+            #expect(instance.statistics.requests == requests)
+            // It is no substitute for the authority.
+            let stranger = try client(.clientOfStrangers)
+            #expect(try await self.reason(stranger) == .clientCertificateRejected)
+        }
+    }
+
+    // MARK: Reloading
+
+    @Test func reloadTakesOverTheTimeForHandshakesToo() async throws {
+        var tls = ServerTLS(identity: try TestCertificate(.server).identity)
+        tls.handshakeTimeout = .seconds(3_600)
+        try await EchoServer.with(tls: tls) { server, instance in
+            tls.handshakeTimeout = .milliseconds(50)
+            try instance.reloadTLS(tls)
+            let silent = SocketClient.connecting(to: server)
+            _ = try await first(of: silent.events, "the end of the silence") {
+                if case .disconnected = $0 { true } else { false }
+            }
+            await silent.close()
+        }
+    }
+
+    @Test func filesThatChangeAreReadAnew() async throws {
+        let files = try TestServerFiles()
+        var tls = ServerTLS(identity: TLSIdentity(certificateFile: files.certificate, keyFile: files.key))
+        tls.fileCheckInterval = .milliseconds(1)
+        let log = InMemoryLogHandler()
+        var configuration = SocketServer.Configuration(tls: tls)
+        configuration.logger = Logger(label: "test") { _ in log }
+        let server = SocketServer(configuration: configuration, router: .echo)
+        try await server.start()
+        let address = try #require(server.address)
+        let (old, new) = (try self.pin(.server), try self.pin(.serverRenewed))
+        try await self.echo(try self.client(address) { $0.pins = [old] })
+
+        let renewed = try TestCertificate(.serverRenewed)
+        // The key is not yet there, or not yet read.
+        _ = try files.folder.write(renewed.certificatePEM, to: "server.pem")
+        try await eventually("a complaint") {
+            log.entries.contains { "\($0.message)" == "certificates cannot be read anew" }
+        }
+        try await self.echo(try self.client(address) { $0.pins = [old] })
+        _ = try files.folder.write(renewed.keyPEM, to: "server.key")
+        try await eventually("the new certificate") {
+            log.entries.contains { "\($0.message)" == "certificates were read anew" }
+        }
+        try await self.echo(try self.client(address) { $0.pins = [new] })
+        await server.shutdown(gracePeriod: .zero)
+        // What comes later begins no thread.
+        try server.reloadTLS()
+    }
+}

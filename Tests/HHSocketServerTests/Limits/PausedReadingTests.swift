@@ -1,0 +1,45 @@
+import HHSocket
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketServer
+
+/// What a client has sent while its answers were not taken, and the time limits.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct PausedReadingTests {
+    /// The frames waited here, not for the client: 30 s later it was sent away for half a frame.
+    @Test func framesThatWaitedForRoomAreNotTakenForHalves() async throws {
+        let session = NIOLockedValueBox<ServerSession?>(nil)
+        var router = Router()
+        router.handleSynchronously(200) { _, context in
+            session.withLockedValue { $0 = context.session }
+            return ByteBuffer(repeating: 0, count: 64 << 10)
+        }
+        try await withServer(.init(), router) { server in
+            let client = try await HostileClient.connect(to: server.address, reads: false)
+            let serials = 50..<450 as Range<UInt32>
+            let requests = serials.map { HostileClient.Act.request(200, serial: $0) }
+            await client.perform(requests.dropFirst().reduce(requests[0]) { $0.then($1) })
+            let state = NIOLockedValueBox((isPaused: false, isWaiting: false))
+            @Sendable func look() {
+                session.withLockedValue { $0 }?.onLoop { connection, _ in
+                    state.withLockedValue {
+                        $0 = (connection.link.isPaused, connection.hot.watching.watch.hasPartialFrame)
+                    }
+                }
+            }
+            try await eventually("the pause") {
+                look()
+                return state.withLockedValue { $0.isPaused }
+            }
+            await client.perform(.startReading)
+            _ = try await client.responses(serials.count)
+            try await eventually("the end of the wait", within: .seconds(10)) {
+                look()
+                return state.withLockedValue { !$0.isPaused && !$0.isWaiting }
+            }
+        }
+    }
+}

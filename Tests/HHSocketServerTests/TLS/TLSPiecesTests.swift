@@ -1,0 +1,111 @@
+import NIOCore
+import NIOEmbedded
+import TestSupport
+import Testing
+
+@testable import HHSocketServer
+
+@Suite struct TLSPiecesTests {
+    /// Notes what TLS is given, and the sum of each flush.
+    private final class Recorder: ChannelOutboundHandler {
+        typealias OutboundIn = ByteBuffer
+        typealias OutboundOut = ByteBuffer
+
+        var bytes: [UInt8] = []
+        var flushes: [Int] = []
+        var onFlush: (() -> Void)?
+        private var sum = 0
+        private var promises: [EventLoopPromise<Void>] = []
+
+        func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+            let written = self.unwrapOutboundIn(data)
+            self.sum += written.readableBytes
+            self.bytes += Array(written.readableBytesView)
+            if let promise { self.promises.append(promise) }
+        }
+
+        func flush(context: ChannelHandlerContext) {
+            if self.sum > 0 { self.flushes.append(self.sum) }
+            self.sum = 0
+            let promises = self.promises
+            self.promises = []
+            for promise in promises { promise.succeed() }
+            let onFlush = self.onFlush
+            self.onFlush = nil
+            onFlush?()
+        }
+    }
+
+    private let channel = EmbeddedChannel()
+    private let recorder = Recorder()
+
+    init() throws {
+        try self.channel.pipeline.syncOperations.addHandlers(self.recorder, TLSPieces())
+    }
+
+    private func write(_ byte: UInt8, _ count: Int) -> EventLoopFuture<Void> {
+        self.channel.write(ByteBuffer(repeating: byte, count: count))
+    }
+
+    @Test func littleGoesStraightOn() {
+        _ = self.write(1, 100)
+        _ = self.write(2, 200)
+        #expect(self.recorder.bytes.count == 300)
+        self.channel.flush()
+        #expect(self.recorder.flushes == [300])
+    }
+
+    @Test func muchIsFlushedInPiecesInItsOrder() throws {
+        var done: [Int] = []
+        let lengths = [10, 100_000, 0, 5, 70_000, 31 << 10, 1]
+        for (index, length) in lengths.enumerated() {
+            self.write(UInt8(index), length).assumeIsolated().whenSuccess { done.append(index) }
+        }
+        self.channel.flush()
+        #expect(self.recorder.bytes == lengths.enumerated().flatMap { Array(repeating: UInt8($0), count: $1) })
+        #expect(self.recorder.flushes.allSatisfy { $0 <= TLSPieces.length })
+        #expect(self.recorder.flushes.count <= lengths.reduce(0, +) / TLSPieces.length + 2)
+        #expect(done == Array(lengths.indices))
+    }
+
+    @Test func whatIsNotFlushedWaits() {
+        _ = self.write(1, 100_000)
+        #expect(self.recorder.bytes.isEmpty)
+        self.channel.flush()
+        #expect(self.recorder.bytes.count == 100_000)
+    }
+
+    @Test func writesThatAFlushCausesComeBehind() {
+        _ = self.write(1, 100_000)
+        self.recorder.onFlush = {
+            _ = self.write(2, 50_000)
+            self.channel.flush()
+        }
+        self.channel.flush()
+        self.channel.flush()
+        #expect(self.recorder.bytes == Array(repeating: 1, count: 100_000) + Array(repeating: 2, count: 50_000))
+    }
+
+    @Test func randomWritesAllLeaveInOrder() {
+        var random = SeededGenerator(seed: 7)
+        var expected: [UInt8] = []
+        for step in 0..<scaled(500) {
+            let count = Int.random(in: 0...(Bool.random(using: &random) ? 100 : 90_000), using: &random)
+            _ = self.write(UInt8(truncatingIfNeeded: step), count)
+            expected += Array(repeating: UInt8(truncatingIfNeeded: step), count: count)
+            if Int.random(in: 0..<3, using: &random) == 0 {
+                self.channel.flush()
+                #expect(self.recorder.bytes.count == expected.count)
+            }
+        }
+        self.channel.flush()
+        #expect(self.recorder.bytes == expected)
+        #expect(self.recorder.flushes.allSatisfy { $0 <= TLSPieces.length })
+    }
+
+    @Test func whatIsHeldFailsWithTheConnection() throws {
+        let held = self.write(1, 100_000)
+        _ = self.channel.close()
+        #expect(throws: ChannelError.self) { try held.wait() }
+    }
+}

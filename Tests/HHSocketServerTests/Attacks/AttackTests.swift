@@ -18,7 +18,7 @@ import Testing
     private static let attacksOnHandlers: Set<HostileClient.Attack> = [
         .callFlood, .neverReads, .reservedSerials, .duplicateSerials, .unknownCancels, .compressionBombs,
         .tricklingReaders,
-        .repeatedKey, .distantDeadlines, .pinnedSlices, .requestAndCancel,
+        .repeatedKey, .distantDeadlines, .pinnedSlices, .requestAndCancel, .emptyRequests, .slowCalls,
     ]
 
     /// Those that another format has other bytes for. The rest begin with a hello, which there is in the standard

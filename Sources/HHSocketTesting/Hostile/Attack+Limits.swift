@@ -35,7 +35,9 @@ extension HostileClient.Attack {
             let attackers = try await self.crowd(of: 8, target) { _ in
                 .frame(Self.hello(.metadata)).then(requests)
             }
-            for attacker in attackers { await attacker.perform(.close, within: .milliseconds(500)) }
+            for (number, attacker) in attackers.enumerated() {
+                await attacker.perform(number % 2 == 0 ? .close : .reset, within: .milliseconds(500))
+            }
             return attackers
         case .helloCrowd:
             let hello = Act.frame(Self.largeHello(features: 50_000 * strength))
@@ -89,8 +91,8 @@ extension HostileClient.Attack {
         case .onceBusy:
             let burst = Act.glued(
                 .requests(type, serials: 1_000..<1_064, ByteBuffer(repeating: 0x61, count: 16 << 10)),
-                .requests(type, serials: 2_000..<4_000),
-                .ping().times(10_000)
+                .requests(type, serials: 2_000..<2_500),
+                .ping().times(1_000)
             )
             return try await self.crowd(of: 100 * strength, target, atOnce: 8, within: .seconds(5)) { _ in burst }
         default:

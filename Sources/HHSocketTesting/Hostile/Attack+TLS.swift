@@ -36,7 +36,7 @@ extension HostileClient.Attack {
         }
     }
 
-    /// What may follow a ClientHello, and must not.
+    /// Bytes that a client can send behind a ClientHello, and must not.
     private static var brokenTails: [[UInt8]] {
         func record(_ length: Int, _ content: [UInt8]? = nil, type: UInt8 = 0x16) -> [UInt8] {
             [type, 0x03, 0x03, UInt8(length >> 8), UInt8(length & 0xFF)]

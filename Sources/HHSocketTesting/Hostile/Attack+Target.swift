@@ -43,14 +43,14 @@ extension HostileClient.Attack {
         }
     }
 
-    /// Has a client for each element, one after the other.
+    /// Has a client for each element, one after the other, until the Swift task is cancelled.
     func each<Element>(
         of elements: [Element],
         _ target: Target,
         _ act: (Element) -> HostileClient.Act
     ) async throws -> [HostileClient] {
         var clients: [HostileClient] = []
-        for element in elements {
+        for element in elements where !Task.isCancelled {
             let client = try await target.client()
             clients.append(client)
             await client.perform(act(element), within: .milliseconds(500))
@@ -58,7 +58,7 @@ extension HostileClient.Attack {
         return clients
     }
 
-    /// Has many clients, some at once, who throw away what comes.
+    /// Has many clients, some at once, who throw away what comes, until the Swift task is cancelled.
     ///
     /// - Parameters:
     ///   - width: The number of clients that connect or act at the same time.
@@ -97,7 +97,7 @@ extension HostileClient.Attack {
                 case .success(let client): if stays || clients.isEmpty { clients.append(client) }
                 case .failure(let error): failure = error
                 }
-                if started < count { start() }
+                if started < count, !Task.isCancelled { start() }
             }
             if clients.isEmpty, let failure { throw failure }
             return clients

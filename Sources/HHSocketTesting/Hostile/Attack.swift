@@ -73,7 +73,7 @@ extension HostileClient {
         /// Requests with empty bodies on sixteen connections, thousands on each, up to 65,000. `type` should take its
         /// time.
         case emptyRequests
-        /// After hello, requests with a deadline in an hour on eight connections, all of which are then closed.
+        /// After hello, requests with a deadline in an hour on eight connections, which are then closed or reset.
         case abandonedDeadlines
         /// Hellos as in ``largeHello``, on many connections at once.
         case helloCrowd
@@ -90,8 +90,8 @@ extension HostileClient {
         case connectionStorm
         /// Frames of 16 MiB of which a quarter comes at once, and the rest at 150 bytes a second.
         case barelyMovingFrames
-        /// What a limit on the rate of requests may overlook, without end: heartbeats, cancels, unknown types, reserved
-        /// serials, and two wrong checksums before a right one.
+        /// Frames that a limit on the rate of requests may overlook, without end: heartbeats, cancels, unknown types,
+        /// reserved serials, and two wrong checksums before a right one.
         case freeFrames
         /// Connections with a small receive buffer that read nothing, while one among them makes requests. `type`
         /// should push 64 KiB to every client.
@@ -102,7 +102,7 @@ extension HostileClient {
         /// After hello, thousands of requests each of which has an idempotency key of its own, and a few with such a
         /// key and a body of 4 MiB.
         case keptAnswers
-        /// Connections that once sent a mebibyte of requests, thousands of empty ones and heartbeats, and then nothing.
+        /// Connections that once sent a mebibyte of requests, hundreds of empty ones and heartbeats, and then nothing.
         case onceBusy
         /// Connections whose first bytes are no frame: each may cause a line in the server's log.
         case protocolErrors
@@ -160,6 +160,8 @@ extension HostileClient {
         ///   - tls: TLS; nil, the default, for none.
         ///   - sources: The IP addresses that the attackers have, in turn. Empty, the default, for the system's choice:
         ///     a server that shares out by address then takes them and other clients of this machine for one.
+        ///
+        /// When the Swift task is cancelled the attack soon returns, short of its height.
         /// - Returns: The attackers. Unless the server closed them they stay connected while they are referenced.
         /// - Throws: NIO's error when one cannot connect; where many connect, only if none can.
         public func run(

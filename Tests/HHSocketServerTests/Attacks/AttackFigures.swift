@@ -32,6 +32,9 @@ struct AttackFigures: Codable, Sendable {
     var left = 0
     /// What the server said it held at the end.
     var stillHeld = 0
+    // And the connections and requests that it still had, those of honest clients included.
+    var stillConnected = 0
+    var stillInFlight = 0
     /// The seconds until connections, requests and bytes were given back, from when the attackers left; nil if they
     /// were not.
     var givenBack: Double?

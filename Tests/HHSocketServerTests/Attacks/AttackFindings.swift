@@ -15,6 +15,8 @@ enum AttackFindings {
         case .newcomersAreServed:
             variant == .fewDescriptors ? "H9: whoever takes all descriptors keeps them" : nil
         case .memoryIsAccountedFor: Self.ofMemory(plan, variant)
+        case .everythingIsGivenBack where plan.attack == .abandonedDeadlines:
+            "who has hung up is taken for one who has closed its direction and waits for answers"
         case .everythingIsGivenBack: nil
         case .memoryIsGivenBack: "H2: freed memory does not go back to the system"
         case .idleConnectionsAreCheap: "H2: the memory of a connection only grows"
@@ -29,9 +31,13 @@ enum AttackFindings {
         return Set(all.filter { Self.finding($0, plan, variant) != nil })
     }
 
-    /// What ends the server's process, so that nothing else can be said.
+    /// What ends the server's process or stops it, so that nothing else can be said.
     static func fatal(_ variant: Variant) -> Comment? {
-        variant == .fewDescriptors ? "H9: a process without descriptors dies" : nil
+        switch variant {
+        case .fewDescriptors: "H9: a process without descriptors dies"
+        case .unreadDebugLog: "M9: lines of the level debug are written on event loops"
+        default: nil
+        }
     }
 
     private static func ofHonestClients(_ plan: AttackPlan, _ variant: Variant) -> Comment? {
@@ -42,7 +48,7 @@ enum AttackFindings {
         case .keptAnswers: "H4: anybody can make the server forget everybody's answers"
         case .compressionBombs: "H6: bodies are decompressed for anybody, on the threads of all handlers"
         case .compressibleAnswers: "H7: one connection's synchronous requests have no budget of time"
-        case .callFlood where plan.type == ServerUnderAttack.slowBlockingEcho:
+        case .slowCalls where plan.type == ServerUnderAttack.slowBlockingEcho:
             "H8: blocking threads serve one connection's requests before all others'"
         case .slowCalls where variant == .adaptive: "M6: a slow type closes the server to all others"
         case .deafListeners: "M8: a broadcast is counted once for each client that is behind"

@@ -1,4 +1,5 @@
 #if os(Linux)
+import Foundation
 import HHSocketTesting
 import TestSupport
 
@@ -36,15 +37,22 @@ struct AttackPlan: Sendable, CustomStringConvertible {
         .slowCalls: ServerUnderAttack.slowEcho,
     ]
 
-    /// The attacks that a variant is tested with.
+    /// The attacks that a variant is tested with; `HHSOCKET_ATTACKS` may name some of them, separated by commas.
     static func plans(_ variant: Variant) -> [AttackPlan] {
+        let plans = Self.allPlans(variant)
+        guard let names = ProcessInfo.processInfo.environment["HHSOCKET_ATTACKS"]?.split(separator: ",") else {
+            return plans
+        }
+        return plans.filter { names.contains(Substring($0.attack.rawValue)) }
+    }
+
+    private static func allPlans(_ variant: Variant) -> [AttackPlan] {
         guard variant.isWholeSuite, effort > 1 else {
             return Self.attacks(variant).map { AttackPlan($0) } + Self.furtherPlans(variant)
         }
         let all = Attack.allCases.filter { attack in
             if Attack.onWebSockets.contains(attack) { return variant.isWebSocket }
             if Attack.onTLS.contains(attack) { return variant == .tls }
-            // Its crowd is for a process with few descriptors.
             return true
         }
         return all.map { AttackPlan($0) } + Self.furtherPlans(variant)
@@ -58,11 +66,11 @@ struct AttackPlan: Sendable, CustomStringConvertible {
                 // As many as it takes to hold all that the server may hold.
                 AttackPlan(.tricklingReaders, type: ServerUnderAttack.largeAnswer, strength: 6),
                 AttackPlan(.hoardingReaders, strength: 6),
-                AttackPlan(.callFlood, type: ServerUnderAttack.slowBlockingEcho),
+                AttackPlan(.slowCalls, type: ServerUnderAttack.slowBlockingEcho),
                 AttackPlan(.callFlood, type: ServerUnderAttack.synchronousEcho),
             ]
         case .plain:
-            [AttackPlan(.callFlood, type: ServerUnderAttack.slowBlockingEcho)]
+            [AttackPlan(.slowCalls, type: ServerUnderAttack.slowBlockingEcho)]
         default: []
         }
     }
@@ -87,6 +95,7 @@ struct AttackPlan: Sendable, CustomStringConvertible {
         case .adaptive: [.slowCalls]
         case .fewDescriptors: [.idleCrowd, .connectionStorm]
         case .unreadLog: [.protocolErrors, .garbage]
+        case .unreadDebugLog: [.connectionStorm]
         case .everything: []
         }
     }
@@ -97,7 +106,7 @@ extension ServerUnderAttack.Variant {
     fileprivate var isWholeSuite: Bool {
         switch self {
         case .plain, .tls, .answersInOrder, .framesOverWebSocket, .messages: true
-        case .strangers, .adaptive, .fewDescriptors, .unreadLog, .everything: false
+        case .strangers, .adaptive, .fewDescriptors, .unreadLog, .unreadDebugLog, .everything: false
         }
     }
 }

@@ -1,6 +1,7 @@
 #if os(Linux)
 import HHSocket
 import HHSocketTesting
+import Logging
 import TestSupport
 
 @testable import HHSocketServer
@@ -25,6 +26,8 @@ extension ServerUnderAttack {
         case fewDescriptors
         /// The log is a pipe that nobody reads.
         case unreadLog
+        /// So it is, and the log's level is `debug`, in which each connection has a line.
+        case unreadDebugLog
         /// The attackers come over TCP, TLS and WebSocket at once.
         case everything
 
@@ -40,7 +43,14 @@ extension ServerUnderAttack {
         var isWebSocket: Bool { self.path != nil }
         var hasWebSockets: Bool { self.isWebSocket || self == .everything }
         var hasTLS: Bool { self == .tls || self == .everything }
-        var hasUnreadLog: Bool { self == .unreadLog }
+        /// The level of a log that nobody reads; nil for the default log.
+        var levelOfUnreadLog: Logger.Level? {
+            switch self {
+            case .unreadLog: .info
+            case .unreadDebugLog: .debug
+            default: nil
+            }
+        }
         /// The number of descriptors of the server's process; nil for as many as the system allows.
         var descriptors: Int? { self == .fewDescriptors ? 256 : nil }
 

@@ -6,10 +6,10 @@ import Testing
 /// Each attack against the configuration that users get, in a process of its own: `SocketServer.Configuration()` as it
 /// is, and variants of it and of the way to it.
 ///
-/// Ten honest clients come over the transport of the attackers, from another address, and make small calls, each one
-/// at a time. ``Siege/Promise`` lists what is asserted of each attack; ``AttackFindings`` which promises are known to be
-/// broken. What is measured is printed, a line for each attack. With `HHSOCKET_EFFORT` attacks are stronger, and each is
-/// run over each transport.
+/// Ten honest clients come over the transport of the attackers, from another address, and make small calls, each one at
+/// a time. ``Siege/Promise`` lists what is asserted of each attack; ``AttackFindings`` which promises are known to be
+/// broken. What is measured is printed, a line for each attack. With `HHSOCKET_EFFORT` attacks are stronger, and each
+/// is run over each transport; `HHSOCKET_ATTACKS` selects some of them.
 @Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(60))) struct DefaultConfigurationAttackTests {
     typealias Variant = ServerUnderAttack.Variant
 
@@ -55,7 +55,13 @@ extension AttackFigures {
             self.growth <= self.allowedGrowth,
             "\(name): \(self.growth >> 20) MiB were gained, and \(self.held >> 20) MiB held"
         )
-        expect(.everythingIsGivenBack, self.givenBack != nil, "\(name): \(self.stillHeld) bytes or connections are left")
+        expect(
+            .everythingIsGivenBack,
+            self.givenBack != nil,
+            """
+            \(name): \(self.stillHeld) bytes, \(self.stillConnected) connections and \(self.stillInFlight) requests are left
+            """
+        )
         expect(.memoryIsGivenBack, self.isMemoryGivenBack, "\(name): \(self.left >> 20) MiB are left")
         if let idle = self.idleConnection {
             expect(.idleConnectionsAreCheap, self.isIdleConnectionCheap, "\(name): \(idle) bytes for each")

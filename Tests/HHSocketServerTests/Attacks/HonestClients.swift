@@ -58,6 +58,8 @@ final class HonestClients: Sendable {
         var begun: ContinuousClock.Instant?
         /// The number of answers since the beginning.
         var answers = 0
+        /// Whether the server has ended the connection.
+        var isLost = false
     }
 
     private let group: MultiThreadedEventLoopGroup
@@ -138,12 +140,17 @@ final class HonestClients: Sendable {
 
     /// Waits until each of them has been answered a number of times, from now on.
     ///
-    /// - Throws: ``TimedOut`` if a server answers nothing any more.
+    /// - Throws: ``TimedOut`` if a server answers nothing any more; ``Unexpected`` if none has a connection.
     func areAnswered(times: Int = 3, within time: Duration = patience) async throws {
         let before = self.states.map { $0.withLockedValue { $0.answers } }
         let states = self.states
         try await eventually("\(times) answers for each honest client", within: time) {
-            zip(states, before).allSatisfy { state, before in state.withLockedValue { $0.answers } >= before + times }
+            guard !states.allSatisfy({ state in state.withLockedValue { $0.isLost } }) else {
+                throw Unexpected(description: "the server has ended every connection")
+            }
+            return zip(states, before).allSatisfy { state, before in
+                state.withLockedValue { $0.answers } >= before + times
+            }
         }
     }
 
@@ -283,6 +290,7 @@ private final class HonestClientHandler: ChannelInboundHandler {
 
     func channelInactive(context: ChannelHandlerContext) {
         self.note("the server has ended the connection")
+        self.state.withLockedValue { $0.isLost = true }
         context.fireChannelInactive()
     }
 

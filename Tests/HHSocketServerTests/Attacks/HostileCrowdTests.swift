@@ -29,12 +29,12 @@ import Testing
 
     /// - Returns: The attackers of the last rounds.
     private static func attack(_ siege: Siege) async throws -> [HostileClient] {
-        let end = ContinuousClock.now + .seconds(self.seconds)
+        let time = Duration.seconds(self.seconds)
         return await withTaskGroup { tasks in
             for attack in HostileClient.Attack.allCases {
                 tasks.addTask {
                     var (round, standing) = (0, [HostileClient]())
-                    while ContinuousClock.now < end {
+                    while !Task.isCancelled {
                         // One that cannot connect has been one too many.
                         standing = (try? await siege.attack(AttackPlan(attack, strength: 1), round: round)) ?? []
                         // They stay for a while, as those do who mean it.
@@ -44,6 +44,13 @@ import Testing
                     return standing
                 }
             }
+            tasks.addTask {
+                try? await Task.sleep(for: time)
+                return []
+            }
+            // The first to return is the last of them.
+            _ = await tasks.next()
+            tasks.cancelAll()
             return await tasks.reduce(into: []) { $0 += $1 }
         }
     }

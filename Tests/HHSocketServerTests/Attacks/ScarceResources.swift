@@ -21,12 +21,13 @@ func limitDescriptors(_ count: Int?) throws {
 final class FullPipe: Sendable {
     private let reader: CInt
     private let writer: CInt
+    private let level: Logger.Level
 
-    init() throws {
+    init(level: Logger.Level) throws {
         signal(SIGPIPE, SIG_IGN)
         var ends: [CInt] = [0, 0]
         guard pipe(&ends) == 0 else { throw Unexpected(description: "pipe: \(errno)") }
-        (self.reader, self.writer) = (ends[0], ends[1])
+        (self.reader, self.writer, self.level) = (ends[0], ends[1], level)
         _ = fcntl(self.writer, F_SETFL, O_NONBLOCK)
         let page = [UInt8](repeating: 0x0A, count: 4_096)
         while write(self.writer, page, page.count) > 0 {}
@@ -37,7 +38,7 @@ final class FullPipe: Sendable {
     /// A logger that writes into it, and so waits for ever.
     var logger: Logger {
         var logger = Logger(label: "unread") { _ in Handler(pipe: self) }
-        logger.logLevel = .debug
+        logger.logLevel = self.level
         return logger
     }
 

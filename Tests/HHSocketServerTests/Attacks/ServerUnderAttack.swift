@@ -35,7 +35,7 @@ enum ServerUnderAttack {
     /// It pushes 64 KiB to every client.
     static let broadcast: UInt32 = 109
     static let blockingEcho: UInt32 = 110
-    /// It keeps one of the blocking threads for 5 ms.
+    /// It keeps one of the blocking threads for 80 ms.
     static let slowBlockingEcho: UInt32 = 111
     static let push: UInt32 = 2_000
 
@@ -85,7 +85,7 @@ enum ServerUnderAttack {
         }
         router.handleBlocking(Self.blockingEcho) { request, _ in request.body }
         router.handleBlocking(Self.slowBlockingEcho) { request, _ in
-            usleep(5_000)
+            usleep(80_000)
             return request.body
         }
         return router
@@ -104,7 +104,7 @@ enum ServerUnderAttack {
     /// - Parameter path: Where the other server listens.
     static func run(_ variant: Variant, control path: String) async throws {
         try limitDescriptors(variant.descriptors)
-        let log = variant.hasUnreadLog ? try FullPipe() : nil
+        let log = try variant.levelOfUnreadLog.map { try FullPipe(level: $0) }
         let running = NIOLockedValueBox<SocketServer?>(nil)
         let routes: (SocketServer) throws -> Void = { server in
             running.withLockedValue { $0 = server }
@@ -163,7 +163,7 @@ enum ServerUnderAttack {
 
         private func ask(_ question: Question) async throws -> ByteBuffer {
             await self.client.perform(.request(question.rawValue, serial: 50))
-            return try await self.client.response(within: patience).payload
+            return try await self.client.response(within: .seconds(60)).payload
         }
 
         /// Where the server under attack listens.

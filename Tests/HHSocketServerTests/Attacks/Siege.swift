@@ -88,10 +88,10 @@ struct Siege: Sendable {
         }
         self.honest = honest
         // What is done for the first time takes longer.
-        for clients in honest { try await clients.areAnswered(times: 20) }
+        for clients in honest { try await clients.areAnswered(times: 20, within: .seconds(20)) }
         for clients in honest { _ = clients.takeRecord() }
         try await control.mark()
-        for clients in honest { try await clients.areAnswered(times: 50) }
+        for clients in honest { try await clients.areAnswered(times: 50, within: .seconds(20)) }
         self.calm = Self.takeRecord(honest)
         self.calmBytes = try await control.figures().held
     }
@@ -173,6 +173,7 @@ struct Siege: Sendable {
         figures.calmP99 = self.calm.p99.milliseconds
         figures.calmLongest = self.calm.longest.milliseconds
         try await self.control.mark()
+        let before = try await self.control.figures()
         _ = Self.takeRecord(self.honest)
         let keeper = plan.attack == .keptAnswers ? try await AnswerKeeper(self.addresses[0], self.variant) : nil
         let begun = ContinuousClock.now
@@ -186,14 +187,16 @@ struct Siege: Sendable {
             figures.idleConnections = attackers.count
             figures.idleConnection = try await self.idleConnection(attackers.count, open)
         }
-        if let keeper, try await !keeper.isAnswerKept { figures.faults["an honest client's answer was forgotten"] = 1 }
+        if let keeper, try await !keeper.isAnswerKeptToTheEnd {
+            figures.faults["an honest client's answer was forgotten"] = 1
+        }
         for attacker in attackers { await attacker.perform(.reset, within: .seconds(1)) }
         let left = ContinuousClock.now
         figures.seconds = (left - begun) / .seconds(1)
         await self.areAnswered(times: 20, &figures)
         let record = Self.takeRecord(self.honest)
 
-        if try await self.isGivenBack(open) { figures.givenBack = (ContinuousClock.now - left) / .seconds(1) }
+        if try await self.isGivenBack(open, before) { figures.givenBack = (ContinuousClock.now - left) / .seconds(1) }
         if !open.contains(.memoryIsGivenBack) { _ = try await self.isMemoryGivenBack() }
         let memory = try await self.control.figures()
         figures.answers = record.answers
@@ -202,6 +205,7 @@ struct Siege: Sendable {
         figures.faults.merge(record.faults, uniquingKeysWith: +)
         (figures.held, figures.growth) = (memory.held, memory.growth)
         (figures.stillHeld, figures.left) = (memory.bufferedBytes, memory.gained)
+        (figures.stillConnected, figures.stillInFlight) = (memory.connections, memory.requestsInFlight)
         figures.report()
         return figures
     }
@@ -249,15 +253,16 @@ struct Siege: Sendable {
         return try await control.figures().gained / max(1, count)
     }
 
-    private func isGivenBack(_ open: Set<Promise>) async throws -> Bool {
+    private func isGivenBack(_ open: Set<Promise>, _ before: MemoryMeter.Figures) async throws -> Bool {
         let patience = open.contains(.everythingIsGivenBack) ? Duration.seconds(1) : AttackFigures.recovery
-        let (control, calmBytes) = (self.control, self.calmBytes)
-        let count = self.honest.map(\.count).reduce(0, +)
+        let control = self.control
+        // Honest calls come and go meanwhile.
+        let requests = before.requestsInFlight + Self.honestCount
+        let bytes = max(before.bufferedBytes, self.calmBytes) + 64 << 10
         let isGivenBack: Void? = try? await eventually("the end of an attack", within: patience) {
             let figures = try await control.figures()
-            // Honest calls come and go meanwhile.
-            return figures.connections == count && figures.requestsInFlight <= count
-                && figures.bufferedBytes <= calmBytes + 64 << 10
+            return figures.connections <= before.connections && figures.requestsInFlight <= requests
+                && figures.bufferedBytes <= bytes
         }
         return isGivenBack != nil
     }
@@ -308,8 +313,13 @@ private struct AnswerKeeper {
         }
     }
 
-    var isAnswerKept: Bool {
-        get async throws { try await Self.ask(self.client, self.request) == self.answer }
+    /// Whether a repeat gets the same answer. The client leaves.
+    var isAnswerKeptToTheEnd: Bool {
+        get async throws {
+            let answer = try await Self.ask(self.client, self.request)
+            await self.client.perform(.close)
+            return answer == self.answer
+        }
     }
 }
 #endif

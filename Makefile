@@ -43,7 +43,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Examples/STOMP Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-checked test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser soak build-release bench bench-once bench-report bench-compare bench-websocket bench-stomp counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser soak build-release bench bench-once bench-report bench-compare bench-websocket bench-stomp counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -123,10 +123,17 @@ soak: build-tests ## run the randomised tests with fifty times the repetitions, 
 	Scripts/test-sanitized address
 	$(MAKE) test-checked
 
+build_checked = swift build -c release --product hhsocketPackageTests $(swift_options) --scratch-path .build-checked \
+	-Xswiftc -enable-testing -Xswiftc -enforce-exclusivity=checked -Xswiftc -DCHECKED_EXCLUSIVITY
 test-checked: dependencies ## build the tests for release with every check of exclusive access, and run them
-	swift build -c release --product hhsocketPackageTests $(swift_options) --scratch-path .build-checked -Xswiftc -enable-testing \
-		-Xswiftc -enforce-exclusivity=checked -Xswiftc -DCHECKED_EXCLUSIVITY
+	$(build_checked)
 	SWIFT_TEST_BUNDLE=.build-checked/release/hhsocketPackageTests.xctest Scripts/test all --results .build-checked/test-results
+
+attack-report: dependencies ## measure what attacks do to a server, built for release, and write the figures into the documentation
+	$(build_checked)
+	HHSOCKET_HOSTILE_SECONDS=60 SWIFT_TEST_BUNDLE=.build-checked/release/hhsocketPackageTests.xctest \
+		Scripts/test all --results .build-checked/attack-results DefaultConfigurationAttackTests HostileCrowdTests
+	Scripts/attack-report --update .build-checked/attack-results/named/*.log
 
 test-threads: programs = python3 openssl protoc:protobuf-compiler
 test-threads: dependencies ## build the tests for the thread sanitizer and run them
@@ -183,6 +190,7 @@ test-tools: ## test the computations of the measuring scripts
 	Scripts/counts --self-test
 	Scripts/bench-websocket --self-test
 	Scripts/bench-stomp --self-test
+	Scripts/attack-report --self-test
 	Scripts/lint-prose --self-test
 
 build-fuzz: dependencies ## build what make fuzz runs, without running it

@@ -1,3 +1,4 @@
+import Foundation
 public import HHSocket
 import HHSocketMessage
 import NIOCore
@@ -65,6 +66,55 @@ extension HostileClient {
         case requestAndCancel
         /// Heartbeats, as fast as they can be sent.
         case pingFlood
+        /// Connections with a small receive buffer, each with thousands of empty requests, whose answers are read at
+        /// 8 KiB a second, with a heartbeat ten times a second: they make progress, and hold all that they may. `type`
+        /// should be answered after some seconds, with 1 KiB or more.
+        case hoardingReaders
+        /// Requests with empty bodies on sixteen connections, thousands on each, up to 65,000. `type` should take its
+        /// time.
+        case emptyRequests
+        /// After hello, requests with a deadline in an hour on eight connections, which are then closed or reset.
+        case abandonedDeadlines
+        /// Hellos as in ``largeHello``, on many connections at once.
+        case helloCrowd
+        /// A hello on the same connection again and again.
+        case repeatedHello
+        /// Connections that are closed once they have said hello, with a token that the server may have to check.
+        case abandonedHellos
+        /// After hello, requests without a pause for answers that are compressed. `type` should be answered on the
+        /// event loop, with 60 KiB that can be compressed.
+        case compressibleAnswers
+        /// A thousand connections on which nothing happens; fewer if the system or the server has no more.
+        case idleCrowd
+        /// Connections that are closed or reset after a heartbeat, one after the other, as fast as they can be made.
+        case connectionStorm
+        /// Frames of 16 MiB of which a quarter comes at once, and the rest at 150 bytes a second.
+        case barelyMovingFrames
+        /// Frames that a limit on the rate of requests may overlook, without end: heartbeats, cancels, unknown types,
+        /// reserved serials, and two wrong checksums before a right one.
+        case freeFrames
+        /// Connections with a small receive buffer that read nothing, while one among them makes requests. `type`
+        /// should push 64 KiB to every client.
+        case deafListeners
+        /// Hundreds of requests at a time, again and again. `type` should be slow: where the limit on concurrent
+        /// requests adapts, it falls.
+        case slowCalls
+        /// After hello, thousands of requests each of which has an idempotency key of its own, and a few with such a
+        /// key and a body of 4 MiB.
+        case keptAnswers
+        /// Connections that once sent a mebibyte of requests, hundreds of empty ones and heartbeats, and then nothing.
+        case onceBusy
+        /// Connections whose first bytes are no frame: each may cause a line in the server's log.
+        case protocolErrors
+        /// Headers of the PROXY protocol, right and wrong, with addresses that the client does not have, and a request
+        /// behind each.
+        case proxyHeaders
+        /// TLS handshakes that stop after a part of their first message, or after all of it.
+        case abandonedHandshakes
+        /// TLS handshakes that go on with garbage, announce much, or consist of the same message without end.
+        case brokenHandshakes
+        /// TLS handshakes, complete if `tls` is given, on connections that are then closed, one after the other.
+        case handshakeStorm
         /// Requests to open a WebSocket that come byte by byte and are never finished.
         case slowOpenings
         /// Many requests to open a WebSocket: a third whole, a third cut, a third reset once they are sent.
@@ -94,6 +144,9 @@ extension HostileClient {
             .webSocketPings, .illegalFrames, .closeFlood, .brokenTexts,
         ]
 
+        /// The attacks on TLS. A port without TLS finds garbage in them.
+        public static let onTLS: [Attack] = [.abandonedHandshakes, .brokenHandshakes, .handshakeStorm]
+
         public var description: String { self.rawValue }
 
         /// Runs the attack and returns when it is at its height.
@@ -105,18 +158,23 @@ extension HostileClient {
         ///   - strength: Multiplies the number of connections or frames: 1, the default, takes a second or so.
         ///   - seed: The seed for random bytes; 0 by default.
         ///   - tls: TLS; nil, the default, for none.
+        ///   - sources: The IP addresses that the attackers have, in turn. Empty, the default, for the system's choice:
+        ///     a server that shares out by address then takes them and other clients of this machine for one.
+        ///
+        /// When the Swift task is cancelled the attack soon returns, short of its height.
         /// - Returns: The attackers. Unless the server closed them they stay connected while they are referenced.
-        /// - Throws: NIO's error when one cannot connect.
+        /// - Throws: NIO's error when one cannot connect; where many connect, only if none can.
         public func run(
             against endpoint: Endpoint,
             type: UInt32,
             format: WireFormat = .standard,
             strength: Int = 1,
             seed: UInt64 = 0,
-            tls: ClientTLS? = nil
+            tls: ClientTLS? = nil,
+            from sources: [String] = []
         ) async throws -> [HostileClient] {
             let strength = max(1, strength)
-            let target = Target(endpoint: endpoint, format: format, tls: tls)
+            let target = Target(endpoint: endpoint, format: format, tls: tls, sources: Sources(sources))
             let headerLength = FrameForge(direction: .request, format: format).headerLength
             // Long enough for a slow server, short enough for a test of one that rightly stops reading.
             let patience = Duration.milliseconds(500)
@@ -261,6 +319,14 @@ extension HostileClient {
                 }
             case .pingFlood:
                 return try await self.each(of: [0, 1], target) { _ in .ping().times(50_000 * strength) }
+            case .hoardingReaders, .emptyRequests, .abandonedDeadlines, .helloCrowd, .repeatedHello, .abandonedHellos,
+                .compressibleAnswers, .barelyMovingFrames, .freeFrames, .deafListeners, .slowCalls, .keptAnswers,
+                .onceBusy:
+                return try await self.attackLimits(target, type, strength, seed)
+            case .idleCrowd, .connectionStorm, .protocolErrors, .proxyHeaders:
+                return try await self.attackAccepting(target, type, strength, seed)
+            case .abandonedHandshakes, .brokenHandshakes, .handshakeStorm:
+                return try await self.attackTLS(target, strength, seed)
             case .slowOpenings, .openingFlood, .largeOpenings, .endlessFragments, .hugeMessages, .deflateBombs,
                 .webSocketPings, .illegalFrames, .closeFlood, .brokenTexts:
                 return try await self.attackWebSockets(target, strength)
@@ -285,7 +351,7 @@ extension HostileClient {
         }
 
         /// Returns a hello of nearly 16 MiB, whose features have no name.
-        private static func largeHello(features: Int) -> Frame {
+        static func largeHello(features: Int) -> Frame {
             let length = Frame.defaultMaximumPayloadLength - 64
             // Version 1.
             var payload = ByteBuffer(bytes: [0x08, 0x01])
@@ -301,9 +367,10 @@ extension HostileClient {
         }
 
         /// Returns a hello that offers these features.
-        private static func hello(_ features: ProtocolFeature...) -> Frame {
+        static func hello(_ features: ProtocolFeature..., token: [UInt8] = []) -> Frame {
             var hello = WireHello()
             hello.version = 1
+            hello.sessionToken = Data(token)
             hello.features = features.map { "\($0)" }
             return Frame(
                 type: FrameType.hello,
@@ -322,40 +389,6 @@ extension HostileClient {
                     compression: CompressionPolicy(minimumLength: 0)
                 )
             }
-        }
-
-        /// The target of the attack, and the way to reach it.
-        struct Target: Sendable {
-            var endpoint: Endpoint
-            var format: WireFormat
-            var tls: ClientTLS?
-            var opensWebSocket = true
-            var reads = true
-
-            func client(reads: Bool = true, receiveBuffer: Int? = nil) async throws -> HostileClient {
-                try await HostileClient(
-                    to: self.endpoint,
-                    opensWebSocket: self.opensWebSocket,
-                    format: self.format,
-                    reads: self.reads && reads,
-                    tls: self.tls,
-                    receiveBuffer: receiveBuffer
-                )
-            }
-        }
-
-        func each<Element>(
-            of elements: [Element],
-            _ target: Target,
-            _ act: (Element) -> Act
-        ) async throws -> [HostileClient] {
-            var clients: [HostileClient] = []
-            for element in elements {
-                let client = try await target.client()
-                clients.append(client)
-                await client.perform(act(element), within: .milliseconds(500))
-            }
-            return clients
         }
     }
 }

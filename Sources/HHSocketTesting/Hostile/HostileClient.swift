@@ -59,6 +59,8 @@ public final class HostileClient: Sendable {
     ///   - origin: The client's own IP address, such as `127.0.0.2`; nil, the default, for the system's choice.
     ///   - receiveBuffer: The size of the system's receive buffer (`SO_RCVBUF`), in bytes. With a small one the server
     ///     soon notices that this client does not read. Nil, the default, for the system's choice.
+    ///   - source: The client's own IP address, one of this machine's. On Linux every address of 127.0.0.0/8 is one:
+    ///     a server tells clients with different addresses apart. Nil, the default, for the system's choice.
     ///   - clock: The clock of delays; real time by default.
     /// - Throws: NIO's error if it cannot connect, or that of the handshake; ``NothingHappened`` if the server does not
     ///   open the WebSocket.
@@ -70,6 +72,7 @@ public final class HostileClient: Sendable {
         tls: ClientTLS? = nil,
         from origin: String? = nil,
         receiveBuffer: Int? = nil,
+        from source: String? = nil,
         clock: some Clock<Duration> = ContinuousClock()
     ) async throws {
         let made = NIOLockedValueBox<(inbox: NIOLoopBound<Inbox>, handshake: EventLoopFuture<Void>?)?>(nil)
@@ -97,6 +100,7 @@ public final class HostileClient: Sendable {
             let length = SocketOptionValue(clamping: receiveBuffer)
             bootstrap = bootstrap.channelOption(.socketOption(.so_rcvbuf), value: length)
         }
+        if let source { bootstrap = bootstrap.bind(to: try SocketAddress(ipAddress: source, port: 0)) }
         if let path = endpoint.unixPath {
             self.channel = try await bootstrap.connect(unixDomainSocketPath: path).get()
         } else {
@@ -166,6 +170,10 @@ public final class HostileClient: Sendable {
             return await self.outcome(of: self.setReading(true), within: time)
         case .readSlowly(let bytes, let interval):
             return await self.outcome(of: self.readSlowly(bytes, every: interval), within: time)
+        case .keepSending(let sendings, let interval):
+            var bytes = ByteBuffer()
+            for sending in sendings { self.append(sending, to: &bytes) }
+            return await self.outcome(of: self.keepSending(bytes, every: interval), within: time)
         case .halfClose:
             return await self.outcome(of: self.channel.close(mode: .output), within: time)
         case .close:
@@ -194,6 +202,17 @@ public final class HostileClient: Sendable {
                 .and(channel.setOption(.recvAllocator, value: FixedSizeRecvByteBufferAllocator(capacity: bytes)))
                 .map { _ in inbox.value.readSlowly(from: channel, every: TimeAmount(interval)) }
         }
+    }
+
+    private func keepSending(_ bytes: ByteBuffer, every interval: Duration) -> EventLoopFuture<Void> {
+        let (channel, inbox) = (self.channel, self.inbox)
+        return channel.eventLoop.submit { inbox.value.keepSending(bytes, to: channel, every: TimeAmount(interval)) }
+    }
+
+    /// Reads what comes from now on without keeping it: ``response(within:)`` and its like never return.
+    func discardWhatComes() {
+        let inbox = self.inbox
+        self.channel.eventLoop.execute { inbox.value.isDiscarding = true }
     }
 
     /// Appends what an act sends, as it leaves.
@@ -422,6 +441,8 @@ public final class HostileClient: Sendable {
         private(set) var first = ByteBuffer()
         private var hasEnded = false
         private var slowReading: RepeatedTask?
+        private var sending: RepeatedTask?
+        var isDiscarding = false
         var waiting: [Waiter<FrameDecoder.Output?>] = []
         var waitingForEnd: [Waiter<Void>] = []
         var waitingForOpening: [Waiter<OpeningAnswer?>] = []
@@ -450,6 +471,7 @@ public final class HostileClient: Sendable {
         }
 
         func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            guard !self.isDiscarding else { return }
             let bytes = self.unwrapInboundIn(data)
             if self.first.readableBytes < 64 << 10 { self.first.writeImmutableBuffer(bytes) }
             if self.isWebSocket { self.receive(bytes) } else { self.decode(bytes) }
@@ -517,6 +539,8 @@ public final class HostileClient: Sendable {
 
         func channelInactive(context: ChannelHandlerContext) {
             self.stopReadingSlowly()
+            self.sending?.cancel()
+            self.sending = nil
             self.end()
         }
 
@@ -532,6 +556,15 @@ public final class HostileClient: Sendable {
             guard channel.isActive else { return }
             self.slowReading = self.eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { _ in
                 channel.read()
+            }
+        }
+
+        /// Writes these bytes after each interval at which the system takes some, until the channel's end.
+        func keepSending(_ bytes: ByteBuffer, to channel: any Channel, every interval: TimeAmount) {
+            self.sending?.cancel()
+            guard channel.isActive else { return }
+            self.sending = self.eventLoop.scheduleRepeatedTask(initialDelay: interval, delay: interval) { _ in
+                if channel.isWritable { channel.writeAndFlush(bytes, promise: nil) }
             }
         }
 

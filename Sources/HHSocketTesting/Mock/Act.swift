@@ -41,6 +41,7 @@ extension HostileClient {
             case stopReading
             case startReading
             case readSlowly(bytes: Int, every: Duration)
+            case keepSending([Sending], every: Duration)
             case halfClose
             case close
             case reset
@@ -118,6 +119,21 @@ extension HostileClient {
         ///   - interval: The time between two reads; 1 ms at least.
         public static func readSlowly(bytes: Int, every interval: Duration) -> Act {
             Act([.readSlowly(bytes: max(1, bytes), every: max(.milliseconds(1), interval))])
+        }
+        /// Sends what `act` sends again after each interval from now on, until the connection ends or another such act
+        /// takes its place. Nothing waits for it.
+        ///
+        /// The interval is in real time, whatever the client's clock. What cannot be written at its time is left out.
+        ///
+        /// - Parameters:
+        ///   - act: What is sent in one write. Its waits, adverbs of time and whatever else is done to the connection
+        ///     are left out.
+        ///   - interval: The time between two writes; 1 ms at least.
+        public static func keepSending(_ act: Act, every interval: Duration) -> Act {
+            let sendings = act.steps.compactMap { step in
+                if case .send(let sending) = step { sending } else { nil }
+            }
+            return Act([.keepSending(sendings, every: max(.milliseconds(1), interval))])
         }
         /// Closes the client's direction, and continues reading.
         public static var halfClose: Act { Act([.halfClose]) }

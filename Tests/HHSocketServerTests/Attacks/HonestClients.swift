@@ -1,4 +1,6 @@
 import HHSocket
+import HHSocketMessage
+import HHSocketTesting
 import NIOConcurrencyHelpers
 import NIOCore
 import NIOPosix
@@ -9,27 +11,44 @@ import TestSupport
 /// They have a thread of their own, so that the attackers in the same process do not delay them more than the server
 /// does.
 final class HonestClients: Sendable {
-    /// What a client asks for, and what it must be answered.
-    fileprivate enum Request: CaseIterable {
-        case ping
-        /// Answered on the server's event loop.
-        case synchronousCall
-        /// Answered by a task.
-        case asynchronousCall
+    /// What carries their frames or messages.
+    enum Transport: Sendable {
+        case tcp
+        case tls(ClientTLS)
+        case framesOverWebSocket(path: String)
+        /// Messages of a WebSocket that echoes them, instead of calls.
+        case messages(path: String)
+    }
+
+    /// The types that a server must have, each of which answers what it was asked.
+    struct Types: Sendable {
+        var synchronous: UInt32
+        var asynchronous: UInt32
+        var blocking: UInt32
+        /// The type of pushes, which are ignored.
+        var push: UInt32
     }
 
     /// What has happened to all of them.
     struct Record: Sendable, CustomStringConvertible {
-        /// The number of answers.
-        var answers = 0
-        /// The longest time that a request has waited for its answer, or waits still.
-        var longestRoundTrip = Duration.zero
+        /// How long each request has waited for its answer.
+        var roundTrips: [Duration] = []
+        /// How long the requests have waited that wait still.
+        var waiting: [Duration] = []
         /// The number of answers that were wrong or refusals, by what they were, and of connections that the server
         /// ended.
         var faults: [String: Int] = [:]
 
+        var answers: Int { self.roundTrips.count }
+        var longest: Duration { (self.roundTrips + self.waiting).max() ?? .zero }
+        /// The time within which 99 of 100 requests were answered.
+        var p99: Duration {
+            let sorted = (self.roundTrips + self.waiting).sorted()
+            return sorted.isEmpty ? .zero : sorted[min(sorted.count - 1, sorted.count * 99 / 100)]
+        }
+
         var description: String {
-            "\(self.answers) answers, the longest after \(self.longestRoundTrip); faults: \(self.faults)"
+            "\(self.answers) answers, p99 \(self.p99), the longest after \(self.longest); faults: \(self.faults)"
         }
     }
 
@@ -39,30 +58,68 @@ final class HonestClients: Sendable {
         var begun: ContinuousClock.Instant?
         /// The number of answers since the beginning.
         var answers = 0
+        /// Whether the server has ended the connection.
+        var isLost = false
     }
 
-    private let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+    private let group: MultiThreadedEventLoopGroup
     private let channels: [any Channel]
     private let states: [NIOLockedValueBox<State>]
 
     /// - Parameters:
-    ///   - types: Those with a synchronous and an asynchronous handler, each of which answers what it was asked.
-    init(to address: Endpoint, count: Int, types: (synchronous: UInt32, asynchronous: UInt32)) async throws {
+    ///   - transport: What carries frames.
+    ///   - token: What their hello contains; nil for none, and no hello.
+    init(
+        to address: Endpoint,
+        over transport: Transport = .tcp,
+        count: Int,
+        types: Types,
+        token: String? = nil
+    ) async throws {
+        self.group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let states = (0..<count).map { _ in NIOLockedValueBox(State()) }
         var channels: [any Channel] = []
-        for state in states {
-            let channel = try await ClientBootstrap(group: self.group)
-                .channelOption(.tcpOption(.tcp_nodelay), value: 1)
-                .channelInitializer { channel in
-                    channel.eventLoop.makeCompletedFuture {
-                        try channel.pipeline.syncOperations.addHandler(HonestClientHandler(state, types))
+        do {
+            for state in states {
+                channels.append(
+                    try await Self.connect(address, transport, self.group) { isMessages in
+                        HonestClientHandler(state, types, token: token, isMessages: isMessages)
                     }
-                }
-                .connect(host: address.host, port: address.port)
-                .get()
-            channels.append(channel)
+                )
+            }
+        } catch {
+            try? await self.group.shutdownGracefully()
+            throw error
         }
         (self.channels, self.states) = (channels, states)
+    }
+
+    private static func connect(
+        _ address: Endpoint,
+        _ transport: Transport,
+        _ group: MultiThreadedEventLoopGroup,
+        _ makeHandler: @escaping @Sendable (_ isMessages: Bool) -> HonestClientHandler
+    ) async throws -> any Channel {
+        try await ClientBootstrap(group: group)
+            .channelOption(.tcpOption(.tcp_nodelay), value: 1)
+            .channelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    let pipeline = channel.pipeline.syncOperations
+                    var isMessages = false
+                    switch transport {
+                    case .tcp: break
+                    case .tls(let tls): _ = try tls.start(on: channel, to: address)
+                    case .framesOverWebSocket(let path):
+                        try pipeline.addHandler(HonestWebSocketHandler(path, WireFormat.standard.subprotocol))
+                    case .messages(let path):
+                        isMessages = true
+                        try pipeline.addHandler(HonestWebSocketHandler(path, nil))
+                    }
+                    try pipeline.addHandler(makeHandler(isMessages))
+                }
+            }
+            .connect(host: address.host, port: address.port)
+            .get()
     }
 
     var count: Int { self.states.count }
@@ -75,21 +132,25 @@ final class HonestClients: Sendable {
                 defer { state.record = Record() }
                 return (state.record, state.begun)
             }
-            total.answers += record.answers
-            let waiting = begun.map { now - $0 } ?? .zero
-            total.longestRoundTrip = max(total.longestRoundTrip, record.longestRoundTrip, waiting)
+            total.roundTrips += record.roundTrips
+            if let begun { total.waiting.append(now - begun) }
             total.faults.merge(record.faults, uniquingKeysWith: +)
         }
     }
 
-    /// Waits until each of them has been answered so many times, from now on.
+    /// Waits until each of them has been answered a number of times, from now on.
     ///
-    /// - Throws: ``TimedOut`` if a server answers nothing any more.
-    func areAnswered(times: Int = 3) async throws {
+    /// - Throws: ``TimedOut`` if a server answers nothing any more; ``Unexpected`` if none has a connection.
+    func areAnswered(times: Int = 3, within time: Duration = patience) async throws {
         let before = self.states.map { $0.withLockedValue { $0.answers } }
         let states = self.states
-        try await eventually("\(times) answers for each honest client") {
-            zip(states, before).allSatisfy { state, before in state.withLockedValue { $0.answers } >= before + times }
+        try await eventually("\(times) answers for each honest client", within: time) {
+            guard !states.allSatisfy({ state in state.withLockedValue { $0.isLost } }) else {
+                throw Unexpected(description: "the server has ended every connection")
+            }
+            return zip(states, before).allSatisfy { state, before in
+                state.withLockedValue { $0.answers } >= before + times
+            }
         }
     }
 
@@ -104,8 +165,24 @@ private final class HonestClientHandler: ChannelInboundHandler {
     typealias InboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
+    /// What a client asks for, and what it must be answered.
+    private enum Request: CaseIterable {
+        case ping
+        /// Answered on the server's event loop.
+        case synchronousCall
+        /// Answered by a task.
+        case asynchronousCall
+        /// Answered by a thread that may block.
+        case blockingCall
+    }
+
+    /// The time between an answer and the next request.
+    private static let pause = TimeAmount.milliseconds(10)
+
     private let state: NIOLockedValueBox<HonestClients.State>
-    private let types: (synchronous: UInt32, asynchronous: UInt32)
+    private let types: HonestClients.Types
+    private let isMessages: Bool
+    private var token: String?
     private let encoder = FrameEncoder(direction: .request)
     private var decoder = FrameDecoder(direction: .response)
     private var serial: UInt32 = 49
@@ -113,33 +190,60 @@ private final class HonestClientHandler: ChannelInboundHandler {
 
     init(
         _ state: NIOLockedValueBox<HonestClients.State>,
-        _ types: (synchronous: UInt32, asynchronous: UInt32)
+        _ types: HonestClients.Types,
+        token: String?,
+        isMessages: Bool
     ) {
         self.state = state
         self.types = types
+        self.token = token
+        self.isMessages = isMessages
     }
 
     func channelActive(context: ChannelHandlerContext) { self.send(context) }
 
     private func send(_ context: ChannelHandlerContext) {
-        self.serial += 1
-        let requests = HonestClients.Request.allCases
-        let body = ByteBuffer(string: "honest \(self.serial)")
-        switch requests[Int(self.serial) % requests.count] {
-        case .ping: self.expected = Frame(type: FrameType.heartbeat, serial: FrameSerial.clientPing)
-        case .synchronousCall:
-            self.expected = Frame(type: self.types.synchronous, serial: self.serial, payload: body)
-        case .asynchronousCall:
-            self.expected = Frame(type: self.types.asynchronous, serial: self.serial, payload: body)
-        }
-        var bytes = context.channel.allocator.buffer(capacity: 64)
-        self.encoder.encode(self.expected, into: &bytes)
+        let request = self.nextRequest()
+        self.expected = request
+        if request.type == FrameType.hello { self.expected.payload = ByteBuffer() }
         self.state.withLockedValue { $0.begun = ContinuousClock.now }
+        var bytes = context.channel.allocator.buffer(capacity: 64)
+        if self.isMessages {
+            bytes.writeImmutableBuffer(request.payload)
+        } else {
+            self.encoder.encode(request, into: &bytes)
+        }
         context.writeAndFlush(self.wrapOutboundOut(bytes), promise: nil)
     }
 
+    private func nextRequest() -> Frame {
+        if let token = self.token {
+            self.token = nil
+            var hello = WireHello()
+            hello.version = 1
+            hello.sessionToken = .init(token.utf8)
+            let payload = (try? ByteBuffer(message: hello)) ?? ByteBuffer()
+            return Frame(type: FrameType.hello, serial: FrameSerial.hello, payload: payload)
+        }
+        self.serial += 1
+        let requests = Request.allCases
+        let body = ByteBuffer(string: "honest \(self.serial)")
+        switch self.isMessages ? .synchronousCall : requests[Int(self.serial) % requests.count] {
+        case .ping: return Frame(type: FrameType.heartbeat, serial: FrameSerial.clientPing)
+        case .synchronousCall: return Frame(type: self.types.synchronous, serial: self.serial, payload: body)
+        case .asynchronousCall: return Frame(type: self.types.asynchronous, serial: self.serial, payload: body)
+        case .blockingCall: return Frame(type: self.types.blocking, serial: self.serial, payload: body)
+        }
+    }
+
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        self.decoder.append(self.unwrapInboundIn(data))
+        let bytes = self.unwrapInboundIn(data)
+        guard !self.isMessages else {
+            self.answered(context)
+            if bytes != self.expected.payload { self.note("another message") }
+            return
+        }
+        self.decoder.append(bytes)
         do throws(FrameError) {
             while let output = try self.decoder.next() { self.received(output, context) }
         } catch {
@@ -148,21 +252,15 @@ private final class HonestClientHandler: ChannelInboundHandler {
     }
 
     private func received(_ output: FrameDecoder.Output, _ context: ChannelHandlerContext) {
+        if case .frame(let frame) = output, frame.type == self.types.push, frame.serial == FrameSerial.push { return }
+        self.answered(context)
         let expected = self.expected
-        self.state.withLockedValue { state in
-            if let begun = state.begun {
-                state.record.longestRoundTrip = max(state.record.longestRoundTrip, ContinuousClock.now - begun)
-            }
-            state.begun = nil
-            state.answers += 1
-            state.record.answers += 1
-        }
         switch output {
         case .frame(let frame) where (frame.type, frame.serial) != (expected.type, expected.serial):
             self.note("type \(frame.type), serial \(frame.serial)")
         case .frame(let frame) where frame.status != .ok:
             self.note("type \(frame.type): status \(frame.status)")
-        case .frame(let frame) where frame.payload != expected.payload:
+        case .frame(let frame) where frame.payload != expected.payload && frame.type != FrameType.hello:
             self.note("another body")
         case .frame:
             break
@@ -171,8 +269,16 @@ private final class HonestClientHandler: ChannelInboundHandler {
         case .malformed:
             self.note("no frame")
         }
+    }
+
+    private func answered(_ context: ChannelHandlerContext) {
+        self.state.withLockedValue { state in
+            if let begun = state.begun { state.record.roundTrips.append(ContinuousClock.now - begun) }
+            state.begun = nil
+            state.answers += 1
+        }
         let loopBound = NIOLoopBound((self, context), eventLoop: context.eventLoop)
-        context.eventLoop.scheduleTask(in: .milliseconds(2)) {
+        context.eventLoop.scheduleTask(in: Self.pause) {
             let (handler, context) = loopBound.value
             if context.channel.isActive { handler.send(context) }
         }
@@ -184,11 +290,82 @@ private final class HonestClientHandler: ChannelInboundHandler {
 
     func channelInactive(context: ChannelHandlerContext) {
         self.note("the server has ended the connection")
+        self.state.withLockedValue { $0.isLost = true }
         context.fireChannelInactive()
     }
 
     func errorCaught(context: ChannelHandlerContext, error: any Error) {
         self.note("\(error)")
         context.close(promise: nil)
+    }
+}
+
+/// Opens a WebSocket, and carries what is written in binary messages.
+private final class HonestWebSocketHandler: ChannelDuplexHandler {
+    typealias InboundIn = ByteBuffer
+    typealias InboundOut = ByteBuffer
+    typealias OutboundIn = ByteBuffer
+    typealias OutboundOut = ByteBuffer
+
+    private let path: String
+    private let subprotocol: String?
+    private var encoder = WebSocketEncoder(role: .client)
+    /// Nil until the WebSocket is open.
+    private var decoder: WebSocketDecoder?
+    /// The beginning of the server's answer, until it is whole.
+    private var head = ByteBuffer()
+
+    init(_ path: String, _ subprotocol: String?) {
+        self.path = path
+        self.subprotocol = subprotocol
+    }
+
+    func channelActive(context: ChannelHandlerContext) {
+        var lines = [
+            "GET \(self.path) HTTP/1.1", "Host: 127.0.0.1", "Upgrade: websocket", "Connection: Upgrade",
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 13",
+        ]
+        if let subprotocol { lines.append("Sec-WebSocket-Protocol: \(subprotocol)") }
+        let opening = lines.map { "\($0)\r\n" }.joined() + "\r\n"
+        context.writeAndFlush(self.wrapOutboundOut(ByteBuffer(string: opening)), promise: nil)
+    }
+
+    func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+        let bytes = self.unwrapInboundIn(data)
+        if self.decoder == nil {
+            self.head.writeImmutableBuffer(bytes)
+            self.open(context)
+        } else {
+            self.decoder?.append(bytes)
+        }
+        do throws(WebSocketViolation) {
+            while let input = try self.decoder?.next() {
+                if case .message(_, let message) = input { context.fireChannelRead(self.wrapInboundOut(message)) }
+            }
+        } catch {
+            context.fireErrorCaught(error)
+        }
+    }
+
+    private func open(_ context: ChannelHandlerContext) {
+        let end = Array("\r\n\r\n".utf8)
+        let view = self.head.readableBytesView
+        guard let index = view.indices.first(where: { view[$0...].starts(with: end) }),
+            let answer = self.head.readString(length: index - view.startIndex + end.count)
+        else { return }
+        guard answer.hasPrefix("HTTP/1.1 101") else {
+            context.fireErrorCaught(Unexpected(description: answer))
+            return
+        }
+        var decoder = WebSocketDecoder(role: .client, mode: .messages(WebSocketLimits()))
+        decoder.append(self.head.slice())
+        self.decoder = decoder
+        context.fireChannelActive()
+    }
+
+    func write(context: ChannelHandlerContext, data: NIOAny, promise: EventLoopPromise<Void>?) {
+        var bytes = ByteBuffer()
+        self.encoder.encode(.binary, self.unwrapOutboundIn(data), into: &bytes)
+        context.write(self.wrapOutboundOut(bytes), promise: promise)
     }
 }

@@ -11,62 +11,48 @@ import TestSupport
 /// A server with the default configuration in a process of its own, so that its memory is nobody else's. The test asks
 /// it for figures by another server of that process, on a Unix domain socket, which is under no attack.
 enum ServerUnderAttack {
-    /// How it differs from the default.
-    enum Variant: String, CaseIterable, Sendable {
-        case plain
-        /// The attackers come over TLS, to a second listener.
-        case tls
-        case answersInOrder
-        /// The attackers come over WebSocket, to the port that takes plain TCP too.
-        case framesOverWebSocket
-        /// The attackers come to WebSockets whose messages are echoed.
-        case messages
-
-        /// The path that is attacked.
-        var path: String? {
-            switch self {
-            case .framesOverWebSocket: ServerUnderAttack.framesPath
-            case .messages: ServerUnderAttack.messagesPath
-            case .plain, .tls, .answersInOrder: nil
-            }
-        }
-
-        var isWebSocket: Bool { self.path != nil }
-
-        func configuration() throws -> SocketServer.Configuration {
-            var configuration = SocketServer.Configuration()
-            switch self {
-            case .plain: break
-            case .tls:
-                let identity = try TestCertificate(.server).identity
-                configuration.listeners.append(ServerListener(tls: ServerTLS(identity: identity)))
-            case .answersInOrder: configuration.answersInOrder = true
-            case .framesOverWebSocket, .messages:
-                let url = "tcp+ws://127.0.0.1:0\(ServerUnderAttack.framesPath)"
-                configuration.listeners = [try ServerListener(url: url)]
-            }
-            return configuration
-        }
-    }
-
     static let framesPath = "/rpc"
     static let messagesPath = "/echo"
+    /// The token of clients that the variant `strangers` knows.
+    static let knownToken = "known"
+
+    // MARK: Types
+
     static let synchronousEcho: UInt32 = 101
     static let echo: UInt32 = 102
     /// It answers nothing until it is cancelled.
     static let hang: UInt32 = 103
     /// It answers after a second, with 240 KiB that all answers share.
     static let largeAnswer: UInt32 = 104
+    /// It answers after two seconds, with 1 KiB of its own.
+    static let lateAnswer: UInt32 = 105
+    /// It answers at once, with 60 KiB that can be compressed.
+    static let compressibleAnswer: UInt32 = 106
+    /// It answers how often it was called.
+    static let counter: UInt32 = 107
+    /// It echoes after a second.
+    static let slowEcho: UInt32 = 108
+    /// It pushes 64 KiB to every client.
+    static let broadcast: UInt32 = 109
+    static let blockingEcho: UInt32 = 110
+    /// It keeps one of the blocking threads for 80 ms.
+    static let slowBlockingEcho: UInt32 = 111
+    static let push: UInt32 = 2_000
 
-    private static var options: WebSocketRouteOptions {
-        var options = WebSocketRouteOptions()
-        options.compression = WebSocketCompression()
-        return options
-    }
+    static let honestTypes = HonestClients.Types(
+        synchronous: Self.synchronousEcho,
+        asynchronous: Self.echo,
+        blocking: Self.blockingEcho,
+        push: Self.push
+    )
 
-    private static var router: Router {
+    private static func router(_ server: NIOLockedValueBox<SocketServer?>) -> Router {
         var router = Router()
         let answer = ByteBuffer(repeating: 0x61, count: 240 << 10)
+        let line = "{\"name\": \"a name\", \"value\": 12345, \"tags\": [\"one\", \"two\"]}\n"
+        let lines = ByteBuffer(string: String(repeating: line, count: (60 << 10) / line.utf8.count))
+        let news = ByteBuffer(repeating: 0x61, count: 64 << 10)
+        let calls = NIOLockedValueBox(0)
         router.handleSynchronously(Self.synchronousEcho) { request, _ in request.body }
         router.handle(Self.echo) { request, _ in request.body }
         router.handle(Self.hang) { request, _ in
@@ -77,21 +63,62 @@ enum ServerUnderAttack {
             try await Task.sleep(for: .seconds(1))
             return answer
         }
+        router.handle(Self.lateAnswer) { _, _ in
+            try await Task.sleep(for: .seconds(2))
+            return ByteBuffer(repeating: 0x61, count: 1 << 10)
+        }
+        router.handleSynchronously(Self.compressibleAnswer) { _, _ in lines }
+        router.handle(Self.counter) { _, _ in
+            let count = calls.withLockedValue { calls in
+                calls += 1
+                return calls
+            }
+            return ByteBuffer(integer: count)
+        }
+        router.handle(Self.slowEcho) { request, _ in
+            try await Task.sleep(for: .seconds(1))
+            return request.body
+        }
+        router.handle(Self.broadcast) { _, _ in
+            await server.withLockedValue { $0 }?.push(type: Self.push, body: news)
+            return ByteBuffer()
+        }
+        router.handleBlocking(Self.blockingEcho) { request, _ in request.body }
+        router.handleBlocking(Self.slowBlockingEcho) { request, _ in
+            usleep(80_000)
+            return request.body
+        }
         return router
     }
+
+    private static var options: WebSocketRouteOptions {
+        var options = WebSocketRouteOptions()
+        options.compression = WebSocketCompression()
+        return options
+    }
+
+    // MARK: The server's process
 
     /// Runs until it is asked to end.
     ///
     /// - Parameter path: Where the other server listens.
     static func run(_ variant: Variant, control path: String) async throws {
+        try limitDescriptors(variant.descriptors)
+        let log = try variant.levelOfUnreadLog.map { try FullPipe(level: $0) }
+        let running = NIOLockedValueBox<SocketServer?>(nil)
         let routes: (SocketServer) throws -> Void = { server in
-            guard variant.isWebSocket else { return }
+            running.withLockedValue { $0 = server }
+            guard variant.hasWebSockets else { return }
             try server.webSocket(Self.messagesPath, options: Self.options) { connection in
                 for await message in connection.messages { try await connection.send(message) }
             }
         }
-        try await withServer(try variant.configuration(), Self.router, routes) { server in
-            let meter = Meter(server)
+        var configuration = try variant.configuration()
+        if let log { configuration.logger = log.logger }
+        var router = Self.router(running)
+        if variant == .strangers { router.use(AuthenticationMiddleware()) }
+        try await withServer(configuration, router, routes) { server in
+            let meter = MemoryMeter(server)
             let (ends, end) = AsyncStream.makeStream(of: Void.self)
             var control = Router()
             control.handleSynchronously(Control.Question.ports.rawValue) { _, _ in
@@ -112,73 +139,10 @@ enum ServerUnderAttack {
                 for await _ in ends {}
             }
             meter.end()
+            // Whoever waits to write into it would keep the process.
+            log?.close()
         }
-    }
-
-    /// What the server holds and does.
-    struct Figures: Codable, Sendable, CustomStringConvertible {
-        /// The bytes of resident memory that the process has gained at most since the mark.
-        var growth = 0
-        /// The bytes that the server said it held at most since the mark.
-        var held = 0
-        // And now:
-        var bufferedBytes = 0
-        var connections = 0
-        var requestsInFlight = 0
-
-        var description: String {
-            """
-            at most \(self.held >> 20) MiB held by its account and \(self.growth >> 20) MiB gained; now \(self.bufferedBytes) bytes \
-            held, \(self.connections) connections, \(self.requestsInFlight) requests in flight
-            """
-        }
-    }
-
-    /// Looks at the memory every few milliseconds, from a thread of its own.
-    private final class Meter: Sendable {
-        private struct State {
-            var baseline: Int
-            var figures = Figures()
-            var isOver = false
-        }
-
-        private let server: SocketServer
-        private let state = NIOLockedValueBox(State(baseline: residentBytes()))
-
-        init(_ server: SocketServer) {
-            self.server = server
-            Thread.detachNewThread { [self] in
-                while !self.look().isOver { usleep(5_000) }
-            }
-        }
-
-        @discardableResult
-        private func look() -> State {
-            let (resident, held) = (residentBytes(), self.server.bufferedBytes)
-            return self.state.withLockedValue { state in
-                state.figures.growth = max(state.figures.growth, resident - state.baseline)
-                state.figures.held = max(state.figures.held, held)
-                return state
-            }
-        }
-
-        func mark() {
-            // What was freed before would be used again, as if nothing were gained.
-            returnFreeMemory()
-            self.state.withLockedValue { $0 = State(baseline: residentBytes()) }
-        }
-
-        var figures: Figures {
-            var figures = self.look().figures
-            figures.bufferedBytes = self.server.bufferedBytes
-            figures.connections = self.server.connectionCount
-            figures.requestsInFlight = self.server.requestsInFlight
-            return figures
-        }
-
-        func end() {
-            self.state.withLockedValue { $0.isOver = true }
-        }
+        running.withLockedValue { $0 = nil }
     }
 
     /// The test's side of the other server.
@@ -199,7 +163,7 @@ enum ServerUnderAttack {
 
         private func ask(_ question: Question) async throws -> ByteBuffer {
             await self.client.perform(.request(question.rawValue, serial: 50))
-            return try await self.client.response(within: patience).payload
+            return try await self.client.response(within: .seconds(60)).payload
         }
 
         /// Where the server under attack listens.
@@ -211,8 +175,8 @@ enum ServerUnderAttack {
         /// Measures memory from here on.
         func mark() async throws { _ = try await self.ask(.mark) }
 
-        func figures() async throws -> Figures {
-            try JSONDecoder().decode(Figures.self, from: try await self.ask(.figures).bytes)
+        func figures() async throws -> MemoryMeter.Figures {
+            try JSONDecoder().decode(MemoryMeter.Figures.self, from: try await self.ask(.figures).bytes)
         }
 
         func end() async { _ = try? await self.ask(.end) }

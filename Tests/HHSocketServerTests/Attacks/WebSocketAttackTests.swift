@@ -78,7 +78,8 @@ import Testing
         }
     }
 
-    @Test(arguments: Self.attacksOnFrames)
+    /// Those that are run against the defaults over WebSocket too are left to more effort.
+    @Test(arguments: effort > 1 ? Self.attacksOnFrames : [.wildLengths, .garbage, .halfCloseInMidFrame])
     func framesInMessagesDoNoMoreHarmThanOverTCP(attack: HostileClient.Attack) async throws {
         await #expect(processExitsWith: .success) { [name = attack.rawValue as String] in
             let attack = try #require(HostileClient.Attack(rawValue: name))

@@ -74,17 +74,70 @@ import Testing
         #expect(garbage(1) != garbage(2))
     }
 
-    @Test(arguments: HostileClient.Attack.allCases)
+    @Test func comesFromTheAddressThatItIsTold() async throws {
+        let server = try await MockServer(.echo)
+        let client = try await HostileClient(to: server.endpoint, from: "127.0.0.1")
+        #expect(client.localAddress?.ipAddress == "127.0.0.1")
+        await client.perform(.request(101, serial: 50, "x"))
+        #expect(try await client.response().serial == 50)
+        await #expect(throws: (any Error).self) {
+            // TEST-NET-1 of RFC 5737 is no machine's.
+            _ = try await HostileClient(to: server.endpoint, from: "192.0.2.1")
+        }
+    }
+
+    @Test func keepsSendingUntilTheConnectionEnds() async throws {
+        let server = try await MockServer(.drop)
+        let client = try await HostileClient(to: server.endpoint)
+        await client.perform(
+            .request(101, serial: 50, "first").then(.keepSending(.ping(), every: .milliseconds(1)))
+        )
+        let received = try await server.received(4)
+        #expect(received.map(\.type) == [101, 0, 0, 0])
+        #expect(await client.perform(.close) == .done)
+    }
+
+    @Test func aClientThatDiscardsKeepsNothing() async throws {
+        let server = try await MockServer(.echo)
+        let client = try await HostileClient(to: server.endpoint)
+        client.discardWhatComes()
+        await client.perform(.request(101, serial: 50, "x"))
+        try await server.received(1)
+        await #expect(throws: NothingHappened.self) { try await client.response(within: .milliseconds(50)) }
+    }
+
+    /// A mock keeps what it receives, which is much in these. They are run against a server in other tests; with more
+    /// effort here too.
+    private static let largeAttacks: Set<HostileClient.Attack> = [
+        .hoardingReaders, .emptyRequests, .abandonedDeadlines, .helloCrowd, .repeatedHello, .freeFrames, .keptAnswers,
+        .onceBusy,
+    ]
+
+    @Test(arguments: HostileClient.Attack.allCases.filter { effort > 1 || !Self.largeAttacks.contains($0) })
     func attacksEndByThemselves(attack: HostileClient.Attack) async throws {
         let server = try await MockServer(.echo)
         let attackers = try await attack.run(against: server.endpoint, type: 101)
         #expect(!attackers.isEmpty)
     }
 
-    @Test(arguments: HostileClient.Attack.allCases)
+    /// Those on WebSockets, and of the others some of each kind; all with more effort.
+    private static let attacksInMessages: [HostileClient.Attack] =
+        HostileClient.Attack.onWebSockets
+        + [.halfFrames, .slowBody, .callFlood, .neverReads, .barelyMovingFrames, .idleCrowd, .abandonedHandshakes]
+
+    @Test(arguments: effort > 1 ? HostileClient.Attack.allCases : Self.attacksInMessages)
     func attacksOnWebSocketsEndByThemselves(attack: HostileClient.Attack) async throws {
         let server = try await MockWebSocketServer(.echo, compression: WebSocketCompression())
         let attackers = try await attack.run(against: server.endpoint, type: 101)
         #expect(!attackers.isEmpty)
+    }
+
+    @Test func aCancelledAttackEndsSoon() async throws {
+        let server = try await MockServer(.echo)
+        let attack = Task {
+            try await HostileClient.Attack.idleCrowd.run(against: server.endpoint, type: 101, strength: 1_000)
+        }
+        attack.cancel()
+        #expect(try await attack.value.count <= 64)
     }
 }

@@ -1,0 +1,106 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+extension HostileClient.Attack {
+    /// The target of an attack, and the way to reach it.
+    struct Target: Sendable {
+        var endpoint: Endpoint
+        var format: WireFormat
+        var tls: ClientTLS?
+        var sources: Sources
+        var opensWebSocket = true
+        var reads = true
+
+        func client(reads: Bool = true, receiveBuffer: Int? = nil) async throws -> HostileClient {
+            try await HostileClient(
+                to: self.endpoint,
+                opensWebSocket: self.opensWebSocket,
+                format: self.format,
+                reads: self.reads && reads,
+                tls: self.tls,
+                receiveBuffer: receiveBuffer,
+                from: self.sources.next()
+            )
+        }
+    }
+
+    /// The attackers' addresses.
+    final class Sources: Sendable {
+        private let addresses: [String]
+        private let count = NIOLockedValueBox(0)
+
+        init(_ addresses: [String]) { self.addresses = addresses }
+
+        /// Returns each of them in turn; nil if there are none.
+        func next() -> String? {
+            guard !self.addresses.isEmpty else { return nil }
+            let number = self.count.withLockedValue { count in
+                defer { count += 1 }
+                return count
+            }
+            return self.addresses[number % self.addresses.count]
+        }
+    }
+
+    /// Has a client for each element, one after the other, until the Swift task is cancelled.
+    func each<Element>(
+        of elements: [Element],
+        _ target: Target,
+        _ act: (Element) -> HostileClient.Act
+    ) async throws -> [HostileClient] {
+        var clients: [HostileClient] = []
+        for element in elements where !Task.isCancelled {
+            let client = try await target.client()
+            clients.append(client)
+            await client.perform(act(element), within: .milliseconds(500))
+        }
+        return clients
+    }
+
+    /// Has many clients, some at once, who throw away what comes, until the Swift task is cancelled.
+    ///
+    /// - Parameters:
+    ///   - width: The number of clients that connect or act at the same time.
+    ///   - stays: Whether they stay connected. Of those that do not, one is returned that does nothing.
+    ///   - act: What a client does; its number begins with 0.
+    /// - Throws: The error of one that could not connect, if none could.
+    func crowd(
+        of count: Int,
+        _ target: Target,
+        atOnce width: Int = 32,
+        receiveBuffer: Int? = nil,
+        stays: Bool = true,
+        within patience: Duration = .milliseconds(500),
+        _ act: @escaping @Sendable (Int) -> HostileClient.Act
+    ) async throws -> [HostileClient] {
+        try await withThrowingTaskGroup(of: Result<HostileClient, any Error>.self) { group in
+            var (clients, started) = ([HostileClient](), 0)
+            var failure: (any Error)?
+            func start() {
+                let number = started
+                started += 1
+                group.addTask {
+                    do {
+                        let client = try await target.client(receiveBuffer: receiveBuffer)
+                        if target.reads { client.discardWhatComes() }
+                        await client.perform(act(number), within: patience)
+                        return .success(client)
+                    } catch {
+                        return .failure(error)
+                    }
+                }
+            }
+            while started < min(width, count) { start() }
+            while let result = try await group.next() {
+                switch result {
+                case .success(let client): if stays || clients.isEmpty { clients.append(client) }
+                case .failure(let error): failure = error
+                }
+                if started < count, !Task.isCancelled { start() }
+            }
+            if clients.isEmpty, let failure { throw failure }
+            return clients
+        }
+    }
+}

@@ -288,7 +288,10 @@ public final class SocketServer: Service {
     /// second at least.
     private var sweepInterval: TimeAmount {
         let limits = self.configuration.limits
-        let times = [limits.idleTimeout, limits.firstFrameTimeout, limits.readStallTimeout, limits.writeStallTimeout]
+        let times = [
+            limits.idleTimeout, limits.firstFrameTimeout, limits.readStallTimeout, limits.writeStallTimeout,
+            limits.strangers.timeToBecomeKnown,
+        ]
         let shortest = times.compactMap { $0 }.min().map { TimeAmount(clamping: $0).nanoseconds / 4 } ?? .max
         return .nanoseconds(min(max(shortest, 10_000_000), 1_000_000_000))
     }
@@ -400,6 +403,9 @@ public final class SocketServer: Service {
     /// taken. What ``ServerLimits/maximumBufferedBytes`` bounds.
     public var bufferedBytes: Int { self.core?.load.bytes ?? 0 }
 
+    /// The authentications that run, and those that wait.
+    var authentications: (running: Int, waiting: Int) { self.core?.authentications.counts ?? (0, 0) }
+
     /// The counts since it started.
     public var statistics: ServerStatistics {
         switch self.state.withLockedValue({ $0 }) {
@@ -483,12 +489,19 @@ public final class SocketServer: Service {
             ("maximumConnectionsPerAddress", limits.maximumConnectionsPerAddress ?? 1),
             ("kernelSendBuffer", limits.kernelSendBuffer ?? 1),
             ("requestRate.burst", limits.requestRate?.burst ?? 1),
+            ("requestRatePerAddress.burst", limits.requestRatePerAddress?.burst ?? 1),
+            ("requestRatePerIdentity.burst", limits.requestRatePerIdentity?.burst ?? 1),
+            ("unproductiveFrameRate.burst", limits.unproductiveFrameRate?.burst ?? 1),
+            ("strangers.maximumInFlight", limits.strangers.maximumInFlight),
+            ("strangers.maximumPayloadLength", limits.strangers.maximumPayloadLength),
+            ("hello.maximumConcurrentAuthentications", self.configuration.hello.maximumConcurrentAuthentications),
         ] where value <= 0 {
             throw SocketError(.invalidArgument, message: "\(name) must be above 0", endpoint: self.firstEndpoint)
         }
         for (name, time) in [
             ("idleTimeout", limits.idleTimeout), ("firstFrameTimeout", limits.firstFrameTimeout),
             ("readStallTimeout", limits.readStallTimeout), ("writeStallTimeout", limits.writeStallTimeout),
+            ("strangers.timeToBecomeKnown", limits.strangers.timeToBecomeKnown),
         ] {
             guard let time, time <= .zero else { continue }
             throw SocketError(
@@ -518,10 +531,15 @@ public final class SocketServer: Service {
                 endpoint: self.firstEndpoint
             )
         }
-        if let rate = limits.requestRate, !(rate.perSecond > 0) {
+        for (name, rate) in [
+            ("requestRate", limits.requestRate), ("requestRatePerAddress", limits.requestRatePerAddress),
+            ("requestRatePerIdentity", limits.requestRatePerIdentity),
+            ("unproductiveFrameRate", limits.unproductiveFrameRate),
+        ] {
+            guard let rate, !(rate.perSecond > 0) else { continue }
             throw SocketError(
                 .invalidArgument,
-                message: "requestRate.perSecond must be above 0",
+                message: "\(name).perSecond must be above 0",
                 endpoint: self.firstEndpoint
             )
         }

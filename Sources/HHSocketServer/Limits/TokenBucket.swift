@@ -1,6 +1,6 @@
 import NIOCore
 
-/// The bucket of requests that one connection may still make. The time is passed in.
+/// The bucket of requests, or of other frames, that one client may still send. The time is passed in.
 struct TokenBucket: Sendable {
     private let rate: RequestRate
     private var tokens: Double
@@ -12,15 +12,19 @@ struct TokenBucket: Sendable {
         self.filled = now
     }
 
-    /// Takes a token; false if there is none.
-    mutating func take(now: NIODeadline) -> Bool {
-        if now > self.filled {
-            let seconds = Double((now - self.filled).nanoseconds) / 1e9
-            self.tokens = min(Double(self.rate.burst), self.tokens + seconds * self.rate.perSecond)
-            self.filled = now
-        }
-        guard self.tokens >= 1 else { return false }
-        self.tokens -= 1
+    /// The number of tokens in it.
+    func tokens(now: NIODeadline) -> Double {
+        guard now > self.filled else { return self.tokens }
+        let seconds = Double((now - self.filled).nanoseconds) / 1e9
+        return min(Double(self.rate.burst), self.tokens + seconds * self.rate.perSecond)
+    }
+
+    /// Takes tokens; false if there are fewer.
+    mutating func take(_ count: Int = 1, now: NIODeadline) -> Bool {
+        self.tokens = self.tokens(now: now)
+        self.filled = max(self.filled, now)
+        guard self.tokens >= Double(count) else { return false }
+        self.tokens -= Double(count)
         return true
     }
 }

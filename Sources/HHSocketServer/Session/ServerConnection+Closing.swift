@@ -8,6 +8,7 @@ extension ServerConnection {
         case watch(SessionWatch.Verdict)
         case memory
         case slowClient
+        case frameFlood
     }
 
     // MARK: By choice
@@ -52,6 +53,7 @@ extension ServerConnection {
             self.hot.watching.watch.received(0, partialBytes: 0, frames: true, now: now)
         }
         self.checkHeldBytes(in: &turn)
+        self.chargeControlFrames(in: &turn)
         guard self.hot.phase != .closed else { return }
         let inChannel = self.link.channelBytes
         let bytesTaken =
@@ -90,6 +92,9 @@ extension ServerConnection {
         case .watch(.noFirstFrame):
             reason = "no frame came within \(limits.firstFrameTimeout ?? .zero)"
             self.hot.machine.statistics.firstFrameTimeouts += 1
+        case .watch(.unknown):
+            reason = "it has not become known within \(limits.strangers.timeToBecomeKnown ?? .zero)"
+            self.hot.machine.statistics.strangerTimeouts += 1
         case .watch(.stalledReading):
             reason = "a frame has not got on for \(limits.readStallTimeout ?? .zero), or too slowly"
             self.hot.machine.statistics.readStalls += 1
@@ -103,11 +108,16 @@ extension ServerConnection {
         case .slowClient:
             reason = "pushes are not read"
             self.hot.machine.statistics.slowClientsClosed += 1
+        case .frameFlood:
+            reason = "too many of its frames ask for nothing"
+            self.hot.machine.statistics.frameFloods += 1
         }
         self.log("a client is closed", reason)
         switch eviction {
         case .watch(.idle), .watch(.noFirstFrame), .watch(.stalledReading):
             self.dismiss(GoAway(reason: reason), in: &turn)
+        case .watch(.unknown), .frameFlood:
+            self.dismiss(GoAway(reason: reason, retryAfter: Self.randomAbsence), in: &turn)
         case .memory where self.link.isWritable:
             self.dismiss(GoAway(reason: reason), in: &turn)
         case .watch(.stalledWriting), .slowClient, .memory:
@@ -131,7 +141,8 @@ extension ServerConnection {
     // MARK: The last word
 
     func finishIfDone(in turn: inout Turn) {
-        guard self.hot.phase == .open, self.hot.machine.isFinished, self.greeting.task == nil, !self.link.isPaused
+        guard self.hot.phase == .open, self.hot.machine.isFinished, self.greeting.authentication == nil,
+            !self.link.isPaused
         else { return }
         self.finish(in: &turn)
     }

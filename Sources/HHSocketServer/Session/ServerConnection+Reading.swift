@@ -35,6 +35,7 @@ extension ServerConnection {
         case .corrupt: self.receive(frame, isCorrupt: true, in: &turn)
         case .malformed(let error): self.receive(malformed: error, in: &turn)
         }
+        if self.hot.machine.unproductiveFrames > 0 { self.chargeUnproductiveFrames(in: &turn) }
         return self.hot.phase == .open
     }
 
@@ -179,7 +180,13 @@ extension ServerConnection {
         isCompressed: Bool,
         in turn: inout Turn
     ) {
-        let refusal = self.refusal(of: admission, bytes: length, deadline: extras?.deadline, now: turn.now)
+        let refusal = self.refusal(
+            of: admission,
+            bytes: length,
+            isCompressed: isCompressed,
+            deadline: extras?.deadline,
+            now: turn.now
+        )
         switch self.hot.machine.admit(admission, bytes: length, refusal: refusal) {
         case .answer(let status, let number):
             self.answer(self.emptyAnswer(to: frame, status), number, in: &turn)
@@ -192,7 +199,10 @@ extension ServerConnection {
             case .synchronous(let synchronous): (handler, executor) = ({ try synchronous($0, $1) }, .connection)
             case nil: return
             }
-            if self.route(for: frame.type) == nil { self.hot.machine.statistics.unknownTypes += 1 }
+            if self.route(for: frame.type) == nil {
+                self.hot.machine.statistics.unknownTypes += 1
+                self.hot.machine.receivedUnproductive()
+            }
             self.start(handler, on: executor, frame, extras, length: length, isCompressed: isCompressed, run: run)
         }
     }

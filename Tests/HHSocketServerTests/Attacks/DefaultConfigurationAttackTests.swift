@@ -87,8 +87,6 @@ import Testing
         case (.memoryIsAccountedFor, .callFlood), (.memoryIsAccountedFor, .distantDeadlines),
             (.memoryIsAccountedFor, .repeatedKey), (.memoryIsAccountedFor, .requestAndCancel):
             "H1: the task and the tables of a request are not counted"
-        case (.memoryIsAccountedFor, .largeHello), (.honestClientsAreServed, .largeHello):
-            "H3: a hello may have 16 MiB, is read on the event loop, and is not counted"
         case (.memoryIsAccountedFor, .compressionBombs), (.honestClientsAreServed, .compressionBombs):
             "H6: bodies are decompressed for anybody, on the threads of all handlers, and one on each beyond the account"
         case (.memoryIsAccountedFor, .hugeMessages), (.memoryIsAccountedFor, .deflateBombs):

@@ -8,11 +8,17 @@ final class ServerCore: Sendable {
     let routes: [UInt32: Router.Route]
     /// The route for requests of other types; nil: they are refused at once.
     let unknownTypeRoute: Router.Route?
+    /// Whether requests are answered only to clients whose identity is known, but for some.
+    let requiresIdentity: Bool
     let limits: ServerLimits
     let heartbeat: HeartbeatPolicy?
     let answersInOrder: Bool
     let hello: ServerHello
     let idempotentAnswers: IdempotentAnswers
+    let authentications: Authentications
+    /// The rates of requests by address and by identity; nil where there are none.
+    let addressRates: SharedRates<ConnectionQuota.Origin>?
+    let identityRates: SharedRates<String>?
     let logger: Logger
     let peerLog = PeerLog()
     let threads: BlockingThreads
@@ -35,10 +41,14 @@ final class ServerCore: Sendable {
         self.threads = BlockingThreads(count: configuration.blockingThreads)
         self.routes = router.routes(blockingOn: self.threads)
         self.unknownTypeRoute = router.unknownTypeRoute
+        self.requiresIdentity = router.requiresIdentity
         self.heartbeat = configuration.heartbeat
         self.answersInOrder = configuration.answersInOrder
         self.hello = configuration.hello
         self.idempotentAnswers = IdempotentAnswers(configuration.hello.idempotency)
+        self.authentications = Authentications(configuration.hello)
+        self.addressRates = SharedRates(limits.requestRatePerAddress)
+        self.identityRates = SharedRates(limits.requestRatePerIdentity)
         self.logger = configuration.logger
         self.ledger = Ledger(limits, shards: loopCount)
         self.quota = ConnectionQuota(quota)
@@ -69,6 +79,14 @@ final class ServerCore: Sendable {
             by: session.logger
         )
         return false
+    }
+
+    /// Whether a client must become known, and so is a stranger at first.
+    var hasStrangers: Bool { self.hello.isRequired || self.requiresIdentity }
+
+    /// Whether each request is counted against a rate.
+    var hasRequestRates: Bool {
+        self.limits.requestRate != nil || self.addressRates != nil || self.identityRates != nil
     }
 
     func nextConnectionID() -> UInt64 {
@@ -116,7 +134,8 @@ final class ListenerSettings: Sendable {
                 ? nil : limits.firstFrameTimeout.map { TimeAmount(clamping: $0) },
             readStall: limits.readStallTimeout.map { TimeAmount(clamping: $0) },
             writeStall: limits.writeStallTimeout.map { TimeAmount(clamping: $0) },
-            minimumReadRate: limits.minimumReadRate
+            minimumReadRate: limits.minimumReadRate,
+            acquaintance: limits.strangers.timeToBecomeKnown.map { TimeAmount(clamping: $0) }
         )
         self.encoder = FrameEncoder(direction: .response, format: self.format, customFields: self.customFields)
         self.sharesReceiveBuffers = listener.tls == nil

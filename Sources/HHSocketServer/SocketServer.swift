@@ -323,6 +323,7 @@ public final class SocketServer: Service {
         let times = [
             limits.idleTimeout, limits.firstFrameTimeout, limits.readStallTimeout, limits.writeStallTimeout,
             limits.minimumSilence,
+            limits.strangers.timeToBecomeKnown,
         ]
         let shortest = times.compactMap { $0 }.min().map { TimeAmount(clamping: $0).nanoseconds / 4 } ?? .max
         return .nanoseconds(min(max(shortest, 10_000_000), 1_000_000_000))
@@ -444,6 +445,9 @@ public final class SocketServer: Service {
     /// MiB.
     public var heldBytes: Int { self.core?.ledger.bytes ?? 0 }
 
+    /// The authentications that run, and those that wait.
+    var authentications: (running: Int, waiting: Int) { self.core?.authentications.counts ?? (0, 0) }
+
     /// The counts since it started.
     public var statistics: ServerStatistics {
         switch self.state.withLockedValue({ $0 }) {
@@ -537,6 +541,12 @@ public final class SocketServer: Service {
             ("connectionRatePerAddress.burst", limits.connectionRatePerAddress?.burst ?? 1),
             ("kernelSendBuffer", limits.kernelSendBuffer ?? 1),
             ("requestRate.burst", limits.requestRate?.burst ?? 1),
+            ("requestRatePerAddress.burst", limits.requestRatePerAddress?.burst ?? 1),
+            ("requestRatePerIdentity.burst", limits.requestRatePerIdentity?.burst ?? 1),
+            ("unproductiveFrameRate.burst", limits.unproductiveFrameRate?.burst ?? 1),
+            ("strangers.maximumInFlight", limits.strangers.maximumInFlight),
+            ("strangers.maximumPayloadLength", limits.strangers.maximumPayloadLength),
+            ("hello.maximumConcurrentAuthentications", self.configuration.hello.maximumConcurrentAuthentications),
         ] where value <= 0 {
             throw SocketError(.invalidArgument, message: "\(name) must be above 0", endpoint: self.firstEndpoint)
         }
@@ -544,6 +554,7 @@ public final class SocketServer: Service {
             ("idleTimeout", limits.idleTimeout), ("firstFrameTimeout", limits.firstFrameTimeout),
             ("readStallTimeout", limits.readStallTimeout), ("writeStallTimeout", limits.writeStallTimeout),
             ("minimumSilence", limits.minimumSilence),
+            ("strangers.timeToBecomeKnown", limits.strangers.timeToBecomeKnown),
         ] {
             guard let time, time <= .zero else { continue }
             throw SocketError(
@@ -575,6 +586,9 @@ public final class SocketServer: Service {
         }
         for (name, rate) in [
             ("requestRate", limits.requestRate), ("connectionRatePerAddress", limits.connectionRatePerAddress),
+            ("requestRatePerAddress", limits.requestRatePerAddress),
+            ("requestRatePerIdentity", limits.requestRatePerIdentity),
+            ("unproductiveFrameRate", limits.unproductiveFrameRate),
         ] {
             guard let rate, !(rate.perSecond > 0) else { continue }
             throw SocketError(

@@ -215,6 +215,7 @@ private actor Store {
                 guard let user = await store.user(withToken: token) else { throw StatusError(.noPermission) }
                 return user
             }
+            configuration.hello.maximumConcurrentAuthentications = 32
             configuration.hello.compression = CompressionPolicy(minimumLength: 4_096)
             configuration.hello.idempotency.lifetime = .seconds(3_600)
         }
@@ -269,6 +270,10 @@ private actor Store {
         configuration.limits.maximumConnections = 100_000
         configuration.limits.requestRate = RequestRate(perSecond: 50, burst: 200)
         configuration.limits.concurrency = AdaptiveConcurrency()
+
+        configuration.limits.strangers.maximumPayloadLength = 16 << 10
+        configuration.limits.strangers.maximumInFlight = 2
+        configuration.limits.strangers.timeToBecomeKnown = .seconds(30)
 
         configuration.shutdown.gracePeriod = .seconds(30)
         configuration.shutdown.retryAfter = .zero ... .seconds(10)

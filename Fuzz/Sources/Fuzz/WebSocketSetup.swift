@@ -51,8 +51,15 @@ extension WebSocketSetup {
     private static let maximumRest = 14 + 125
 
     /// Feeds the stream in pieces, and looks at the decoder after each.
-    func decode(_ stream: ArraySlice<UInt8>, pieces sizes: [Int]) -> WebSocketDecoded {
-        var decoder = WebSocketDecoder(role: self.role, mode: self.mode, deflate: self.deflate)
+    ///
+    /// - Parameter budget: The number of bytes that are inflated at once.
+    func decode(_ stream: ArraySlice<UInt8>, pieces sizes: [Int], budget: Int = .max) -> WebSocketDecoded {
+        var decoder = WebSocketDecoder(
+            role: self.role,
+            mode: self.mode,
+            deflate: self.deflate,
+            inflatedBudget: budget
+        )
         var decoded = WebSocketDecoded()
         var pieces = Pieces(stream, sizes)
         while decoded.violation == nil, let piece = pieces.next() {
@@ -68,10 +75,13 @@ extension WebSocketSetup {
 
     private func take(from decoder: inout WebSocketDecoder, _ decoded: inout WebSocketDecoded) {
         do throws(WebSocketViolation) {
-            while let input = try decoder.next() {
-                self.check(input)
-                decoded.append(input)
-            }
+            repeat {
+                decoder.resumeWork()
+                while let input = try decoder.next() {
+                    self.check(input)
+                    decoded.append(input)
+                }
+            } while decoder.hasMoreWork
         } catch {
             decoded.violation = error
         }
@@ -135,8 +145,8 @@ extension WebSocketSetup {
     @discardableResult
     func decodeInEveryWay(_ stream: ArraySlice<UInt8>, pieces: [Int]) -> WebSocketDecoded {
         let whole = self.decode(stream, pieces: [])
-        for sizes in [pieces, stream.count <= 8_192 ? [1] : [255]] {
-            let decoded = self.decode(stream, pieces: sizes)
+        for (sizes, budget) in [(pieces, Int.max), (stream.count <= 8_192 ? [1] : [255], .max), (pieces, 1_000)] {
+            let decoded = self.decode(stream, pieces: sizes, budget: budget)
             guard !self.refersTooFar(whole), !self.refersTooFar(decoded) else { continue }
             require(decoded == whole, "in pieces of \(sizes): \(decoded)\nwhole: \(whole)")
         }

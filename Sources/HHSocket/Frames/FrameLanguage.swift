@@ -141,6 +141,11 @@ extension Link where Language == FrameLanguage {
         self.hot.language.decoder.agreedFlags = flags
     }
 
+    /// Sets the largest payload of the frames whose headers are still to come, in bytes.
+    package func accept(payloadsUpTo length: Int) {
+        self.hot.language.decoder.accept(payloadsUpTo: length)
+    }
+
     /// The frame that the bytes so far end inside of.
     package func arriving() -> FrameDecoder.Arriving? { self.hot.language.decoder.arriving() }
 

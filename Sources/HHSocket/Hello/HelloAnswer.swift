@@ -1,20 +1,36 @@
+import Foundation
 import HHSocketMessage
 import NIOCore
 
 /// The server's side of hello: its reply, and the agreement that the reply makes.
 package struct HelloAnswer: Sendable {
     /// The reply's status and payload. Its type and serial are ``FrameType/hello`` and ``FrameSerial/hello``.
-    package var status: Status
-    package var payload: ByteBuffer
+    package private(set) var status: Status
+    package private(set) var payload: ByteBuffer
     /// The agreement that holds after the reply; nil for none, as if there had been no hello.
-    package var agreement: Agreement?
-    /// The client's hello; nil if it cannot be read.
-    package var hello: WireHello?
+    package private(set) var agreement: Agreement?
+    /// The session token of the client's hello; empty without one, and where there is no agreement.
+    package private(set) var sessionToken: [UInt8]
+    /// The features of the reply, in the client's order.
+    private var features: [ProtocolFeature] = []
+
+    private init(
+        status: Status,
+        payload: ByteBuffer = ByteBuffer(),
+        agreement: Agreement? = nil,
+        sessionToken: [UInt8] = []
+    ) {
+        self.status = status
+        self.payload = payload
+        self.agreement = agreement
+        self.sessionToken = sessionToken
+    }
 
     /// Answers a client's hello.
     ///
     /// - Parameters:
-    ///   - payload: The payload of the client's frame. Anything but a `Hello` is answered with status 402.
+    ///   - payload: The payload of the client's frame. Anything but a `Hello` is answered with status 402, and one that
+    ///     is longer than ``HelloLimits/maximumLength`` with status 301; what is over the other limits is not decoded.
     ///   - versions: The versions that the server speaks. If the client speaks none of them, or its session token is
     ///     over the limit, the answer is status 303 with the oldest of them.
     ///   - features: The features that the server accepts; the reply lists them in the client's order.
@@ -23,35 +39,90 @@ package struct HelloAnswer: Sendable {
         versions: ClosedRange<UInt32> = 1...HelloLimits.version,
         features: Set<ProtocolFeature>
     ) -> HelloAnswer {
-        guard let hello = try? payload.message(as: WireHello.self) else {
-            return HelloAnswer(status: .protobufFailed, payload: ByteBuffer())
+        guard payload.readableBytes <= HelloLimits.maximumLength else { return HelloAnswer(status: .illegalLength) }
+        guard let bounded = BoundedHello(payload), let hello = try? bounded.bytes.message(as: WireHello.self) else {
+            return HelloAnswer(status: .protobufFailed)
         }
         let version = min(hello.version, versions.upperBound)
-        guard version >= max(hello.minimumVersion, 1, versions.lowerBound),
-            hello.sessionToken.count <= HelloLimits.maximumTokenLength
-        else {
+        guard version >= max(hello.minimumVersion, 1, versions.lowerBound), !bounded.isTokenTooLong else {
             var reply = WireHelloReply()
             reply.version = versions.lowerBound
-            return HelloAnswer(status: .illegalFormat, payload: Self.payload(reply), hello: hello)
+            return HelloAnswer(status: .illegalFormat, payload: Self.payload(reply))
         }
         var seen: Set<ProtocolFeature> = []
-        let accepted = hello.features.prefix(HelloLimits.maximumFeatures)
+        let accepted = hello.features
             .map { ProtocolFeature(rawValue: $0) }
             .filter { features.contains($0) && seen.insert($0).inserted }
-        let agreement = Agreement(version: version, features: accepted)
-        var reply = WireHelloReply()
-        reply.version = version
-        reply.features = accepted.filter { agreement.has($0) }.map(\.rawValue)
-        return HelloAnswer(status: .ok, payload: Self.payload(reply), agreement: agreement, hello: hello)
+        var answer = HelloAnswer(status: .ok, sessionToken: [UInt8](hello.sessionToken))
+        answer.agree(on: accepted, version: version)
+        return answer
     }
 
+    private mutating func agree(on features: [ProtocolFeature], version: UInt32) {
+        let agreement = Agreement(version: version, features: features)
+        self.features = features
+        self.agreement = agreement
+        var reply = WireHelloReply()
+        reply.version = version
+        reply.features = features.filter { agreement.has($0) }.map(\.rawValue)
+        self.payload = Self.payload(reply)
+    }
+
+    /// Turns this into an answer that does not agree on a feature.
+    package mutating func withhold(_ feature: ProtocolFeature) {
+        guard let agreement = self.agreement, agreement.has(feature) else { return }
+        self.agree(on: self.features.filter { $0 != feature }, version: agreement.version)
+    }
+
+    /// Returns an answer that agrees on nothing.
+    package static func refusal(_ status: Status) -> HelloAnswer { HelloAnswer(status: status) }
+
     /// Turns this into an answer that agrees on nothing.
-    package mutating func refuse(_ status: Status) {
-        (self.status, self.payload, self.agreement) = (status, ByteBuffer(), nil)
+    package mutating func refuse(_ status: Status) { self = .refusal(status) }
+
+    /// Hands over the session token, which is not kept.
+    package mutating func takeSessionToken() -> [UInt8] {
+        defer { self.sessionToken = [] }
+        return self.sessionToken
     }
 
     /// Encodes the reply. It has no required fields and is small, so it can always be encoded.
     private static func payload(_ reply: WireHelloReply) -> ByteBuffer {
         (try? ByteBuffer(message: reply)) ?? ByteBuffer()
+    }
+}
+
+/// The part of a hello that is decoded: the fields that a server uses, within their limits. Two bytes can encode a
+/// feature, and a feature takes more memory than two bytes.
+private struct BoundedHello {
+    /// The encoded message of these fields.
+    private(set) var bytes: ByteBuffer
+    private(set) var isTokenTooLong = false
+
+    /// Nil if the bytes are no message.
+    init?(_ payload: ByteBuffer) {
+        var bytes = ByteBuffer()
+        bytes.reserveCapacity(min(payload.readableBytes, HelloLimits.maximumLength))
+        var (features, isTooLong) = (0, false)
+        let isMessage = payload.withUnsafeReadableBytes { payload in
+            WireFields.forEach(in: payload) { field in
+                switch field.number {
+                case 1, 5: break
+                case 2:
+                    features += 1
+                    if features > HelloLimits.maximumFeatures { return }
+                case 3:
+                    guard field.value.count <= HelloLimits.maximumTokenLength else {
+                        isTooLong = true
+                        return
+                    }
+                default: return
+                }
+                bytes.writeBytes(field.bytes)
+            }
+        }
+        guard isMessage else { return nil }
+        self.bytes = bytes
+        self.isTokenTooLong = isTooLong
     }
 }

@@ -166,6 +166,21 @@ extension Link {
         self.setAutoRead(false)
     }
 
+    /// The time between a turn that has left work and the next: the event loop looks at its channels meanwhile, which
+    /// it does not do before it has run all that is due.
+    private static var pauseForOthers: TimeAmount { .microseconds(50) }
+
+    /// The language has had enough of this turn: leaves what has come for another one, between which and this one the
+    /// loop's other connections have theirs.
+    ///
+    /// - Returns: False if there is no later, since the connection ends.
+    package func leaveWork(in turn: inout Turn) -> Bool {
+        guard self.mayLeaveUnits else { return false }
+        self.leaveUnits()
+        _ = self.loop.setTimer(turn.now + Self.pauseForOthers) { [weak self] in self?.takeLeftUnits(in: &$0) }
+        return true
+    }
+
     /// Offers the receiver the units that it has left.
     package func takeLeftUnits(in turn: inout Turn) {
         guard self.hot.reading.hasLeft, self.hot.phase != .ended else { return }

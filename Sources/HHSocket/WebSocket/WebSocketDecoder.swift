@@ -17,6 +17,10 @@ package enum WebSocketInput: Hashable, Sendable {
 /// Strict where RFC 6455 says MUST. Everything before a violation is returned first; from then on each call throws the
 /// same one.
 ///
+/// A few compressed bytes may be many, and inflating them takes its time: with a budget (``inflatedBudget``) ``next()``
+/// returns nil though there is more to do, which ``hasMoreWork`` tells, until ``resumeWork()`` renews the budget. What
+/// comes meanwhile is kept.
+///
 /// Copies share the state of the decompression, so only one of them may go on decoding.
 package struct WebSocketDecoder: Sendable {
     package enum Mode: Hashable, Sendable {
@@ -54,11 +58,16 @@ package struct WebSocketDecoder: Sendable {
     private static let compressedSlice = 16_384
     /// The number of bytes after which inflating pauses: to check text, or to return the bytes of a stream.
     private static let inflatedSlice = 65_536
+    /// The number of bytes that a connection inflates at once, a millisecond's work or two; the others of its thread
+    /// have their turn before it goes on.
+    package static let inflatedPerTurn = 256 << 10
 
     /// The reason for the end of a call to `inflate`.
     private enum Pause {
         /// A slice of output is there, and more may follow from the same input.
         case slice
+        /// The budget has been spent.
+        case budget
         /// The frame goes on in the next read.
         case input
         /// All of the frame has been inflated, and the message goes on.
@@ -87,6 +96,12 @@ package struct WebSocketDecoder: Sendable {
     private var message: Unfinished?
     private var failure: WebSocketViolation?
     private var isClosed = false
+    /// The number of bytes that may be inflated from one ``resumeWork()`` to the next.
+    private let inflatedBudget: Int
+    /// The rest of it.
+    private var inflatedLeft: Int
+    /// Whether ``next()`` has returned nil although there may be more in the bytes that have come: the budget is spent.
+    package private(set) var hasMoreWork = false
 
     /// - Parameters:
     ///   - role: Our side.
@@ -94,13 +109,18 @@ package struct WebSocketDecoder: Sendable {
     ///   - acceptsText: Whether a stream may also come in text messages, whose bytes are not checked; false by default.
     ///   - deflate: The agreement on compression, if there is one.
     ///   - buffers: Memory for unmasked bytes; by default its own.
+    ///   - inflatedBudget: The number of bytes that may be inflated from one ``resumeWork()`` to the next; no limit by
+    ///     default.
     package init(
         role: WebSocketRole,
         mode: Mode,
         acceptsText: Bool = false,
         deflate: DeflateAgreement? = nil,
-        buffers: BufferPool = BufferPool()
+        buffers: BufferPool = BufferPool(),
+        inflatedBudget: Int = .max
     ) {
+        self.inflatedBudget = max(inflatedBudget, 1)
+        self.inflatedLeft = self.inflatedBudget
         self.isMasked = role == .server
         self.mode = mode
         self.acceptsText = acceptsText
@@ -132,13 +152,20 @@ package struct WebSocketDecoder: Sendable {
         }
     }
 
-    /// Returns what has arrived next; nil where more bytes are needed, and after the peer's close frame.
+    /// Renews the budget for inflating.
+    package mutating func resumeWork() {
+        self.inflatedLeft = self.inflatedBudget
+        self.hasMoreWork = false
+    }
+
+    /// Returns what has arrived next; nil where more bytes are needed, where ``hasMoreWork`` says so, and after the
+    /// peer's close frame.
     package mutating func next() throws(WebSocketViolation) -> WebSocketInput? {
         if let failure = self.failure { throw failure }
-        guard !self.isClosed else { return nil }
+        guard !self.isClosed, !self.hasMoreWork else { return nil }
         do throws(WebSocketViolation) {
             let input = try self.find()
-            if input == nil { self.finishRead() }
+            if input == nil, !self.hasMoreWork { self.finishRead() }
             return input
         } catch {
             self.fail(error)
@@ -165,6 +192,7 @@ package struct WebSocketDecoder: Sendable {
 
     /// Frees everything held, since nothing that follows is read.
     private mutating func discard() {
+        self.hasMoreWork = false
         self.input = ByteBuffer()
         self.block = ByteBuffer()
         self.message = nil
@@ -467,7 +495,7 @@ package struct WebSocketDecoder: Sendable {
         guard var message = self.message.take() else { return nil }
         do throws(WebSocketViolation) {
             switch try self.inflate(&message, limit: .max) {
-            case .slice, .input: break
+            case .slice, .input, .budget: break
             case .frame: self.frame = nil
             case .message:
                 self.frame = nil
@@ -492,7 +520,7 @@ package struct WebSocketDecoder: Sendable {
             switch try self.inflateChecked(&message, limit: limit) {
             case .slice:
                 continue
-            case .input:
+            case .input, .budget:
                 self.message = message
                 return nil
             case .frame:
@@ -535,10 +563,16 @@ package struct WebSocketDecoder: Sendable {
 
     /// Inflates what is there of a frame to the body of its message, up to a slice.
     private mutating func inflate(_ message: inout Unfinished, limit: Int) throws(WebSocketViolation) -> Pause {
+        guard self.inflatedLeft > 0 else {
+            self.hasMoreWork = true
+            return .budget
+        }
+        let start = message.body.readableBytes
+        defer { self.inflatedLeft -= message.body.readableBytes - start }
         guard let compression = self.compression, let isFinal = self.frame?.isFinal else { return .input }
         let inflater = self.inflater ?? WebSocketInflater(compression)
         self.inflater = inflater
-        let end = message.body.readableBytes + Self.inflatedSlice
+        let end = start + min(Self.inflatedSlice, self.inflatedLeft)
         while true {
             if message.compressed.readableBytes == 0, var part = self.frame {
                 let rest = part.length

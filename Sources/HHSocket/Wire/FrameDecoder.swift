@@ -93,7 +93,11 @@ public struct FrameDecoder: Sendable {
     /// How frames are laid out.
     public let format: WireFormat
     /// The largest payload accepted, in bytes.
-    public let maximumPayloadLength: Int
+    public private(set) var maximumPayloadLength: Int
+    /// The largest payload of a hello accepted, in bytes.
+    private var maximumHelloLength = Int(Int32.max)
+    /// The longest payload that is within the limit whatever its frame is: longer ones are looked at more closely.
+    @usableFromInline var unquestionedLength: UInt32
     /// Payloads up to this many bytes are copied out of the read buffer; larger ones are slices of it.
     public let copyLimit: Int
     /// The number of consecutive wrong checksums that ends the stream.
@@ -137,13 +141,42 @@ public struct FrameDecoder: Sendable {
     ) {
         self.direction = direction
         self.format = format
-        self.maximumPayloadLength = min(max(0, maximumPayloadLength), Int(Int32.max))
+        self.maximumPayloadLength = Self.limit(maximumPayloadLength)
+        self.unquestionedLength = UInt32(self.maximumPayloadLength)
         self.copyLimit = copyLimit
         self.maximumCorruptRun = max(1, maximumCorruptRun)
         self.plan = format.specialPlan(for: direction)
         self.needsCare = self.plan != nil
         self.search.codec = self.plan?.codec
     }
+
+    // MARK: Limits
+
+    private static func limit(_ length: Int) -> Int { min(max(0, length), Int(Int32.max)) }
+
+    /// Sets the largest payload of the frames whose headers are still to come, in bytes.
+    package mutating func accept(payloadsUpTo length: Int) {
+        self.maximumPayloadLength = Self.limit(length)
+        self.unquestionedLength = UInt32(min(self.maximumPayloadLength, self.maximumHelloLength))
+    }
+
+    /// Sets the largest payload of a hello, in bytes. By default it is that of all frames.
+    package mutating func accept(hellosUpTo length: Int) {
+        self.maximumHelloLength = Self.limit(length)
+        self.unquestionedLength = UInt32(min(self.maximumPayloadLength, self.maximumHelloLength))
+    }
+
+    /// The largest payload of the frame with this header, in bytes.
+    private func limit(of header: FrameHeader) -> Int {
+        guard header.type == FrameType.hello, header.serial == FrameSerial.hello else {
+            return self.maximumPayloadLength
+        }
+        return min(self.maximumPayloadLength, self.maximumHelloLength)
+    }
+
+    /// Whether the payload that the header announces is within the limit.
+    @usableFromInline
+    func accepts(_ header: FrameHeader) -> Bool { Int(header.length) <= self.limit(of: header) }
 
     /// The bytes kept of an incomplete frame.
     public var bufferedBytes: Int { self.partial.readableBytes + self.input.readableBytes }
@@ -255,22 +288,28 @@ public struct FrameDecoder: Sendable {
     /// Reads the next frame into the caller's storage: one reference less to count for each.
     @inlinable
     package mutating func next(into frame: inout Frame) throws(FrameError) -> Found {
-        if let header = self.wholeHeader() {
-            let mismatch = self.mismatch(of: header)
-            frame = Frame(header, self.takePayload(of: header))
-            guard let mismatch else { return .sound }
-            self.noteCorrupt(header)
-            return .corrupt(mismatch)
-        }
+        if let header = self.wholeHeader() { return self.take(header, into: &frame) }
         if self.needsCare { return try self.nextWithCare(into: &frame) }
 
-        // Not complete, or too large.
+        // Not complete, or so long that it may be too large.
         if self.input.readableBytes >= self.direction.headerLength {
             let header = self.input.withUnsafeReadableBytes { FrameHeader($0, direction: self.direction) }
-            _ = try self.standardFrameLength(header)
+            let length = try self.standardFrameLength(header)
+            if self.input.readableBytes >= length { return self.take(header, into: &frame) }
         }
         self.stashInput()
         return .nothing
+    }
+
+    /// Takes the next frame, which is complete, within the limit, and of the standard format.
+    @inlinable
+    @inline(__always)
+    mutating func take(_ header: FrameHeader, into frame: inout Frame) -> Found {
+        let mismatch = self.mismatch(of: header)
+        frame = Frame(header, self.takePayload(of: header))
+        guard let mismatch else { return .sound }
+        self.noteCorrupt(header)
+        return .corrupt(mismatch)
     }
 
     /// The header of the next frame, if that is complete and sound, and of the standard format; its payload is for
@@ -290,7 +329,7 @@ public struct FrameDecoder: Sendable {
         return self.input.withUnsafeReadableBytes { bytes in
             guard let start = bytes.baseAddress, bytes.count >= headerLength else { return nil }
             let header = FrameHeader(bytes, direction: self.direction)
-            guard header.length <= UInt32(self.maximumPayloadLength) else { return nil }
+            guard header.length <= self.unquestionedLength else { return nil }
             let length = Int(header.length)
             guard bytes.count >= headerLength + length + Frame.trailerLength, isWanted(header) else { return nil }
             let computed = Adler32.checksum(UnsafeRawBufferPointer(start: start + headerLength, count: length))
@@ -306,7 +345,7 @@ public struct FrameDecoder: Sendable {
         return true
     }
 
-    /// The header of the next frame, if that is complete, within the limit, and of the standard format.
+    /// The header of the next frame, if that is complete, within the limit whatever it is, and of the standard format.
     @inlinable
     mutating func wholeHeader() -> FrameHeader? {
         guard !self.needsCare else { return nil }
@@ -314,7 +353,7 @@ public struct FrameDecoder: Sendable {
         return self.input.withUnsafeReadableBytes { bytes in
             guard bytes.count >= headerLength else { return nil }
             let header = FrameHeader(bytes, direction: self.direction)
-            guard header.length <= UInt32(self.maximumPayloadLength),
+            guard header.length <= self.unquestionedLength,
                 bytes.count >= headerLength + Int(header.length) + Frame.trailerLength
             else { return nil }
             return header
@@ -486,7 +525,7 @@ public struct FrameDecoder: Sendable {
     /// The length of the whole frame in bytes, once its payload is known to be within the limit. Standard format.
     @inlinable
     mutating func standardFrameLength(_ header: FrameHeader) throws(FrameError) -> Int {
-        guard header.length <= UInt32(self.maximumPayloadLength) else { throw self.failTooLarge(header) }
+        guard header.length <= self.unquestionedLength || self.accepts(header) else { throw self.failTooLarge(header) }
         return self.direction.headerLength + Int(header.length) + Frame.trailerLength
     }
 
@@ -524,7 +563,7 @@ public struct FrameDecoder: Sendable {
                 self.corruptRun == 0 || header.type & ~self.agreedFlags <= FrameType.application.upperBound
         }
         guard isPlausible else { throw .implausible(type: header.type, serial: header.serial) }
-        guard header.length <= UInt32(self.maximumPayloadLength) else { throw self.tooLarge(header) }
+        guard self.accepts(header) else { throw self.tooLarge(header) }
         return header
     }
 
@@ -535,12 +574,9 @@ public struct FrameDecoder: Sendable {
     }
 
     private func tooLarge(_ header: FrameHeader) -> FrameError {
-        .payloadTooLarge(
-            length: Int(header.length),
-            limit: self.maximumPayloadLength,
-            type: header.type,
-            serial: header.serial
-        )
+        let (length, limit) = (Int(header.length), self.limit(of: header))
+        if limit < self.maximumPayloadLength { return .helloTooLarge(length: length, limit: limit) }
+        return .payloadTooLarge(length: length, limit: limit, type: header.type, serial: header.serial)
     }
 
     @usableFromInline

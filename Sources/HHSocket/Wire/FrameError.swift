@@ -86,6 +86,16 @@ public struct FrameError: Error, Hashable, Sendable, CustomStringConvertible {
         )
     }
 
+    /// A hello announced a payload of `length` bytes; `limit` are allowed.
+    static func helloTooLarge(length: Int, limit: Int) -> FrameError {
+        FrameError(
+            code: .payloadTooLarge,
+            message: "a hello announces a payload of \(length) bytes, over its limit of \(limit)",
+            type: FrameType.hello,
+            serial: FrameSerial.hello
+        )
+    }
+
     static func frameTooShort(
         length: Int,
         least: Int,

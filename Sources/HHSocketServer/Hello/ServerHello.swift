@@ -10,11 +10,20 @@ public struct ServerHello: Sendable {
     public var isRequired = false
     /// Authenticates a client by the token in its hello, and returns its identity, as for
     /// ``ServerSession/authenticate(as:)``; nil for none. A ``StatusError`` refuses: the hello is answered with that
-    /// status, and nothing is agreed on; any other error is answered 404, and logged. Nil, the default: tokens are
-    /// ignored.
+    /// status, and nothing is agreed on; any other error is logged, and answered 503, and the client is sent away. Nil,
+    /// the default: tokens are ignored.
     ///
-    /// While it runs, the client waits for its answer, as long as its own timeout allows.
+    /// While it runs or waits for its turn, the client waits for its answer, as long as its own timeout allows. It is
+    /// cancelled when the connection ends.
     public var authenticate: (@Sendable (_ token: [UInt8], _ session: ServerSession) async throws -> String?)?
+    /// The number of authentications that run at the same time, those of ``WebSocketListening/authenticate`` included;
+    /// 64 by default, 1 at least. Further ones wait, and those of each address get their turn. One that ignores its
+    /// cancellation counts until it returns.
+    public var maximumConcurrentAuthentications = 64
+    /// The number of authentications that wait for their turn; 4,096 by default. A client beyond is answered
+    /// ``HHSocket/Status/overloaded`` (503), or HTTP's 503, and sent away for 1 to 5 s at random: one of the address
+    /// with most, or the newcomer, if its address has as many.
+    public var maximumWaitingAuthentications = 4_096
     /// The policy for compressing answers where that was agreed on; nil for none. By default, answers of 1 KiB and more
     /// are compressed.
     public var compression: CompressionPolicy? = CompressionPolicy()

@@ -50,6 +50,21 @@ public struct ServerLimits: Sendable {
     public var maximumInFlight = 1 << 20
     /// The rate of requests on one connection. Nil, the default: no limit. Further ones are answered 503.
     public var requestRate: RequestRate?
+    /// The rate of requests of one address on all its connections together: an IPv4 address, or an IPv6 network of 64
+    /// bits. Nil, the default: no limit. Further ones are answered 503. The 65,536 addresses that made requests last
+    /// are known; one that is forgotten begins anew.
+    public var requestRatePerAddress: RequestRate?
+    /// The rate of requests of one identity (``ServerSession/identity``) on all its connections together. Nil, the
+    /// default: no limit. Further ones are answered 503. As many are known as of addresses; clients without an identity
+    /// have no limit here.
+    public var requestRatePerIdentity: RequestRate?
+    /// The rate of frames of one connection that ask for nothing or cannot be answered with anything of use:
+    /// heartbeats, cancels without effect, unknown types, wrong checksums, requests and envelopes that are not legal,
+    /// ignored control frames, hellos, and a WebSocket's pings and pongs. 1,000 per second and 20,000 at once by
+    /// default; nil: no limit. A client that sends more is sent a go-away, and closed.
+    public var unproductiveFrameRate: RequestRate? = RequestRate(perSecond: 1_000, burst: 20_000)
+    /// The bounds of clients that have not become known, where they must.
+    public var strangers = StrangerLimits()
     /// The adaptive limit on requests in flight. Nil, the default: none. Further ones are answered 503. Requests that
     /// are answered on the event loop do not count.
     public var concurrency: AdaptiveConcurrency?
@@ -114,8 +129,8 @@ public enum SlowClientPolicy: Hashable, Sendable {
     case disconnect
 }
 
-/// A limit on the rate of requests on one connection, or of new connections: a bucket that fills at `perSecond` and
-/// holds `burst`.
+/// A limit on the rate of requests, of other frames, or of new connections: a bucket that fills at `perSecond` and holds
+/// `burst`.
 public struct RequestRate: Hashable, Sendable {
     /// The number per second in the long run; above 0.
     public var perSecond: Double

@@ -12,6 +12,8 @@ struct SessionWatch: Sendable {
         case stalledReading
         /// The client does not take the bytes that wait for it.
         case stalledWriting
+        /// The client has been a stranger for too long.
+        case unknown
     }
 
     /// The state of a connection at a moment.
@@ -34,6 +36,17 @@ struct SessionWatch: Sendable {
         var readStall: TimeAmount?
         var writeStall: TimeAmount?
         var minimumReadRate = 0
+        /// The time in which a stranger must become known.
+        var acquaintance: TimeAmount?
+    }
+
+    /// The time that a stranger has taken to become known. It stands still while we authenticate it.
+    private struct Acquaintance: Sendable {
+        var spent = TimeAmount.nanoseconds(0)
+        /// The start of the time that is not in `spent` yet; nil while it stands still.
+        var since: NIODeadline?
+
+        func time(now: NIODeadline) -> TimeAmount { self.spent + (self.since.map { now - $0 } ?? .nanoseconds(0)) }
     }
 
     private var begun: NIODeadline
@@ -42,10 +55,16 @@ struct SessionWatch: Sendable {
     private var partial: (since: NIODeadline, bytes: Int)?
     private var writing = StallWatch()
     private var hasFirstFrame = false
+    /// Nil for a client that is known.
+    private var acquaintance: Acquaintance?
+    /// Whether the client is being authenticated.
+    private var isAuthenticating = false
 
-    init(now: NIODeadline) {
+    /// - Parameter isStranger: Whether the client must become known.
+    init(now: NIODeadline, isStranger: Bool = false) {
         self.begun = now
         self.lastRead = now
+        if isStranger { self.acquaintance = Acquaintance(since: now) }
     }
 
     /// Whether a frame has begun to arrive and is not complete.
@@ -82,6 +101,22 @@ struct SessionWatch: Sendable {
         self.hasFirstFrame = false
     }
 
+    /// Notes that the client has become known, or is a stranger again.
+    mutating func standingChanged(isStranger: Bool, now: NIODeadline) {
+        guard isStranger != (self.acquaintance != nil) else { return }
+        self.acquaintance = isStranger ? Acquaintance(since: self.isAuthenticating ? nil : now) : nil
+    }
+
+    /// Notes that the client waits for our authentication, or not any more.
+    mutating func authenticationChanged(isUnderWay: Bool, now: NIODeadline) {
+        guard isUnderWay != self.isAuthenticating else { return }
+        self.isAuthenticating = isUnderWay
+        guard var acquaintance = self.acquaintance else { return }
+        acquaintance.spent = acquaintance.time(now: now)
+        acquaintance.since = isUnderWay ? nil : now
+        self.acquaintance = acquaintance
+    }
+
     /// Returns the limit that the client has exceeded, if any. Called periodically.
     mutating func verdict(_ observation: Observation, _ times: Times, now: NIODeadline) -> Verdict? {
         if let window = times.writeStall,
@@ -93,6 +128,9 @@ struct SessionWatch: Sendable {
             )
         {
             return .stalledWriting
+        }
+        if let limit = times.acquaintance, let acquaintance = self.acquaintance, acquaintance.time(now: now) >= limit {
+            return .unknown
         }
         if observation.isReadingHeld {
             // The limits on the client's sending are suspended.

@@ -1,7 +1,7 @@
 import NIOCore
 
-/// The bucket of requests that one connection may still make, or of connections that one address may. The time is
-/// passed in.
+/// The bucket of requests, or of other frames, that one client may still send, or of connections that one address may
+/// make. The time is passed in.
 struct TokenBucket: Sendable {
     private let rate: RequestRate
     private var tokens: Double
@@ -13,23 +13,24 @@ struct TokenBucket: Sendable {
         self.filled = now
     }
 
-    private func tokens(at now: NIODeadline) -> Double {
+    /// The number of tokens in it.
+    func tokens(now: NIODeadline) -> Double {
         guard now > self.filled else { return self.tokens }
         let seconds = Double((now - self.filled).nanoseconds) / 1e9
         return min(Double(self.rate.burst), self.tokens + seconds * self.rate.perSecond)
     }
 
-    func hasToken(now: NIODeadline) -> Bool { self.tokens(at: now) >= 1 }
+    func hasToken(now: NIODeadline) -> Bool { self.tokens(now: now) >= 1 }
 
     /// Whether it holds as much as it may.
-    func isFull(now: NIODeadline) -> Bool { self.tokens(at: now) >= Double(self.rate.burst) }
+    func isFull(now: NIODeadline) -> Bool { self.tokens(now: now) >= Double(self.rate.burst) }
 
-    /// Takes a token; false if there is none.
-    mutating func take(now: NIODeadline) -> Bool {
-        self.tokens = self.tokens(at: now)
+    /// Takes tokens; false if there are fewer.
+    mutating func take(_ count: Int = 1, now: NIODeadline) -> Bool {
+        self.tokens = self.tokens(now: now)
         self.filled = max(self.filled, now)
-        guard self.tokens >= 1 else { return false }
-        self.tokens -= 1
+        guard self.tokens >= Double(count) else { return false }
+        self.tokens -= Double(count)
         return true
     }
 }

@@ -53,7 +53,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private var held: [ByteBuffer] = []
     private var timer: SocketLoop.TimerID?
     private var context: ChannelHandlerContext?
-    private var authentication: Task<Void, Never>?
+    private var authentication: Authentication?
 
     init(
         _ settings: Settings,
@@ -200,13 +200,24 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         let rules = route.rules
         let bound = NIOLoopBound(self, eventLoop: context.eventLoop)
         let eventLoop = context.eventLoop
-        self.authentication = Task {
+        self.authentication = self.core.authentications.begin(from: .init(context.remoteAddress)) {
             let permission = await authenticate(WebSocketListening.Request(head)).permission
             var rules = rules
             rules.permission = { _ in permission }
             let decision = rules.decide(head)
             eventLoop.execute { bound.value.wasAuthenticated(decision, route, head) }
+        } refused: {
+            eventLoop.execute { bound.value.refuseAuthentication(route, head) }
         }
+        if self.authentication == nil { self.refuseAuthentication(route, head) }
+    }
+
+    /// Too many authentications wait.
+    private func refuseAuthentication(_ route: Route, _ head: OpeningRequestHead) {
+        guard self.state == .authenticating else { return }
+        self.loop.counters.count(\.authenticationsRefused)
+        let rejection = Self.busy("Authentication is not available.", retryAfter: .random(in: 1...5))
+        self.wasAuthenticated(.reject(rejection), route, head)
     }
 
     private func wasAuthenticated(_ decision: OpeningDecision, _ route: Route, _ head: OpeningRequestHead) {
@@ -228,7 +239,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
                     return try self.carryFrames(agreement.deflate, route.compression, response, context)
                 }
                 guard self.arrival.refusal == nil, self.loop.draining == nil else {
-                    return self.reject(Self.busy, context)
+                    return self.reject(Self.busy("The server takes no more connections.", retryAfter: 5), context)
                 }
                 try self.carry(messages, agreement, head, response, context)
             case .reject(let rejection):
@@ -245,11 +256,13 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         self.state = .done
     }
 
-    private static let busy = OpeningRejection.application(
-        status: 503,
-        headers: HTTPFields([HTTPField(name: "Retry-After", value: "5")]),
-        text: "The server takes no more connections."
-    )
+    private static func busy(_ text: String, retryAfter seconds: Int) -> OpeningRejection {
+        .application(
+            status: 503,
+            headers: HTTPFields([HTTPField(name: "Retry-After", value: "\(seconds)")]),
+            text: text
+        )
+    }
 
     private func carryFrames(
         _ deflate: DeflateAgreement?,
@@ -268,9 +281,11 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         )
         try operations.addHandler(carriage, position: .after(self))
         if let connection = self.connection {
+            connection.carriage = carriage
             connection.greeting.isCompressed = deflate != nil
         } else {
             let connection = self.makeConnection()
+            connection.carriage = carriage
             connection.greeting.isCompressed = deflate != nil
             try connection.add(to: operations, position: .after(carriage))
             self.loop.socketLoop.enter { connection.begin(in: &$0) }

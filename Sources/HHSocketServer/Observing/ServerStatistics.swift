@@ -28,7 +28,7 @@ public struct ServerStatistics: Hashable, Sendable {
     public var unknownTypes = 0
     /// Frames with a wrong checksum.
     public var badChecksums = 0
-    /// Requests answered 303: a reserved serial, or one that was still in flight.
+    /// Requests answered 303: a reserved serial, or one that was still in flight; and 405: a stranger's, compressed.
     public var illegalRequests = 0
     /// Connections closed because their bytes made no sense: a length over the limit, or nonsense after a wrong
     /// checksum, a run of wrong checksums, or a header that the wire format does not have.
@@ -38,7 +38,8 @@ public struct ServerStatistics: Hashable, Sendable {
     /// Those because too many bytes were held (``ServerLimits/maximumBufferedBytes`` or
     /// ``ServerLimits/maximumBufferedBytesPerConnection``).
     public var overloadsOfMemory = 0
-    /// Those because the connection had made too many (``ServerLimits/requestRate``).
+    /// Those because the connection, its address or its identity had made too many (``ServerLimits/requestRate``,
+    /// ``ServerLimits/requestRatePerAddress``, ``ServerLimits/requestRatePerIdentity``).
     public var overloadsOfRate = 0
     /// Those because more would have had to wait for one another (``ServerLimits/concurrency``).
     public var overloadsOfConcurrency = 0
@@ -62,6 +63,10 @@ public struct ServerStatistics: Hashable, Sendable {
     public var idleEvictions = 0
     /// Connections closed because their first frame did not come (``ServerLimits/firstFrameTimeout``).
     public var firstFrameTimeouts = 0
+    /// Connections closed because their client did not become known in time (``StrangerLimits/timeToBecomeKnown``).
+    public var strangerTimeouts = 0
+    /// Connections closed because too many of their frames asked for nothing (``ServerLimits/unproductiveFrameRate``).
+    public var frameFloods = 0
     /// Connections closed because a frame did not get on (``ServerLimits/readStallTimeout``).
     public var readStalls = 0
     /// Connections closed because their client took nothing (``ServerLimits/writeStallTimeout``).
@@ -72,6 +77,9 @@ public struct ServerStatistics: Hashable, Sendable {
     public var slowClientsClosed = 0
     /// Clients' hellos answered.
     public var hellos = 0
+    /// Hellos, and requests to open a WebSocket, answered 503 because too many authentications waited
+    /// (``ServerHello/maximumWaitingAuthentications``).
+    public var authenticationsRefused = 0
     /// Requests answered with the first answer to their idempotency key.
     public var idempotentRepeats = 0
     /// Answers that were kept for an idempotency key and forgotten before ``IdempotencyPolicy/lifetime``, to make room
@@ -121,11 +129,14 @@ public struct ServerStatistics: Hashable, Sendable {
         (\.deadPeers, "dead_peers"),
         (\.idleEvictions, "idle_evictions"),
         (\.firstFrameTimeouts, "first_frame_timeouts"),
+        (\.strangerTimeouts, "stranger_timeouts"),
+        (\.frameFloods, "frame_floods"),
         (\.readStalls, "read_stalls"),
         (\.writeStalls, "write_stalls"),
         (\.memoryEvictions, "memory_evictions"),
         (\.slowClientsClosed, "slow_clients_closed"),
         (\.hellos, "hellos"),
+        (\.authenticationsRefused, "authentications_refused"),
         (\.idempotentRepeats, "idempotent_repeats"),
         (\.idempotentAnswersForgotten, "idempotent_answers_forgotten"),
         (\.idempotentAnswersTooLarge, "idempotent_answers_too_large"),

@@ -136,6 +136,9 @@ public struct Router: Sendable {
         }
     }
 
+    /// Whether requests are answered only to clients whose identity is known, but for some types.
+    var requiresIdentity: Bool { self.middleware.contains { $0 is AuthenticationMiddleware } }
+
     /// The route of requests whose type has no handler: the middleware that sees them, around a refusal. Nil where
     /// there is none; then they are refused at once.
     var unknownTypeRoute: Route? {

@@ -12,14 +12,21 @@ struct FastPath {
 
     init(core: ServerCore, listener: ListenerSettings) {
         // Requests are neither counted nor kept in order, in a format whose frames are made in one go.
-        self.isOpen =
-            !core.hello.isRequired && !core.answersInOrder && core.limits.requestRate == nil && listener.isStandard
+        self.isOpen = Self.isOpen(core: core, listener: listener, isStranger: core.hasStrangers)
         self.largestAnswer = min(ServerConnection.largestCopiedBody, core.limits.maximumAnswerLength)
     }
 
+    private static func isOpen(core: ServerCore, listener: ListenerSettings, isStranger: Bool) -> Bool {
+        !isStranger && !core.answersInOrder && !core.hasRequestRates && listener.isStandard
+    }
+
+    /// The client has become known, or is a stranger again.
+    mutating func standingChanged(isStranger: Bool, core: ServerCore, listener: ListenerSettings) {
+        self.isOpen = Self.isOpen(core: core, listener: listener, isStranger: isStranger)
+    }
+
     /// Hello has led to an agreement.
-    mutating func agreed(_ agreement: Agreement, core: ServerCore, listener: ListenerSettings) {
-        self.isOpen = !core.answersInOrder && core.limits.requestRate == nil && listener.isStandard
+    mutating func agreed(_ agreement: Agreement, core: ServerCore) {
         if agreement.has(.compression), let compression = core.hello.compression {
             self.largestAnswer = min(self.largestAnswer, max(compression.minimumLength, 0) - 1)
         }
@@ -41,7 +48,7 @@ struct FastPath {
 ///   and with a serial of requests: so it is no control frame, brings no envelope, deadline or key, and is not refused.
 ///   What else comes is left where it is.
 /// - Requests in flight, draining and the end of the connection close it (``SessionMachine/serialsOnFastPath``), as
-///   do a hello that is awaited, a rate, answers in order, and other formats (``FastPath/isOpen``).
+///   do a hello or an identity that is awaited, a rate, answers in order, and other formats (``FastPath/isOpen``).
 /// - An answer is encoded at once only if it has no metadata, cannot be compressed, is not too large, and does not have
 ///   to wait behind others. Any other goes the slow way's end.
 ///

@@ -10,6 +10,7 @@ extension ServerConnection {
         case slowClient
         /// Connections run short, and it has been silent longest.
         case silence
+        case frameFlood
     }
 
     // MARK: By choice
@@ -56,6 +57,7 @@ extension ServerConnection {
         }
         self.link.settleNow()
         self.checkHeldBytes(in: &turn)
+        self.chargeControlFrames(in: &turn)
         guard self.hot.phase != .closed else { return }
         self.load.settle()
         self.noteProgress(now: now)
@@ -121,6 +123,9 @@ extension ServerConnection {
         case .watch(.noFirstFrame):
             reason = "no frame came within \(limits.firstFrameTimeout ?? .zero)"
             self.hot.machine.statistics.firstFrameTimeouts += 1
+        case .watch(.unknown):
+            reason = "it has not become known within \(limits.strangers.timeToBecomeKnown ?? .zero)"
+            self.hot.machine.statistics.strangerTimeouts += 1
         case .watch(.stalledReading):
             reason = "a frame has not got on for \(limits.readStallTimeout ?? .zero), or too slowly"
             self.hot.machine.statistics.readStalls += 1
@@ -137,14 +142,18 @@ extension ServerConnection {
         case .silence:
             reason = "connections run short, and nothing has come on this one for longest"
             self.hot.machine.statistics.silentEvictions += 1
+        case .frameFlood:
+            reason = "too many of its frames ask for nothing"
+            self.hot.machine.statistics.frameFloods += 1
         }
         self.log("a client is closed", reason)
         switch eviction {
         case .watch(.idle), .watch(.noFirstFrame), .watch(.stalledReading):
             self.dismiss(GoAway(reason: reason), in: &turn)
+        case .watch(.unknown), .frameFlood:
+            self.dismiss(GoAway(reason: reason, retryAfter: Self.randomAbsence), in: &turn)
         case .silence:
-            let retryAfter = Duration.milliseconds(Int64.random(in: 1_000...5_000))
-            self.dismiss(GoAway(reason: reason, retryAfter: retryAfter), in: &turn)
+            self.dismiss(GoAway(reason: reason, retryAfter: Self.randomAbsence), in: &turn)
             // The descriptor is needed now, and one that is silent has sent nothing that could reset the connection.
             _ = self.loop.socketLoop.setTimer(turn.now + LoopSilence.lastWordTime) { _ in self.kill() }
         case .memory where self.link.isWritable:
@@ -170,7 +179,8 @@ extension ServerConnection {
     // MARK: The last word
 
     func finishIfDone(in turn: inout Turn) {
-        guard self.hot.phase == .open, self.hot.machine.isFinished, self.greeting.task == nil, !self.link.isPaused
+        guard self.hot.phase == .open, self.hot.machine.isFinished, self.greeting.authentication == nil,
+            !self.link.isPaused
         else { return }
         self.finish(in: &turn)
     }

@@ -8,11 +8,13 @@ extension ServerConnection {
     func refusal(
         of request: SessionMachine<Task<Void, Never>>.Admission,
         bytes: Int,
+        isCompressed: Bool,
         deadline: NIODeadline?,
         now: NIODeadline
     ) -> SessionMachine<Task<Void, Never>>.Refusal? {
         if self.core.hello.isRequired, self.greeting.agreement == nil { return .noHello }
-        if self.bucket?.take(now: now) == false { return .rate }
+        if isCompressed, self.greeting.isStranger { return .compression }
+        guard self.takeRequest(now: now) else { return .rate }
         if let deadline, deadline <= now { return .deadline }
         guard request.isAsynchronous else { return nil }
         guard self.load.hasRoom(for: bytes) else { return .bytes }

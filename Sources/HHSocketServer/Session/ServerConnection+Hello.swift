@@ -6,6 +6,7 @@ import NIOCore
 extension ServerConnection {
     /// The client's hello has come.
     func receiveHello(_ frame: Frame, in turn: inout Turn) {
+        self.hot.machine.receivedUnproductive()
         guard !self.greeting.hasGreeted, let session = self.hot.serverContext?.session else {
             self.hot.machine.statistics.ignoredControlFrames += 1
             return
@@ -15,14 +16,14 @@ extension ServerConnection {
         self.hot.watching.watch.firstFrameCame()
         let settings = self.core.hello
         let features = self.greeting.isCompressed ? settings.features.subtracting([.compression]) : settings.features
-        let answer = HelloAnswer.answer(to: frame.payload, features: features)
+        var answer = HelloAnswer.answer(to: frame.payload, features: features)
+        // The token is all that is kept of hello while it is looked at.
+        let token = answer.takeSessionToken()
         guard answer.agreement != nil, let authenticate = settings.authenticate else {
             return self.greet(answer, in: &turn)
         }
-        let token = [UInt8](answer.hello?.sessionToken ?? .init())
         let core = self.core
-        // Bounded, as there is one for each connection, which it does not outlive.
-        self.greeting.task = Task {
+        self.greeting.authentication = core.authentications.begin(from: .init(session.remoteAddress)) { [answer] in
             var answer = answer
             var isOurFault = false
             do {
@@ -48,19 +49,35 @@ extension ServerConnection {
                 // Left connected it would be nobody for as long as the connection lasts.
                 if isOurFault { connection.dismissUnauthenticated(in: &turn) }
             }
+        } refused: {
+            session.onLoop { $0.refuseAuthentication(in: &$1) }
         }
+        guard self.greeting.authentication != nil else { return self.refuseAuthentication(in: &turn) }
+        self.hot.watching.watch.authenticationChanged(isUnderWay: true, now: turn.now)
+    }
+
+    /// Too many authentications wait.
+    private func refuseAuthentication(in turn: inout Turn) {
+        guard self.hot.phase == .open else { return }
+        self.hot.machine.statistics.authenticationsRefused += 1
+        self.greet(.refusal(.overloaded), in: &turn)
+        self.dismissUnauthenticated(in: &turn)
     }
 
     /// Sends away a client that could not be authenticated. Not all come back at the same moment.
     private func dismissUnauthenticated(in turn: inout Turn) {
-        let wait = Duration.milliseconds(Int64.random(in: 1_000...5_000))
-        self.dismiss(GoAway(reason: "authentication is not available", retryAfter: wait), in: &turn)
+        let notice = GoAway(reason: "authentication is not available", retryAfter: Self.randomAbsence)
+        self.dismiss(notice, in: &turn)
     }
 
     private func greet(_ answer: HelloAnswer, in turn: inout Turn) {
-        self.greeting.task = nil
+        self.greeting.authentication = nil
         guard self.hot.phase == .open else { return }
+        self.hot.watching.watch.authenticationChanged(isUnderWay: false, now: turn.now)
         self.hot.machine.statistics.hellos += 1
+        var answer = answer
+        // Whoever stays a stranger may not compress, and need not find out by a refusal.
+        if self.lacksIdentity { answer.withhold(.compression) }
         self.link.send(
             Frame(type: FrameType.hello, serial: FrameSerial.hello, status: answer.status, payload: answer.payload),
             in: &turn
@@ -74,7 +91,8 @@ extension ServerConnection {
         self.greeting.agreement = agreement
         self.link.expectFlags(agreement.flags)
         self.hot.serverContext?.session.agree(agreement)
-        self.hot.fastPath.agreed(agreement, core: self.core, listener: self.listener)
+        self.hot.fastPath.agreed(agreement, core: self.core)
+        self.updateStanding(in: &turn)
         self.hot.fastPath.extras = self.extras(nil, now: turn.now)
     }
 
@@ -107,7 +125,8 @@ extension ServerConnection {
             metadata: metadata.values,
             deadline: metadata.hasDeadline
                 ? now.advanced(clamping: .milliseconds(Int64(clamping: metadata.deadline))) : nil,
-            idempotencyKey: key.isEmpty || !agreement.has(.idempotency) ? nil : key
+            // Nothing is kept for strangers.
+            idempotencyKey: key.isEmpty || !agreement.has(.idempotency) || self.greeting.isStranger ? nil : key
         )
     }
 

@@ -35,6 +35,7 @@ extension ServerConnection {
         case .corrupt: self.receive(frame, isCorrupt: true, in: &turn)
         case .malformed(let error): self.receive(malformed: error, in: &turn)
         }
+        if self.hot.machine.unproductiveFrames > 0 { self.chargeUnproductiveFrames(in: &turn) }
         return self.hot.phase == .open
     }
 
@@ -188,7 +189,13 @@ extension ServerConnection {
     ) {
         // What a large body has arrived in is charged to the link until that has looked again.
         if admission.isAsynchronous, length >= Self.largestPartialWhenFull { self.link.settleNow() }
-        let refusal = self.refusal(of: admission, bytes: length, deadline: extras?.deadline, now: turn.now)
+        let refusal = self.refusal(
+            of: admission,
+            bytes: length,
+            isCompressed: isCompressed,
+            deadline: extras?.deadline,
+            now: turn.now
+        )
         var (frame, cost) = (frame, 0)
         if admission.isAsynchronous, refusal == nil {
             frame.payload = Self.detached(frame.payload)
@@ -206,7 +213,10 @@ extension ServerConnection {
             case .synchronous(let synchronous): (handler, executor) = ({ try synchronous($0, $1) }, .connection)
             case nil: return
             }
-            if self.route(for: frame.type) == nil { self.hot.machine.statistics.unknownTypes += 1 }
+            if self.route(for: frame.type) == nil {
+                self.hot.machine.statistics.unknownTypes += 1
+                self.hot.machine.receivedUnproductive()
+            }
             self.start(handler, on: executor, frame, extras, cost: cost, isCompressed: isCompressed, run: run)
         }
     }

@@ -39,8 +39,10 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         var hasGreeted = false
         /// Whether what carries the frames compresses them: hello does not agree on compression then.
         var isCompressed = false
-        /// Authenticates the client.
-        var task: Task<Void, Never>?
+        /// Whether the client must become known, by hello or by its identity. See `+Standing`.
+        var isStranger: Bool
+        /// Authenticates the client, or waits for its turn to.
+        var authentication: Authentication?
     }
 
     /// The last route that was looked up: most clients call the same thing many times in a row.
@@ -114,9 +116,14 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     @exclusivity(unchecked)
     #endif
     var hot: Hot
-    var greeting = Greeting()
+    var greeting: Greeting
     var line: Line
     var bucket: TokenBucket?
+    /// The frames that ask for nothing and that the client may still send.
+    var unproductiveBucket: TokenBucket?
+    /// The WebSocket that carries the frames, and the number of its pings and pongs that were taken from the bucket.
+    var carriage: WebSocketCarriage?
+    var chargedControlFrames = 0
     /// The timers that end requests at their deadlines, by run.
     var deadlines: [UInt64: SocketLoop.TimerID] = [:]
     var pushes: PushQueue
@@ -140,19 +147,14 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         self.remoteAddress = remoteAddress
         self.refusal = refusal
         let limits = core.limits
+        let isStranger = core.hasStrangers
         self.link = Link(
             id: ConnectionID(number: refusal == nil ? core.nextConnectionID() : 0),
             loop: loop.socketLoop,
             // Slices of the read buffer: a synchronous handler's request costs no allocation. Asynchronous ones get a
             // copy of a small body instead, see `start`.
             language: FrameLanguage(
-                decoder: FrameDecoder(
-                    direction: .request,
-                    format: listener.format,
-                    maximumPayloadLength: limits.maximumPayloadLength,
-                    copyLimit: 0,
-                    maximumCorruptRun: limits.maximumCorruptRun
-                ),
+                decoder: Self.decoder(listener, limits, isStranger: isStranger),
                 encoder: listener.encoder,
                 largestCopied: Self.largestCopiedBody
             ),
@@ -163,18 +165,20 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         let now = NIODeadline.now()
         self.hot = Hot(
             machine: SessionMachine(
-                maximumInFlight: limits.maximumInFlightPerConnection,
+                maximumInFlight: limits.maximumInFlight(ofStranger: isStranger),
                 format: listener.format,
                 numbersAll: core.answersInOrder
             ),
             // Applications may have that type, in some formats.
             cachedRoute: CachedRoute(type: 0, route: core.routes[0]),
             fastPath: FastPath(core: core, listener: listener),
-            watching: Watching(watch: SessionWatch(now: now)),
+            watching: Watching(watch: SessionWatch(now: now, isStranger: isStranger)),
             accounting: Accounting()
         )
+        self.greeting = Greeting(isStranger: isStranger)
         self.line = Line(order: core.answersInOrder ? AnswerOrder() : nil)
         self.bucket = limits.requestRate.map { TokenBucket($0, now: now) }
+        self.unproductiveBucket = limits.unproductiveFrameRate.map { TokenBucket($0, now: now) }
         self.pushes = PushQueue(
             maximumCount: limits.maximumWaitingPushes,
             maximumBytes: limits.maximumWaitingPushBytes
@@ -293,11 +297,12 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         }
         // The session knows the connection, and the connection the session.
         self.hot.serverContext = nil
+        self.carriage = nil
     }
 
     func stopHandlers() {
         for task in self.hot.machine.close() { task.cancel() }
-        self.greeting.task?.cancel()
+        self.greeting.authentication?.cancel()
         for timer in self.deadlines.values { self.loop.socketLoop.removeTimer(timer) }
         self.deadlines = [:]
         for completion in self.completions.close() {

@@ -87,14 +87,16 @@ public final class ServerSession: Sendable {
     ///
     /// - Parameter identity: Nil: nobody any more, such as after signing out.
     public func authenticate(as identity: String?) {
-        self.state.withLockedValue { state in
-            guard state.isOpen, state.identity != identity else { return }
+        let isChanged = self.state.withLockedValue { state in
+            guard state.isOpen, state.identity != identity else { return false }
             // Inside the lock, so that the registry follows whoever was last.
             if let old = state.identity { self.registry.remove(self, old) }
             if let identity { self.registry.add(self, identity) }
             state.identity = identity
             self.account.setIdentity(identity)
+            return true
         }
+        if isChanged { self.onLoop { $0.updateStanding(in: &$1) } }
     }
 
     // MARK: What belongs to it

@@ -27,6 +27,8 @@ struct SessionMachine<Work> {
         case deadline
         /// The client has not said hello, and must.
         case noHello
+        /// The body is compressed, and the client is a stranger.
+        case compression
     }
 
     /// The request of a frame.
@@ -78,7 +80,8 @@ struct SessionMachine<Work> {
         var bytes: Int
     }
 
-    private let maximumInFlight: Int
+    /// How many requests may be in flight; it grows when the client becomes known.
+    var maximumInFlight: Int
     private let numbersAll: Bool
     private let format: WireFormat
     private let requestSerials: ClosedRange<UInt32>
@@ -98,6 +101,8 @@ struct SessionMachine<Work> {
     private(set) var isClosed = false
     /// The counts since they were last taken.
     var statistics = ServerStatistics()
+    /// The number of frames since it was last taken that ask for nothing or cannot be answered with anything of use.
+    private(set) var unproductiveFrames = 0
 
     /// - Parameter numbersAll: Whether requests that are answered without a run have a number too.
     init(maximumInFlight: Int, format: WireFormat = .standard, numbersAll: Bool = false) {
@@ -127,11 +132,13 @@ struct SessionMachine<Work> {
         let number = self.nextNumber()
         guard !isCorrupt else {
             self.statistics.badChecksums += 1
+            self.unproductiveFrames += 1
             return .answer(.lostPacket, number)
         }
         self.statistics.requests += 1
         guard self.requestSerials.contains(serial), self.slots.isEmpty || self.slots[serial] == nil else {
             self.statistics.illegalRequests += 1
+            self.unproductiveFrames += 1
             return .answer(.illegalFormat, number)
         }
         guard !self.isDraining else {
@@ -141,6 +148,7 @@ struct SessionMachine<Work> {
         switch handling {
         case .none:
             self.statistics.unknownTypes += 1
+            self.unproductiveFrames += 1
             return .answer(.undefinedType, number)
         case .synchronous:
             return .admit(Admission(serial: serial, isAsynchronous: false, number: number))
@@ -180,7 +188,12 @@ struct SessionMachine<Work> {
             return .deadlineExceeded
         case .noHello:
             self.statistics.illegalRequests += 1
+            self.unproductiveFrames += 1
             return .illegalFormat
+        case .compression:
+            self.statistics.illegalRequests += 1
+            self.unproductiveFrames += 1
+            return .noPermission
         case .inFlight: break
         case .bytes: self.statistics.overloadsOfMemory += 1
         case .rate: self.statistics.overloadsOfRate += 1
@@ -196,6 +209,7 @@ struct SessionMachine<Work> {
     mutating func receivedIllegal() -> RunID? {
         self.statistics.requests += 1
         self.statistics.illegalRequests += 1
+        self.unproductiveFrames += 1
         return self.nextNumber()
     }
 
@@ -220,8 +234,20 @@ struct SessionMachine<Work> {
         self.statistics.requests += count
     }
 
+    /// Counts a frame that asks for nothing, and that is not counted as such here.
+    mutating func receivedUnproductive() {
+        self.unproductiveFrames += 1
+    }
+
+    /// Returns the number of frames since the last call that ask for nothing.
+    mutating func takeUnproductiveFrames() -> Int {
+        defer { self.unproductiveFrames = 0 }
+        return self.unproductiveFrames
+    }
+
     private mutating func receivedCorruptControl(type: UInt32, serial: UInt32) -> Reception {
         self.statistics.badChecksums += 1
+        self.unproductiveFrames += 1
         // Control frames other than a heartbeat are never answered; nor is what seems to answer our ping.
         guard self.format.isHeartbeatRequest(type: type, serial: serial), self.heartbeat?.pingedBy != .server,
             !self.isAnswerToPing(serial)
@@ -236,6 +262,7 @@ struct SessionMachine<Work> {
     mutating func receivedMalformed(type: UInt32?, serial: UInt32?) -> Bool {
         guard !self.isClosed else { return false }
         self.statistics.illegalRequests += 1
+        self.unproductiveFrames += 1
         guard let type, let serial, self.format.isCallType(type), self.requestSerials.contains(serial) else {
             return false
         }
@@ -244,7 +271,7 @@ struct SessionMachine<Work> {
 
     private mutating func receivedControl(type: UInt32, serial: UInt32) -> Reception {
         if self.format.isHeartbeatAnswer(type: type) {
-            self.outstandingPings = max(0, self.outstandingPings - 1)
+            if self.outstandingPings > 0 { self.outstandingPings -= 1 } else { self.unproductiveFrames += 1 }
             return .ignore
         }
         if self.format.isHeartbeatRequest(type: type, serial: serial) {
@@ -252,6 +279,7 @@ struct SessionMachine<Work> {
                 self.outstandingPings -= 1
                 return .ignore
             }
+            self.unproductiveFrames += 1
             // Where only the server pings, an answer would be answered in turn, for ever.
             guard self.heartbeat?.pingedBy != .server else { return .ignore }
             self.statistics.heartbeatsAnswered += 1
@@ -261,6 +289,7 @@ struct SessionMachine<Work> {
         case self.format.layout.cancel?.type:
             guard let slot = self.slots.removeValue(forKey: serial) else {
                 self.statistics.ignoredControlFrames += 1
+                self.unproductiveFrames += 1
                 return .ignore
             }
             self.stopped += 1
@@ -268,6 +297,7 @@ struct SessionMachine<Work> {
             return .stop(slot.work, slot.run)
         default:
             self.statistics.ignoredControlFrames += 1
+            self.unproductiveFrames += 1
             return .ignore
         }
     }

@@ -16,6 +16,9 @@ final class MessageSession: LinkHost {
     private var seen = Traffic()
     private var changedAt = NIODeadline.now()
     var placeOfSilence: SilenceOrder<any SilentConnection>.Place?
+    /// The pings and pongs that the client may still send, and the number of those that were taken from it.
+    private var controlBucket: TokenBucket?
+    private var chargedControlFrames = 0
 
     /// Finds the session from other threads.
     private final class Place: @unchecked Sendable {
@@ -32,6 +35,7 @@ final class MessageSession: LinkHost {
         self.route = route
         self.loop = loop
         self.core = core
+        self.controlBucket = core.limits.unproductiveFrameRate.map { TokenBucket($0, now: .now()) }
         var limits = WebSocketLimits()
         limits.maximumMessageLength = route.options.maximumMessageLength
         limits.maximumFragments = route.options.maximumFragments
@@ -196,6 +200,10 @@ final class MessageSession: LinkHost {
         self.link.settleNow()
         self.load.settle()
         self.loop.silence.look(at: self, now: turn.now)
+        if self.isFlooded(now: turn.now), self.link.phase == .open {
+            self.loop.counters.count(\.frameFloods)
+            return self.close(WebSocketClose(code: 1_008, reason: "there are too many pings"), in: &turn)
+        }
         let traffic = self.link.traffic
         if traffic.bytesReceived != self.seen.bytesReceived || traffic.bytesSent != self.seen.bytesSent
             || self.link.isReadingHeld
@@ -216,6 +224,14 @@ final class MessageSession: LinkHost {
             self.loop.counters.count(\.idleEvictions)
             self.close(WebSocketClose(code: 1_001, reason: "nothing has happened for \(limit)"), in: &turn)
         }
+    }
+
+    /// Whether the client sends more pings and pongs than it may.
+    private func isFlooded(now: NIODeadline) -> Bool {
+        guard let peer = self.peer, peer.controlFrames > self.chargedControlFrames else { return false }
+        let count = peer.controlFrames - self.chargedControlFrames
+        self.chargedControlFrames = peer.controlFrames
+        return self.controlBucket?.take(count, now: now) == false
     }
 
     func linkChanged(_ change: LinkChange, _ id: ConnectionID, in turn: inout Turn) {

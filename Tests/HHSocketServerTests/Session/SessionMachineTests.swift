@@ -266,4 +266,57 @@ extension SessionMachine<String> {
         #expect(machine.finished(serial: 50, run: run) == .drop)
         #expect(machine.received(type: 100, serial: 52, handling: .synchronous) == .ignore)
     }
+
+    // MARK: Frames that ask for nothing
+
+    @Test mutating func framesThatAskForNothingAreCounted() throws {
+        let frames: [(type: UInt32, serial: UInt32, isCorrupt: Bool, handling: Machine.Handling)] = [
+            (0, 0, false, .none), (0, 0, true, .none), (2, 77, false, .none), (7, 0, false, .none),
+            (100, 50, true, .synchronous), (100, 49, false, .synchronous), (99, 50, false, .none),
+        ]
+        for frame in frames {
+            _ = machine.received(
+                type: frame.type,
+                serial: frame.serial,
+                isCorrupt: frame.isCorrupt,
+                handling: frame.handling
+            )
+            let count = machine.takeUnproductiveFrames()
+            #expect(count == 1, "\(frame)")
+        }
+        _ = machine.received(type: 100, serial: 50, handling: .synchronous, refusal: .noHello)
+        _ = machine.receivedIllegal()
+        _ = machine.receivedMalformed(type: nil, serial: nil)
+        #expect(machine.unproductiveFrames == 3)
+        #expect(machine.takeUnproductiveFrames() == 3)
+        #expect(machine.takeUnproductiveFrames() == 0)
+    }
+
+    @Test mutating func requestsAndWhatBelongsToThemAreNotAmongThem() throws {
+        _ = machine.received(type: 100, serial: 50, handling: .synchronous)
+        for refusal in [.inFlight, .bytes, .rate, .concurrency, .deadline] as [Machine.Refusal] {
+            _ = machine.received(type: 100, serial: 50, handling: .synchronous, refusal: refusal)
+        }
+        _ = try start("a", serial: 50)
+        #expect(machine.received(type: 2, serial: 50, handling: .none) == .stop("a", 1))
+        // The answer to our ping.
+        machine.pinged()
+        _ = machine.received(type: 0, serial: 5, handling: .none)
+        machine.drain()
+        _ = machine.received(type: 100, serial: 50, handling: .synchronous)
+        #expect(machine.unproductiveFrames == 0)
+    }
+
+    @Test mutating func limitMayChange() throws {
+        machine.maximumInFlight = 1
+        _ = try start("a", serial: 50)
+        #expect(machine.received(type: 100, serial: 51, handling: .asynchronous) == .answer(.overloaded))
+        machine.maximumInFlight = 2
+        _ = try start("b", serial: 51)
+        #expect(machine.received(type: 100, serial: 52, handling: .asynchronous) == .answer(.overloaded))
+        #expect(
+            machine.received(type: 100, serial: 53, handling: .synchronous, refusal: .compression)
+                == .answer(.noPermission)
+        )
+    }
 }

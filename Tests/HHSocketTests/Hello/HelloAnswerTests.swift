@@ -98,15 +98,63 @@ import Testing
     }
 
     @Test func theServerGetsWhatTheClientSaid() throws {
-        let (answer, _) = try self.answer { $0.sessionToken = Data([7]) }
-        #expect(answer.hello?.sessionToken == Data([7]))
+        var (answer, _) = try self.answer { $0.sessionToken = Data([7]) }
+        #expect(answer.takeSessionToken() == [7])
+        #expect(answer.sessionToken.isEmpty)
     }
 
     @Test func garbageIsAnswered402() {
         let answer = HelloAnswer.answer(to: ByteBuffer(bytes: [0x08]), features: [.metadata])
         #expect(answer.status == .protobufFailed)
         #expect(answer.agreement == nil)
-        #expect(answer.hello == nil)
+        #expect(answer.sessionToken.isEmpty)
+    }
+
+    /// What is over a limit is not decoded: neither features nor fields that nobody knows.
+    @Test func whatIsOverTheLimitsCostsNothing() throws {
+        let feature: [UInt8] = [0x12, 8] + Array("metadata".utf8)
+        let empty = [[UInt8]](repeating: [0x12, 0], count: 60_000).flatMap(\.self)
+        let unknown: [UInt8] = [0x7A, 0x64] + [UInt8](repeating: 1, count: 100)
+        let version: [UInt8] = [0x08, 1]
+        let late = HelloAnswer.answer(to: ByteBuffer(bytes: empty + feature + unknown + version), features: [.metadata])
+        #expect(late.status == .ok)
+        #expect(late.agreement?.has(.metadata) == false)
+        let early = HelloAnswer.answer(
+            to: ByteBuffer(bytes: feature + empty + unknown + version),
+            features: [.metadata]
+        )
+        #expect(early.agreement?.has(.metadata) == true)
+        let cut = HelloAnswer.answer(to: ByteBuffer(bytes: version + feature + [0x7A, 0x64]), features: [.metadata])
+        #expect(cut.status == .protobufFailed)
+    }
+
+    @Test func helloOverTheLimitIsNotRead() {
+        let version: [UInt8] = [0x08, 1]
+        let rest = HelloLimits.maximumLength - version.count - 4
+        let filler: [UInt8] = [0x7A] + [UInt8(rest & 0x7F | 0x80), UInt8(rest >> 7 & 0x7F | 0x80), UInt8(rest >> 14)]
+        var bytes = ByteBuffer(bytes: version + filler + [UInt8](repeating: 0, count: rest))
+        #expect(bytes.readableBytes == HelloLimits.maximumLength)
+        #expect(HelloAnswer.answer(to: bytes, features: []).status == .ok)
+        bytes.writeBytes(version)
+        let answer = HelloAnswer.answer(to: bytes, features: [])
+        #expect(answer.status == .illegalLength)
+        #expect(answer.agreement == nil)
+    }
+
+    @Test func featureMayBeWithheld() throws {
+        var (answer, _) = try self.answer { $0.features = ["compression", "metadata", "idempotency"] }
+        answer.withhold(.compression)
+        let reply: WireHelloReply = try answer.payload.message()
+        #expect(reply.features == ["metadata", "idempotency"])
+        #expect(answer.agreement == Agreement(version: 1, features: [.metadata, .idempotency]))
+        let payload = answer.payload
+        answer.withhold(.compression)
+        #expect(answer.payload == payload)
+        answer.refuse(.noPermission)
+        answer.withhold(.metadata)
+        #expect(answer.status == .noPermission)
+        #expect(answer.agreement == nil)
+        #expect(answer.payload.readableBytes == 0)
     }
 
     @Test func noBytesAtAllAreAHelloOfNoVersion() {

@@ -29,6 +29,8 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     private var promise: EventLoopPromise<Void>?
     /// The payload of the last ping that is not answered.
     private var ping: ByteBuffer?
+    /// The number of pings and pongs so far.
+    package private(set) var controlFrames = 0
     private var closing: ClosingHandshake
     /// The reason that the link has given for its end.
     private var reason: CloseReason?
@@ -39,6 +41,18 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     /// Frees the memory of contexts that are not used.
     private var aging: Scheduled<Void>?
     private var context: ChannelHandlerContext?
+    private var work = Work()
+
+    /// The state of inflating in slices: the event loop's other connections have their turn in between.
+    private struct Work {
+        /// Whether the link has asked for bytes, of which there are some already.
+        var isReadHeld = false
+        /// The peer has closed its direction, behind what is still to be inflated.
+        var isInputClosed = false
+        var timer: Scheduled<Void>?
+        /// The time between two slices, in which the event loop looks at its channels.
+        static let pause = TimeAmount.microseconds(50)
+    }
 
     private enum News {
         case closed(WebSocketClose)
@@ -69,7 +83,8 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
             mode: .stream,
             acceptsText: acceptsText,
             deflate: deflate,
-            buffers: buffers
+            buffers: buffers,
+            inflatedBudget: WebSocketDecoder.inflatedPerTurn
         )
         self.encoder = WebSocketEncoder(role: role, deflate: deflate)
         if let compression { self.encoder.minimumCompressedLength = compression.minimumLength }
@@ -84,6 +99,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
         self.context = nil
         self.timer?.cancel()
         self.aging?.cancel()
+        self.work.timer?.cancel()
         self.promise?.fail(ChannelError.ioOnClosedChannel)
         self.promise = nil
     }
@@ -103,25 +119,98 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 
     private func receive(_ bytes: ByteBuffer, _ context: ChannelHandlerContext) {
         guard self.news == nil, self.violation == nil else { return }
-        var hasDelivered = false
         self.receiveBuffers?.put(bytes)
         self.decoder.append(bytes)
+        // Any byte is a sign of life.
+        if !self.deliver(context) { context.fireChannelRead(self.wrapInboundOut(ByteBuffer())) }
+        if self.decoder.hasMoreWork { self.leaveWork(context) }
+    }
+
+    /// Hands the link what there is, up to the slice that is inflated at once.
+    ///
+    /// - Returns: Whether there was anything.
+    private func deliver(_ context: ChannelHandlerContext) -> Bool {
+        var hasDelivered = false
         do throws(WebSocketViolation) {
             while let input = try self.decoder.next() {
                 switch input {
                 case .bytes(let bytes):
                     hasDelivered = true
                     context.fireChannelRead(self.wrapInboundOut(bytes))
-                case .ping(let payload): self.ping = payload
+                case .ping(let payload):
+                    self.controlFrames += 1
+                    self.ping = payload
                 case .close(let close): self.news = .closed(close)
-                case .pong, .message: break
+                case .pong: self.controlFrames += 1
+                case .message: break
                 }
             }
         } catch {
             self.news = .violated(error)
         }
-        // Any byte is a sign of life.
-        if !hasDelivered { context.fireChannelRead(self.wrapInboundOut(ByteBuffer())) }
+        return hasDelivered
+    }
+
+    // MARK: Inflating in slices
+
+    package func read(context: ChannelHandlerContext) {
+        guard self.decoder.hasMoreWork else { return context.read() }
+        self.work.isReadHeld = true
+        self.leaveWork(context)
+    }
+
+    /// Goes on in another turn of the event loop, and while the link wants to read.
+    private func leaveWork(_ context: ChannelHandlerContext) {
+        guard self.work.timer == nil else { return }
+        self.work.timer = context.eventLoop.assumeIsolated().scheduleTask(in: Work.pause) {
+            self.work.timer = nil
+            if let context = self.context { self.goOn(context) }
+        }
+    }
+
+    /// Whether the link takes more: it has not suspended reading, and a server's client takes its answers. Otherwise a
+    /// read follows, or the channel becomes writable.
+    private func takesMore(_ context: ChannelHandlerContext) -> Bool {
+        guard self.role == .client || context.channel.isWritable else { return false }
+        let isReading = try? context.channel.syncOptions?.getOption(.autoRead)
+        return isReading ?? true || self.work.isInputClosed
+    }
+
+    private func goOn(_ context: ChannelHandlerContext) {
+        guard self.decoder.hasMoreWork, self.takesMore(context) else { return }
+        self.decoder.resumeWork()
+        _ = self.deliver(context)
+        self.finishReading(context)
+        guard let context = self.context else { return }
+        if self.decoder.hasMoreWork { return self.leaveWork(context) }
+        if self.work.isInputClosed {
+            self.work.isInputClosed = false
+            self.closeInput(context)
+        }
+        if self.work.isReadHeld {
+            self.work.isReadHeld = false
+            context.read()
+        }
+    }
+
+    /// Hands the link all that is left, since the connection is gone. At a server nobody waits for the answers.
+    private func deliverRest(_ context: ChannelHandlerContext) {
+        guard self.role == .client, self.decoder.hasMoreWork else { return }
+        while self.decoder.hasMoreWork {
+            self.decoder.resumeWork()
+            _ = self.deliver(context)
+        }
+        self.finishReading(context)
+    }
+
+    package func channelInactive(context: ChannelHandlerContext) {
+        self.deliverRest(context)
+        context.fireChannelInactive()
+    }
+
+    package func errorCaught(context: ChannelHandlerContext, error: any Error) {
+        self.deliverRest(context)
+        context.fireErrorCaught(error)
     }
 
     package func channelReadComplete(context: ChannelHandlerContext) {
@@ -161,8 +250,15 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
     }
 
     package func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {
-        if case .inputClosed? = event as? ChannelEvent { self.perform(self.closing.endInput(), context) }
-        context.fireUserInboundEventTriggered(event)
+        guard case .inputClosed? = event as? ChannelEvent else { return context.fireUserInboundEventTriggered(event) }
+        guard self.decoder.hasMoreWork else { return self.closeInput(context) }
+        self.work.isInputClosed = true
+        self.leaveWork(context)
+    }
+
+    private func closeInput(_ context: ChannelHandlerContext) {
+        self.perform(self.closing.endInput(), context)
+        context.fireUserInboundEventTriggered(ChannelEvent.inputClosed)
     }
 
     // MARK: Sent bytes
@@ -185,6 +281,7 @@ package final class WebSocketCarriage: ChannelDuplexHandler {
 
     package func channelWritabilityChanged(context: ChannelHandlerContext) {
         self.answerPing(context)
+        if self.decoder.hasMoreWork { self.leaveWork(context) }
         context.fireChannelWritabilityChanged()
     }
 

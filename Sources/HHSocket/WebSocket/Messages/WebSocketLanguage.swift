@@ -33,7 +33,13 @@ package struct WebSocketLanguage: LinkLanguage {
         buffers: BufferPool
     ) {
         self.role = role
-        self.decoder = WebSocketDecoder(role: role, mode: .messages(limits), deflate: deflate, buffers: buffers)
+        self.decoder = WebSocketDecoder(
+            role: role,
+            mode: .messages(limits),
+            deflate: deflate,
+            buffers: buffers,
+            inflatedBudget: WebSocketDecoder.inflatedPerTurn
+        )
         self.encoder = WebSocketEncoder(role: role, deflate: deflate)
         if let compression { self.encoder.minimumCompressedLength = compression.minimumLength }
     }
@@ -50,6 +56,13 @@ package struct WebSocketLanguage: LinkLanguage {
             throw LinkError("\(error)", underlying: error)
         }
     }
+
+    /// Whether ``next()`` has returned nil because enough was inflated for one turn, and not because more bytes are
+    /// needed.
+    var hasMoreWork: Bool { self.decoder.hasMoreWork }
+
+    /// Has ``next()`` go on with it, in another turn.
+    mutating func resumeWork() { self.decoder.resumeWork() }
 
     /// Whether memory is allocated for compression or decompression.
     var holdsContexts: Bool { self.encoder.holdsContext || self.decoder.holdsContext }
@@ -136,4 +149,12 @@ package struct WebSocketLanguage: LinkLanguage {
         if let received = self.received { return WebSocketClose(code: received.code) }
         return self.ownClose ?? WebSocketClose(code: self.role == .server ? 1_001 : 1_000)
     }
+}
+
+extension Batch where Language == WebSocketLanguage {
+    /// Whether the language has had enough of this turn: there may be more units in what has come, for another one.
+    var hasMoreWork: Bool { self.link.hot.language.hasMoreWork }
+
+    /// Has the language go on, since this is another turn.
+    func resumeWork() { self.link.hot.language.resumeWork() }
 }

@@ -12,6 +12,8 @@ package final class WebSocketPeer: MessagePeer {
     /// The number of bytes of messages that a turn takes at least, if they have come: more may be a few bytes that were
     /// compressed.
     private static let maximumTurnBytes = 1 << 20
+    /// See ``lastSlices``.
+    private static let maximumLastSlices = maximumTurnBytes / WebSocketDecoder.inflatedPerTurn
 
     /// The time after which a close frame is answered although messages before it were not read: less than peers wait.
     private static let maximumUnreadTime = WebSocketLanguage.patience - .seconds(1)
@@ -34,10 +36,14 @@ package final class WebSocketPeer: MessagePeer {
     private var news: News?
     /// The peer's close frame.
     private(set) var received: WebSocketClose?
+    /// The number of pings and pongs so far.
+    package private(set) var controlFrames = 0
     /// The peer's violation, behind which nothing is read.
     private var violation: LinkError?
     /// Whether a timer is set to free memory.
     private var isAging = false
+    /// How often a server has inflated more than a turn's share because its connection ends.
+    private var lastSlices = 0
     /// Called for each pong.
     var pongCame: ((ByteBuffer) -> Void)?
     /// Those who wait for a pong, the oldest first.
@@ -88,6 +94,7 @@ package final class WebSocketPeer: MessagePeer {
 
     /// A pong answers the ping with its payload, and those before it.
     private func pong(_ payload: ByteBuffer) {
+        self.controlFrames += 1
         self.pongCame?(payload)
         guard let index = self.pings.firstIndex(where: { $0.payload == payload }) else { return }
         let answered = self.pings.prefix(index + 1)
@@ -98,7 +105,7 @@ package final class WebSocketPeer: MessagePeer {
     // MARK: Receiving
 
     package func received(_ batch: inout Batch<WebSocketLanguage>, in turn: inout Turn) throws(LinkError) {
-        guard self.violation == nil else { return }
+        guard self.violation == nil, self.resumeWork(&batch) else { return }
         var (taken, isFull) = (0, self.link.hasLeftUnits && self.delivery.isFull)
         while self.news == nil, batch.goesOn {
             let stops = taken >= Self.maximumTurnBytes || isFull
@@ -119,15 +126,40 @@ package final class WebSocketPeer: MessagePeer {
                     on: self.link.loop,
                     in: &turn
                 )
-            case .ping(let payload): self.answer(payload, in: &turn)
+            case .ping(let payload):
+                self.controlFrames += 1
+                self.answer(payload, in: &turn)
             case .pong(let payload): self.pong(payload)
             case .close(let close): self.news = .closed(close)
             case .bytes: break
-            case nil: return self.age(in: &turn)
+            case nil:
+                guard batch.hasMoreWork, self.goesOn(&batch, in: &turn) else { return self.age(in: &turn) }
             }
         }
         if self.news != nil { self.link.tellsOfReads = true }
         self.age(in: &turn)
+    }
+
+    /// Has the language go on with what it has left for another turn; false while that is still to come.
+    private func resumeWork(_ batch: inout Batch<WebSocketLanguage>) -> Bool {
+        guard batch.hasMoreWork else { return true }
+        guard !self.link.hasLeftUnits else { return false }
+        batch.resumeWork()
+        return true
+    }
+
+    /// The language has had enough of this turn.
+    ///
+    /// - Returns: Whether it goes on all the same: the connection ends, and what is not taken now is lost. A server
+    ///   goes on for a while only, since this is how a client could take all of a turn.
+    private func goesOn(_ batch: inout Batch<WebSocketLanguage>, in turn: inout Turn) -> Bool {
+        guard !self.link.leaveWork(in: &turn) else { return false }
+        if self.role == .server {
+            guard self.lastSlices < Self.maximumLastSlices else { return false }
+            self.lastSlices += 1
+        }
+        batch.resumeWork()
+        return true
     }
 
     /// Answers a ping, unless the peer does not read: a later answer may stand for all (RFC 6455, section 5.5.3).

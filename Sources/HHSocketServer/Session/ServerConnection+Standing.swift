@@ -1,0 +1,71 @@
+import HHSocket
+import NIOCore
+
+/// Whether a client is known, and what it may send: requests at a rate, and frames that ask for nothing.
+extension ServerConnection {
+    static func decoder(_ listener: ListenerSettings, _ limits: ServerLimits, isStranger: Bool) -> FrameDecoder {
+        var decoder = FrameDecoder(
+            direction: .request,
+            format: listener.format,
+            maximumPayloadLength: limits.maximumPayloadLength(ofStranger: isStranger),
+            copyLimit: 0,
+            maximumCorruptRun: limits.maximumCorruptRun
+        )
+        if listener.supportsHello { decoder.accept(hellosUpTo: HelloLimits.maximumLength) }
+        return decoder
+    }
+
+    /// The time for which a client that is sent away should leave the server alone. Not all come back at the same
+    /// moment.
+    static var randomAbsence: Duration { .milliseconds(Int64.random(in: 1_000...5_000)) }
+
+    // MARK: Strangers
+
+    /// Whether the server requires an identity, and the client has none.
+    var lacksIdentity: Bool { self.core.requiresIdentity && self.hot.serverContext?.session.identity == nil }
+
+    /// Called when hello has led to an agreement, and when the client's identity has changed: gives the client what it
+    /// gets from now on.
+    func updateStanding(in turn: inout Turn) {
+        guard self.core.hasStrangers, self.hot.phase == .open else { return }
+        let isStranger = (self.core.hello.isRequired && self.greeting.agreement == nil) || self.lacksIdentity
+        guard isStranger != self.greeting.isStranger else { return }
+        self.greeting.isStranger = isStranger
+        self.link.accept(payloadsUpTo: self.core.limits.maximumPayloadLength(ofStranger: isStranger))
+        self.hot.machine.maximumInFlight = self.core.limits.maximumInFlight(ofStranger: isStranger)
+        self.hot.watching.watch.standingChanged(isStranger: isStranger, now: turn.now)
+        self.hot.fastPath.standingChanged(isStranger: isStranger, core: self.core, listener: self.listener)
+    }
+
+    // MARK: Rates
+
+    /// Takes a request from the rates of the connection, its address and its identity; false if there are none left.
+    func takeRequest(now: NIODeadline) -> Bool {
+        guard self.core.hasRequestRates else { return true }
+        if self.bucket?.take(now: now) == false { return false }
+        let session = self.hot.serverContext?.session
+        if let rates = self.core.addressRates, let origin = ConnectionQuota.Origin(session?.remoteAddress),
+            !rates.take(origin, now: now)
+        {
+            return false
+        }
+        if let rates = self.core.identityRates, let identity = session?.identity {
+            return rates.take(identity, now: now)
+        }
+        return true
+    }
+
+    /// Called from time to time: counts the control frames of the WebSocket below, which do not come here.
+    func chargeControlFrames(in turn: inout Turn) {
+        guard let carriage = self.carriage, carriage.controlFrames > self.chargedControlFrames else { return }
+        let count = carriage.controlFrames - self.chargedControlFrames
+        self.chargedControlFrames = carriage.controlFrames
+        if self.unproductiveBucket?.take(count, now: turn.now) == false { self.evict(.frameFlood, in: &turn) }
+    }
+
+    /// Frames have come that ask for nothing. A client that sends too many is closed.
+    func chargeUnproductiveFrames(in turn: inout Turn) {
+        let count = self.hot.machine.takeUnproductiveFrames()
+        if self.unproductiveBucket?.take(count, now: turn.now) == false { self.evict(.frameFlood, in: &turn) }
+    }
+}

@@ -52,7 +52,8 @@ enum ProxiedClients {
                     #expect(try await Self.addressSeen(by: client) == Self.name(of: client.localAddress))
                     clients.append(client)
                 }
-                for server in servers { #expect(server.connectionCount >= 4) }
+                // They need not be spread evenly.
+                #expect(servers.allSatisfy { $0.connectionCount > 0 })
                 // Ten checks of each server, where there are any. Most of them are reset before they are accepted.
                 let end = ContinuousClock.now + .seconds(1)
                 while ContinuousClock.now < end {

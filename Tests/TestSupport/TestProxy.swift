@@ -28,7 +28,7 @@ package final class TestProxy: Sendable {
         package var dribbles = false
         /// Whether it answers only when the server has spoken, and then everything in one write.
         package var waitsForTheServer = false
-        /// What it says to the server before anything of the client's, such as a PROXY header.
+        /// What it says to the server in one write with the client's first bytes, before them: such as a PROXY header.
         package var header: [UInt8] = []
     }
 
@@ -117,10 +117,13 @@ private final class Session: ChannelInboundHandler {
     private var phase: Phase
     private var received = ByteBuffer()
     private var server: (any Channel)?
+    /// What the server has not been sent yet of the header.
+    private var header: [UInt8]
 
     init(_ kind: Proxy.Kind, _ behavior: TestProxy.Behavior, note: @escaping (String) -> Void) {
         self.kind = kind
         self.behavior = behavior
+        self.header = behavior.header
         self.note = note
         self.phase = kind == .socks5 ? .greeting : .request
     }
@@ -129,7 +132,7 @@ private final class Session: ChannelInboundHandler {
         var bytes = self.unwrapInboundIn(data)
         if case .silence = self.behavior.answer { return }
         if self.phase == .relaying {
-            self.server?.writeAndFlush(bytes, promise: nil)
+            self.relay(bytes)
             return
         }
         self.received.writeBuffer(&bytes)
@@ -265,9 +268,6 @@ private final class Session: ChannelInboundHandler {
                 case .success(let server):
                     guard context.channel.isActive else { return server.close(promise: nil) }
                     session.server = server
-                    if !session.behavior.header.isEmpty {
-                        server.writeAndFlush(ByteBuffer(bytes: session.behavior.header), promise: nil)
-                    }
                     let established = session.established
                     try? server.pipeline.syncOperations.addHandler(
                         Relay(to: context.channel, first: waits ? ByteBuffer(bytes: established) : nil)
@@ -290,6 +290,13 @@ private final class Session: ChannelInboundHandler {
     private var established: [UInt8] {
         self.kind == .http
             ? Array("HTTP/1.1 200 Connection established\r\n\r\n".utf8) : [5, 0, 0, 1, 127, 0, 0, 1, 0, 80]
+    }
+
+    private func relay(_ bytes: ByteBuffer) {
+        var first = ByteBuffer(bytes: self.header)
+        self.header = []
+        first.writeImmutableBuffer(bytes)
+        self.server?.writeAndFlush(first, promise: nil)
     }
 
     private func send(_ context: ChannelHandlerContext, _ bytes: [UInt8]) -> EventLoopFuture<Void> {

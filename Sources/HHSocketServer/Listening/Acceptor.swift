@@ -94,7 +94,9 @@ struct Acceptor: Sendable {
     ) throws -> Begin? {
         guard self.hasTLS else { return try self.install(on: operations, position, loop, arrival) }
         guard let number = loop.handshakes.enter() else {
-            let wait = HandshakeWait(loop.handshakes) { try self.secure($0, .after($1), loop, arrival, number: $2) }
+            let wait = HandshakeWait(loop.handshakes, followsHeader: arrival.expectsHeader) {
+                try self.secure($0, .after($1), loop, arrival, number: $2)
+            }
             try operations.addHandler(wait, position: position)
             return nil
         }

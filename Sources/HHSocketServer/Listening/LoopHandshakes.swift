@@ -75,22 +75,32 @@ final class LoopHandshakes: Sendable {
     }
 }
 
-/// Stands in a pipeline until the turn of the connection's TLS handshake has come. Nothing is read meanwhile: a client
-/// that gives up before has cost no handshake.
+/// Stands in a pipeline until the turn of the connection's TLS handshake has come. Nothing is read meanwhile, but for
+/// what a proxy's header has brought along: a client that gives up before has cost no handshake.
 final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler {
     typealias InboundIn = ByteBuffer
 
+    /// The most bytes that may have come with a PROXY header: those of the reads of one turn of the event loop, and not
+    /// more than a client says before it has an answer.
+    private static let maximumHeld = 64 << 10
+
     private let handshakes: LoopHandshakes
+    /// The bytes that have come behind a PROXY header; nil where there is none.
+    private var held: ByteBuffer?
     private let begin: (ChannelPipeline.SynchronousOperations, HandshakeWait, UInt64) throws -> Void
     private var number: UInt64?
     private var context: ChannelHandlerContext?
 
-    /// - Parameter begin: Adds the handlers of the handshake of that number behind this one.
+    /// - Parameters:
+    ///   - followsHeader: Whether it is added by the read of a PROXY header, behind which more may have been read.
+    ///   - begin: Adds the handlers of the handshake of that number behind this one.
     init(
         _ handshakes: LoopHandshakes,
+        followsHeader: Bool,
         begin: @escaping (ChannelPipeline.SynchronousOperations, HandshakeWait, UInt64) throws -> Void
     ) {
         self.handshakes = handshakes
+        self.held = followsHeader ? ByteBuffer() : nil
         self.begin = begin
     }
 
@@ -111,6 +121,10 @@ final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler {
         guard let context = self.context else { return self.handshakes.leave(number) }
         do {
             try self.begin(context.pipeline.syncOperations, self, number)
+            if let held = self.held.take(), held.readableBytes > 0 {
+                context.fireChannelRead(NIOAny(held))
+                context.fireChannelReadComplete()
+            }
             context.pipeline.syncOperations.removeHandler(self, promise: nil)
             _ = context.channel.setOption(.autoRead, value: true)
         } catch {
@@ -125,7 +139,12 @@ final class HandshakeWait: ChannelInboundHandler, RemovableChannelHandler {
 
     /// Although nothing is to be read, the system tells of a client that has gone, behind all that it had sent.
     func channelRead(context: ChannelHandlerContext, data: NIOAny) {
-        context.close(promise: nil)
+        let bytes = self.unwrapInboundIn(data)
+        guard self.held != nil, (self.held?.readableBytes ?? 0) + bytes.readableBytes <= Self.maximumHeld else {
+            return context.close(promise: nil)
+        }
+        // Copied, as the memory of a read is larger.
+        self.held?.writeImmutableBuffer(bytes)
     }
 
     func userInboundEventTriggered(context: ChannelHandlerContext, event: Any) {

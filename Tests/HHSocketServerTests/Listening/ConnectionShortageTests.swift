@@ -81,6 +81,26 @@ private func newcomer(of server: SocketServer, tls: ClientTLS? = nil, from origi
         }
     }
 
+    /// It has been through two stages, and has the place of the last alone.
+    @Test func aBusyWebSocketOverTLSStays() async throws {
+        var tls = ClientTLS()
+        tls.trust = try TestAuthority().trust
+        var configuration = self.short(2)
+        let identity = try TestCertificate(.server).identity
+        configuration.listeners = [try ServerListener(url: "wss://127.0.0.1:0/rpc", tls: ServerTLS(identity: identity))]
+        try await withServer(configuration, makeRouter()) { [tls] server in
+            let busy = try await HostileClient.connect(to: server.address, tls: tls)
+            try await busy.isBusy(on: server, with: 1)
+            let silent = try await HostileClient.connect(to: server.address, tls: tls)
+            #expect(try await silent.isServed())
+            let newcomer = try await newcomer(of: server, tls: tls)
+            try await silent.ended()
+            #expect(try await busy.isServed())
+            #expect(server.statistics.silentEvictions == 1)
+            withExtendedLifetime(newcomer) {}
+        }
+    }
+
     @Test func oneThatWasActiveJustNowStays() async throws {
         var configuration = self.short(1)
         configuration.limits.minimumSilence = .seconds(600)

@@ -227,6 +227,30 @@ extension HostileClient {
         }
     }
 
+    /// The proxy's header brings the client's first bytes along.
+    @Test func theHandshakeBehindAHeaderMayHaveToWait() async throws {
+        let authority = try TestAuthority()
+        let listener = ServerListener(tls: ServerTLS(identity: try TestCertificate(.server).identity))
+        let proxies = ServerProxies(proxyProtocol: self.here)
+        try await self.with(proxies, listener, limits: { $0.maximumHandshakes = 1 }) { server in
+            // They take the place of each event loop, for a while.
+            var silent: [HostileClient] = []
+            for _ in 0..<2 * System.coreCount { silent.append(try await self.connect(server, ProxyHeaders.lineTCP4)) }
+            let proxy = try await TestProxy(.http) { $0.header = ProxyHeaders.blockTCP4 }
+            let client = SocketClient.connecting(to: try #require(server.address)) {
+                $0.socket.tls = ClientTLS()
+                $0.socket.tls?.trust = authority.trust
+                $0.socket.tls?.serverName = "localhost"
+                $0.socket.proxy = proxy.proxy()
+            }
+            let seen = try await client.data(for: SocketRequest(type: address)).string
+            #expect(seen == Self.client)
+            await client.close()
+            #expect(proxy.asked.count == 1, "the connection was not made at once")
+            withExtendedLifetime(silent) {}
+        }
+    }
+
     @Test func theLogNamesTheClient() async throws {
         var log = self.log
         log.logLevel = .debug

@@ -14,6 +14,8 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
     private let install: (ChannelHandlerContext, TLSAcceptance) throws -> Acceptor.Begin?
     private var timer: SocketLoop.TimerID?
     private var isOver = false
+    /// Whether the connection is the next stage's.
+    private var hasPassed = false
     private var isRejected = false
 
     /// - Parameter install: Adds the next stage behind this one, and returns what begins it.
@@ -44,7 +46,7 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
 
     func handlerRemoved(context: ChannelHandlerContext) {
         self.end(failed: true)
-        self.loop.removeHandshake(on: context.channel)
+        if !self.hasPassed { self.loop.removeHandshake(on: context.channel) }
     }
 
     private func end(failed: Bool) {
@@ -64,6 +66,9 @@ final class TLSAcceptance: ChannelInboundHandler, RemovableChannelHandler {
             return context.close(promise: nil)
         }
         self.end(failed: false)
+        // Before the next stage is added, which may have a time of its own to wait for the client.
+        self.hasPassed = true
+        self.loop.removeHandshake(on: context.channel)
         do {
             let begin = try self.install(context, self)
             context.pipeline.syncOperations.removeHandler(self, promise: nil)

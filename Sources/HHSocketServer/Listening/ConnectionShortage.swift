@@ -100,10 +100,10 @@ final class ConnectionShortage: Sendable {
     private let loops: [ServerLoop]
     /// Nil: none is closed.
     private let minimumSilence: TimeAmount?
-    /// The least time between two looks at the connections beyond the maximum, and when the last one was, in
-    /// nanoseconds.
-    private static let interval: UInt64 = 1_000_000_000
-    private let lastLook = ManagedAtomic<UInt64>(0)
+    /// The time in which a connection that was to be closed is gone, in nanoseconds.
+    private static let closingTime: UInt64 = 1_000_000_000
+    /// When a connection was last to be closed, in nanoseconds.
+    private let lastClosing = ManagedAtomic<UInt64>(0)
 
     init(_ loops: [ServerLoop], minimumSilence: Duration?) {
         self.loops = loops
@@ -121,10 +121,9 @@ final class ConnectionShortage: Sendable {
     /// meanwhile.
     func closeExcess(_ count: Int) {
         guard count > 0 else { return }
-        let now = NIODeadline.now()
-        // Those that were closed the last time are gone by now.
-        guard now.uptimeNanoseconds - self.lastLook.load(ordering: .relaxed) >= Self.interval else { return }
-        self.lastLook.store(now.uptimeNanoseconds, ordering: .relaxed)
+        // Others may just be closing.
+        let last = self.lastClosing.load(ordering: .relaxed)
+        guard NIODeadline.now().uptimeNanoseconds >= last + Self.closingTime else { return }
         for _ in 0..<count {
             guard self.makeRoom() else { return }
         }
@@ -137,7 +136,9 @@ final class ConnectionShortage: Sendable {
             guard let since = loop.silence.silentSince, since < longest?.since ?? .distantFuture else { continue }
             longest = (loop, since)
         }
-        guard let (loop, since) = longest, NIODeadline.now() - since >= minimum else { return false }
+        let now = NIODeadline.now()
+        guard let (loop, since) = longest, now - since >= minimum else { return false }
+        self.lastClosing.store(now.uptimeNanoseconds, ordering: .relaxed)
         return loop.socketLoop.submit(
             .closure { turn in
                 guard !loop.silence.closeOldest(silentFor: minimum, in: &turn) else { return }

@@ -118,9 +118,11 @@ import Testing
     private static func makeServer() throws -> SocketServer {
         var router = Router()
         router.handleSynchronously(101) { request, _ in request.body }
-        let configuration = SocketServer.Configuration(listeners: [
+        var configuration = SocketServer.Configuration(listeners: [
             ServerListener(port: 0), try ServerListener(url: "ws://127.0.0.1:0/rpc", tls: nil),
         ])
+        // All clients have one address.
+        configuration.limits.connectionRatePerAddress = nil
         let server = SocketServer(configuration: configuration, router: router)
         var forgetful = WebSocketCompression()
         (forgetful.serverForgets, forgetful.clientForgets) = (true, true)

@@ -146,8 +146,7 @@ struct Acceptor: Sendable {
 
     private var usesTLS: Bool { self.tls.withLockedValue { $0 } != nil }
 
-    /// The number of reads after which what has come is passed on. TLS decrypts them all into one buffer.
-    private var readsAtATime: UInt { self.usesTLS ? 1 : 4 }
+    private var readsAtATime: UInt { self.usesTLS ? TLSReadAllocator.readsAtATime : 4 }
 
     private var readAllocator: any RecvByteBufferAllocator {
         if self.usesTLS { return TLSReadAllocator() }

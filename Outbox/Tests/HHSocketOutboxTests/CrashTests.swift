@@ -56,6 +56,9 @@ private final class Ledger: Sendable {
         var configuration = SocketServer.Configuration()
         configuration.hello.idempotency.lifetime = .seconds(3_600)
         configuration.hello.idempotency.maximumCount = 1_000_000
+        configuration.hello.idempotency.maximumBytes = 1 << 30
+        // All clients come from one address, and have no identity.
+        configuration.hello.idempotency.addressShare = 1
         let server = SocketServer(configuration: configuration, router: router)
         try await server.start()
         let folder = try TemporaryFolder()

@@ -18,6 +18,7 @@ import Testing
 
         serverConfiguration.hello.idempotency.lifetime = .seconds(7 * 24 * 60 * 60)
         serverConfiguration.hello.idempotency.maximumCount = 10_000_000
+        serverConfiguration.hello.idempotency.maximumBytes = 8 << 30
 
         var router = Router()
         router.handle(130) { request, _ in request.body }

@@ -109,3 +109,22 @@ import Testing
         #expect(throws: ChannelError.self) { try held.wait() }
     }
 }
+
+@Suite struct TLSReadAllocatorTests {
+    /// NIO's pool keeps the first buffer alone; the others are free when their bytes are decrypted.
+    @Test func noLargeBufferIsKept() {
+        var pool = NIOPooledRecvBufferAllocator(
+            capacity: Int(TLSReadAllocator.readsAtATime),
+            recvAllocator: TLSReadAllocator()
+        )
+        var capacities: [Int] = []
+        for count in [1_500, 16_384, 16_384, 100] {
+            let (buffer, _) = pool.buffer(allocator: ByteBufferAllocator()) { $0.writeRepeatingByte(1, count: count) }
+            pool.record(actualReadBytes: count)
+            #expect(buffer.readableBytes == count)
+            capacities.append(buffer.capacity)
+        }
+        #expect(capacities == [2_048, 16_384, 16_384, 16_384])
+        #expect(pool.count == 1)
+    }
+}

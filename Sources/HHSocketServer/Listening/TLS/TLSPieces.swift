@@ -11,8 +11,8 @@ final class TLSPieces: ChannelOutboundHandler, ChannelInboundHandler {
     typealias OutboundIn = ByteBuffer
     typealias OutboundOut = ByteBuffer
 
-    /// With the headers and trailers of its two records just below 32 KiB, since buffers have a power of two.
-    static let length = 31 << 10
+    /// With the header and trailer of its record below 16 KiB, which NIOSSL's buffer has from the start.
+    static let length = 15 << 10
 
     private struct Write {
         var bytes: ByteBuffer

@@ -15,9 +15,11 @@ final class TLSService: Sendable {
         var trust: NIOSSLTrustRoots?
     }
 
-    /// The size of the reads of a TLS connection: a record has hardly more. What they bring is decrypted at once into
-    /// another buffer, so that larger ones would only be more memory.
+    /// The size of the reads of a TLS connection, in bytes: a record has hardly more, and larger reads would make the
+    /// buffer of what is decrypted larger.
     static let readSize = 16 << 10
+    /// The size of the first, which brings a client's hello.
+    static let firstReadSize = 2 << 10
 
     /// How it was configured.
     let tls: ServerTLS
@@ -41,6 +43,8 @@ final class TLSService: Sendable {
         self.handshakeTimeout = max(.milliseconds(1), TimeAmount(clamping: tls.handshakeTimeout))
         self.protocols = Set(tls.applicationProtocols.map { Array($0.utf8) })
         self.requiresProtocol = tls.requiresApplicationProtocol
+        let identities = try ServerIdentities(tls)
+        self.newIdentities = identities
         self.settings = try Self.settings(tls)
         self.revocations = try CertificateRevocations(tls.revocationLists)
         if self.revocations != nil, self.settings.verification == .none {
@@ -51,8 +55,6 @@ final class TLSService: Sendable {
                     """
             )
         }
-        let identities = try ServerIdentities(tls)
-        self.newIdentities = identities
         // Each is tried, since a context that is kept says only at a handshake that a key is another certificate's.
         var probe = self.settings
         (probe.trust, probe.verification) = (nil, .none)
@@ -138,8 +140,11 @@ final class TLSService: Sendable {
         configuration.trustRoots = settings.trust
         configuration.certificateVerification = settings.verification
         if let identities {
+            let own = identity.chain
             configuration.sslContextCallback = { values, promise in
                 let identity = identities(values.serverHostname)
+                // A certificate that is the connection's alone costs it some kilobytes, the context's own does not.
+                guard identity.chain != own else { return promise.succeed(.noChanges) }
                 var change = NIOSSLContextConfigurationOverride()
                 change.certificateChain = identity.chain.map { .certificate($0) }
                 change.privateKey = .privateKey(identity.key)
@@ -168,9 +173,23 @@ final class TLSService: Sendable {
     }
 }
 
-/// Buffers for what comes of a TLS connection: none is kept while nothing comes.
+/// Buffers for the reads of a TLS connection. None is kept while nothing comes, since what a read brings is decrypted
+/// at once into another buffer.
+///
+/// With ``readsAtATime`` NIO keeps the first buffer that it gets. It does not use that again if the next may be larger,
+/// so each read has a new one, which is free when the read is over.
 struct TLSReadAllocator: RecvByteBufferAllocator {
-    func buffer(allocator: ByteBufferAllocator) -> ByteBuffer { allocator.buffer(capacity: TLSService.readSize) }
+    /// The number of reads after which what has come is passed on. TLS decrypts them all into one buffer.
+    static let readsAtATime: UInt = 1
 
-    mutating func record(actualReadBytes: Int) -> Bool { false }
+    private var hasRead = false
+
+    func buffer(allocator: ByteBufferAllocator) -> ByteBuffer {
+        allocator.buffer(capacity: self.hasRead ? TLSService.readSize : TLSService.firstReadSize)
+    }
+
+    mutating func record(actualReadBytes: Int) -> Bool {
+        self.hasRead = true
+        return true
+    }
 }

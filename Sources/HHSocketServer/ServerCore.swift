@@ -17,7 +17,7 @@ final class ServerCore: Sendable {
     let idempotentAnswers: IdempotentAnswers
     let authentications: Authentications
     /// The rates of requests by address and by identity; nil where there are none.
-    let addressRates: SharedRates<ConnectionQuota.Origin>?
+    let addressRates: SharedRates<ClientAddress>?
     let identityRates: SharedRates<String>?
     let logger: Logger
     let peerLog = PeerLog()

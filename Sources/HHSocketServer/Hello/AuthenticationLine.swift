@@ -10,7 +10,7 @@ struct AuthenticationLine: Sendable {
     /// Names one authentication.
     typealias Ticket = UInt64
     /// Nil for clients without an address, which share a place.
-    typealias Origin = ConnectionQuota.Origin?
+    typealias Origin = ClientAddress?
 
     /// The decision on a new authentication.
     enum Arrival: Hashable, Sendable {

@@ -44,7 +44,7 @@ extension ServerConnection {
         guard self.core.hasRequestRates else { return true }
         if self.bucket?.take(now: now) == false { return false }
         let session = self.hot.serverContext?.session
-        if let rates = self.core.addressRates, let origin = ConnectionQuota.Origin(session?.remoteAddress),
+        if let rates = self.core.addressRates, let origin = ClientAddress(session?.remoteAddress),
             !rates.take(origin, now: now)
         {
             return false

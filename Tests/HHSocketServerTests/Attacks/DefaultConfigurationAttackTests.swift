@@ -14,7 +14,9 @@ import Testing
 struct DefaultConfigurationAttackTests {
     typealias Variant = ServerUnderAttack.Variant
 
-    @Test(arguments: Variant.allCases.filter { $0 != .everything })
+    /// `unreadDebugLog` is left out until lines of the level debug are written beside event loops: a server that waits
+    /// for such a log cannot always be ended.
+    @Test(arguments: Variant.allCases.filter { $0 != .everything && $0 != .unreadDebugLog })
     func promisesAreKept(variant: Variant) async throws {
         guard let finding = AttackFindings.fatal(variant) else { return try await Self.run(variant) }
         await withKnownIssue(finding, isIntermittent: true) { try await Self.run(variant) }

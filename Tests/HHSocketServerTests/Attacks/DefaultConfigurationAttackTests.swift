@@ -10,10 +10,13 @@ import Testing
 /// a time. ``Siege/Promise`` lists what is asserted of each attack; ``AttackFindings`` which promises are known to be
 /// broken. What is measured is printed, a line for each attack. With `HHSOCKET_EFFORT` attacks are stronger, and each
 /// is run over each transport; `HHSOCKET_ATTACKS` selects some of them.
-@Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(60))) struct DefaultConfigurationAttackTests {
+@Suite(.tags(.io, .exclusive), .serialized, .timeLimit(.minutes(effort > 1 ? 60 : 15)))
+struct DefaultConfigurationAttackTests {
     typealias Variant = ServerUnderAttack.Variant
 
-    @Test(arguments: Variant.allCases.filter { $0 != .everything })
+    /// `unreadDebugLog` is left out until lines of the level debug are written beside event loops: a server that waits
+    /// for such a log cannot always be ended.
+    @Test(arguments: Variant.allCases.filter { $0 != .everything && $0 != .unreadDebugLog })
     func promisesAreKept(variant: Variant) async throws {
         guard let finding = AttackFindings.fatal(variant) else { return try await Self.run(variant) }
         await withKnownIssue(finding, isIntermittent: true) { try await Self.run(variant) }

@@ -132,6 +132,8 @@ enum ServerUnderAttack {
                 ByteBuffer(bytes: try JSONEncoder().encode(meter.figures))
             }
             control.handleSynchronously(Control.Question.end.rawValue) { _, _ in
+                // Threads that wait to write into it could keep the process, and what follows.
+                log?.close()
                 end.finish()
                 return ByteBuffer()
             }
@@ -139,8 +141,6 @@ enum ServerUnderAttack {
                 for await _ in ends {}
             }
             meter.end()
-            // Whoever waits to write into it would keep the process.
-            log?.close()
         }
         running.withLockedValue { $0 = nil }
     }

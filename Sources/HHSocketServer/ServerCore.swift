@@ -8,6 +8,11 @@ final class ServerCore: Sendable {
     let routes: [UInt32: Router.Route]
     /// The route for requests of other types; nil: they are refused at once.
     let unknownTypeRoute: Router.Route?
+    /// The rules of requests that have no route.
+    let unknownRules: RouteRules
+    /// Whether the router refuses clients without an identity most requests.
+    let requiresIdentity: Bool
+    let connections: ConnectionPolicy
     let limits: ServerLimits
     let heartbeat: HeartbeatPolicy?
     let answersInOrder: Bool
@@ -16,19 +21,28 @@ final class ServerCore: Sendable {
     let logger: Logger
     let peerLog = PeerLog()
     let threads: BlockingThreads
-    let registry = SessionRegistry()
+    let registry: SessionRegistry
+    let sessions = ClientTable<ServerSession>()
+    let webSockets = ClientTable<WebSocketConnection>()
     let load: ServerLoad
     let quota: ConnectionQuota
-    /// Nil where nothing is found out.
-    let limiter: ConcurrencyLimiter?
+    private let maximumDeadline: TimeAmount?
     private let connectionIDs = NIOLockedValueBox<UInt64>(0)
 
     init(_ configuration: SocketServer.Configuration, _ router: Router) {
         let limits = configuration.limits
         self.limits = limits
         self.threads = BlockingThreads(count: configuration.blockingThreads)
-        self.routes = router.routes(blockingOn: self.threads)
-        self.unknownTypeRoute = router.unknownTypeRoute
+        let defaults = RouteLimits(timeout: limits.handlerTimeout, concurrency: limits.concurrency)
+        self.routes = router.routes(blockingOn: self.threads, defaults: defaults)
+        self.unknownTypeRoute = router.unknownTypeRoute(defaults: defaults)
+        self.unknownRules = RouteRules(observers: router.observers)
+        self.requiresIdentity = router.requiresIdentity
+        self.connections = configuration.connections
+        self.registry = SessionRegistry(
+            maximumSessions: limits.maximumSessionsPerIdentity,
+            maximumInFlight: limits.maximumInFlightPerIdentity
+        )
         self.heartbeat = configuration.heartbeat
         self.answersInOrder = configuration.answersInOrder
         self.hello = configuration.hello
@@ -42,19 +56,12 @@ final class ServerCore: Sendable {
             maximum: limits.maximumConnections,
             perAddress: limits.maximumConnectionsPerAddress
         )
-        self.limiter = limits.concurrency.map { ConcurrencyLimiter($0) }
+        self.maximumDeadline = limits.maximumDeadline.map { TimeAmount(clamping: $0) }
     }
 
-    /// A request has ended whose handler is a task.
-    ///
-    /// - Parameters:
-    ///   - begun: When it began, where anybody wants to know.
-    ///   - tellsOfTime: Whether that says how long such requests take. What was cancelled or not run says nothing of
-    ///     it.
-    func finished(begun: NIODeadline?, tellsOfTime: Bool) {
-        self.load.finished()
-        guard let begun else { return }
-        self.limiter?.finished(after: tellsOfTime ? .now() - begun : nil)
+    /// The time that a client's deadline is away, as far as it may be.
+    func allowed(_ time: TimeAmount) -> TimeAmount {
+        self.maximumDeadline.map { min(time, $0) } ?? time
     }
 
     /// Whether a client takes an answer of this length. The log says that it does not.

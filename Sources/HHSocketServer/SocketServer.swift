@@ -434,6 +434,15 @@ public final class SocketServer: Service {
         self.core?.registry.sessions(of: identity) ?? []
     }
 
+    /// The clients that are connected now, in no order: all but WebSockets that carry messages. Empty unless it runs.
+    ///
+    /// It costs an array of them, and holds up no event loop. ``ConnectionPolicy/onConnect`` and
+    /// ``ConnectionPolicy/onClose`` tell of changes.
+    public var sessions: [ServerSession] { self.core?.sessions.all ?? [] }
+
+    /// The WebSockets that carry messages now, as ``sessions``.
+    public var webSockets: [WebSocketConnection] { self.core?.webSockets.all ?? [] }
+
     /// Sends a push to every connection of one client.
     ///
     /// - Returns: How many connections took it; 0: it is not here.
@@ -483,12 +492,16 @@ public final class SocketServer: Service {
             ("maximumConnectionsPerAddress", limits.maximumConnectionsPerAddress ?? 1),
             ("kernelSendBuffer", limits.kernelSendBuffer ?? 1),
             ("requestRate.burst", limits.requestRate?.burst ?? 1),
+            ("cancelRate.burst", limits.cancelRate?.burst ?? 1),
+            ("maximumSessionsPerIdentity", limits.maximumSessionsPerIdentity ?? 1),
+            ("maximumInFlightPerIdentity", limits.maximumInFlightPerIdentity ?? 1),
         ] where value <= 0 {
             throw SocketError(.invalidArgument, message: "\(name) must be above 0", endpoint: self.firstEndpoint)
         }
         for (name, time) in [
             ("idleTimeout", limits.idleTimeout), ("firstFrameTimeout", limits.firstFrameTimeout),
             ("readStallTimeout", limits.readStallTimeout), ("writeStallTimeout", limits.writeStallTimeout),
+            ("handlerTimeout", limits.handlerTimeout), ("maximumDeadline", limits.maximumDeadline),
         ] {
             guard let time, time <= .zero else { continue }
             throw SocketError(
@@ -518,10 +531,18 @@ public final class SocketServer: Service {
                 endpoint: self.firstEndpoint
             )
         }
-        if let rate = limits.requestRate, !(rate.perSecond > 0) {
+        for (name, rate) in [("requestRate", limits.requestRate), ("cancelRate", limits.cancelRate)] {
+            guard let rate, !(rate.perSecond > 0) else { continue }
             throw SocketError(
                 .invalidArgument,
-                message: "requestRate.perSecond must be above 0",
+                message: "\(name).perSecond must be above 0",
+                endpoint: self.firstEndpoint
+            )
+        }
+        if let (type, fault) = self.router.faultOfLimits {
+            throw SocketError(
+                .invalidArgument,
+                message: "the limits of type \(type) cannot work: \(fault)",
                 endpoint: self.firstEndpoint
             )
         }

@@ -188,7 +188,14 @@ struct Acceptor: Sendable {
             try connection.add(to: operations, position: position)
             return { connection.begin(in: &$0) }
         }
-        let acceptance = WebSocketAcceptance(webSocket, loop, core, isRefused: refusal != nil, connection)
+        let acceptance = WebSocketAcceptance(
+            webSocket,
+            loop,
+            core,
+            listener: settings.endpoint,
+            isRefused: refusal != nil,
+            connection
+        )
         guard webSocket.sharesPort else {
             try operations.addHandler(acceptance, position: position)
             return nil

@@ -42,6 +42,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private let settings: Settings
     private let loop: ServerLoop
     private let core: ServerCore
+    private let listener: Endpoint
     /// Whether there are too many connections.
     private let isRefused: Bool
     private let makeConnection: () -> ServerConnection
@@ -59,12 +60,14 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         _ settings: Settings,
         _ loop: ServerLoop,
         _ core: ServerCore,
+        listener: Endpoint,
         isRefused: Bool,
         _ makeConnection: @escaping () -> ServerConnection
     ) {
         self.settings = settings
         self.loop = loop
         self.core = core
+        self.listener = listener
         self.isRefused = isRefused
         self.makeConnection = makeConnection
         self.state = settings.sharesPort ? .undecided : .request
@@ -189,7 +192,15 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
                     return try self.carryFrames(agreement.deflate, route.compression, response, context)
                 }
                 guard !self.isRefused, self.loop.draining == nil else { return self.reject(Self.busy, context) }
-                try self.carry(messages, agreement, head, response, context)
+                var identity: String?
+                switch self.core.connections.admit?(ConnectingClient(context, listener: self.listener)) {
+                case nil, .admit: break
+                case .admitAs(let name): identity = name
+                case .refuse(let reason, _):
+                    self.loop.counters.count(\.connectionsRefusedByAdmission)
+                    return self.reject(.application(status: 403, headers: HTTPFields([]), text: reason), context)
+                }
+                try self.carry(messages, agreement, head, response, identity: identity, context)
             case .reject(let rejection):
                 self.reject(rejection, context)
             }
@@ -236,6 +247,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         _ agreement: OpeningAgreement,
         _ head: OpeningRequestHead,
         _ response: ByteBuffer,
+        identity: String?,
         _ context: ChannelHandlerContext
     ) throws {
         context.writeAndFlush(self.wrapOutboundOut(response), promise: nil)
@@ -248,7 +260,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         try operations.addHandler(session.link, position: .after(self))
         let address = context.remoteAddress
         self.loop.socketLoop.enter {
-            session.begin(head, subprotocol: agreement.subprotocol, address, in: &$0)
+            session.begin(head, subprotocol: agreement.subprotocol, address, identity: identity, in: &$0)
         }
         self.end(context)
     }

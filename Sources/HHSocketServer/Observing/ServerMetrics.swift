@@ -18,7 +18,7 @@ final class ServerMetrics: Sendable {
     private let connections: Gauge
     private let inFlight: Gauge
     private let bufferedBytes: Gauge
-    private let concurrencyLimit: Gauge?
+    private let concurrencyLimits: [(limiter: ConcurrencyLimiter, gauge: Gauge)]
     private let state = NIOLockedValueBox(State())
 
     /// Nil where nobody collects.
@@ -32,8 +32,17 @@ final class ServerMetrics: Sendable {
         self.connections = Gauge(label: "hhsocket.server.connections", factory: factory)
         self.inFlight = Gauge(label: "hhsocket.server.requests_in_flight", factory: factory)
         self.bufferedBytes = Gauge(label: "hhsocket.server.buffered_bytes", factory: factory)
-        self.concurrencyLimit =
-            core.limiter == nil ? nil : Gauge(label: "hhsocket.server.concurrency_limit", factory: factory)
+        let limiters = core.routes.sorted { $0.key < $1.key }.compactMap { type, route in
+            route.rules.limiter.map { (type, $0) }
+        }
+        // As many as there are types with figures of their own.
+        self.concurrencyLimits = limiters.prefix(MetricsMiddleware.maximumKinds).map { type, limiter in
+            let dimensions = [("type", "\(type)")]
+            return (
+                limiter,
+                Gauge(label: "hhsocket.server.concurrency_limit", dimensions: dimensions, factory: factory)
+            )
+        }
         let timer = loops.first?.eventLoop.scheduleRepeatedTask(
             initialDelay: Self.interval,
             delay: Self.interval
@@ -59,6 +68,6 @@ final class ServerMetrics: Sendable {
         self.connections.record(self.loops.reduce(0) { $0 + $1.counters.connectionCount })
         self.inFlight.record(self.core.load.requestsInFlight)
         self.bufferedBytes.record(self.core.load.bytes)
-        if let limiter = self.core.limiter { self.concurrencyLimit?.record(limiter.limit) }
+        for (limiter, gauge) in self.concurrencyLimits { gauge.record(limiter.limit) }
     }
 }

@@ -6,6 +6,8 @@ public struct ServerStatistics: Hashable, Sendable {
     public var connectionsRefused = 0
     /// Connections refused because too many came from their address (``ServerLimits/maximumConnectionsPerAddress``).
     public var connectionsRefusedByAddress = 0
+    /// Connections refused by the application (``ConnectionPolicy/admit``).
+    public var connectionsRefusedByAdmission = 0
     /// Times that the system had no means for one more connection, and none was accepted for a second.
     public var acceptFailures = 0
     /// Connections closed because TLS could not be agreed on, or took too long.
@@ -17,12 +19,15 @@ public struct ServerStatistics: Hashable, Sendable {
     public var unknownTypes = 0
     /// Frames with a wrong checksum.
     public var badChecksums = 0
-    /// Requests answered 303: a reserved serial, or one that was still in flight.
+    /// Requests answered 303: a reserved serial, or one that was still in flight; or 301, with a body that is longer
+    /// than allowed.
     public var illegalRequests = 0
+    /// Requests refused by an admission (``ServerAdmission``), such as for want of an identity.
+    public var refusedByAdmission = 0
     /// Connections closed because their bytes made no sense: a length over the limit, or nonsense after a wrong
     /// checksum, a run of wrong checksums, or a header that the wire format does not have.
     public var protocolErrors = 0
-    /// Requests answered 503, because a limit was reached; the next three are among them.
+    /// Requests answered 503, because a limit was reached; the next five are among them.
     public var overloads = 0
     /// Those because too many bytes were held (``ServerLimits/maximumBufferedBytes`` or
     /// ``ServerLimits/maximumBufferedBytesPerConnection``).
@@ -31,8 +36,15 @@ public struct ServerStatistics: Hashable, Sendable {
     public var overloadsOfRate = 0
     /// Those because more would have had to wait for one another (``ServerLimits/concurrency``).
     public var overloadsOfConcurrency = 0
+    /// Those because too many of their type were in flight (``RouteLimits/maximumInFlight``).
+    public var overloadsOfType = 0
+    /// Those because too many of their client's identity were in flight (``ServerLimits/maximumInFlightPerIdentity``).
+    public var overloadsOfIdentity = 0
     /// Requests answered 408: their deadline had passed before they were begun, or while their handler ran.
     public var deadlinesExceeded = 0
+    /// Requests answered 408, because their handler took longer than it may (``ServerLimits/handlerTimeout``,
+    /// ``RouteLimits/timeout``).
+    public var handlerTimeouts = 0
     /// Requests answered 404, because their handler threw what is no status.
     public var handlerErrors = 0
     /// Requests answered 504, because the server was shutting down.
@@ -59,6 +71,11 @@ public struct ServerStatistics: Hashable, Sendable {
     public var memoryEvictions = 0
     /// Connections closed because their client did not take its pushes (``SlowClientPolicy/disconnect``).
     public var slowClientsClosed = 0
+    /// Connections closed because their client cancelled too many requests (``ServerLimits/cancelRate``).
+    public var cancelFloods = 0
+    /// Connections closed because their client's identity had too many
+    /// (``ServerLimits/maximumSessionsPerIdentity``).
+    public var sessionsDismissed = 0
     /// Clients' hellos answered.
     public var hellos = 0
     /// Requests answered with the first answer to their idempotency key.
@@ -79,18 +96,23 @@ public struct ServerStatistics: Hashable, Sendable {
         (\.connectionsAccepted, "connections_accepted"),
         (\.connectionsRefused, "connections_refused"),
         (\.connectionsRefusedByAddress, "connections_refused_by_address"),
+        (\.connectionsRefusedByAdmission, "connections_refused_by_admission"),
         (\.acceptFailures, "accept_failures"),
         (\.tlsFailures, "tls_failures"),
         (\.requests, "requests"),
         (\.unknownTypes, "unknown_types"),
         (\.badChecksums, "bad_checksums"),
         (\.illegalRequests, "illegal_requests"),
+        (\.refusedByAdmission, "refused_by_admission"),
         (\.protocolErrors, "protocol_errors"),
         (\.overloads, "overloads"),
         (\.overloadsOfMemory, "overloads_of_memory"),
         (\.overloadsOfRate, "overloads_of_rate"),
         (\.overloadsOfConcurrency, "overloads_of_concurrency"),
+        (\.overloadsOfType, "overloads_of_type"),
+        (\.overloadsOfIdentity, "overloads_of_identity"),
         (\.deadlinesExceeded, "deadlines_exceeded"),
+        (\.handlerTimeouts, "handler_timeouts"),
         (\.handlerErrors, "handler_errors"),
         (\.refusedWhileDraining, "refused_while_draining"),
         (\.cancelledRequests, "cancelled_requests"),
@@ -104,6 +126,8 @@ public struct ServerStatistics: Hashable, Sendable {
         (\.writeStalls, "write_stalls"),
         (\.memoryEvictions, "memory_evictions"),
         (\.slowClientsClosed, "slow_clients_closed"),
+        (\.cancelFloods, "cancel_floods"),
+        (\.sessionsDismissed, "sessions_dismissed"),
         (\.hellos, "hellos"),
         (\.idempotentRepeats, "idempotent_repeats"),
         (\.goAwaysSent, "go_aways_sent"),

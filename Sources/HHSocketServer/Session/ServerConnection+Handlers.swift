@@ -3,26 +3,62 @@ import NIOCore
 
 /// From a request to its answer.
 extension ServerConnection {
-    /// Why a request is not begun though nothing is wrong with it. Of one that is begun and is asynchronous the
-    /// server's load knows from here on.
+    /// A request as it is known before its body is looked at.
+    struct Arrival {
+        /// Without what stood around its body.
+        let frame: Frame
+        var extras: ServerContext.Extras?
+        /// The length of the payload that it came in, in bytes.
+        let length: Int
+        var isCompressed = false
+        /// Whether a handler has its type.
+        var hasHandler = false
+    }
+
+    /// Why a request is not begun though nothing is wrong with it. One that is begun and is asynchronous has a place
+    /// from here on.
     func refusal(
         of request: SessionMachine<Task<Void, Never>>.Admission,
-        bytes: Int,
-        deadline: NIODeadline?,
+        _ arrival: Arrival,
+        _ rules: RouteRules,
+        _ place: inout RequestPlace?,
         now: NIODeadline
     ) -> SessionMachine<Task<Void, Never>>.Refusal? {
         if self.core.hello.isRequired, self.greeting.agreement == nil { return .noHello }
         if self.bucket?.take(now: now) == false { return .rate }
-        if let deadline, deadline <= now { return .deadline }
+        guard let session = self.hot.serverContext?.session else { return .inFlight }
+        if let status = rules.refusal(of: self.header(of: arrival), session) { return .admission(status) }
+        if rules.excludes(length: arrival.frame.payload.readableBytes, isCompressed: arrival.isCompressed) {
+            return .bodyLength
+        }
+        if let deadline = arrival.extras?.deadline, deadline <= now { return .deadline }
         guard request.isAsynchronous else { return nil }
         let limit = self.core.limits.maximumBufferedBytesPerConnection
-        guard !self.core.load.isFull, self.load.bytes + bytes <= limit else { return .bytes }
-        guard self.core.load.start() else { return .inFlight }
-        guard self.core.limiter?.start() ?? true else {
-            self.core.load.finished()
-            return .concurrency
+        guard !self.core.load.isFull, self.load.bytes + arrival.length <= limit else { return .bytes }
+        do throws(RequestPlace.Refusal) {
+            place = try RequestPlace(self.core, rules, session)
+            return nil
+        } catch {
+            return error
         }
-        return nil
+    }
+
+    private func header(of arrival: Arrival) -> RequestHeader {
+        RequestHeader(
+            type: arrival.frame.type,
+            serial: arrival.frame.serial,
+            length: arrival.frame.payload.readableBytes,
+            isCompressed: arrival.isCompressed,
+            fields: self.listener.format.header(of: arrival.frame, in: .request),
+            hasHandler: arrival.hasHandler,
+            extras: arrival.extras
+        )
+    }
+
+    /// Tells those who want to know that a request is answered by none of them.
+    func refused(_ arrival: Arrival, _ rules: RouteRules, _ status: Status) {
+        guard let session = self.hot.serverContext?.session else { return }
+        rules.refused(self.header(of: arrival), status, session)
     }
 
     func request(_ frame: Frame, body: ByteBuffer) -> ServerRequest {
@@ -49,33 +85,41 @@ extension ServerConnection {
     func start(
         _ handler: @escaping Router.Handler,
         on executor: HandlerExecutor,
-        _ frame: Frame,
-        _ extras: ServerContext.Extras?,
-        length: Int,
-        isCompressed: Bool,
-        run: UInt64
+        _ arrival: Arrival,
+        _ place: RequestPlace,
+        run: UInt64,
+        now: NIODeadline
     ) {
         guard let session = self.hot.serverContext?.session else { return }
+        let frame = arrival.frame
         let work = HandlerRun(
             handler: handler,
             executor: executor,
             request: self.request(frame, body: Self.detached(frame.payload)),
-            requestLength: length,
-            isCompressed: isCompressed,
-            context: ServerContext(session: session, extras: extras),
+            requestLength: arrival.length,
+            isCompressed: arrival.isCompressed,
+            hasHandler: arrival.hasHandler,
+            context: ServerContext(session: session, extras: arrival.extras),
             emptyAnswer: self.emptyAnswer(to: frame),
             number: run,
             agreement: self.greeting.agreement,
             load: self.load,
-            core: self.core
+            core: self.core,
+            place: place
         )
         let completions = self.completions
         let task = self.task(on: executor) { completions.append(await work.run()) }
         self.hot.machine.started(task, serial: frame.serial, run: run)
-        guard let deadline = extras?.deadline else { return }
-        let serial = frame.serial
-        self.deadlines[run] = self.loop.socketLoop.setTimer(deadline) {
-            self.expire(serial: serial, run: run, answer: work.emptyAnswer, in: &$0)
+        guard var deadline = arrival.extras?.deadline ?? place.rules.timeout.map({ now.advanced(clamping: $0) }) else {
+            return
+        }
+        var isOurs = arrival.extras?.deadline == nil
+        if !isOurs, let timeout = place.rules.timeout, now.advanced(clamping: timeout) < deadline {
+            deadline = now.advanced(clamping: timeout)
+            isOurs = true
+        }
+        self.deadlines[run] = self.loop.socketLoop.setTimer(deadline) { [answer = work.emptyAnswer, isOurs] in
+            self.expire(run: run, answer: answer, isOurs: isOurs, in: &$0)
         }
     }
 
@@ -89,10 +133,12 @@ extension ServerConnection {
         return Task(operation: operation)
     }
 
-    /// The answer is of no use any more.
-    private func expire(serial: UInt32, run: UInt64, answer: Frame, in turn: inout Turn) {
+    /// The answer is of no use any more, or takes longer than we allow.
+    private func expire(run: UInt64, answer: Frame, isOurs: Bool, in turn: inout Turn) {
         self.deadlines[run] = nil
-        guard self.hot.phase == .open, let expired = self.hot.machine.expire(serial: serial, run: run) else { return }
+        guard self.hot.phase == .open,
+            let expired = self.hot.machine.expire(serial: answer.serial, run: run, isOurs: isOurs)
+        else { return }
         expired.work?.cancel()
         var answer = answer
         answer.status = .deadlineExceeded

@@ -15,14 +15,19 @@ extension ServerConnection {
         self.hot.watching.watch.firstFrameCame()
         let settings = self.core.hello
         let features = self.greeting.isCompressed ? settings.features.subtracting([.compression]) : settings.features
-        let answer = HelloAnswer.answer(to: frame.payload, features: features)
+        var answer = HelloAnswer.answer(to: frame.payload, features: features)
+        if let hello = answer.hello, answer.agreement != nil,
+            case .refuse(let status)? = self.core.connections.admitHello?(ReceivedHello(hello), session)
+        {
+            answer.refuse(status == .ok ? .unknown : status)
+        }
         guard answer.agreement != nil, let authenticate = settings.authenticate else {
             return self.greet(answer, in: &turn)
         }
         let token = [UInt8](answer.hello?.sessionToken ?? .init())
         let core = self.core
         // Bounded, as there is one for each connection, which it does not outlive.
-        self.greeting.task = Task {
+        self.greeting.task = Task { [answer] in
             var answer = answer
             var isOurFault = false
             do {
@@ -54,6 +59,7 @@ extension ServerConnection {
     /// Sends away a client that could not be authenticated. Not all come back at the same moment.
     private func dismissUnauthenticated(in turn: inout Turn) {
         let wait = Duration.milliseconds(Int64.random(in: 1_000...5_000))
+        self.ends(.refused)
         self.dismiss(GoAway(reason: "authentication is not available", retryAfter: wait), in: &turn)
     }
 
@@ -93,6 +99,8 @@ extension ServerConnection {
             opened.type &= ~FrameType.allFlags
             self.line.order?.reserve()
             let number = self.hot.machine.receivedIllegal()
+            let arrival = Arrival(frame: opened, length: frame.payload.readableBytes)
+            self.refused(arrival, self.core.unknownRules, .illegalFormat)
             self.answer(self.emptyAnswer(to: opened, .illegalFormat), number, in: &turn)
             return nil
         }
@@ -106,7 +114,7 @@ extension ServerConnection {
         return ServerContext.Extras(
             metadata: metadata.values,
             deadline: metadata.hasDeadline
-                ? now.advanced(clamping: .milliseconds(Int64(clamping: metadata.deadline))) : nil,
+                ? now.advanced(clamping: self.core.allowed(.milliseconds(Int64(clamping: metadata.deadline)))) : nil,
             idempotencyKey: key.isEmpty || !agreement.has(.idempotency) ? nil : key
         )
     }

@@ -8,6 +8,8 @@ public import NIOCore
 public final class ServerSession: Sendable {
     private struct State {
         var identity: String?
+        /// The requests in flight of the identity.
+        var identityLoad: IdentityLoad?
         var features: Set<ProtocolFeature> = []
         var storage: [ObjectIdentifier: any Sendable] = [:]
         var isOpen = true
@@ -26,8 +28,7 @@ public final class ServerSession: Sendable {
     ///
     /// A handler is put there by its route: see ``HandlerExecutor``.
     public let executor: SocketExecutor
-    private let baseLogger: Logger
-    private let registry: SessionRegistry
+    private let core: ServerCore
     private let connection: NIOLoopBoundBox<ServerConnection?>
     private let state = NIOLockedValueBox(State())
 
@@ -37,8 +38,7 @@ public final class ServerSession: Sendable {
         listener: Endpoint?,
         peerCertificate: [UInt8]?,
         loop: ServerLoop,
-        logger: Logger,
-        registry: SessionRegistry,
+        core: ServerCore,
         connection: ServerConnection
     ) {
         self.id = id
@@ -47,8 +47,7 @@ public final class ServerSession: Sendable {
         self.peerCertificate = peerCertificate
         self.loop = loop.socketLoop
         self.executor = loop.executor
-        self.baseLogger = logger
-        self.registry = registry
+        self.core = core
         self.connection = NIOLoopBoundBox(connection, eventLoop: loop.eventLoop)
     }
 
@@ -56,12 +55,14 @@ public final class ServerSession: Sendable {
 
     /// The server's logger, which also says which connection it is.
     public var logger: Logger {
-        var logger = self.baseLogger
+        var logger = self.core.logger
         logger[metadataKey: "connection"] = "\(self.id)"
         if let address = self.remoteAddress { logger[metadataKey: "remote"] = "\(address)" }
         if let identity = self.identity { logger[metadataKey: "identity"] = "\(identity)" }
         return logger
     }
+
+    var peerLog: PeerLog { self.core.peerLog }
 
     /// Whether the connection is there.
     public var isOpen: Bool { self.state.withLockedValue { $0.isOpen } }
@@ -78,18 +79,26 @@ public final class ServerSession: Sendable {
     /// The client's identity, once the application has authenticated it; nil before.
     public var identity: String? { self.state.withLockedValue { $0.identity } }
 
+    /// The requests in flight of the client's identity; nil where nobody counts them.
+    var identityLoad: IdentityLoad? { self.state.withLockedValue { $0.identityLoad } }
+
     /// Sets the client's identity. From now on ``SocketServer/sessions(of:)`` finds it. Several connections may be one
-    /// client's, as many devices are one person's.
+    /// client's, as many devices are one person's: up to ``ServerLimits/maximumSessionsPerIdentity``. Beyond it the
+    /// oldest one is sent away.
     ///
     /// - Parameter identity: Nil: nobody any more, such as after signing out.
     public func authenticate(as identity: String?) {
-        self.state.withLockedValue { state in
-            guard state.isOpen, state.identity != identity else { return }
+        let registry = self.core.registry
+        let dismissed: ServerSession? = self.state.withLockedValue { state in
+            guard state.isOpen, state.identity != identity else { return nil }
             // Inside the lock, so that the registry follows whoever was last.
-            if let old = state.identity { self.registry.remove(self, old) }
-            if let identity { self.registry.add(self, identity) }
+            if let old = state.identity { registry.remove(self, old) }
+            let addition = identity.map { registry.add(self, $0) }
             state.identity = identity
+            state.identityLoad = addition?.load
+            return addition?.dismissed
         }
+        dismissed?.onLoop { $0.evict(.tooManySessions, in: &$1) }
     }
 
     // MARK: What belongs to it
@@ -165,7 +174,7 @@ public final class ServerSession: Sendable {
 
     func end() {
         let storage = self.state.withLockedValue { state in
-            if let identity = state.identity { self.registry.remove(self, identity) }
+            if let identity = state.identity { self.core.registry.remove(self, identity) }
             state.isOpen = false
             defer { state.storage = [:] }
             return state.storage

@@ -8,6 +8,8 @@ public final class WebSocketConnection: Sendable {
     public let id: UInt64
     /// The client's address; nil where the system does not know it.
     public let remoteAddress: SocketAddress?
+    /// The client's identity, if ``ConnectionPolicy/admit`` has said it.
+    public let identity: String?
     /// The request by which the client opened the WebSocket.
     public var request: WebSocketListening.Request { self.kept.request }
     /// The subprotocol that was selected; nil for none.
@@ -20,6 +22,7 @@ public final class WebSocketConnection: Sendable {
     init(
         id: UInt64,
         _ remoteAddress: SocketAddress?,
+        identity: String?,
         _ request: KeptRequest,
         subprotocol: String?,
         _ inbox: WebSocketInbox,
@@ -27,6 +30,7 @@ public final class WebSocketConnection: Sendable {
     ) {
         self.id = id
         self.remoteAddress = remoteAddress
+        self.identity = identity
         self.kept = request
         self.subprotocol = subprotocol
         self.inbox = inbox

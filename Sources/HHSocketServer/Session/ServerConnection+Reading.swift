@@ -202,6 +202,8 @@ extension ServerConnection {
             self.refused(arrival, route.rules, status)
             self.answer(self.emptyAnswer(to: arrival.frame, status), number, in: &turn)
         case .runSynchronously(let number):
+            // Then that is the route of unknown types, and refuses.
+            if !arrival.hasHandler { self.refused(arrival, route.rules, .undefinedType) }
             if case .synchronous(let handler) = route.handling {
                 self.run(handler, arrival.frame, arrival.extras, number, in: &turn)
             }

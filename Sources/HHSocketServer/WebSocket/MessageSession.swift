@@ -176,7 +176,8 @@ final class MessageSession: LinkHost {
 
     func close(_ close: WebSocketClose, _ reason: ServerCloseReason = .closedByServer, in turn: inout Turn) {
         guard self.link.phase == .open else { return }
-        self.ends(reason)
+        // A handler returns when the client has closed, too.
+        self.ends(self.peer?.received == nil ? reason : .closedByClient)
         self.link.setClose(close)
         self.link.close(.done, in: &turn)
     }

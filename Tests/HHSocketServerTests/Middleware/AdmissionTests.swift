@@ -176,7 +176,7 @@ private final class Notes: ServerAdmission, RefusalObserver {
             for _ in 0..<2 { answers.append(try await call()) }
             notes.decision.withLockedValue { $0 = .refuse(.noPermission) }
             answers.append(try await call())
-            #expect(answers == ["illegalFormat ", "ok once", "ok once", "noPermission "])
+            #expect(answers == ["303 ", "200 once", "200 once", "405 "])
             #expect(self.runs.withLockedValue { $0 } == 1)
             #expect(server.statistics.idempotentRepeats == 1)
         }
@@ -272,7 +272,7 @@ private final class Notes: ServerAdmission, RefusalObserver {
             }
         }
         let refused = log.entries.filter { $0.message == "refused" }
-        #expect(Set(refused.compactMap { $0.metadata["status"]?.description }) == ["noPermission", "undefinedType"])
+        #expect(Set(refused.compactMap { $0.metadata["status"]?.description }) == ["405", "401"])
         for (type, status, count) in [
             ("\(echo)", Status.noPermission, 1), ("\(echo)", .ok, 1), ("other", .undefinedType, 1),
         ] as [(String, Status, Int64)] {

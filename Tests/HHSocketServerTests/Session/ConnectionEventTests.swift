@@ -78,7 +78,9 @@ private enum Room: ServerSessionKey { typealias Value = String }
             }
             try await self.events.wait("the end of the fourth") { $0.count == 8 }
             #expect(server.statistics.cancelFloods == 1)
-            _ = try await self.signedIn(server, as: "leo")
+            let fifth = try await self.signedIn(server, as: "leo")
+            await server.shutdown(gracePeriod: .zero)
+            try await fifth.ended()
         }
         #expect(
             self.events.current == [
@@ -128,6 +130,7 @@ private enum Room: ServerSessionKey { typealias Value = String }
         ) { server in
             let port = try #require(server.address).port
             let link = WebSocketLink(configuration: try .init(url: "ws://127.0.0.1:\(port)/echo"))
+            link.connect()
             try await link.send(WebSocketMessage("hello"))
             for await message in link.messages {
                 #expect(message.text == "hello")

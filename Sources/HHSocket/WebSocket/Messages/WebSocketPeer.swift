@@ -33,7 +33,7 @@ package final class WebSocketPeer: MessagePeer {
     package let leaving: LeavingMessages<WebSocketLanguage>
     private var news: News?
     /// The peer's close frame.
-    private(set) var received: WebSocketClose?
+    package private(set) var received: WebSocketClose?
     /// The peer's violation, behind which nothing is read.
     private var violation: LinkError?
     /// Whether a timer is set to free memory.

@@ -8,8 +8,11 @@ final class ServerCore: Sendable {
     let routes: [UInt32: Router.Route]
     /// The route for requests of other types; nil: they are refused at once.
     let unknownTypeRoute: Router.Route?
-    /// Whether requests are answered only to clients whose identity is known, but for some.
+    /// The rules of requests that have no route.
+    let unknownRules: RouteRules
+    /// Whether the router refuses clients without an identity most requests.
     let requiresIdentity: Bool
+    let connections: ConnectionPolicy
     let limits: ServerLimits
     let heartbeat: HeartbeatPolicy?
     let answersInOrder: Bool
@@ -22,11 +25,12 @@ final class ServerCore: Sendable {
     let logger: Logger
     let peerLog = PeerLog()
     let threads: BlockingThreads
-    let registry = SessionRegistry()
+    let registry: SessionRegistry
+    let sessions = ClientTable<ServerSession>()
+    let webSockets = ClientTable<WebSocketConnection>()
     let ledger: Ledger
     let quota: ConnectionQuota
-    /// Nil where nothing is found out.
-    let limiter: ConcurrencyLimiter?
+    private let maximumDeadline: TimeAmount?
     private let connectionIDs = ManagedAtomic<UInt64>(0)
 
     /// - Parameter loopCount: The number of event loops.
@@ -39,9 +43,16 @@ final class ServerCore: Sendable {
         let limits = configuration.limits
         self.limits = limits
         self.threads = BlockingThreads(count: configuration.blockingThreads)
-        self.routes = router.routes(blockingOn: self.threads)
-        self.unknownTypeRoute = router.unknownTypeRoute
+        let defaults = RouteLimits(timeout: limits.handlerTimeout, concurrency: limits.concurrency)
+        self.routes = router.routes(blockingOn: self.threads, defaults: defaults)
+        self.unknownTypeRoute = router.unknownTypeRoute(defaults: defaults)
+        self.unknownRules = RouteRules(observers: router.observers)
         self.requiresIdentity = router.requiresIdentity
+        self.connections = configuration.connections
+        self.registry = SessionRegistry(
+            maximumSessions: limits.maximumSessionsPerIdentity,
+            maximumInFlight: limits.maximumInFlightPerIdentity
+        )
         self.heartbeat = configuration.heartbeat
         self.answersInOrder = configuration.answersInOrder
         self.hello = configuration.hello
@@ -52,20 +63,12 @@ final class ServerCore: Sendable {
         self.logger = configuration.logger
         self.ledger = Ledger(limits, shards: loopCount)
         self.quota = ConnectionQuota(quota)
-        self.limiter = limits.concurrency.map { ConcurrencyLimiter($0) }
+        self.maximumDeadline = limits.maximumDeadline.map { TimeAmount(clamping: $0) }
     }
 
-    /// A request has ended whose handler is a task.
-    ///
-    /// - Parameters:
-    ///   - account: The account of its connection.
-    ///   - begun: When it began, where anybody wants to know.
-    ///   - tellsOfTime: Whether that says how long such requests take. What was cancelled or not run says nothing of
-    ///     it.
-    func finished(_ account: LedgerAccount, begun: NIODeadline?, tellsOfTime: Bool) {
-        account.finishedRequest()
-        guard let begun else { return }
-        self.limiter?.finished(after: tellsOfTime ? .now() - begun : nil)
+    /// The time that a client's deadline is away, as far as it may be.
+    func allowed(_ time: TimeAmount) -> TimeAmount {
+        self.maximumDeadline.map { min(time, $0) } ?? time
     }
 
     /// Whether a client takes an answer of this length. The log says that it does not.

@@ -16,14 +16,17 @@ extension SocketServer {
         public var heartbeat: HeartbeatPolicy?
         /// The answer to a client's hello. By default every known feature is agreed on, and hello is not required.
         public var hello = ServerHello()
+        /// The application's decisions on connections, and its observers of them. None by default: every client may
+        /// connect.
+        public var connections = ConnectionPolicy()
         /// The treatment of clients at ``SocketServer/run()``'s graceful shutdown, and at
         /// ``SocketServer/shutdown(gracePeriod:)``.
         public var shutdown = ShutdownPolicy()
         /// Whether the answers of each connection leave in the order of its requests. False by default: each leaves
         /// when it is there.
         public var answersInOrder = false
-        /// The number of threads that run the handlers of ``Router/handleBlocking(_:_:)``; 16 by default. They begin
-        /// with the first such request.
+        /// The number of threads that run the handlers of ``Router/handleBlocking(_:limits:_:)``; 16 by default.
+        /// They begin with the first such request, and serve connections in turn.
         public var blockingThreads = 16
         /// Told what happens, with the metadata `connection`, `remote` and `identity`, never with payloads: errors that
         /// handlers throw at `error`, clients that are closed for a limit at `info`, connections at `debug`. One with

@@ -482,6 +482,15 @@ public final class SocketServer: Service {
         self.core?.registry.sessions(of: identity) ?? []
     }
 
+    /// The clients that are connected now, in no order: all but WebSockets that carry messages. Empty unless it runs.
+    ///
+    /// It costs an array of them, and holds up no event loop. ``ConnectionPolicy/onConnect`` and
+    /// ``ConnectionPolicy/onClose`` tell of changes.
+    public var sessions: [ServerSession] { self.core?.sessions.all ?? [] }
+
+    /// The WebSockets that carry messages now, as ``sessions``.
+    public var webSockets: [WebSocketConnection] { self.core?.webSockets.all ?? [] }
+
     /// Sends a push to every connection of one client.
     ///
     /// - Returns: How many connections took it; 0: it is not here.
@@ -547,6 +556,9 @@ public final class SocketServer: Service {
             ("strangers.maximumInFlight", limits.strangers.maximumInFlight),
             ("strangers.maximumPayloadLength", limits.strangers.maximumPayloadLength),
             ("hello.maximumConcurrentAuthentications", self.configuration.hello.maximumConcurrentAuthentications),
+            ("cancelRate.burst", limits.cancelRate?.burst ?? 1),
+            ("maximumSessionsPerIdentity", limits.maximumSessionsPerIdentity ?? 1),
+            ("maximumInFlightPerIdentity", limits.maximumInFlightPerIdentity ?? 1),
         ] where value <= 0 {
             throw SocketError(.invalidArgument, message: "\(name) must be above 0", endpoint: self.firstEndpoint)
         }
@@ -555,6 +567,7 @@ public final class SocketServer: Service {
             ("readStallTimeout", limits.readStallTimeout), ("writeStallTimeout", limits.writeStallTimeout),
             ("minimumSilence", limits.minimumSilence),
             ("strangers.timeToBecomeKnown", limits.strangers.timeToBecomeKnown),
+            ("handlerTimeout", limits.handlerTimeout), ("maximumDeadline", limits.maximumDeadline),
         ] {
             guard let time, time <= .zero else { continue }
             throw SocketError(
@@ -588,12 +601,19 @@ public final class SocketServer: Service {
             ("requestRate", limits.requestRate), ("connectionRatePerAddress", limits.connectionRatePerAddress),
             ("requestRatePerAddress", limits.requestRatePerAddress),
             ("requestRatePerIdentity", limits.requestRatePerIdentity),
-            ("unproductiveFrameRate", limits.unproductiveFrameRate),
+            ("unproductiveFrameRate", limits.unproductiveFrameRate), ("cancelRate", limits.cancelRate),
         ] {
             guard let rate, !(rate.perSecond > 0) else { continue }
             throw SocketError(
                 .invalidArgument,
                 message: "\(name).perSecond must be above 0",
+                endpoint: self.firstEndpoint
+            )
+        }
+        if let (type, fault) = self.router.faultOfLimits {
+            throw SocketError(
+                .invalidArgument,
+                message: "the limits of type \(type) cannot work: \(fault)",
                 endpoint: self.firstEndpoint
             )
         }

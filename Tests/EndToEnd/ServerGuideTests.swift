@@ -3,22 +3,47 @@ import HHSocketServer
 import TestSupport
 import Testing
 
-struct Audit: ServerMiddleware {
+struct Accounts: ServerMiddleware {
+    let store: Shop
+
+    init(_ store: Shop) { self.store = store }
+
     func handle(
         _ request: ServerRequest,
         _ context: ServerContext,
         next: Router.Handler
     ) async throws -> ByteBuffer {
-        let answer = try await next(request, context)
-        context.logger.notice("changed", metadata: ["type": "\(request.type)"])
-        return answer
+        var context = context
+        context[Account.self] = await self.store.account(of: context.session.identity)
+        return try await next(request, context)
+    }
+}
+
+enum Account: ServerContextKey { typealias Value = String }
+
+struct Tenants: ServerAdmission {
+    func admit(_ header: RequestHeader, _ session: ServerSession) -> Admission {
+        header.metadata["tenant"] == session[Tenant.self] ? .admit : .refuse(.noPermission)
+    }
+}
+
+enum Tenant: ServerSessionKey { typealias Value = String }
+
+private let overloads = Watched(0)
+
+struct Refusals: RefusalObserver {
+    func refused(_ header: RequestHeader, _ status: Status, _ session: ServerSession) {
+        if status == .overloaded { overloads.increment() }
     }
 }
 
 enum Room: ServerSessionKey { typealias Value = String }
 
 /// What a service would have of its own.
-private actor Store {
+actor Shop {
+    struct SoldOut: Error {}
+    struct Unavailable: Error {}
+
     private(set) var saved: [ByteBuffer] = []
     private var seats: Set<Int> = []
 
@@ -28,6 +53,8 @@ private actor Store {
     }
 
     func news() -> (ByteBuffer, String) { (ByteBuffer(string: "news of today"), "monday") }
+    func account(of identity: String?) -> String? { identity.map { "account of \($0)" } }
+    func ticket(_ isThere: Bool) throws { if isThere { throw SoldOut() } else { throw Unavailable() } }
     nonisolated func countByBlocking() -> Int { 7 }
     func reserve(_ seat: Int) -> Bool { self.seats.insert(seat).inserted }
     func user(withToken token: [UInt8]) -> String? { token == Array("ann's".utf8) ? "ann" : nil }
@@ -35,7 +62,7 @@ private actor Store {
 
 /// The examples of `Docs/Server.md`, word for word.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct ServerGuideTests {
-    private let store = Store()
+    private let store = Shop()
     private let logger = Logger(label: "guide", factory: { _ in SwiftLogNoOpLogHandler() })
 
     @Test func everyExampleOfThePageIsInThisFile() throws {
@@ -167,21 +194,106 @@ private actor Store {
     }
 
     @Test func middlewareInItsOrder() async throws {
+        let store = self.store
         var router = self.router()
         router.use(TracingMiddleware())
         router.use(MetricsMiddleware())
         router.use(LoggingMiddleware(level: .info))
+        router.use(Accounts(store))
+
         router.use(AuthenticationMiddleware(except: [110]))
-        router.use(Audit())
+        router.use(Tenants())
+        router.admit { header, _ in header.length > 1 << 20 ? .refuse(.illegalFormat) : .admit }
+
+        router.use(Refusals())
+        router.handle(144) { _, context in ByteBuffer(string: context[Account.self] ?? "nobody") }
+
+        router.limit(102, to: RouteLimits(maximumBodyLength: 1_024))
 
         try await Pair.with(.standard, router: router, configureServer: { $0.logger = self.logger }) { client, _ in
-            let error = await #expect(throws: SocketError.self) {
-                try await client.data(for: SocketRequest(type: 102, body: "who am I?"))
+            func code(_ type: UInt32, _ body: String) async -> SocketError.Code? {
+                await #expect(throws: SocketError.self) {
+                    try await client.data(for: SocketRequest(type: type, body: body))
+                }?.code
             }
-            #expect(error?.code == .noPermission)
+            #expect(await code(102, "who am I?") == .noPermission)
             _ = try await client.data(for: SocketRequest(type: 110, body: "ann's"))
             #expect(try await client.data(for: SocketRequest(type: 102, body: "let in")).string == "let in")
+            #expect(try await client.data(for: SocketRequest(type: 144)).string == "account of ann")
+            #expect(await code(102, String(repeating: "x", count: 1_025)) == .illegalLength)
+            #expect(await code(102, String(repeating: "x", count: (1 << 20) + 1)) == .illegalFormat)
         }
+    }
+
+    @Test func groupsAndAnswersToErrors() async throws {
+        let store = self.store
+        let signIn: Router.Handler = { _, context in
+            context.session.authenticate(as: "ann")
+            return ByteBuffer()
+        }
+        let timeline: Router.Handler = { _, context in ByteBuffer(string: context[Account.self] ?? "nobody") }
+        let (search, export) = (timeline, timeline)
+        var router = self.router()
+        router.handle(140, signIn)
+        router.group(Accounts(store), limits: RouteLimits(maximumBodyLength: 64 << 10)) { group in
+            group.handle(141, timeline)
+            group.group(limits: RouteLimits(maximumInFlight: 100, timeout: .seconds(2))) { quick in
+                quick.handle(142, search)
+                quick.handle(143, limits: RouteLimits(timeout: .seconds(10)), export)
+            }
+        }
+
+        router.mapErrors { error in
+            switch error {
+            case is Shop.SoldOut: StatusError(.noPermission, body: ByteBuffer(string: "sold out"))
+            case is Shop.Unavailable: StatusError(.database)
+            default: nil
+            }
+        }
+        router.handle(150) { request, _ in
+            try await store.ticket(request.body.readableBytes > 0)
+            return ByteBuffer()
+        }
+        try await Pair.with(.standard, router: router) { client, _ in
+            _ = try await client.data(for: SocketRequest(type: 140))
+            for type in 141...143 as ClosedRange<UInt32> {
+                #expect(try await client.data(for: SocketRequest(type: type)).string == "account of ann")
+            }
+            let soldOut = await #expect(throws: SocketError.self) {
+                try await client.data(for: SocketRequest(type: 150, body: "x"))
+            }
+            #expect(soldOut?.code == .noPermission && soldOut?.body == ByteBuffer(string: "sold out"))
+            let unavailable = await #expect(throws: SocketError.self) {
+                try await client.data(for: SocketRequest(type: 150))
+            }
+            #expect(unavailable?.code == .database)
+        }
+    }
+
+    @Test func connections() async throws {
+        struct Presence: Sendable {
+            let numbers = Watched<Set<UInt64>>([])
+            func add(_ number: UInt64) { self.numbers.withLockedValue { _ = $0.insert(number) } }
+            func remove(_ number: UInt64) { self.numbers.withLockedValue { _ = $0.remove(number) } }
+        }
+        let presence = Presence()
+        func configure(_ configuration: inout SocketServer.Configuration) {
+            let devices = ["5e2f…": "kiosk 7"]
+            configuration.connections.admit = { client in
+                // Of clients with a certificate, by it. Others may sign in later.
+                guard let fingerprint = client.certificateFingerprint else { return .admit }
+                guard let name = devices[fingerprint] else { return .refuse(reason: "this device is not registered") }
+                return .admitAs(name)
+            }
+            configuration.connections.onConnect = { session in presence.add(session.id) }
+            configuration.connections.onClose = { session, reason in presence.remove(session.id) }
+        }
+        try await Pair.with(.standard, router: self.router(), configureServer: configure) { client, server in
+            _ = try await client.data(for: SocketRequest(type: 110, body: "ann's"))
+            let names = server.sessions.compactMap(\.identity)
+            #expect(names == ["ann"] && presence.numbers.current.count == 1)
+        }
+        try await eventually("nobody is there") { presence.numbers.current.isEmpty }
     }
 
     @Test func sessionsAndPushes() async throws {
@@ -268,12 +380,15 @@ private actor Store {
     @Test func limitsAndTheEnd() {
         var configuration = SocketServer.Configuration()
         configuration.limits.maximumConnections = 100_000
+        configuration.limits.maximumSessionsPerIdentity = 10
+        configuration.limits.maximumInFlightPerIdentity = 1_000
         configuration.limits.requestRate = RequestRate(perSecond: 50, burst: 200)
         configuration.limits.concurrency = AdaptiveConcurrency()
 
         configuration.limits.strangers.maximumPayloadLength = 16 << 10
         configuration.limits.strangers.maximumInFlight = 2
         configuration.limits.strangers.timeToBecomeKnown = .seconds(30)
+        configuration.limits.handlerTimeout = .seconds(60)
 
         configuration.shutdown.gracePeriod = .seconds(30)
         configuration.shutdown.retryAfter = .zero ... .seconds(10)

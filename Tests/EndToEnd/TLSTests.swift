@@ -255,6 +255,35 @@ import Testing
         await server.shutdown(gracePeriod: .zero)
     }
 
+    @Test func aClientMayBeKnownByItsCertificate() async throws {
+        let authority = try TestAuthority()
+        let certificate = try TestCertificate(.client)
+        var tls = ServerTLS(identity: try TestCertificate(.server).identity)
+        tls.clientCertificates = .wanted(authority.trust)
+        var configuration = SocketServer.Configuration()
+        configuration.listeners = [ServerListener(tls: tls)]
+        let der = try #require(Data(base64Encoded: certificate.certificateBase64))
+        let fingerprint = SHA256.hash(of: [UInt8](der)).map { byte in
+            (byte < 16 ? "0" : "") + String(byte, radix: 16)
+        }.joined()
+        configuration.connections.admit = { client in
+            client.certificateFingerprint == fingerprint ? .admitAs("the device") : .admit
+        }
+        var router = Router()
+        router.use(AuthenticationMiddleware())
+        router.handleSynchronously(101) { _, context in ByteBuffer(string: context.session.identity ?? "nobody") }
+        let server = SocketServer(configuration: configuration, router: router)
+        try await server.start()
+        let address = try #require(server.address)
+        let known = self.client(address, trusting: authority) { $0.identity = certificate.identity }
+        #expect(try await known.data(for: SocketRequest(type: 101)).string == "the device")
+        let unknown = self.client(address, trusting: authority)
+        let error = await #expect(throws: SocketError.self) { try await unknown.data(for: SocketRequest(type: 101)) }
+        #expect(error?.code == .noPermission)
+        for client in [known, unknown] { await client.close() }
+        await server.shutdown(gracePeriod: .zero)
+    }
+
     /// In TLS 1.3 the client hears of it when the handshake is over for it.
     @Test func clientWithoutACertificateIsToldSoAndNoTaskIsLost() async throws {
         let authority = try TestAuthority()

@@ -205,10 +205,7 @@ package struct Envelope: Hashable, Sendable {
             try Zlib.inflate(body, limit: limit, into: &inflated)
             return inflated
         } catch {
-            switch error {
-            case .tooLarge: throw .bodyTooLarge(limit: limit)
-            case .malformed(let reason): throw .compressionMalformed(reason)
-            }
+            throw EnvelopeError(error, limit: limit)
         }
     }
 }

@@ -11,6 +11,8 @@ package struct HelloAnswer: Sendable {
     package private(set) var agreement: Agreement?
     /// The session token of the client's hello; empty without one, and where there is no agreement.
     package private(set) var sessionToken: [UInt8]
+    /// The newest version that the client speaks, and the features that it offers; none without an agreement.
+    package private(set) var offer: (version: UInt32, features: [ProtocolFeature]) = (0, [])
     /// The features of the reply, in the client's order.
     private var features: [ProtocolFeature] = []
 
@@ -50,10 +52,10 @@ package struct HelloAnswer: Sendable {
             return HelloAnswer(status: .illegalFormat, payload: Self.payload(reply))
         }
         var seen: Set<ProtocolFeature> = []
-        let accepted = hello.features
-            .map { ProtocolFeature(rawValue: $0) }
-            .filter { features.contains($0) && seen.insert($0).inserted }
+        let offered = hello.features.map { ProtocolFeature(rawValue: $0) }
+        let accepted = offered.filter { features.contains($0) && seen.insert($0).inserted }
         var answer = HelloAnswer(status: .ok, sessionToken: [UInt8](hello.sessionToken))
+        answer.offer = (hello.version, offered)
         answer.agree(on: accepted, version: version)
         return answer
     }
@@ -80,9 +82,9 @@ package struct HelloAnswer: Sendable {
     /// Turns this into an answer that agrees on nothing.
     package mutating func refuse(_ status: Status) { self = .refusal(status) }
 
-    /// Hands over the session token, which is not kept.
+    /// Hands over the session token. Neither that nor the offer is kept.
     package mutating func takeSessionToken() -> [UInt8] {
-        defer { self.sessionToken = [] }
+        defer { (self.sessionToken, self.offer) = ([], (0, [])) }
         return self.sessionToken
     }
 

@@ -68,19 +68,35 @@ enum Zlib {
             defer { inflateEnd(stream) }
             return input.withUnsafeReadableBytes { input in
                 stream.pointee.setInput(input)
-                return Self.inflate(stream, limit: limit, into: &output)
+                guard case .failed(let failure) = Self.inflate(stream, limit: limit, into: &output) else { return nil }
+                return failure
             }
         }
         if let failure { throw failure }
     }
 
-    private static func inflate(
+    /// The end of a part of decompressing.
+    enum Step {
+        /// The stream is over, and so is the input.
+        case over
+        /// As much as was asked for has been decompressed.
+        case more
+        case failed(Failure)
+    }
+
+    /// Decompresses what the stream's input has.
+    ///
+    /// - Parameter count: The number of bytes after which it stops; by default it does not before the end.
+    static func inflate(
         _ stream: UnsafeMutablePointer<z_stream>,
         limit: Int,
+        atMost count: Int = .max,
         into output: inout ByteBuffer
-    ) -> Failure? {
+    ) -> Step {
+        var left = count
         while true {
             let status: Int32
+            if left <= 0 { return .more }
             if output.readableBytes >= limit {
                 // The remaining input may be no more than the stream's end.
                 var probe: UInt8 = 0
@@ -89,39 +105,40 @@ enum Zlib {
                     let result = CZlib.inflate(stream, Z_NO_FLUSH)
                     return (result, stream.pointee.avail_out == 0)
                 }
-                if isOver { return .tooLarge }
+                if isOver { return .failed(.tooLarge) }
                 status = result
             } else {
                 if output.writableBytes == 0 {
                     output.reserveCapacity(min(max(output.readableBytes * 2, Self.firstCapacity), limit))
                 }
-                status = Self.fill(&output, from: stream, limit: limit)
+                let length = output.readableBytes
+                status = Self.fill(&output, from: stream, atMost: min(limit - length, left))
+                left -= output.readableBytes - length
             }
             switch status {
             case Z_STREAM_END:
                 guard stream.pointee.avail_in == 0 else {
-                    return .malformed("\(stream.pointee.avail_in) bytes follow its end")
+                    return .failed(.malformed("\(stream.pointee.avail_in) bytes follow its end"))
                 }
-                return nil
+                return .over
             case Z_OK where stream.pointee.avail_in > 0 || stream.pointee.avail_out == 0:
                 continue
             case Z_OK, Z_BUF_ERROR:
-                return .malformed("its end is missing")
+                return .failed(.malformed("its end is missing"))
             case Z_NEED_DICT:
-                return .malformed("it needs a dictionary, which nobody has agreed on")
+                return .failed(.malformed("it needs a dictionary, which nobody has agreed on"))
             default:
-                return .malformed(stream.pointee.msg.map { String(cString: $0) } ?? "zlib's error \(status)")
+                return .failed(.malformed(stream.pointee.msg.map { String(cString: $0) } ?? "zlib's error \(status)"))
             }
         }
     }
 
-    /// Decompresses into the free room of `output`, up to the limit.
+    /// Decompresses into the free room of `output`, `allowed` bytes at most.
     private static func fill(
         _ output: inout ByteBuffer,
         from stream: UnsafeMutablePointer<z_stream>,
-        limit: Int
+        atMost allowed: Int
     ) -> Int32 {
-        let allowed = limit - output.readableBytes
         var status = Z_OK
         output.writeWithUnsafeMutableBytes(minimumWritableBytes: 1) { space in
             let room = min(space.count, allowed, Int(Int32.max))
@@ -135,7 +152,7 @@ enum Zlib {
 
 extension z_stream {
     /// The counts fit: callers bound both.
-    fileprivate mutating func setInput(_ bytes: UnsafeRawBufferPointer) {
+    mutating func setInput(_ bytes: UnsafeRawBufferPointer) {
         // zlib only reads from it.
         self.next_in = UnsafeMutablePointer(mutating: bytes.bindMemory(to: UInt8.self).baseAddress)
         self.avail_in = UInt32(bytes.count)

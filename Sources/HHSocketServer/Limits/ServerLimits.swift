@@ -39,6 +39,12 @@ public struct ServerLimits: Sendable {
     /// 10 s by default; nil: no limit. Without TLS and without a required hello a client may be silent from the start.
     public var firstFrameTimeout: Duration? = .seconds(10)
 
+    /// The number of connections that may have one identity (``ServerSession/authenticate(as:)``); 256 by default, as
+    /// one person has few devices. Nil: no limit, for identities that stand for many clients, such as a gateway's.
+    /// Beyond it the oldest connection is sent a go-away, for 30 to 60 s, and closed: a client that has lost its
+    /// network comes back before its former connection is found to be dead.
+    public var maximumSessionsPerIdentity: Int? = 256
+
     // MARK: Requests
 
     /// The number of requests of one connection that may be in flight; 1,024 by default. Further ones are answered
@@ -48,6 +54,25 @@ public struct ServerLimits: Sendable {
     /// The number of requests of all connections that may be in flight; 1,048,576 by default. Further ones are answered
     /// 503.
     public var maximumInFlight = 1 << 20
+    /// The number of requests of all connections of one identity that may be in flight; 4,096 by default; nil: no
+    /// limit. Further ones are answered 503. Clients without an identity do not count.
+    public var maximumInFlightPerIdentity: Int? = 4_096
+    /// The time that a handler may take, from the arrival of the request. Then the request is answered
+    /// ``HHSocket/Status/deadlineExceeded`` (408), its task is cancelled, and its serial is free; a handler that does
+    /// not end then counts, as one that its client has cancelled. Applies to handlers that are tasks; a type can have
+    /// another time (``RouteLimits/timeout``).
+    ///
+    /// Nil, the default: no limit. Only the application knows how long its long polls take, and what handlers hold that
+    /// never return is bounded by the limits in flight of their connection, identity and type. A server without long
+    /// polls should have one, such as 60 s.
+    public var handlerTimeout: Duration?
+    /// The longest time that a client's deadline may be away; a later one is brought forward. Nil, the default: any. A
+    /// request without a deadline is not affected; ``handlerTimeout`` bounds all.
+    public var maximumDeadline: Duration?
+    /// The rate at which the client of one connection may cancel requests that are in flight; 100 per second and 1,000
+    /// at once by default; nil: no limit. Beyond it the client is sent a go-away, and closed: a request that is
+    /// cancelled costs its task, but is in flight no more, so that the limits in flight do not bound such requests.
+    public var cancelRate: RequestRate? = RequestRate(perSecond: 100, burst: 1_000)
     /// The rate of requests on one connection. Nil, the default: no limit. Further ones are answered 503.
     public var requestRate: RequestRate?
     /// The rate of requests of one address on all its connections together: an IPv4 address, or an IPv6 network of 64
@@ -65,8 +90,10 @@ public struct ServerLimits: Sendable {
     public var unproductiveFrameRate: RequestRate? = RequestRate(perSecond: 1_000, burst: 20_000)
     /// The bounds of clients that have not become known, where they must.
     public var strangers = StrangerLimits()
-    /// The adaptive limit on requests in flight. Nil, the default: none. Further ones are answered 503. Requests that
-    /// are answered on the event loop do not count.
+    /// The adaptive limit on requests in flight, for each type by itself, so that a slow type does not stand in the way
+    /// of another. Nil, the default: none. Further ones are answered 503. Requests that are answered on the event loop
+    /// do not count, and the time of repeats that wait for the answer to their idempotency key says nothing. A type can
+    /// have another one (``RouteLimits/concurrency``).
     public var concurrency: AdaptiveConcurrency?
 
     // MARK: Bytes

@@ -146,7 +146,14 @@ struct Acceptor: Sendable {
             try connection.add(to: operations, position: position)
             return { connection.begin(in: &$0) }
         }
-        let acceptance = WebSocketAcceptance(webSocket, loop, core, arrival, connection)
+        let acceptance = WebSocketAcceptance(
+            webSocket,
+            loop,
+            core,
+            arrival,
+            listener: settings.endpoint,
+            connection
+        )
         // As long as the client may be another's, the link is not there.
         guard webSocket.sharesPort, arrival.isAdmitted else {
             try operations.addHandler(acceptance, position: position)

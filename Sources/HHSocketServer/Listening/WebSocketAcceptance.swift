@@ -44,6 +44,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
     private let loop: ServerLoop
     private let core: ServerCore
     private let arrival: Arrival
+    private let listener: Endpoint
     private let makeConnection: () -> ServerConnection
     /// On a shared port, where it is there already.
     private var connection: ServerConnection?
@@ -60,12 +61,14 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         _ loop: ServerLoop,
         _ core: ServerCore,
         _ arrival: Arrival,
+        listener: Endpoint,
         _ makeConnection: @escaping () -> ServerConnection
     ) {
         self.settings = settings
         self.loop = loop
         self.core = core
         self.arrival = arrival
+        self.listener = listener
         self.makeConnection = makeConnection
         self.state = settings.sharesPort ? .undecided : .request
     }
@@ -241,7 +244,16 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
                 guard self.arrival.refusal == nil, self.loop.draining == nil else {
                     return self.reject(Self.busy("The server takes no more connections.", retryAfter: 5), context)
                 }
-                try self.carry(messages, agreement, head, response, context)
+                var identity: String?
+                let client = ConnectingClient(self.arrival.address, context, listener: self.listener)
+                switch self.core.connections.admit?(client) {
+                case nil, .admit: break
+                case .admitAs(let name): identity = name
+                case .refuse(let reason, _):
+                    self.loop.counters.count(\.connectionsRefusedByAdmission)
+                    return self.reject(.application(status: 403, headers: HTTPFields([]), text: reason), context)
+                }
+                try self.carry(messages, agreement, head, response, identity: identity, context)
             case .reject(let rejection):
                 self.reject(rejection, context)
             }
@@ -299,6 +311,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         _ agreement: OpeningAgreement,
         _ head: OpeningRequestHead,
         _ response: ByteBuffer,
+        identity: String?,
         _ context: ChannelHandlerContext
     ) throws {
         self.open(response, context)
@@ -311,7 +324,7 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         try operations.addHandler(session.link, position: .after(self))
         let address = self.arrival.address
         self.loop.socketLoop.enter {
-            session.begin(head, subprotocol: agreement.subprotocol, address, in: &$0)
+            session.begin(head, subprotocol: agreement.subprotocol, address, identity: identity, in: &$0)
         }
         self.end(context)
     }

@@ -1,10 +1,12 @@
 import HHSocket
-import NIOCore
 
 /// Lets through the requests of clients whose identity is known (``ServerSession/authenticate(as:)``), and those by
 /// which it becomes known. Others are answered ``HHSocket/Status/noPermission`` (405), whether or not a handler has
-/// their type.
-public struct AuthenticationMiddleware: ServerMiddleware {
+/// their type, and before their bodies are decompressed.
+///
+/// It is an admission and no middleware: with it alone, the handlers of ``Router/handleSynchronously(_:limits:_:)``
+/// stay on the event loop.
+public struct AuthenticationMiddleware: ServerAdmission {
     private let openTypes: Set<UInt32>
 
     /// - Parameter openTypes: Requests that anybody may make, such as that for signing in.
@@ -12,17 +14,10 @@ public struct AuthenticationMiddleware: ServerMiddleware {
         self.openTypes = openTypes
     }
 
-    /// True: a client without an identity does not find out which types there are.
-    public var seesUnknownTypes: Bool { true }
+    /// True.
+    public var requiresIdentity: Bool { true }
 
-    public func handle(
-        _ request: ServerRequest,
-        _ context: ServerContext,
-        next: Router.Handler
-    ) async throws -> ByteBuffer {
-        guard context.session.identity != nil || self.openTypes.contains(request.type) else {
-            throw StatusError(.noPermission)
-        }
-        return try await next(request, context)
+    public func admit(_ header: RequestHeader, _ session: ServerSession) -> Admission {
+        self.openTypes.contains(header.type) || session.identity != nil ? .admit : .refuse(.noPermission)
     }
 }

@@ -3,7 +3,10 @@ public import Logging
 import NIOCore
 
 /// Logs each request once it is answered: its type, serial, status and how long it took, never what is in it.
-public struct LoggingMiddleware: ServerMiddleware {
+///
+/// Requests that are refused before a handler begins are logged, too. Clients can cause any number of them, so these
+/// lines are among the ten a second that clients may cause.
+public struct LoggingMiddleware: ServerMiddleware, RefusalObserver {
     private let level: Logger.Level
 
     /// - Parameter level: `debug` by default.
@@ -26,5 +29,14 @@ public struct LoggingMiddleware: ServerMiddleware {
                 ]
             )
         }
+    }
+
+    public func refused(_ header: RequestHeader, _ status: Status, _ session: ServerSession) {
+        session.peerLog.write(
+            self.level,
+            "refused",
+            ["type": "\(header.type)", "serial": "\(header.serial)", "status": "\(status)"],
+            by: session.logger
+        )
     }
 }

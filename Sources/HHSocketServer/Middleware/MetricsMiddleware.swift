@@ -4,18 +4,22 @@ import NIOConcurrencyHelpers
 import NIOCore
 
 /// Counts requests and measures how long they take: `hhsocket.server.answers` (`type`, `status`) and
-/// `hhsocket.server.answer_time` (`type`), of what is within it.
-public final class MetricsMiddleware: ServerMiddleware {
+/// `hhsocket.server.answer_time` (`type`), of what is within it. Requests that are refused before a handler begins are
+/// counted, and have no time.
+public final class MetricsMiddleware: ServerMiddleware, RefusalObserver {
     /// The number of types, and of pairs of type and status, that have figures of their own; all others are counted
     /// together, because a metric is kept for ever.
     static let maximumKinds = 1_000
 
     private struct Kind: Hashable {
-        var type: UInt32
+        /// Nil for types that no handler has.
+        var type: UInt32?
         var status: Status
     }
 
     private struct State {
+        /// The types that have names of their own.
+        var types: Set<UInt32?> = []
         var times: [UInt32: Timer] = [:]
         var answers: [Kind: Counter] = [:]
     }
@@ -36,30 +40,54 @@ public final class MetricsMiddleware: ServerMiddleware {
         try await self.timing(request, context, next) { self.note(request.type, $0, $1) }
     }
 
-    private func note(_ type: UInt32, _ status: Status, _ time: TimeAmount) {
-        let (timer, counter) = self.state.withLockedValue { state -> (Timer, Counter) in
-            let kind = Kind(type: type, status: status)
-            let typeName = state.times[type] != nil || state.times.count < Self.maximumKinds ? "\(type)" : "other"
-            let timer =
-                state.times[type]
-                ?? Timer(
-                    label: "hhsocket.server.answer_time",
-                    dimensions: [("type", typeName)],
-                    factory: self.factory
-                )
-            let isKnown = state.answers[kind] != nil || state.answers.count < Self.maximumKinds
-            let counter =
-                state.answers[kind]
-                ?? Counter(
-                    label: "hhsocket.server.answers",
-                    dimensions: [("type", typeName), ("status", isKnown ? "\(status)" : "other")],
-                    factory: self.factory
-                )
-            if typeName != "other" { state.times[type] = timer }
-            if isKnown { state.answers[kind] = counter }
-            return (timer, counter)
+    public func refused(_ header: RequestHeader, _ status: Status, _ session: ServerSession) {
+        // Types that no handler has are for clients to choose: they must not take the places of others.
+        self.note(header.hasHandler ? header.type : nil, status, nil)
+    }
+
+    private static let otherName = "other"
+
+    /// - Parameters:
+    ///   - type: Nil for one that no handler has.
+    ///   - time: Nil where nothing ran.
+    private func note(_ type: UInt32?, _ status: Status, _ time: TimeAmount?) {
+        let (timer, counter) = self.state.withLockedValue { state -> (Timer?, Counter) in
+            let counter = self.counter(type, status, &state)
+            return (time.map { _ in self.timer(type, &state) }, counter)
         }
-        timer.recordNanoseconds(time.nanoseconds)
+        if let time { timer?.recordNanoseconds(time.nanoseconds) }
         counter.increment()
     }
+
+    private func timer(_ type: UInt32?, _ state: inout State) -> Timer {
+        if let type, let timer = state.times[type] { return timer }
+        let isKnown = type != nil && state.times.count < Self.maximumKinds
+        let timer = Timer(
+            label: "hhsocket.server.answer_time",
+            dimensions: [("type", isKnown ? Self.name(type) : Self.otherName)],
+            factory: self.factory
+        )
+        if isKnown, let type { state.times[type] = timer }
+        return timer
+    }
+
+    private func counter(_ type: UInt32?, _ status: Status, _ state: inout State) -> Counter {
+        let kind = Kind(type: type, status: status)
+        if let counter = state.answers[kind] { return counter }
+        let hasTypeRoom = type == nil || state.types.contains(type) || state.types.count < Self.maximumKinds
+        let isKnown = hasTypeRoom && state.answers.count < Self.maximumKinds
+        let counter = Counter(
+            label: "hhsocket.server.answers",
+            dimensions: [
+                ("type", hasTypeRoom ? Self.name(type) : Self.otherName),
+                ("status", isKnown ? "\(status)" : Self.otherName),
+            ],
+            factory: self.factory
+        )
+        if hasTypeRoom { state.types.insert(type) }
+        if isKnown { state.answers[kind] = counter }
+        return counter
+    }
+
+    private static func name(_ type: UInt32?) -> String { type.map { "\($0)" } ?? Self.otherName }
 }

@@ -14,7 +14,9 @@ import NIOCore
 /// }
 /// router.use(Quota())
 /// ```
-public protocol ServerMiddleware: Sendable {
+/// It can hand values to the handler (``ServerContext/subscript(_:)``). A decision by the header alone is better a
+/// ``ServerAdmission``: it costs no task.
+public protocol ServerMiddleware: RouterLayer {
     /// Whether it sees requests of types that no handler has, too. False by default.
     ///
     /// Without it such requests are answered ``HHSocket/Status/undefinedType`` (401) whoever sends them, and so a

@@ -24,7 +24,7 @@ final class ServerMetrics: Sendable {
     private let principals: Gauge
     private let keptAnswers: Gauge
     private let keptAnswerBytes: Gauge
-    private let concurrencyLimit: Gauge?
+    private let concurrencyLimits: [(limiter: ConcurrencyLimiter, gauge: Gauge)]
     private let state = NIOLockedValueBox(State())
 
     /// Nil where nobody collects.
@@ -46,8 +46,17 @@ final class ServerMetrics: Sendable {
         self.principals = Gauge(label: "hhsocket.server.principals", factory: factory)
         self.keptAnswers = Gauge(label: "hhsocket.server.idempotent_answers", factory: factory)
         self.keptAnswerBytes = Gauge(label: "hhsocket.server.idempotent_answer_bytes", factory: factory)
-        self.concurrencyLimit =
-            core.limiter == nil ? nil : Gauge(label: "hhsocket.server.concurrency_limit", factory: factory)
+        let limiters = core.routes.sorted { $0.key < $1.key }.compactMap { type, route in
+            route.rules.limiter.map { (type, $0) }
+        }
+        // As many as there are types with figures of their own.
+        self.concurrencyLimits = limiters.prefix(MetricsMiddleware.maximumKinds).map { type, limiter in
+            let dimensions = [("type", "\(type)")]
+            return (
+                limiter,
+                Gauge(label: "hhsocket.server.concurrency_limit", dimensions: dimensions, factory: factory)
+            )
+        }
         let timer = loops.first?.eventLoop.scheduleRepeatedTask(
             initialDelay: Self.interval,
             delay: Self.interval
@@ -80,6 +89,6 @@ final class ServerMetrics: Sendable {
         let kept = self.core.idempotentAnswers.kept
         self.keptAnswers.record(kept.count)
         self.keptAnswerBytes.record(kept.bytes)
-        if let limiter = self.core.limiter { self.concurrencyLimit?.record(limiter.limit) }
+        for (limiter, gauge) in self.concurrencyLimits { gauge.record(limiter.limit) }
     }
 }

@@ -11,6 +11,8 @@ public struct ServerStatistics: Hashable, Sendable {
     public var connectionsRefusedByRate = 0
     /// Connections closed for a new one, because they had been silent longest (``ServerLimits/minimumSilence``).
     public var silentEvictions = 0
+    /// Connections refused by the application (``ConnectionPolicy/admit``).
+    public var connectionsRefusedByAdmission = 0
     /// Times that the system had no means for one more connection, so that none was accepted for a while.
     public var acceptFailures = 0
     /// Connections of listed proxies closed because their PROXY header was malformed, or did not come in time
@@ -28,12 +30,15 @@ public struct ServerStatistics: Hashable, Sendable {
     public var unknownTypes = 0
     /// Frames with a wrong checksum.
     public var badChecksums = 0
-    /// Requests answered 303: a reserved serial, or one that was still in flight; and 405: a stranger's, compressed.
+    /// Requests answered 303: a reserved serial, or one that was still in flight; or 301, with a body that is longer
+    /// than allowed; or 405: a stranger's, compressed.
     public var illegalRequests = 0
+    /// Requests refused by an admission (``ServerAdmission``), such as for want of an identity.
+    public var refusedByAdmission = 0
     /// Connections closed because their bytes made no sense: a length over the limit, or nonsense after a wrong
     /// checksum, a run of wrong checksums, or a header that the wire format does not have.
     public var protocolErrors = 0
-    /// Requests answered 503, because a limit was reached; the next three are among them.
+    /// Requests answered 503, because a limit was reached; the next five are among them.
     public var overloads = 0
     /// Those because too many bytes were held (``ServerLimits/maximumBufferedBytes`` or
     /// ``ServerLimits/maximumBufferedBytesPerConnection``).
@@ -43,8 +48,15 @@ public struct ServerStatistics: Hashable, Sendable {
     public var overloadsOfRate = 0
     /// Those because more would have had to wait for one another (``ServerLimits/concurrency``).
     public var overloadsOfConcurrency = 0
+    /// Those because too many of their type were in flight (``RouteLimits/maximumInFlight``).
+    public var overloadsOfType = 0
+    /// Those because too many of their client's identity were in flight (``ServerLimits/maximumInFlightPerIdentity``).
+    public var overloadsOfIdentity = 0
     /// Requests answered 408: their deadline had passed before they were begun, or while their handler ran.
     public var deadlinesExceeded = 0
+    /// Requests answered 408, because their handler took longer than it may (``ServerLimits/handlerTimeout``,
+    /// ``RouteLimits/timeout``).
+    public var handlerTimeouts = 0
     /// Requests answered 404, because their handler threw what is no status.
     public var handlerErrors = 0
     /// Requests answered 504, because the server was shutting down.
@@ -75,6 +87,11 @@ public struct ServerStatistics: Hashable, Sendable {
     public var memoryEvictions = 0
     /// Connections closed because their client did not take its pushes (``SlowClientPolicy/disconnect``).
     public var slowClientsClosed = 0
+    /// Connections closed because their client cancelled too many requests (``ServerLimits/cancelRate``).
+    public var cancelFloods = 0
+    /// Connections closed because their client's identity had too many
+    /// (``ServerLimits/maximumSessionsPerIdentity``).
+    public var sessionsDismissed = 0
     /// Clients' hellos answered.
     public var hellos = 0
     /// Hellos, and requests to open a WebSocket, answered 503 because too many authentications waited
@@ -106,6 +123,7 @@ public struct ServerStatistics: Hashable, Sendable {
         (\.connectionsRefusedByAddress, "connections_refused_by_address"),
         (\.connectionsRefusedByRate, "connections_refused_by_rate"),
         (\.silentEvictions, "silent_evictions"),
+        (\.connectionsRefusedByAdmission, "connections_refused_by_admission"),
         (\.acceptFailures, "accept_failures"),
         (\.proxyHeaderFailures, "proxy_header_failures"),
         (\.tlsFailures, "tls_failures"),
@@ -114,12 +132,16 @@ public struct ServerStatistics: Hashable, Sendable {
         (\.unknownTypes, "unknown_types"),
         (\.badChecksums, "bad_checksums"),
         (\.illegalRequests, "illegal_requests"),
+        (\.refusedByAdmission, "refused_by_admission"),
         (\.protocolErrors, "protocol_errors"),
         (\.overloads, "overloads"),
         (\.overloadsOfMemory, "overloads_of_memory"),
         (\.overloadsOfRate, "overloads_of_rate"),
         (\.overloadsOfConcurrency, "overloads_of_concurrency"),
+        (\.overloadsOfType, "overloads_of_type"),
+        (\.overloadsOfIdentity, "overloads_of_identity"),
         (\.deadlinesExceeded, "deadlines_exceeded"),
+        (\.handlerTimeouts, "handler_timeouts"),
         (\.handlerErrors, "handler_errors"),
         (\.refusedWhileDraining, "refused_while_draining"),
         (\.cancelledRequests, "cancelled_requests"),
@@ -135,6 +157,8 @@ public struct ServerStatistics: Hashable, Sendable {
         (\.writeStalls, "write_stalls"),
         (\.memoryEvictions, "memory_evictions"),
         (\.slowClientsClosed, "slow_clients_closed"),
+        (\.cancelFloods, "cancel_floods"),
+        (\.sessionsDismissed, "sessions_dismissed"),
         (\.hellos, "hellos"),
         (\.authenticationsRefused, "authentications_refused"),
         (\.idempotentRepeats, "idempotent_repeats"),

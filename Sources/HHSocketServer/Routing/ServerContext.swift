@@ -33,6 +33,8 @@ public struct ServerContext: Sendable {
     /// The client's connection.
     public let session: ServerSession
     private(set) var extras: Extras?
+    /// The values of ``subscript(_:)``; nil where there are none, as for most requests.
+    private var values: [ObjectIdentifier: any Sendable]?
 
     init(session: ServerSession, extras: Extras? = nil) {
         self.session = session
@@ -63,6 +65,26 @@ public struct ServerContext: Sendable {
         nonmutating set { self.extras?.answerMetadata = newValue }
     }
 
+    /// A value that goes with the request, from middleware to the handler. Nothing is allocated for requests that have
+    /// none.
+    ///
+    /// ```swift
+    /// enum Account: ServerContextKey { typealias Value = AccountRecord }
+    ///
+    /// var context = context
+    /// context[Account.self] = try await accounts.record(of: context.session.identity)
+    /// return try await next(request, context)
+    /// ```
+    /// A context is a value: what is set in a copy of it is seen by whoever is given the copy, and by nobody else.
+    public subscript<Key: ServerContextKey>(_ key: Key.Type) -> Key.Value? {
+        get { self.values?[ObjectIdentifier(key)] as? Key.Value }
+        set {
+            if newValue == nil, self.values == nil { return }
+            self.values = self.values ?? [:]
+            self.values?[ObjectIdentifier(key)] = newValue
+        }
+    }
+
     /// Whether a handler that was given this, and has returned, has neither said anything beside its answer nor kept
     /// the means to: then it serves the next one too.
     mutating func isAsNew() -> Bool {
@@ -75,4 +97,9 @@ public struct ServerContext: Sendable {
         swap(&taken, &self.extras)
         return taken
     }
+}
+
+/// Names a value that goes with a request, for ``ServerContext/subscript(_:)``.
+public protocol ServerContextKey {
+    associatedtype Value: Sendable
 }

@@ -44,9 +44,9 @@ struct FastPath {
 /// The invariant: the fast way may be taken only where it does exactly what the slow way does. It leaves out what
 /// cannot matter for the requests it takes, and whoever gives the slow way something new to do has to find out whether
 /// that can matter for them:
-/// - A frame is taken only if it is whole and sound, of the type that was looked up last, whose handler is synchronous,
-///   and with a serial of requests: so it is no control frame, brings no envelope, deadline or key, and is not refused.
-///   What else comes is left where it is.
+/// - A frame is taken only if it is whole and sound, of the type that was looked up last, whose handler is synchronous
+///   and whose rules exclude no request (``RouteRules/isOpen``), and with a serial of requests: so it is no control
+///   frame, brings no envelope, deadline or key, and is not refused. What else comes is left where it is.
 /// - Requests in flight, draining and the end of the connection close it (``SessionMachine/serialsOnFastPath``), as
 ///   do a hello or an identity that is awaited, a rate, answers in order, and other formats (``FastPath/isOpen``).
 /// - An answer is encoded at once only if it has no metadata, cannot be compressed, is not too large, and does not have
@@ -59,7 +59,7 @@ extension ServerConnection {
     /// Answers requests as long as they are what most are.
     func answerOnFastPath(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) {
         guard batch.mayHaveSoundHeader, self.hot.fastPath.isOpen,
-            case .synchronous(let handler) = self.hot.cachedRoute.route,
+            let handler = self.hot.cachedRoute.openHandler,
             let serials = self.hot.machine.serialsOnFastPath, let session = self.hot.serverContext?.session
         else { return }
         let (type, largestAnswer) = (self.hot.cachedRoute.type, self.hot.fastPath.largestAnswer)

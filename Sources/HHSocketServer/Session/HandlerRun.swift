@@ -17,6 +17,8 @@ struct HandlerRun: Sendable {
     /// The number of bytes that are charged for it.
     let requestCost: Int
     let isCompressed: Bool
+    /// Whether a handler has its type.
+    let hasHandler: Bool
     let context: ServerContext
     /// With the request's type and serial, and the header's custom fields.
     let emptyAnswer: Frame
@@ -25,24 +27,27 @@ struct HandlerRun: Sendable {
     let load: LedgerAccount
     let core: ServerCore
     let counters: LoopCounters
+    let place: RequestPlace
+
+    /// The number of bytes that are decompressed before other tasks may use the thread.
+    static let inflatedAtOnce = 256 << 10
 
     /// Runs the handler, and says what is to be sent. In a task of its own, which is cancelled when nobody waits any
     /// more.
     func run() async -> CompletionQueue.Completion {
-        let begun = self.core.limiter == nil ? nil : NIODeadline.now()
+        let begun = self.place.begin()
         var kind = CompletionQueue.Kind.ordinary
-        var isRun = true
+        var isRun = false
         let kept: KeptAnswer
         do throws(Refusal) {
-            let request =
-                self.isCompressed ? try await self.elsewhere(self.decompressedRequest) : try self.decompressedRequest()
-            kept = await self.answer(request, &kind)
-            if self.isCompressed { self.load.held(-request.body.readableBytes) }
+            let request = try await self.readableRequest()
+            kept = await self.answer(request, &kind, &isRun)
+            if self.isCompressed { self.load.held(-request.body.storageCapacity) }
         } catch {
             kept = KeptAnswer(status: error.status, body: ByteBuffer(), metadata: [:])
             kind = error.kind
-            isRun = false
         }
+        self.tellObservers(kind, kept.status)
         var answer = self.emptyAnswer
         answer.status = kept.status
         answer.payload = kept.body
@@ -54,7 +59,7 @@ struct HandlerRun: Sendable {
         } else {
             answer = self.sealed(answer, kept.metadata)
         }
-        self.core.finished(self.load, begun: begun, tellsOfTime: isRun && !Task.isCancelled)
+        self.place.leave(begun: begun, tellsOfTime: isRun && !Task.isCancelled)
         let held = answer.payload.storageCapacity
         let answerCost = held > ConnectionCost.freeAnswer ? held : 0
         if answerCost > 0 { self.load.held(answerCost) }
@@ -75,45 +80,90 @@ struct HandlerRun: Sendable {
 
     /// Runs `body`, which takes its time, on the thread pool where this is the connection's thread.
     private func elsewhere<Value: Sendable, Failure>(
-        _ body: @Sendable () throws(Failure) -> Value
+        _ body: @Sendable () async throws(Failure) -> Value
     ) async throws(Failure) -> Value {
         guard self.executor == .connection, #available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *) else {
-            return try body()
+            return try await body()
         }
-        return try await withTaskExecutorPreference(globalConcurrentExecutor) { () async throws(Failure) in try body() }
+        return try await withTaskExecutorPreference(globalConcurrentExecutor) { () async throws(Failure) in
+            try await body()
+        }
     }
 
-    /// The request as its handler gets it, if it should. A body that was compressed counts as held from here on.
-    ///
-    /// Bodies that threads are decompressing come beyond the limits, one each, since they are held before their size is
-    /// known.
-    private func decompressedRequest() throws(Refusal) -> ServerRequest {
+    /// Tells those who want to know that the request was refused, if it was and no middleware has seen it.
+    private func tellObservers(_ kind: CompletionQueue.Kind, _ status: Status) {
+        switch kind {
+        case .ordinary, .failed, .repeated: return
+        case .late, .illegal, .waiting, .overload: break
+        }
+        let header = RequestHeader(
+            type: self.request.type,
+            serial: self.request.serial,
+            length: self.request.body.readableBytes,
+            isCompressed: self.isCompressed,
+            fields: self.request.header,
+            hasHandler: self.hasHandler,
+            extras: self.context.extras
+        )
+        self.place.rules.refused(header, status, self.context.session)
+    }
+
+    /// The request as its handler gets it, if it should.
+    private func readableRequest() async throws(Refusal) -> ServerRequest {
         if let deadline = self.context.deadline, deadline <= .now() {
             throw Refusal(status: .deadlineExceeded, kind: .late)
         }
         guard self.isCompressed else { return self.request }
-        // Nobody waits for it: there is no need to do the work.
-        guard !self.load.isFull, !Task.isCancelled else { throw Refusal(status: .overloaded, kind: .overload) }
-        var request = self.request
-        do throws(EnvelopeError) {
-            request.body = try Envelope.inflate(request.body, limit: self.core.limits.maximumPayloadLength)
-        } catch {
-            throw Refusal(status: error.isTooLarge ? .illegalLength : .illegalFormat, kind: .illegal)
+        return try await self.elsewhere(self.decompressedRequest)
+    }
+
+    /// Decompresses the body in parts, between which other tasks may use the thread. What has been decompressed counts
+    /// as held from then on, and where too much is held there is no next part.
+    private func decompressedRequest() async throws(Refusal) -> ServerRequest {
+        let limit = min(self.core.limits.maximumPayloadLength, self.place.rules.maximumBodyLength ?? .max)
+        var inflater = BodyInflater(self.request.body, limit: limit)
+        var held = 0
+        var isReady = false
+        defer { if !isReady { self.load.held(-held) } }
+        while true {
+            // Nobody waits for it: there is no need to do the work.
+            guard !self.load.isFull, !Task.isCancelled else { throw Refusal(status: .overloaded, kind: .overload) }
+            let body: ByteBuffer?
+            do throws(EnvelopeError) {
+                body = try inflater.next(Self.inflatedAtOnce)
+            } catch {
+                throw Refusal(status: error.isTooLarge ? .illegalLength : .illegalFormat, kind: .illegal)
+            }
+            self.load.held(inflater.length - held)
+            held = inflater.length
+            if let body {
+                self.load.held(body.storageCapacity - held)
+                held = body.storageCapacity
+                guard !self.load.isFull else { throw Refusal(status: .overloaded, kind: .overload) }
+                isReady = true
+                var request = self.request
+                request.body = body
+                return request
+            }
+            await Task.yield()
         }
-        self.load.held(request.body.readableBytes)
-        guard !self.load.isFull else {
-            self.load.held(-request.body.readableBytes)
-            throw Refusal(status: .overloaded, kind: .overload)
-        }
-        return request
     }
 
     /// Returns the handler's answer, or the one that was kept for the key.
-    private func answer(_ request: ServerRequest, _ kind: inout CompletionQueue.Kind) async -> KeptAnswer {
+    ///
+    /// - Parameter isRun: Whether the handler has run, rather than another request's.
+    private func answer(
+        _ request: ServerRequest,
+        _ kind: inout CompletionQueue.Kind,
+        _ isRun: inout Bool
+    ) async -> KeptAnswer {
         // A handler that returns has done its work, though nobody waited for it any more: run again it would do it
         // twice. One that throws after it was cancelled may not have.
         var hasReturned = false
-        guard let key = self.context.idempotencyKey else { return await self.handle(request, &kind, &hasReturned) }
+        guard let key = self.context.idempotencyKey else {
+            isRun = true
+            return await self.handle(request, &kind, &hasReturned)
+        }
         let identity = self.context.session.identity
         let outcome = await self.core.idempotentAnswers.answer(
             IdempotencyKey(identity: identity, key: key),
@@ -125,7 +175,7 @@ struct HandlerRun: Sendable {
         if outcome.isTooLarge { self.counters.count(\.idempotentAnswersTooLarge) }
         if outcome.forgotten > 0 { self.counters.count(\.idempotentAnswersForgotten, by: outcome.forgotten) }
         switch outcome.source {
-        case .handler: break
+        case .handler: isRun = true
         case .repeat: kind = .repeated
         case .overload: kind = .waiting
         case .contradiction: kind = .illegal

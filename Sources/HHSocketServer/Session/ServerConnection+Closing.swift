@@ -11,6 +11,18 @@ extension ServerConnection {
         /// Connections run short, and it has been silent longest.
         case silence
         case frameFlood
+        /// It has cancelled too many requests.
+        case cancels
+        /// Its identity has too many connections.
+        case tooManySessions
+
+        var closeReason: ServerCloseReason {
+            switch self {
+            case .watch(.idle), .watch(.noFirstFrame), .watch(.unknown), .silence: .timedOut
+            case .watch(.stalledReading), .watch(.stalledWriting), .slowClient: .tooSlow
+            case .memory, .cancels, .tooManySessions, .frameFlood: .limit
+            }
+        }
     }
 
     // MARK: By choice
@@ -19,6 +31,7 @@ extension ServerConnection {
     /// where it cannot be sent to the client.
     func drain(_ policy: ShutdownPolicy, in turn: inout Turn) {
         guard self.hot.phase == .open, !self.hot.machine.isDraining else { return }
+        self.ends(.shutdown)
         let isTold = self.sendGoAway(policy.notice(share: .random(in: 0...1)), in: &turn)
         self.hot.machine.drain(isToldToClient: isTold)
         self.takeStatistics()
@@ -28,6 +41,7 @@ extension ServerConnection {
     /// Sends the client a go-away, where the format has one, and ends the connection.
     func dismiss(_ notice: GoAway, in turn: inout Turn) {
         guard self.hot.phase == .open, self.link.context != nil else { return }
+        self.ends(.closedByServer)
         self.stopHandlers()
         self.sendGoAway(notice, in: &turn)
         self.takeStatistics()
@@ -145,9 +159,23 @@ extension ServerConnection {
         case .frameFlood:
             reason = "too many of its frames ask for nothing"
             self.hot.machine.statistics.frameFloods += 1
+        case .cancels:
+            reason = "too many requests were cancelled"
+            self.hot.machine.statistics.cancelFloods += 1
+        case .tooManySessions:
+            reason = "there are too many connections of this identity"
+            self.hot.machine.statistics.sessionsDismissed += 1
         }
+        self.ends(eviction.closeReason)
         self.log("a client is closed", reason)
         switch eviction {
+        case .tooManySessions:
+            // Otherwise it would come back at once, and send away the next.
+            let wait = Duration.milliseconds(Int64.random(in: 30_000...60_000))
+            self.dismiss(GoAway(reason: reason, retryAfter: wait), in: &turn)
+        case .cancels:
+            let wait = Duration.milliseconds(Int64.random(in: 1_000...5_000))
+            self.dismiss(GoAway(reason: reason, retryAfter: wait), in: &turn)
         case .watch(.idle), .watch(.noFirstFrame), .watch(.stalledReading):
             self.dismiss(GoAway(reason: reason), in: &turn)
         case .watch(.unknown), .frameFlood:

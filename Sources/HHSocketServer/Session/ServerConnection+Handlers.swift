@@ -3,27 +3,62 @@ import NIOCore
 
 /// From a request to its answer.
 extension ServerConnection {
-    /// Why a request is not begun though nothing is wrong with it. Of one that is begun and is asynchronous the
-    /// server's load knows from here on.
+    /// A request as it is known before its body is looked at.
+    struct ReceivedRequest {
+        /// Without what stood around its body.
+        var frame: Frame
+        var extras: ServerContext.Extras?
+        /// The length of the payload that it came in, in bytes.
+        let length: Int
+        var isCompressed = false
+        /// Whether a handler has its type.
+        var hasHandler = false
+    }
+
+    /// Why a request is not begun though nothing is wrong with it. One that is begun and is asynchronous has a place
+    /// from here on.
     func refusal(
         of request: SessionMachine<Task<Void, Never>>.Admission,
-        bytes: Int,
-        isCompressed: Bool,
-        deadline: NIODeadline?,
+        _ arrival: ReceivedRequest,
+        _ rules: RouteRules,
+        _ place: inout RequestPlace?,
         now: NIODeadline
     ) -> SessionMachine<Task<Void, Never>>.Refusal? {
         if self.core.hello.isRequired, self.greeting.agreement == nil { return .noHello }
-        if isCompressed, self.greeting.isStranger { return .compression }
         guard self.takeRequest(now: now) else { return .rate }
-        if let deadline, deadline <= now { return .deadline }
-        guard request.isAsynchronous else { return nil }
-        guard self.load.hasRoom(for: bytes) else { return .bytes }
-        guard self.load.startRequest() else { return .inFlight }
-        guard self.core.limiter?.start() ?? true else {
-            self.load.finishedRequest()
-            return .concurrency
+        guard let session = self.hot.serverContext?.session else { return .inFlight }
+        if let status = rules.refusal(of: self.header(of: arrival), session) { return .admission(status) }
+        if arrival.isCompressed, self.greeting.isStranger { return .compression }
+        if rules.excludes(length: arrival.frame.payload.readableBytes, isCompressed: arrival.isCompressed) {
+            return .bodyLength
         }
-        return nil
+        if let deadline = arrival.extras?.deadline, deadline <= now { return .deadline }
+        guard request.isAsynchronous else { return nil }
+        guard self.load.hasRoom(for: arrival.length) else { return .bytes }
+        do throws(RequestPlace.Refusal) {
+            place = try RequestPlace(self.core, self.load, rules, session)
+            return nil
+        } catch {
+            return error
+        }
+    }
+
+    private func header(of arrival: ReceivedRequest) -> RequestHeader {
+        RequestHeader(
+            type: arrival.frame.type,
+            serial: arrival.frame.serial,
+            length: arrival.frame.payload.readableBytes,
+            isCompressed: arrival.isCompressed,
+            fields: self.listener.format.header(of: arrival.frame, in: .request),
+            hasHandler: arrival.hasHandler,
+            extras: arrival.extras
+        )
+    }
+
+    /// Tells those who want to know that a request is answered by none of them.
+    func refused(_ arrival: ReceivedRequest, _ rules: RouteRules, _ status: Status) {
+        guard let session = self.hot.serverContext?.session else { return }
+        rules.refused(self.header(of: arrival), status, session)
     }
 
     func request(_ frame: Frame, body: ByteBuffer) -> ServerRequest {
@@ -50,26 +85,29 @@ extension ServerConnection {
     func start(
         _ handler: @escaping Router.Handler,
         on executor: HandlerExecutor,
-        _ frame: Frame,
-        _ extras: ServerContext.Extras?,
+        _ arrival: ReceivedRequest,
+        _ place: RequestPlace,
         cost: Int,
-        isCompressed: Bool,
-        run: UInt64
+        run: UInt64,
+        now: NIODeadline
     ) {
         guard let session = self.hot.serverContext?.session else { return }
+        let frame = arrival.frame
         let work = HandlerRun(
             handler: handler,
             executor: executor,
             request: self.request(frame, body: frame.payload),
             requestCost: cost,
-            isCompressed: isCompressed,
-            context: ServerContext(session: session, extras: extras),
+            isCompressed: arrival.isCompressed,
+            hasHandler: arrival.hasHandler,
+            context: ServerContext(session: session, extras: arrival.extras),
             emptyAnswer: self.emptyAnswer(to: frame),
             number: run,
             agreement: self.greeting.agreement,
             load: self.load,
             core: self.core,
-            counters: self.loop.counters
+            counters: self.loop.counters,
+            place: place
         )
         let (completions, load) = (self.completions, self.load)
         let task = self.task(on: executor) {
@@ -78,10 +116,16 @@ extension ServerConnection {
             if !completions.append(completion) { load.held(-completion.requestCost - completion.answerCost) }
         }
         self.hot.machine.started(task, serial: frame.serial, run: run)
-        guard let deadline = extras?.deadline else { return }
-        let serial = frame.serial
-        self.deadlines[run] = self.loop.socketLoop.setTimer(deadline) {
-            self.expire(serial: serial, run: run, answer: work.emptyAnswer, in: &$0)
+        guard var deadline = arrival.extras?.deadline ?? place.rules.timeout.map({ now.advanced(clamping: $0) }) else {
+            return
+        }
+        var isOurs = arrival.extras?.deadline == nil
+        if !isOurs, let timeout = place.rules.timeout, now.advanced(clamping: timeout) < deadline {
+            deadline = now.advanced(clamping: timeout)
+            isOurs = true
+        }
+        self.deadlines[run] = self.loop.socketLoop.setTimer(deadline) { [answer = work.emptyAnswer, isOurs] in
+            self.expire(run: run, answer: answer, isOurs: isOurs, in: &$0)
         }
     }
 
@@ -95,10 +139,12 @@ extension ServerConnection {
         return Task(operation: operation)
     }
 
-    /// The answer is of no use any more.
-    private func expire(serial: UInt32, run: UInt64, answer: Frame, in turn: inout Turn) {
+    /// The answer is of no use any more, or takes longer than we allow.
+    private func expire(run: UInt64, answer: Frame, isOurs: Bool, in turn: inout Turn) {
         self.deadlines[run] = nil
-        guard self.hot.phase == .open, let expired = self.hot.machine.expire(serial: serial, run: run) else { return }
+        guard self.hot.phase == .open,
+            let expired = self.hot.machine.expire(serial: answer.serial, run: run, isOurs: isOurs)
+        else { return }
         expired.work?.cancel()
         var answer = answer
         answer.status = .deadlineExceeded

@@ -17,6 +17,11 @@ extension ServerConnection {
         let settings = self.core.hello
         let features = self.greeting.isCompressed ? settings.features.subtracting([.compression]) : settings.features
         var answer = HelloAnswer.answer(to: frame.payload, features: features)
+        if answer.agreement != nil,
+            case .refuse(let status)? = self.core.connections.admitHello?(ReceivedHello(answer), session)
+        {
+            answer.refuse(status == .ok ? .unknown : status)
+        }
         // The token is all that is kept of hello while it is looked at.
         let token = answer.takeSessionToken()
         guard answer.agreement != nil, let authenticate = settings.authenticate else {
@@ -66,6 +71,7 @@ extension ServerConnection {
 
     /// Sends away a client that could not be authenticated. Not all come back at the same moment.
     private func dismissUnauthenticated(in turn: inout Turn) {
+        self.ends(.refused)
         let notice = GoAway(reason: "authentication is not available", retryAfter: Self.randomAbsence)
         self.dismiss(notice, in: &turn)
     }
@@ -111,6 +117,8 @@ extension ServerConnection {
             opened.type &= ~FrameType.allFlags
             self.line.order?.reserve()
             let number = self.hot.machine.receivedIllegal()
+            let arrival = ReceivedRequest(frame: opened, length: frame.payload.readableBytes)
+            self.refused(arrival, self.core.unknownRules, .illegalFormat)
             self.answer(self.emptyAnswer(to: opened, .illegalFormat), number, in: &turn)
             return nil
         }
@@ -124,7 +132,7 @@ extension ServerConnection {
         return ServerContext.Extras(
             metadata: metadata.values,
             deadline: metadata.hasDeadline
-                ? now.advanced(clamping: .milliseconds(Int64(clamping: metadata.deadline))) : nil,
+                ? now.advanced(clamping: self.core.allowed(.milliseconds(Int64(clamping: metadata.deadline)))) : nil,
             // Nothing is kept for strangers.
             idempotencyKey: key.isEmpty || !agreement.has(.idempotency) || self.greeting.isStranger ? nil : key
         )

@@ -58,6 +58,7 @@ extension ServerConnection {
         }
         self.log("a client's bytes make no sense", "\(error)")
         guard self.hot.phase == .open else { return }
+        self.ends(.protocolError)
         self.stopHandlers()
         self.takeStatistics()
         let reason: CloseReason = error.code == .payloadTooLarge ? .tooLarge : .protocolViolation
@@ -147,7 +148,7 @@ extension ServerConnection {
         // In the way of those that have a handler, lest a client that may call none of them can tell which there are.
         let route = isControl ? nil : known ?? self.core.unknownTypeRoute
         let handling: SessionMachine<Task<Void, Never>>.Handling =
-            switch route {
+            switch route?.handling {
             // Whether it is the first of its key takes a task to find out, and decompressing takes too long for this
             // thread.
             case .synchronous: extras?.idempotencyKey == nil && !isCompressed ? .synchronous : .asynchronous
@@ -163,8 +164,24 @@ extension ServerConnection {
         )
         switch reception {
         case .admit(let admission):
-            self.begin(admission, route, frame, extras, length: length, isCompressed: isCompressed, in: &turn)
+            guard let route else { return }
+            let arrival = ReceivedRequest(
+                frame: frame,
+                extras: extras,
+                length: length,
+                isCompressed: isCompressed,
+                hasHandler: known != nil
+            )
+            self.begin(admission, route, arrival, in: &turn)
         case .answer(let status, let number):
+            if !isControl, !isCorrupt {
+                let rules = route?.rules ?? self.core.unknownRules
+                self.refused(
+                    ReceivedRequest(frame: frame, extras: extras, length: length, hasHandler: known != nil),
+                    rules,
+                    status
+                )
+            }
             var answer = self.emptyAnswer(to: frame, status)
             // Of control frames only a heartbeat is answered.
             if isControl { answer.type = self.listener.format.heartbeatAnswer(to: frame).type }
@@ -172,6 +189,7 @@ extension ServerConnection {
         case .stop(let task, let run):
             task?.cancel()
             self.stopped(run, in: &turn)
+            self.noteCancel(in: &turn)
         case .ignore:
             break
         }
@@ -180,45 +198,49 @@ extension ServerConnection {
     /// Begins a request, unless a limit is in the way.
     private func begin(
         _ admission: SessionMachine<Task<Void, Never>>.Admission,
-        _ route: Router.Route?,
-        _ frame: Frame,
-        _ extras: ServerContext.Extras?,
-        length: Int,
-        isCompressed: Bool,
+        _ route: Router.Route,
+        _ arrival: ReceivedRequest,
         in turn: inout Turn
     ) {
         // What a large body has arrived in is charged to the link until that has looked again.
-        if admission.isAsynchronous, length >= Self.largestPartialWhenFull { self.link.settleNow() }
-        let refusal = self.refusal(
-            of: admission,
-            bytes: length,
-            isCompressed: isCompressed,
-            deadline: extras?.deadline,
-            now: turn.now
-        )
-        var (frame, cost) = (frame, 0)
+        if admission.isAsynchronous, arrival.length >= Self.largestPartialWhenFull { self.link.settleNow() }
+        var place: RequestPlace?
+        let refusal = self.refusal(of: admission, arrival, route.rules, &place, now: turn.now)
+        if !arrival.hasHandler {
+            self.hot.machine.statistics.unknownTypes += 1
+            self.hot.machine.receivedUnproductive()
+        }
+        var (arrival, cost) = (arrival, 0)
         if admission.isAsynchronous, refusal == nil {
-            frame.payload = Self.detached(frame.payload)
-            cost = ConnectionCost.request + frame.payload.storageCapacity
+            arrival.frame.payload = Self.detached(arrival.frame.payload)
+            cost = ConnectionCost.request + arrival.frame.payload.storageCapacity
         }
         switch self.hot.machine.admit(admission, bytes: cost, refusal: refusal) {
         case .answer(let status, let number):
-            self.answer(self.emptyAnswer(to: frame, status), number, in: &turn)
+            self.refused(arrival, route.rules, status)
+            self.answer(self.emptyAnswer(to: arrival.frame, status), number, in: &turn)
         case .runSynchronously(let number):
-            if case .synchronous(let handler) = route { self.run(handler, frame, extras, number, in: &turn) }
+            // Then that is the route of unknown types, and refuses.
+            if !arrival.hasHandler { self.refused(arrival, route.rules, .undefinedType) }
+            if case .synchronous(let handler) = route.handling {
+                self.run(handler, arrival.frame, arrival.extras, number, in: &turn)
+            }
         case .start(let run):
-            let (handler, executor): (Router.Handler, HandlerExecutor)
-            switch route {
-            case .asynchronous(let asynchronous, let chosen): (handler, executor) = (asynchronous, chosen)
-            case .synchronous(let synchronous): (handler, executor) = ({ try synchronous($0, $1) }, .connection)
-            case nil: return
+            guard let place else { return }
+            switch route.handling {
+            case .asynchronous(let handler, let executor):
+                self.start(handler, on: executor, arrival, place, cost: cost, run: run, now: turn.now)
+            case .synchronous(let handler):
+                self.start({ try handler($0, $1) }, on: .connection, arrival, place, cost: cost, run: run, now: turn.now)
             }
-            if self.route(for: frame.type) == nil {
-                self.hot.machine.statistics.unknownTypes += 1
-                self.hot.machine.receivedUnproductive()
-            }
-            self.start(handler, on: executor, frame, extras, cost: cost, isCompressed: isCompressed, run: run)
         }
+    }
+
+    /// A request was cancelled that was in flight.
+    private func noteCancel(in turn: inout Turn) {
+        guard let rate = self.core.limits.cancelRate, self.hot.phase == .open else { return }
+        if self.cancels == nil { self.cancels = TokenBucket(rate, now: turn.now) }
+        if self.cancels?.take(now: turn.now) == false { self.evict(.cancels, in: &turn) }
     }
 
     private func route(for type: UInt32) -> Router.Route? {

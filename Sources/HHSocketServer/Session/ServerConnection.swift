@@ -1,6 +1,5 @@
 import HHSocket
 import NIOCore
-import NIOSSL
 
 /// One client's connection: does what ``SessionMachine`` decides with what its link brings, and is notified of what
 /// becomes of the link.
@@ -47,8 +46,16 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
 
     /// The last route that was looked up: most clients call the same thing many times in a row.
     struct CachedRoute {
-        var type: UInt32 = 0
-        var route: Router.Route?
+        let type: UInt32
+        let route: Router.Route?
+        /// For the fast path.
+        let openHandler: Router.SynchronousHandler?
+
+        init(type: UInt32, route: Router.Route?) {
+            self.type = type
+            self.route = route
+            self.openHandler = route?.openHandler
+        }
     }
 
     /// Answers that wait for those to earlier requests.
@@ -124,6 +131,10 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     /// The WebSocket that carries the frames, and the number of its pings and pongs that were taken from the bucket.
     var carriage: WebSocketCarriage?
     var chargedControlFrames = 0
+    /// The requests that the client may still cancel; nil before the first, and where there is no limit.
+    var cancels: TokenBucket?
+    /// Why the connection ends, once it does.
+    var closeReason: ServerCloseReason?
     /// The timers that end requests at their deadlines, by run.
     var deadlines: [UInt64: SocketLoop.TimerID] = [:]
     var pushes: PushQueue
@@ -207,6 +218,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
 
     /// Leaves a channel that speaks something else.
     func leavePipeline(_ operations: ChannelPipeline.SynchronousOperations) {
+        self.ends(.upgraded)
         self.end()
         operations.removeHandler(self.link, promise: nil)
     }
@@ -217,6 +229,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
             self.begin(in: &turn)
         case .inputClosed:
             self.hot.machine.closedInput()
+            self.ends(.closedByClient)
             self.finishIfDone(in: &turn)
         case .beatSent:
             self.hot.machine.pinged()
@@ -226,6 +239,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
             self.core.peerLog.write(.warning, "a heartbeat could not be made", metadata, by: self.core.logger)
         case .ended(let end):
             if case .peerIsDead = end.cause, self.hot.phase != .closed { self.hot.machine.statistics.deadPeers += 1 }
+            self.ends(ServerCloseReason(end.cause))
             self.end()
         case .gone:
             self.end()
@@ -243,20 +257,32 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
             self.loop.addRefused(self)
             return self.dismiss(refusal, in: &turn)
         }
+        let client = ConnectingClient(self.remoteAddress, context, listener: self.listener.endpoint)
+        var identity: String?
+        switch self.core.connections.admit?(client) {
+        case nil, .admit: break
+        case .admitAs(let name): identity = name
+        case .refuse(let reason, let retryAfter):
+            self.hot.machine.statistics.connectionsRefusedByAdmission += 1
+            self.takeStatistics()
+            self.loop.addRefused(self)
+            return self.dismiss(GoAway(reason: reason, retryAfter: retryAfter), in: &turn)
+        }
         let shown = ServerSession(
             id: self.link.id.number,
-            remoteAddress: self.remoteAddress,
+            remoteAddress: client.address,
             listener: self.listener.endpoint,
-            peerCertificate: Self.peerCertificate(context),
+            peerCertificate: client.certificate,
             loop: self.loop,
-            logger: self.core.logger,
-            registry: self.core.registry,
+            core: self.core,
             account: self.load,
             connection: self
         )
         self.hot.serverContext = ServerContext(session: shown)
         self.load.open(from: ClientAddress(self.remoteAddress), holder: shown)
         self.link.charge(to: self.load)
+        if let identity { shown.authenticate(as: identity) }
+        self.core.sessions.add(shown, shown.id)
         self.completions.open { self.takeCompletions(in: &$0) }
         self.hot.machine.statistics.connectionsAccepted += 1
         self.takeStatistics()
@@ -268,14 +294,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
             "a client has connected",
             metadata: ["connection": "\(shown.id)", "remote": "\(self.remoteName)"]
         )
+        self.core.connections.onConnect?(shown)
         if let policy = self.loop.draining { self.drain(policy, in: &turn) }
-    }
-
-    private static func peerCertificate(_ context: ChannelHandlerContext) -> [UInt8]? {
-        guard let handler = try? context.pipeline.syncOperations.handler(type: NIOSSLServerHandler.self),
-            let certificate = handler.peerCertificate
-        else { return nil }
-        return try? certificate.toDERBytes()
     }
 
     var remoteName: String { self.hot.serverContext?.session.remoteAddress.map { "\($0)" } ?? "unknown" }
@@ -293,6 +313,9 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         self.loop.remove(self)
         if let session = self.hot.serverContext?.session {
             self.core.logger.debug("a connection has ended", metadata: ["connection": "\(session.id)"])
+            self.core.sessions.remove(session.id)
+            // Before it ends, so that it still has its values.
+            self.core.connections.onClose?(session, self.closeReason ?? .connectionLost)
             session.end()
         }
         // The session knows the connection, and the connection the session.
@@ -315,8 +338,14 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         }
     }
 
+    /// Notes why the connection ends, unless it ends already.
+    func ends(_ reason: ServerCloseReason) {
+        if self.closeReason == nil { self.closeReason = reason }
+    }
+
     /// Closes at once.
     func kill() {
+        self.ends(.shutdown)
         self.end()
         self.link.kill()
     }

@@ -8,6 +8,8 @@ public import NIOCore
 public final class ServerSession: Sendable {
     private struct State {
         var identity: String?
+        /// The requests in flight of the identity.
+        var identityLoad: IdentityLoad?
         var features: Set<ProtocolFeature> = []
         var storage: [ObjectIdentifier: any Sendable] = [:]
         var isOpen = true
@@ -27,8 +29,7 @@ public final class ServerSession: Sendable {
     ///
     /// A handler is put there by its route: see ``HandlerExecutor``.
     public let executor: SocketExecutor
-    private let baseLogger: Logger
-    private let registry: SessionRegistry
+    private let core: ServerCore
     private let account: LedgerAccount
     private let connection: NIOLoopBoundBox<ServerConnection?>
     private let state = NIOLockedValueBox(State())
@@ -39,8 +40,7 @@ public final class ServerSession: Sendable {
         listener: Endpoint?,
         peerCertificate: [UInt8]?,
         loop: ServerLoop,
-        logger: Logger,
-        registry: SessionRegistry,
+        core: ServerCore,
         account: LedgerAccount,
         connection: ServerConnection
     ) {
@@ -50,8 +50,7 @@ public final class ServerSession: Sendable {
         self.peerCertificate = peerCertificate
         self.loop = loop.socketLoop
         self.executor = loop.executor
-        self.baseLogger = logger
-        self.registry = registry
+        self.core = core
         self.account = account
         self.connection = NIOLoopBoundBox(connection, eventLoop: loop.eventLoop)
     }
@@ -60,12 +59,14 @@ public final class ServerSession: Sendable {
 
     /// The server's logger, which also says which connection it is.
     public var logger: Logger {
-        var logger = self.baseLogger
+        var logger = self.core.logger
         logger[metadataKey: "connection"] = "\(self.id)"
         if let address = self.remoteAddress { logger[metadataKey: "remote"] = "\(address)" }
         if let identity = self.identity { logger[metadataKey: "identity"] = "\(identity)" }
         return logger
     }
+
+    var peerLog: PeerLog { self.core.peerLog }
 
     /// Whether the connection is there.
     public var isOpen: Bool { self.state.withLockedValue { $0.isOpen } }
@@ -82,20 +83,27 @@ public final class ServerSession: Sendable {
     /// The client's identity, once the application has authenticated it; nil before.
     public var identity: String? { self.state.withLockedValue { $0.identity } }
 
+    /// The requests in flight of the client's identity; nil where nobody counts them.
+    var identityLoad: IdentityLoad? { self.state.withLockedValue { $0.identityLoad } }
+
     /// Sets the client's identity. From now on ``SocketServer/sessions(of:)`` finds it. Several connections may be one
-    /// client's, as many devices are one person's.
+    /// client's, as many devices are one person's: up to ``ServerLimits/maximumSessionsPerIdentity``. Beyond it the
+    /// oldest one is sent away.
     ///
     /// - Parameter identity: Nil: nobody any more, such as after signing out.
     public func authenticate(as identity: String?) {
-        let isChanged = self.state.withLockedValue { state in
-            guard state.isOpen, state.identity != identity else { return false }
+        let registry = self.core.registry
+        let (isChanged, dismissed): (Bool, ServerSession?) = self.state.withLockedValue { state in
+            guard state.isOpen, state.identity != identity else { return (false, nil) }
             // Inside the lock, so that the registry follows whoever was last.
-            if let old = state.identity { self.registry.remove(self, old) }
-            if let identity { self.registry.add(self, identity) }
+            if let old = state.identity { registry.remove(self, old) }
+            let addition = identity.map { registry.add(self, $0) }
             state.identity = identity
+            state.identityLoad = addition?.load
             self.account.setIdentity(identity)
-            return true
+            return (true, addition?.dismissed)
         }
+        dismissed?.onLoop { $0.evict(.tooManySessions, in: &$1) }
         if isChanged { self.onLoop { $0.updateStanding(in: &$1) } }
     }
 
@@ -172,7 +180,7 @@ public final class ServerSession: Sendable {
 
     func end() {
         let storage = self.state.withLockedValue { state in
-            if let identity = state.identity { self.registry.remove(self, identity) }
+            if let identity = state.identity { self.core.registry.remove(self, identity) }
             state.isOpen = false
             defer { state.storage = [:] }
             return state.storage

@@ -21,8 +21,14 @@ struct SessionMachine<Work> {
     typealias RunID = UInt64
 
     /// Why a request is not begun though nothing is wrong with it.
-    enum Refusal: Hashable {
+    enum Refusal: Error, Hashable {
         case inFlight, bytes, rate, concurrency
+        /// Too many requests of its type, or of its client's identity, are in flight.
+        case type, identity
+        /// An admission refuses it, with this status.
+        case admission(Status)
+        /// Its body is longer than its type allows.
+        case bodyLength
         /// Its deadline has passed.
         case deadline
         /// The client has not said hello, and must.
@@ -194,7 +200,15 @@ struct SessionMachine<Work> {
             self.statistics.illegalRequests += 1
             self.unproductiveFrames += 1
             return .noPermission
+        case .admission(let status):
+            self.statistics.refusedByAdmission += 1
+            return status
+        case .bodyLength:
+            self.statistics.illegalRequests += 1
+            return .illegalLength
         case .inFlight: break
+        case .type: self.statistics.overloadsOfType += 1
+        case .identity: self.statistics.overloadsOfIdentity += 1
         case .bytes: self.statistics.overloadsOfMemory += 1
         case .rate: self.statistics.overloadsOfRate += 1
         case .concurrency: self.statistics.overloadsOfConcurrency += 1
@@ -214,11 +228,13 @@ struct SessionMachine<Work> {
     }
 
     /// The time of a request in flight is over. Nil if it has been answered, or was stopped.
-    mutating func expire(serial: UInt32, run: RunID) -> Expired? {
+    ///
+    /// - Parameter isOurs: Whether it is the server that gives it no more time.
+    mutating func expire(serial: UInt32, run: RunID, isOurs: Bool = false) -> Expired? {
         guard let slot = self.slots[serial], slot.run == run else { return nil }
         self.slots[serial] = nil
         self.stopped += 1
-        self.statistics.deadlinesExceeded += 1
+        if isOurs { self.statistics.handlerTimeouts += 1 } else { self.statistics.deadlinesExceeded += 1 }
         return Expired(work: slot.work)
     }
 

@@ -1,29 +1,109 @@
+import Atomics
 import NIOConcurrencyHelpers
 
 /// Which connections are whose.
 final class SessionRegistry: Sendable {
-    private typealias Sessions = [String: [UInt64: ServerSession]]
+    private struct Client {
+        var sessions: [UInt64: ServerSession] = [:]
+        let load: IdentityLoad?
+    }
 
-    /// By identity, so that event loops do not wait for one another when many clients come or go.
-    private let shards = (0..<16).map { _ in NIOLockedValueBox<Sessions>([:]) }
+    /// The results of adding a session.
+    struct Addition {
+        /// The requests of the identity; nil where nobody counts them.
+        var load: IdentityLoad?
+        /// The session that has to go, because there are too many.
+        var dismissed: ServerSession?
+    }
 
-    private func shard(of identity: String) -> NIOLockedValueBox<Sessions> {
+    private let maximumSessions: Int?
+    private let maximumInFlight: Int?
+    private let shards: [NIOLockedValueBox<[String: Client]>]
+
+    /// - Parameters:
+    ///   - maximumSessions: The number of sessions of one identity; nil: any.
+    ///   - maximumInFlight: The number of requests in flight of one identity; nil: any.
+    init(maximumSessions: Int? = nil, maximumInFlight: Int? = nil) {
+        self.maximumSessions = maximumSessions
+        self.maximumInFlight = maximumInFlight
+        self.shards = (0..<64).map { _ in NIOLockedValueBox([:]) }
+    }
+
+    private func shard(of identity: String) -> NIOLockedValueBox<[String: Client]> {
         self.shards[Int(UInt(bitPattern: identity.hashValue) % UInt(self.shards.count))]
     }
 
-    func add(_ session: ServerSession, _ identity: String) {
-        self.shard(of: identity).withLockedValue { $0[identity, default: [:]][session.id] = session }
+    /// Adds a session. If there are too many of its identity, the oldest is one no more.
+    func add(_ session: ServerSession, _ identity: String) -> Addition {
+        self.shard(of: identity).withLockedValue { clients in
+            var client =
+                clients.removeValue(forKey: identity)
+                ?? Client(load: self.maximumInFlight.map { IdentityLoad(identity, maximum: $0, registry: self) })
+            client.load?.isOrphaned = false
+            client.sessions[session.id] = session
+            var dismissed: ServerSession?
+            if let maximum = self.maximumSessions, client.sessions.count > maximum,
+                let oldest = client.sessions.keys.min()
+            {
+                dismissed = client.sessions.removeValue(forKey: oldest)
+            }
+            clients[identity] = client
+            return Addition(load: client.load, dismissed: dismissed)
+        }
     }
 
     func remove(_ session: ServerSession, _ identity: String) {
-        self.shard(of: identity).withLockedValue { sessions in
-            sessions[identity]?[session.id] = nil
-            if sessions[identity]?.isEmpty == true { sessions[identity] = nil }
+        self.shard(of: identity).withLockedValue { clients in
+            clients[identity]?.sessions[session.id] = nil
+            self.forget(identity, &clients)
         }
+    }
+
+    /// The last request of an identity that has no sessions is over.
+    func requestsEnded(of identity: String) {
+        self.shard(of: identity).withLockedValue { self.forget(identity, &$0) }
+    }
+
+    /// Forgets an identity that has neither sessions nor requests in flight: those of handlers that do not end when
+    /// they are cancelled count until they do, or a client could reconnect and make as many again.
+    private func forget(_ identity: String, _ clients: inout [String: Client]) {
+        guard let client = clients[identity], client.sessions.isEmpty else { return }
+        client.load?.isOrphaned = true
+        if client.load?.hasRequests != true { clients[identity] = nil }
     }
 
     /// In the order in which they were made.
     func sessions(of identity: String) -> [ServerSession] {
-        self.shard(of: identity).withLockedValue { Array(($0[identity] ?? [:]).values) }.sorted { $0.id < $1.id }
+        self.shard(of: identity).withLockedValue { Array(($0[identity]?.sessions ?? [:]).values) }
+            .sorted { $0.id < $1.id }
+    }
+}
+
+/// The requests in flight of one identity. Any thread.
+final class IdentityLoad: Sendable {
+    private let identity: String
+    private let quota: InFlightQuota
+    private let registry: SessionRegistry
+    private let orphaned = ManagedAtomic(false)
+
+    init(_ identity: String, maximum: Int, registry: SessionRegistry) {
+        self.identity = identity
+        self.quota = InFlightQuota(maximum: maximum)
+        self.registry = registry
+    }
+
+    var hasRequests: Bool { self.quota.count > 0 }
+
+    /// Whether the identity has no session any more.
+    var isOrphaned: Bool {
+        get { self.orphaned.load(ordering: .sequentiallyConsistent) }
+        set { self.orphaned.store(newValue, ordering: .sequentiallyConsistent) }
+    }
+
+    func start() -> Bool { self.quota.start() }
+
+    func finished() {
+        // Counted down first, and asked then, as the registry says it first and counts then: one of both finds out.
+        if self.quota.finished(), self.isOrphaned { self.registry.requestsEnded(of: self.identity) }
     }
 }

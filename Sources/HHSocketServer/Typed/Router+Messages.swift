@@ -7,19 +7,21 @@ extension Router {
     /// A request that is no such message is answered ``HHSocket/Status/protobufFailed`` (402), an empty one that is
     /// none ``HHSocket/Status/emptyProtobuf`` (456), and `handler` does not hear of it: the answer's body says in
     /// English which field is wrong and at which byte, and so does the log at level `debug`. What `handler` throws is
-    /// answered as with ``handle(_:on:_:)-swift.method``.
+    /// answered as with ``handle(_:on:limits:_:)-swift.method``.
     ///
     /// - Parameters:
     ///   - method: Which method.
     ///   - executor: Where its tasks run; nil, the default: as ``handlerExecutor`` says.
+    ///   - limits: The bounds of calls of the method; by default those of the group and of the server.
     ///   - handler: Answers a call.
     @inlinable  // So that the compiler can make code for the messages at hand, which is several times as fast.
     public mutating func handle<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
         on executor: HandlerExecutor? = nil,
+        limits: RouteLimits = RouteLimits(),
         _ handler: @escaping @Sendable (Request, ServerContext) async throws -> Response
     ) {
-        self.handle(method.type, on: executor) { request, context in
+        self.handle(method.type, on: executor, limits: limits) { request, context in
             try await ByteBuffer(message: handler(context.message(of: request), context))
         }
     }
@@ -29,11 +31,21 @@ extension Router {
     @inlinable
     public mutating func handleSynchronously<Request, Response>(
         _ method: MethodDescriptor<Request, Response>,
+        limits: RouteLimits = RouteLimits(),
         _ handler: @escaping @Sendable (Request, ServerContext) throws -> Response
     ) {
-        self.handleSynchronously(method.type) { request, context in
+        self.handleSynchronously(method.type, limits: limits) { request, context in
             try ByteBuffer(message: handler(context.message(of: request), context))
         }
+    }
+
+    /// Bounds calls of one method, as ``limit(_:to:)-(UInt32,_)`` does: of a service's that are registered together one
+    /// so gets bounds of its own.
+    public mutating func limit<Request, Response>(
+        _ method: MethodDescriptor<Request, Response>,
+        to limits: RouteLimits
+    ) {
+        self.limit(method.type, to: limits)
     }
 }
 

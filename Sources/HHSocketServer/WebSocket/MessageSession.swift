@@ -12,6 +12,8 @@ final class MessageSession: LinkHost {
     private var peer: WebSocketPeer?
     private var connection: WebSocketConnection?
     private var task: Task<Void, Never>?
+    /// Why the connection ends, once it does.
+    private var closeReason: ServerCloseReason?
     /// The traffic that was seen last, and when it changed.
     private var seen = Traffic()
     private var changedAt = NIODeadline.now()
@@ -95,10 +97,17 @@ final class MessageSession: LinkHost {
     /// - Parameters:
     ///   - head: The client's request.
     ///   - subprotocol: The one that was selected.
-    func begin(_ head: OpeningRequestHead, subprotocol: String?, _ address: SocketAddress?, in turn: inout Turn) {
+    func begin(
+        _ head: OpeningRequestHead,
+        subprotocol: String?,
+        _ address: SocketAddress?,
+        identity: String?,
+        in turn: inout Turn
+    ) {
         let connection = WebSocketConnection(
             id: self.link.id.number,
             address,
+            identity: identity,
             KeptRequest(head),
             subprotocol: subprotocol,
             self.inbox,
@@ -122,6 +131,8 @@ final class MessageSession: LinkHost {
         self.link.receiver = peer
         self.loop.counters.count(\.connectionsAccepted)
         self.loop.add(self)
+        self.core.webSockets.add(connection, connection.id)
+        self.core.connections.onWebSocketConnect?(connection)
         if let heartbeat = self.route.options.heartbeat {
             self.link.startBeats(interval: heartbeat.interval.interval(for: HeartbeatHistory()), in: &turn)
         }
@@ -173,18 +184,26 @@ final class MessageSession: LinkHost {
 
     // MARK: The end
 
-    func close(_ close: WebSocketClose, in turn: inout Turn) {
+    func close(_ close: WebSocketClose, _ reason: ServerCloseReason = .closedByServer, in turn: inout Turn) {
         guard self.link.phase == .open else { return }
+        // A handler returns when the client has closed, too.
+        self.ends(self.peer?.received == nil ? reason : .closedByClient)
         self.link.setClose(close)
         self.link.close(.done, in: &turn)
     }
 
     /// The server shuts down.
     func drain(in turn: inout Turn) {
-        self.close(WebSocketClose(code: 1_001), in: &turn)
+        self.close(WebSocketClose(code: 1_001), .shutdown, in: &turn)
+    }
+
+    /// Notes why the connection ends, unless it ends already.
+    private func ends(_ reason: ServerCloseReason) {
+        if self.closeReason == nil { self.closeReason = reason }
     }
 
     func kill() {
+        self.ends(.shutdown)
         self.link.kill()
     }
 
@@ -219,10 +238,14 @@ final class MessageSession: LinkHost {
         let isStalled = self.link.unfinishedBytes > 0 && !self.inbox.isFull
         if let limit = limits.readStallTimeout, isStalled, silence >= limit {
             self.loop.counters.count(\.readStalls)
-            self.close(WebSocketClose(code: 1_008, reason: "a message has not got on for \(limit)"), in: &turn)
+            self.close(
+                WebSocketClose(code: 1_008, reason: "a message has not got on for \(limit)"),
+                .tooSlow,
+                in: &turn
+            )
         } else if let limit = limits.idleTimeout, silence >= limit {
             self.loop.counters.count(\.idleEvictions)
-            self.close(WebSocketClose(code: 1_001, reason: "nothing has happened for \(limit)"), in: &turn)
+            self.close(WebSocketClose(code: 1_001, reason: "nothing has happened for \(limit)"), .timedOut, in: &turn)
         }
     }
 
@@ -238,8 +261,9 @@ final class MessageSession: LinkHost {
         switch change {
         case .inputClosed:
             // Without a close frame.
-            self.close(WebSocketClose(code: 1_001), in: &turn)
+            self.close(WebSocketClose(code: 1_001), .closedByClient, in: &turn)
         case .ended(let end):
+            self.ends(ServerCloseReason(end.cause))
             if case .peerIsDead = end.cause { self.loop.counters.count(\.deadPeers) }
             if case .writeStalled = end.cause { self.loop.counters.count(\.writeStalls) }
             self.inbox.finish()
@@ -247,6 +271,10 @@ final class MessageSession: LinkHost {
             self.inbox.finish()
             self.load.close()
             self.task?.cancel()
+            if let connection = self.connection {
+                self.core.webSockets.remove(connection.id)
+                self.core.connections.onWebSocketClose?(connection, self.closeReason ?? .connectionLost)
+            }
             self.connection = nil
             self.peer = nil
             self.loop.remove(self)

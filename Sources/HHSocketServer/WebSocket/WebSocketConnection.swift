@@ -16,6 +16,8 @@ public final class WebSocketConnection: Sendable {
     /// The client's address, where it is known: that of the socket's peer, or what a listed proxy has told
     /// (``ServerListener/proxies``).
     public let remoteAddress: SocketAddress?
+    /// The client's identity, if ``ConnectionPolicy/admit`` has said it.
+    public let identity: String?
     /// The request by which the client opened the WebSocket.
     public var request: WebSocketListening.Request { self.kept.request }
     /// The subprotocol that was selected; nil for none.
@@ -28,6 +30,7 @@ public final class WebSocketConnection: Sendable {
     init(
         id: UInt64,
         _ remoteAddress: SocketAddress?,
+        identity: String?,
         _ request: KeptRequest,
         subprotocol: String?,
         _ inbox: WebSocketInbox,
@@ -35,6 +38,7 @@ public final class WebSocketConnection: Sendable {
     ) {
         self.id = id
         self.remoteAddress = remoteAddress
+        self.identity = identity
         self.kept = request
         self.subprotocol = subprotocol
         self.inbox = inbox

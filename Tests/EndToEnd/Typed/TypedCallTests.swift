@@ -90,6 +90,36 @@ private actor Store: Kv_Store.ServiceProtocol {
         }
     }
 
+    /// Generated code registers with a group as with a router.
+    @Test func aServiceMayBeInAGroupAndItsMethodsHaveLimits() async throws {
+        var router = Router()
+        router.handle(20_000) { _, context in
+            context.session.authenticate(as: "ann")
+            return ByteBuffer()
+        }
+        router.group(AuthenticationMiddleware(), limits: RouteLimits(maximumBodyLength: 100)) { group in
+            group.register(Store())
+            group.limit(Kv_Store.Methods.get, to: RouteLimits(maximumBodyLength: 10))
+        }
+        try await Pair.with(.standard, router: router) { client, _ in
+            let store = Kv_Store.Client(client)
+            func code<Value>(_ call: () async throws -> Value) async -> SocketError.Code? {
+                await #expect(throws: SocketError.self) { _ = try await call() }?.code
+            }
+            #expect(await code { try await store.put(self.entry("a", "b")) } == .noPermission)
+            _ = try await client.data(for: SocketRequest(type: 20_000))
+            #expect(try await store.put(self.entry("a", "b")).outcome == .stored)
+            let long = String(repeating: "x", count: 50)
+            #expect(try await store.put(self.entry("a", long)).outcome == .stored)
+            #expect(await code { try await store.put(self.entry(long, long)) } == .illegalLength)
+            var request = Kv_GetRequest()
+            request.keys = ["a"]
+            #expect(try await store.get(request).entries.count == 1)
+            request.keys = [long]
+            #expect(await code { try await store.get(request) } == .illegalLength)
+        }
+    }
+
     @Test func tasksAreResumedAndCancelledAsOthers() async throws {
         try await self.withStore { store, _ in
             let result: Result<Kv_PutReply, SocketError> = try await withCheckedThrowingContinuation { continuation in

@@ -35,7 +35,7 @@ package final class WebSocketPeer: MessagePeer {
     package let leaving: LeavingMessages<WebSocketLanguage>
     private var news: News?
     /// The peer's close frame.
-    private(set) var received: WebSocketClose?
+    package private(set) var received: WebSocketClose?
     /// The number of pings and pongs so far.
     package private(set) var controlFrames = 0
     /// The peer's violation, behind which nothing is read.

@@ -1,0 +1,83 @@
+import DequeModule
+
+/// Work that waits, in a line for each of its owners, such as connections; owners take turns. No locks and no clock.
+///
+/// ``append(_:of:)`` and ``popFirst()`` take a constant time on average, and so does ``withdraw(_:)``.
+struct FairQueue<Element> {
+    private struct Line {
+        /// Distinguishes it from a former one of the same owner.
+        let turn: UInt64
+        /// The numbers of what waits, in order, and of what was withdrawn.
+        var numbers: Deque<UInt64> = []
+        /// How many of them wait; at least one.
+        var count = 0
+    }
+
+    private var lines: [UInt64: Line] = [:]
+    /// The owners, the next first, and those whose line is over.
+    private var turns: Deque<(owner: UInt64, turn: UInt64)> = []
+    private var waiting: [UInt64: (element: Element, owner: UInt64)] = [:]
+    /// The number of the last element or turn.
+    private(set) var lastNumber: UInt64 = 0
+
+    /// The number of elements that wait.
+    var count: Int { self.waiting.count }
+    /// The number of places in memory, those of withdrawn elements among them.
+    var placeCount: Int { self.lines.values.reduce(self.turns.count) { $0 + $1.numbers.count } }
+
+    /// Adds an element to the end of its owner's line.
+    ///
+    /// - Returns: Its number, for ``withdraw(_:)``.
+    @discardableResult
+    mutating func append(_ element: Element, of owner: UInt64) -> UInt64 {
+        self.lastNumber += 1
+        let number = self.lastNumber
+        self.waiting[number] = (element, owner)
+        if self.lines[owner] == nil {
+            self.lines[owner] = Line(turn: number)
+            self.turns.append((owner, number))
+        }
+        self.lines[owner]?.numbers.append(number)
+        self.lines[owner]?.count += 1
+        return number
+    }
+
+    /// Removes and returns the first element of the owner whose turn it is; nil if there is none.
+    mutating func popFirst() -> Element? {
+        while let (owner, turn) = self.turns.popFirst() {
+            guard self.lines[owner]?.turn == turn else { continue }
+            while let number = self.lines[owner]?.numbers.popFirst() {
+                guard let (element, _) = self.waiting.removeValue(forKey: number) else { continue }
+                if !self.removedOne(of: owner) { self.turns.append((owner, turn)) }
+                return element
+            }
+        }
+        return nil
+    }
+
+    /// Removes and returns an element; nil if it does not wait any more.
+    mutating func withdraw(_ number: UInt64) -> Element? {
+        guard let (element, owner) = self.waiting.removeValue(forKey: number) else { return nil }
+        // Otherwise whoever adds and withdraws in turn would leave numbers behind without a bound.
+        if self.removedOne(of: owner) {
+            if self.turns.count > 2 * self.lines.count + 16 {
+                let lines = self.lines
+                self.turns.removeAll { lines[$0.owner]?.turn != $0.turn }
+            }
+        } else if let line = self.lines[owner], line.numbers.count > 2 * line.count + 16 {
+            let waiting = self.waiting
+            self.lines[owner]?.numbers.removeAll { waiting[$0] == nil }
+        }
+        return element
+    }
+
+    /// Returns whether that was the last one, so that the owner has no line any more.
+    private mutating func removedOne(of owner: UInt64) -> Bool {
+        self.lines[owner]?.count -= 1
+        guard self.lines[owner]?.count == 0 else { return false }
+        self.lines[owner] = nil
+        return true
+    }
+}
+
+extension FairQueue: Sendable where Element: Sendable {}

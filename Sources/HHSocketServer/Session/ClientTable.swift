@@ -1,0 +1,35 @@
+import NIOConcurrencyHelpers
+
+/// All clients of a server, by number. Divided, so that event loops seldom wait for one another, and whoever asks for
+/// all of them holds none up for long.
+final class ClientTable<Client: Sendable>: Sendable {
+    private let shards: [NIOLockedValueBox<[UInt64: Client]>]
+
+    init() {
+        self.shards = (0..<256).map { _ in NIOLockedValueBox([:]) }
+    }
+
+    private func shard(of id: UInt64) -> NIOLockedValueBox<[UInt64: Client]> {
+        self.shards[Int(truncatingIfNeeded: id) & 255]
+    }
+
+    func add(_ client: Client, _ id: UInt64) {
+        self.shard(of: id).withLockedValue { $0[id] = client }
+    }
+
+    func remove(_ id: UInt64) {
+        // Released outside the lock.
+        let client = self.shard(of: id).withLockedValue { clients in
+            let client = clients.removeValue(forKey: id)
+            // A dictionary never gives memory back by itself.
+            if clients.isEmpty { clients = [:] }
+            return client
+        }
+        withExtendedLifetime(client) {}
+    }
+
+    /// Every client, in no order. Each shard as it was at one moment.
+    var all: [Client] {
+        self.shards.flatMap { shard in shard.withLockedValue { Array($0.values) } }
+    }
+}

@@ -1,0 +1,95 @@
+public import HHSocket
+public import NIOCore
+import NIOSSL
+
+/// The application's part in who may connect, beside the identity of a client's hello (``ServerHello/authenticate``)
+/// and the admission of requests (``ServerAdmission``).
+///
+/// ```swift
+/// // Clients with a certificate are known by it, others may sign in later.
+/// configuration.connections.admit = { client in
+///     guard let fingerprint = client.certificateFingerprint else { return .admit }
+///     guard let name = devices[fingerprint] else { return .refuse(reason: "the device is not registered") }
+///     return .admitAs(name)
+/// }
+/// ```
+/// All closures are called on the connection's event loop, which they must not block.
+public struct ConnectionPolicy: Sendable {
+    /// Decides on a client that has connected, after TLS and before its first byte. Nil, the default: all are admitted.
+    ///
+    /// A refused client receives a go-away, where the format has one, and is closed; one that opens a WebSocket of
+    /// messages is answered 403. ``ServerStatistics/connectionsRefusedByAdmission`` counts it.
+    public var admit: (@Sendable (ConnectingClient) -> ConnectionAdmission)?
+    /// Decides on a client's hello, before its token is looked at. A refusal is the answer to hello, and nothing is
+    /// agreed on. Nil, the default: all are admitted.
+    public var admitHello: (@Sendable (ReceivedHello, ServerSession) -> Admission)?
+    /// Called when a client has connected and is admitted, before its first request. Its identity is known if
+    /// ``admit`` has said it.
+    public var onConnect: (@Sendable (ServerSession) -> Void)?
+    /// Called once for each session of ``onConnect``, when the connection has ended. The session still has its identity
+    /// and its values.
+    public var onClose: (@Sendable (ServerSession, ServerCloseReason) -> Void)?
+    /// As ``onConnect``, for a WebSocket that carries messages (``SocketServer/webSocket(_:options:_:)``), before its
+    /// handler is called.
+    public var onWebSocketConnect: (@Sendable (WebSocketConnection) -> Void)?
+    /// As ``onClose``, for a WebSocket that carries messages.
+    public var onWebSocketClose: (@Sendable (WebSocketConnection, ServerCloseReason) -> Void)?
+
+    public init() {}
+}
+
+/// A client that has connected, and of which nothing else is known yet.
+public struct ConnectingClient: Sendable {
+    /// The client's address, where the system told it.
+    public let address: SocketAddress?
+    /// The listener that accepted the client.
+    public let listener: Endpoint?
+    /// The certificate that the client has shown, in DER; nil without TLS, or where none was asked for. Its chain and
+    /// its dates have been verified, as ``ServerTLS`` says.
+    public let certificate: [UInt8]?
+
+    /// The SHA-256 of ``certificate``, in lower-case hexadecimal digits; nil without one.
+    public var certificateFingerprint: String? {
+        guard let certificate = self.certificate else { return nil }
+        return certificate.withUnsafeBytes { SHA256.hash(of: $0) }
+            .map { byte in (byte < 16 ? "0" : "") + String(byte, radix: 16) }.joined()
+    }
+}
+
+/// A decision on a client that has connected.
+public enum ConnectionAdmission: Hashable, Sendable {
+    case admit
+    /// The client is admitted, and has this identity, as by ``ServerSession/authenticate(as:)``.
+    case admitAs(String)
+    /// The client is sent away for this reason, which it is told.
+    case refuse(reason: String, retryAfter: Duration = .zero)
+}
+
+/// A client's hello.
+public struct ReceivedHello: Sendable {
+    /// The newest version of the protocol that the client speaks.
+    public let version: UInt32
+    /// The features that the client offers.
+    public let features: [ProtocolFeature]
+    /// The session token; empty for none.
+    public let token: [UInt8]
+}
+
+extension ConnectingClient {
+    /// The client at the end of a channel that is connected, after TLS where there is any.
+    /// - Parameter address: The client's address; nil if it is unknown.
+    init(_ address: SocketAddress?, _ context: ChannelHandlerContext, listener: Endpoint?) {
+        let handler = try? context.pipeline.syncOperations.handler(type: NIOSSLServerHandler.self)
+        self.init(
+            address: address,
+            listener: listener,
+            certificate: handler?.peerCertificate.flatMap { try? $0.toDERBytes() }
+        )
+    }
+}
+
+extension ReceivedHello {
+    init(_ answer: HelloAnswer) {
+        self.init(version: answer.offer.version, features: answer.offer.features, token: answer.sessionToken)
+    }
+}

@@ -1,0 +1,55 @@
+import HHSocket
+import NIOCore
+
+/// The place of a request in every count of requests in flight: of the server, of its type, of its client's identity
+/// and of the adaptive limit. Until it leaves, once.
+struct RequestPlace: Sendable {
+    typealias Refusal = SessionMachine<Task<Void, Never>>.Refusal
+
+    private let account: LedgerAccount
+    let rules: RouteRules
+    private let identity: IdentityLoad?
+
+    /// - Throws: The first limit that is reached; then it counts nowhere.
+    init(
+        _ core: ServerCore,
+        _ account: LedgerAccount,
+        _ rules: RouteRules,
+        _ session: ServerSession
+    ) throws(Refusal) {
+        let identity = core.limits.maximumInFlightPerIdentity == nil ? nil : session.identityLoad
+        guard account.startRequest() else { throw .inFlight }
+        guard rules.inFlight?.start() ?? true else {
+            account.finishedRequest()
+            throw .type
+        }
+        guard identity?.start() ?? true else {
+            rules.inFlight?.finished()
+            account.finishedRequest()
+            throw .identity
+        }
+        guard rules.limiter?.start() ?? true else {
+            identity?.finished()
+            rules.inFlight?.finished()
+            account.finishedRequest()
+            throw .concurrency
+        }
+        self.account = account
+        self.rules = rules
+        self.identity = identity
+    }
+
+    /// When the request begins to be measured; nil where nobody wants to know how long it takes.
+    func begin() -> NIODeadline? { self.rules.limiter == nil ? nil : .now() }
+
+    /// - Parameters:
+    ///   - begun: The result of ``begin()``.
+    ///   - tellsOfTime: Whether the time since then says how long the handler takes.
+    func leave(begun: NIODeadline?, tellsOfTime: Bool) {
+        self.account.finishedRequest()
+        self.rules.inFlight?.finished()
+        self.identity?.finished()
+        guard let begun else { return }
+        self.rules.limiter?.finished(after: tellsOfTime ? .now() - begun : nil)
+    }
+}

@@ -1,0 +1,91 @@
+import Dispatch
+import HHSocket
+import HHSocketTesting
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketServer
+
+private let block: UInt32 = 100
+private let hang: UInt32 = 101
+private let quick: UInt32 = 102
+
+/// One client does not take what others need.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct FairnessTests {
+    /// One connection queues jobs for threads that block; another's only one does not wait for all of them.
+    @Test func connectionsTakeTurnsOnThreadsThatBlock() async throws {
+        var configuration = SocketServer.Configuration()
+        configuration.blockingThreads = 1
+        let release = DispatchSemaphore(value: 0)
+        let order = Watched<[String]>([])
+        var router = Router()
+        router.handleBlocking(block) { request, _ in
+            release.wait()
+            order.withLockedValue { $0.append(String(buffer: request.body)) }
+            return ByteBuffer()
+        }
+        try await withServer(configuration, router) { server in
+            let greedy = try await HostileClient.connect(to: server.address)
+            for serial in 50..<150 as Range<UInt32> { await greedy.perform(.request(block, serial: serial, "greedy")) }
+            try await eventually("a hundred requests in flight") { server.requestsInFlight == 100 }
+            let modest = try await HostileClient.connect(to: server.address)
+            await modest.perform(.request(block, serial: 50, "modest"))
+            try await eventually("one more") { server.requestsInFlight == 101 }
+            for _ in 0..<101 { release.signal() }
+            #expect(try await modest.response().status == .ok)
+            _ = try await greedy.responses(100)
+            let place = try #require(order.withLockedValue { $0.firstIndex(of: "modest") })
+            #expect(place <= 3, "after \(place) of the other's")
+        }
+    }
+
+    /// Requests of one type that are slow do not close the server for another.
+    @Test func theAdaptiveLimitOfOneTypeIsNotThatOfAnother() async throws {
+        let configuration = SocketServer.Configuration.limited {
+            $0.concurrency = AdaptiveConcurrency()
+            $0.concurrency?.initial = 2
+            $0.concurrency?.minimum = 2
+            $0.concurrency?.maximum = 2
+        }
+        var router = Router()
+        router.handle(hang) { _, _ in
+            try await untilCancelled()
+            return ByteBuffer()
+        }
+        router.handle(quick) { request, _ in request.body }
+        try await withServer(configuration, router) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            for serial in 50..<52 as Range<UInt32> { await client.perform(.request(hang, serial: serial)) }
+            try await eventually("two requests in flight") { server.requestsInFlight == 2 }
+            await client.perform(.request(hang, serial: 52))
+            #expect(try await client.response().status == .overloaded)
+            await client.perform(.request(quick, serial: 53))
+            #expect(try await client.response().status == .ok)
+        }
+    }
+
+    /// HTTP/2's Rapid Reset: requests that are cancelled as soon as they are made are never in flight.
+    @Test func aClientThatOnlyCancelsIsSentAway() async throws {
+        var router = Router()
+        router.handle(hang) { _, _ in
+            try await untilCancelled()
+            return ByteBuffer()
+        }
+        try await withServer(.init(), router) { server in
+            let client = try await HostileClient.connect(to: server.address)
+            let sending = Task {
+                for serial in 50..<30_000 as Range<UInt32> {
+                    guard await client.perform(.request(hang, serial: serial)) == .done,
+                        await client.perform(.cancel(serial)) == .done
+                    else { return }
+                }
+            }
+            let frame = try await client.response(within: .seconds(30))
+            #expect(frame.type == FrameType.goAway)
+            try await client.ended()
+            sending.cancel()
+            try await eventually("the end of every request") { server.requestsInFlight == 0 }
+        }
+    }
+}

@@ -19,8 +19,8 @@ extension HostileClient.Attack {
                 format: self.format,
                 reads: self.reads && reads,
                 tls: self.tls,
-                receiveBuffer: receiveBuffer,
-                from: self.sources.next()
+                from: self.sources.next(),
+                receiveBuffer: receiveBuffer
             )
         }
     }

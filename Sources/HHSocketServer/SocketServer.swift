@@ -296,6 +296,7 @@ public final class SocketServer: Service {
             ownGroup: ownGroup,
             metrics: metrics,
             sweepClock: SweepClock(loops, every: Double(self.sweepInterval.nanoseconds) / 1e9) {
+                core.ledger.setStandingBytes(core.idempotentAnswers.kept.bytes)
                 core.ledger.look()
                 core.idempotentAnswers.forgetExpired(now: .now())
                 outage.look()
@@ -434,14 +435,15 @@ public final class SocketServer: Service {
     public var requestsInFlight: Int { self.core?.ledger.requestsInFlight ?? 0 }
 
     /// The bytes held now: of frames that are arriving, of requests in flight, of answers and pushes that are not
-    /// taken, at what they cost in memory. Without those that connections cost by themselves; see ``heldBytes``.
+    /// taken, at what they cost in memory. Without those that connections cost by themselves, and kept answers; see
+    /// ``heldBytes``.
     public var bufferedBytes: Int {
         guard let ledger = self.core?.ledger else { return 0 }
         return ledger.bytes - ledger.connectionBytes
     }
 
-    /// The bytes held now, as ``bufferedBytes``, with those that connections cost by themselves. What
-    /// ``ServerLimits/maximumBufferedBytes`` bounds. The process' resident memory grows by at most twice as many, and 64
+    /// The bytes held now, as ``bufferedBytes``, with those that connections cost by themselves and with answers that are
+    /// kept for idempotency keys. What ``ServerLimits/maximumBufferedBytes`` bounds. The process' resident memory grows by at most twice as many, and 64
     /// MiB.
     public var heldBytes: Int { self.core?.ledger.bytes ?? 0 }
 

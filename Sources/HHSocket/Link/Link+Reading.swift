@@ -106,6 +106,15 @@ extension Link {
         self.loop.afterOtherChannels(in: &turn) { self.goOnAfterYielding(in: &$0) }
     }
 
+    /// Yields unless the connection ends, and there is no later.
+    ///
+    /// - Returns: Whether there is.
+    package func leaveWork(in turn: inout Turn) -> Bool {
+        guard self.mayLeaveUnits else { return false }
+        self.yield(in: &turn)
+        return true
+    }
+
     /// Takes nothing from the network for some time.
     package func yield(for time: TimeAmount, in turn: inout Turn) {
         guard self.beginYielding() else { return }
@@ -164,21 +173,6 @@ extension Link {
         guard !self.hot.reading.hasLeft else { return }
         self.hot.reading.hasLeft = true
         self.setAutoRead(false)
-    }
-
-    /// The time between a turn that has left work and the next: the event loop looks at its channels meanwhile, which
-    /// it does not do before it has run all that is due.
-    private static var pauseForOthers: TimeAmount { .microseconds(50) }
-
-    /// The language has had enough of this turn: leaves what has come for another one, between which and this one the
-    /// loop's other connections have theirs.
-    ///
-    /// - Returns: False if there is no later, since the connection ends.
-    package func leaveWork(in turn: inout Turn) -> Bool {
-        guard self.mayLeaveUnits else { return false }
-        self.leaveUnits()
-        _ = self.loop.setTimer(turn.now + Self.pauseForOthers) { [weak self] in self?.takeLeftUnits(in: &$0) }
-        return true
     }
 
     /// Offers the receiver the units that it has left.

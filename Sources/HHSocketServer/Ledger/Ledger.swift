@@ -34,6 +34,8 @@ final class Ledger: Sendable {
     private let shards: [NIOLockedValueBox<Shard>]
     private let isEvicting = ManagedAtomic(false)
     private let isOver = ManagedAtomic(false)
+    /// The number of bytes that are kept for the server itself.
+    private let standing = ManagedAtomic(0)
     private let thread = BlockingThreads(count: 1)
     private let memory = NIOLockedValueBox(MemoryReturn())
 
@@ -75,9 +77,17 @@ final class Ledger: Sendable {
 
     // MARK: Bytes
 
+    /// Charges what is kept for the server itself, such as answers to idempotency keys. On one thread at a time.
+    func setStandingBytes(_ bytes: Int) {
+        let change = bytes - self.standing.exchange(bytes, ordering: .relaxed)
+        guard change != 0 else { return }
+        self.add(change, shard: 0)
+        self.baseCosts.add(change, shard: 0)
+    }
+
     /// The number of bytes that are held, connections included.
     var bytes: Int { self.sum.exactValue }
-    /// Of those, the number of bytes that connections cost by themselves.
+    /// Of those, the number of bytes that connections cost by themselves, and that are kept for the server itself.
     var connectionBytes: Int { self.baseCosts.exactValue }
 
     /// Whether more bytes are held than may be.

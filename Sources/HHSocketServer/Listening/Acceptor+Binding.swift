@@ -138,16 +138,13 @@ extension Acceptor {
     /// are therefore not idle. Probes are as rare as the idle timeout, since each wakes a phone's radio.
     private func probing(_ bootstrap: ServerBootstrap) -> ServerBootstrap {
         guard let idle = self.core.limits.idleTimeout else { return bootstrap }
-        let seconds = min(max(TimeAmount(clamping: idle).nanoseconds / 1_000_000_000, 60), 32_767)
-        #if os(Linux)
-        let options = [(TCP_KEEPIDLE, Int(seconds)), (TCP_KEEPINTVL, 60), (TCP_KEEPCNT, 3)]
-        #elseif canImport(Darwin)
-        let options = [(TCP_KEEPALIVE, Int(seconds)), (TCP_KEEPINTVL, 60), (TCP_KEEPCNT, 3)]
-        #else
-        let options: [(CInt, Int)] = []
-        #endif
+        let options = KeepAlive.options(
+            after: max(TimeAmount(clamping: idle), .seconds(60)),
+            every: .seconds(60),
+            count: 3
+        )
         return options.reduce(bootstrap.childChannelOption(.socketOption(.so_keepalive), value: 1)) {
-            $0.childChannelOption(.tcpOption(NIOBSDSocket.Option(rawValue: $1.0)), value: $1.1)
+            $0.childChannelOption(.tcpOption($1.option), value: $1.value)
         }
     }
 

@@ -109,6 +109,7 @@ extension ServerConnection {
             counters: self.loop.counters,
             place: place
         )
+        if executor == .connection { self.hot.startedHere += 1 }
         let (completions, load) = (self.completions, self.load)
         let task = self.task(on: executor) {
             let completion = await work.run()

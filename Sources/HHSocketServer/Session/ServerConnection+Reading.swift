@@ -5,6 +5,7 @@ import NIOCore
 extension ServerConnection {
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
         guard self.hot.phase == .open else { return }
+        self.hot.startedHere = 0
         do throws(FrameError) {
             try self.receiveAll(&batch, in: &turn)
         } catch {
@@ -22,6 +23,11 @@ extension ServerConnection {
                 return self.takeStatistics()
             }
             if batch.isFinished() { return }
+            if self.hot.startedHere > 0, self.hot.machine.isAtLimit {
+                // Their handlers run once nothing is borrowed: what is answered within the turn was never in flight.
+                self.link.yield(in: &turn)
+                continue
+            }
             guard try self.receiveNext(&batch, in: &turn) else { return }
         }
     }
@@ -231,7 +237,15 @@ extension ServerConnection {
             case .asynchronous(let handler, let executor):
                 self.start(handler, on: executor, arrival, place, cost: cost, run: run, now: turn.now)
             case .synchronous(let handler):
-                self.start({ try handler($0, $1) }, on: .connection, arrival, place, cost: cost, run: run, now: turn.now)
+                self.start(
+                    { try handler($0, $1) },
+                    on: .connection,
+                    arrival,
+                    place,
+                    cost: cost,
+                    run: run,
+                    now: turn.now
+                )
             }
         }
     }

@@ -102,6 +102,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         var fastPath: FastPath
         var watching: Watching
         var accounting: Accounting
+        /// The number of requests of this batch whose handlers run on this thread, and have not begun.
+        var startedHere = 0
         /// The number of requests that have not gone the fast way, as far as it counts.
         var slowRequests: UInt8 = 0
     }
@@ -230,6 +232,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         case .inputClosed:
             self.hot.machine.closedInput()
             self.ends(.closedByClient)
+            self.probeSoon()
             self.finishIfDone(in: &turn)
         case .beatSent:
             self.hot.machine.pinged()
@@ -290,12 +293,23 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         if let policy = self.core.heartbeat {
             self.link.startBeats(interval: policy.interval.interval(for: HeartbeatHistory()), in: &turn)
         }
-        self.core.logger.debug(
-            "a client has connected",
-            metadata: ["connection": "\(shown.id)", "remote": "\(self.remoteName)"]
-        )
+        if self.core.logger.logLevel <= .debug {
+            let metadata: Logger.Metadata = ["connection": "\(shown.id)", "remote": "\(self.remoteName)"]
+            self.core.peerLog.write(.debug, "a client has connected", metadata, by: self.core.logger)
+        }
         self.core.connections.onConnect?(shown)
         if let policy = self.loop.draining { self.drain(policy, in: &turn) }
+    }
+
+    /// Has the system find out soon whether a client that has closed its direction still waits for its answers: one that
+    /// has closed both looks the same until it is sent something.
+    private func probeSoon() {
+        guard self.hot.machine.inFlight > 0, let options = self.link.context?.channel.syncOptions else { return }
+        // They fail where it is no TCP connection.
+        try? options.setOption(.socketOption(.so_keepalive), value: 1)
+        for (option, value) in KeepAlive.options(after: .seconds(5), every: .seconds(5), count: 3) {
+            try? options.setOption(.tcpOption(option), value: value)
+        }
     }
 
     var remoteName: String { self.hot.serverContext?.session.remoteAddress.map { "\($0)" } ?? "unknown" }
@@ -312,7 +326,10 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         self.takeStatistics()
         self.loop.remove(self)
         if let session = self.hot.serverContext?.session {
-            self.core.logger.debug("a connection has ended", metadata: ["connection": "\(session.id)"])
+            if self.core.logger.logLevel <= .debug {
+                let metadata: Logger.Metadata = ["connection": "\(session.id)"]
+                self.core.peerLog.write(.debug, "a connection has ended", metadata, by: self.core.logger)
+            }
             self.core.sessions.remove(session.id)
             // Before it ends, so that it still has its values.
             self.core.connections.onClose?(session, self.closeReason ?? .connectionLost)

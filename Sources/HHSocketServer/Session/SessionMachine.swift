@@ -119,6 +119,9 @@ struct SessionMachine<Work> {
         self.heartbeat = format.layout.heartbeat
     }
 
+    /// Whether no more requests may be in flight.
+    var isAtLimit: Bool { self.slots.count >= self.maximumInFlight }
+
     /// Requests whose handler runs and whose answer is awaited.
     var inFlight: Int { self.slots.count }
 

@@ -193,7 +193,7 @@ extension HostileClient {
     @Test func whatIsNotGivenIsAsByDefault() throws {
         let limits = try LimitOptions.parse([]).limits
         #expect(limits.maximumConnections == nil && limits.maximumConnectionsPerAddress == nil)
-        #expect(limits.maximumInFlight == 1 << 20 && limits.maximumInFlightPerConnection == 1 << 16)
+        #expect(limits.maximumInFlight == 1 << 20 && limits.maximumInFlightPerConnection == 1_024)
         #expect(limits.requestRate == nil && limits.concurrency == nil)
         #expect(limits.connectionRatePerAddress == ServerLimits().connectionRatePerAddress)
         #expect(try LimitOptions.parse(["--connection-rate", "0"]).limits.connectionRatePerAddress == nil)

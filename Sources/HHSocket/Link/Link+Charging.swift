@@ -10,7 +10,11 @@ package protocol LinkAccount: AnyObject, Sendable {
 /// peer has not taken.
 extension Link {
     struct Charge {
-        var account: (any LinkAccount)?
+        var account: (any LinkAccount)? {
+            didSet { self.isOn = self.account != nil }
+        }
+        /// Whether there is one. Each turn asks, and an existential is not cheap to look at.
+        private(set) var isOn = false
         /// The number of bytes that are charged.
         var bytes = 0
         /// The number of bytes in the channel when that was last looked at.
@@ -34,14 +38,14 @@ extension Link {
 
     /// Looks at the memory that is held now.
     package func settleNow() {
-        guard self.hot.charge.account != nil else { return }
+        guard self.hot.charge.isOn else { return }
         self.lookAtChannel()
         self.settle()
     }
 
     @inline(__always)
     func settle() {
-        guard self.hot.charge.account != nil else { return }
+        guard self.hot.charge.isOn else { return }
         let held = self.hot.heldBytes
         if held != self.hot.charge.bytes { self.setCharge(held) }
     }
@@ -68,7 +72,7 @@ extension Link {
 
     /// The channel is gone.
     func endCharge() {
-        guard self.hot.charge.account != nil else { return }
+        guard self.hot.charge.isOn else { return }
         self.setCharge(0)
         self.hot.charge.account = nil
     }

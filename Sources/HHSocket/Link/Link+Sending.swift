@@ -93,7 +93,7 @@ extension Link: TurnLink {
             self.drain(context, in: &turn)
         } while self.hot.phase == .open && self.mustTellOfRoom && self.receiver?.hasRoom(in: &turn) ?? false
         self.hot.isFlushing = false
-        if self.hot.charge.account != nil { self.settleAfterFlush() }
+        if self.hot.charge.isOn { self.settleAfterFlush() }
         self.noteBlocked(context, in: &turn)
         guard self.hot.phase == .closing else { return }
         if self.hot.tellsOfRoom { self.receiver?.hasLeft(in: &turn) }

@@ -231,12 +231,13 @@ public struct FrameDecoder: Sendable {
     /// The memory held, in bytes: that of an incomplete frame, and the buffer of a read that was not taken whole.
     @inline(__always)
     var heldBytes: Int {
-        mutating get { self.partial.storageCapacity + (self.hasInput ? self.input.storageCapacity : 0) }
+        // Of `partial` the capacity is all of its storage's, and known without a look at that.
+        mutating get { self.partial.capacity + (self.hasInput ? self.input.storageCapacity : 0) }
     }
 
     /// Frees memory that is kept for the next incomplete frame.
     mutating func releaseRest() {
-        if self.partial.readableBytes == 0, self.partial.storageCapacity > 0 { self.partial = ByteBuffer() }
+        if self.partial.readableBytes == 0, self.partial.capacity > 0 { self.partial = ByteBuffer() }
     }
 
     // MARK: Owned frames

@@ -3,7 +3,8 @@ import NIOCore
 /// Decides when freed memory is given back to the system. The time is passed in.
 ///
 /// The C library keeps what is freed for what is allocated next. After a burst that may be a lot, and to give it back
-/// takes milliseconds: so it is done once, when much less is held than at the height.
+/// takes milliseconds: so it is done when much less is held than at the height, and some times more, since connections
+/// that were busy give up what they keep for more only later, and handlers the memory of their tasks.
 struct MemoryReturn: Sendable {
     /// The number of freed bytes that are worth it.
     static let minimumBytes = 16 << 20
@@ -13,15 +14,23 @@ struct MemoryReturn: Sendable {
     /// The largest number of bytes that was held since the last return.
     private var height = 0
     private var last: NIODeadline?
+    /// The number of returns that follow the last one.
+    private var remaining = 0
+    private static let repetitions = 2
 
     /// - Parameter bytes: The number of bytes that are held now.
     /// - Returns: Whether memory is to be returned now.
     mutating func isDue(bytes: Int, now: NIODeadline) -> Bool {
         self.height = max(self.height, bytes)
-        guard self.height - bytes >= Self.minimumBytes, self.last.map({ now - $0 >= Self.interval }) ?? true else {
+        guard self.last.map({ now - $0 >= Self.interval }) ?? true else { return false }
+        if self.height - bytes >= Self.minimumBytes {
+            self.height = bytes
+            self.remaining = Self.repetitions
+        } else if self.remaining > 0 {
+            self.remaining -= 1
+        } else {
             return false
         }
-        self.height = bytes
         self.last = now
         return true
     }

@@ -218,27 +218,31 @@ struct Siege: Sendable {
         }
     }
 
-    /// Has one more client come.
+    /// Has one more client come, again and again if it is refused, as clients do.
     ///
     /// - Returns: How long it took until it was served, in milliseconds; nil if it was not.
     private func newcomer() async -> Double? {
         let begun = ContinuousClock.now
-        guard let (address, transport, _) = try? Self.ways(self.variant, self.addresses).first else { return nil }
-        do {
-            let newcomer = try await HonestClients(
+        while ContinuousClock.now - begun < AttackFigures.recovery {
+            if await self.isNewcomerServed() { return (ContinuousClock.now - begun).milliseconds }
+            try? await Task.sleep(for: .milliseconds(100))
+        }
+        return nil
+    }
+
+    private func isNewcomerServed() async -> Bool {
+        guard let (address, transport, _) = try? Self.ways(self.variant, self.addresses).first,
+            let newcomer = try? await HonestClients(
                 to: address,
                 over: transport,
                 count: 1,
                 types: ServerUnderAttack.honestTypes,
                 token: self.variant.token
             )
-            let answered: Void? = try? await newcomer.areAnswered(times: 1, within: AttackFigures.recovery)
-            let time = ContinuousClock.now - begun
-            await newcomer.close()
-            return answered == nil ? nil : time.milliseconds
-        } catch {
-            return nil
-        }
+        else { return false }
+        let answered: Void? = try? await newcomer.areAnswered(times: 1, within: .seconds(2))
+        await newcomer.close()
+        return answered != nil
     }
 
     /// - Returns: The resident memory of each of the attackers' connections, when it has become little enough or the

@@ -83,5 +83,9 @@ package func eventually<Value: Sendable>(
 ///
 /// - Throws: `CancellationError`, always.
 package func untilCancelled() async throws {
-    while true { try await Task.sleep(for: .seconds(86_400)) }
+    // Not by a long sleep, whose job and memory stay until its time has come, though it was cancelled.
+    let (stream, continuation) = AsyncStream.makeStream(of: Never.self)
+    for await _ in stream {}
+    withExtendedLifetime(continuation) {}
+    throw CancellationError()
 }

@@ -58,18 +58,21 @@ package final class ReceiveBuffers: @unchecked Sendable {
 ///
 /// The channel is to read once per event (`maxMessagesPerRead` 1): then NIO keeps the small buffer alone.
 package struct SharedReceiveAllocator: RecvByteBufferAllocator {
-    private let buffers: ReceiveBuffers
+    /// Not counted: NIO copies the allocator for each of its calls.
+    private let buffers: Unmanaged<ReceiveBuffers>
     private var level: UInt8 = 0
     /// The number of reads in a row that a buffer of the level below would have had room for.
     private var smallReads: UInt8 = 0
 
+    /// - Parameter buffers: To be kept by the caller until the channel is closed.
     package init(_ buffers: ReceiveBuffers) {
-        self.buffers = buffers
+        self.buffers = .passUnretained(buffers)
     }
 
     package func buffer(allocator: ByteBufferAllocator) -> ByteBuffer {
         self.level == 0
-            ? allocator.buffer(capacity: ReceiveBuffers.smallSize) : self.buffers.take(level: Int(self.level))
+            ? allocator.buffer(capacity: ReceiveBuffers.smallSize)
+            : self.buffers._withUnsafeGuaranteedRef { $0.take(level: Int(self.level)) }
     }
 
     package func nextBufferSize() -> Int? { self.level == 0 ? ReceiveBuffers.smallSize : nil }

@@ -38,6 +38,8 @@ final class Ledger: Sendable {
     private let standing = ManagedAtomic(0)
     private let thread = BlockingThreads(count: 1)
     private let memory = NIOLockedValueBox(MemoryReturn())
+    /// The largest number of bytes that were held since the last look, nearly.
+    private let height = ManagedAtomic(0)
 
     /// - Parameter shards: The number of event loops.
     init(_ limits: ServerLimits, shards count: Int) {
@@ -95,6 +97,8 @@ final class Ledger: Sendable {
 
     func add(_ change: Int, shard: Int) {
         guard self.sum.add(change, shard: shard), change > 0 else { return }
+        let value = self.sum.value
+        if value > self.height.load(ordering: .relaxed) { self.height.store(value, ordering: .relaxed) }
         if self.isNearlyFull { self.beginEvicting() }
     }
 
@@ -122,7 +126,10 @@ final class Ledger: Sendable {
     /// called from time to time, on a thread that may take its time: what is held may stay as it is.
     func look() {
         if self.isNearlyFull { self.beginEvicting() }
-        if self.memory.withLockedValue({ $0.isDue(bytes: self.bytes, now: .now()) }) { FreeMemory.giveBack() }
+        // What was held between two looks counts, too.
+        let height = self.height.exchange(0, ordering: .relaxed)
+        let isDue = self.memory.withLockedValue { $0.isDue(bytes: self.bytes, height: height, now: .now()) }
+        if isDue { FreeMemory.giveBack() }
     }
 
     private var isNearlyFull: Bool {

@@ -18,10 +18,12 @@ struct MemoryReturn: Sendable {
     private var remaining = 0
     private static let repetitions = 2
 
-    /// - Parameter bytes: The number of bytes that are held now.
+    /// - Parameters:
+    ///   - bytes: The number of bytes that are held now.
+    ///   - height: The largest number that was held since the last call.
     /// - Returns: Whether memory is to be returned now.
-    mutating func isDue(bytes: Int, now: NIODeadline) -> Bool {
-        self.height = max(self.height, bytes)
+    mutating func isDue(bytes: Int, height: Int = 0, now: NIODeadline) -> Bool {
+        self.height = max(self.height, bytes, height)
         guard self.last.map({ now - $0 >= Self.interval }) ?? true else { return false }
         if self.height - bytes >= Self.minimumBytes {
             self.height = bytes

@@ -76,8 +76,10 @@ struct Acceptor: Sendable {
             try channel.syncOptions?.setOption(.recvAllocator, value: TLSReadAllocator())
             return
         }
-        let allocator = SharedReceiveAllocator(loop.socketLoop.receiveBuffers)
-        try channel.syncOptions?.setOption(.recvAllocator, value: allocator)
+        let buffers = loop.socketLoop.receiveBuffers
+        try channel.syncOptions?.setOption(.recvAllocator, value: SharedReceiveAllocator(buffers))
+        // The allocator does not keep them.
+        channel.closeFuture.assumeIsolated().whenComplete { _ in withExtendedLifetime(buffers) {} }
     }
 
     /// Begins a connection whose channel is connected already.

@@ -7,7 +7,7 @@ import NIOCore
 /// that were busy give up what they keep for more only later, and handlers the memory of their tasks.
 struct MemoryReturn: Sendable {
     /// The number of freed bytes that are worth it.
-    static let minimumBytes = 16 << 20
+    static let minimumBytes = 4 << 20
     /// The time between two returns, at least.
     static let interval = TimeAmount.seconds(3)
 

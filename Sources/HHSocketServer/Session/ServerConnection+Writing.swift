@@ -111,7 +111,7 @@ extension ServerConnection {
     /// charges.
     @inline(__always)
     func account() {
-        let held = self.hot.machine.bodyBytes + self.line.bytes + self.pushes.cost
+        let held = self.hot.machine.bodyBytes + self.hot.accounting.waiting
         guard held != self.hot.accounting.bytes else { return }
         self.load.held(held - self.hot.accounting.bytes)
         self.hot.accounting.bytes = held

@@ -85,6 +85,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     struct Accounting {
         /// The number of bytes that are charged for what is held here.
         var bytes = 0
+        /// The cost of the answers in line and of the pushes that wait, in bytes: known where reads ask for it.
+        var waiting = 0
         /// The number of bytes sent by the time the client's backlog was last measured.
         var bytesSent = 0
         /// The number of bytes that had come or were taken by the time of the last look.
@@ -126,7 +128,9 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     #endif
     var hot: Hot
     var greeting: Greeting
-    var line: Line
+    var line: Line {
+        didSet { self.hot.accounting.waiting = self.line.bytes + self.pushes.cost }
+    }
     var bucket: TokenBucket?
     /// The frames that ask for nothing and that the client may still send.
     var unproductiveBucket: TokenBucket?
@@ -139,7 +143,9 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     var closeReason: ServerCloseReason?
     /// The timers that end requests at their deadlines, by run.
     var deadlines: [UInt64: SocketLoop.TimerID] = [:]
-    var pushes: PushQueue
+    var pushes: PushQueue {
+        didSet { self.hot.accounting.waiting = self.line.bytes + self.pushes.cost }
+    }
     /// The number of the last broadcast that was for it.
     var lastBroadcast: UInt64 = 0
     var placeOfSilence: SilenceOrder<any SilentConnection>.Place?

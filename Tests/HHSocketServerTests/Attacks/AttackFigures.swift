@@ -50,7 +50,7 @@ struct AttackFigures: Codable, Sendable {
 
     var isIdleConnectionCheap: Bool {
         guard let count = self.idleConnections, let each = self.idleConnection else { return true }
-        return each * count <= Self.idleConnectionBytes * count + Self.idleProcessBytes
+        return each * count <= Self.idleConnectionBytes(self.variant) * count + Self.idleProcessBytes
     }
 
     /// Prints a line that `Scripts/attack-report` finds.
@@ -76,7 +76,9 @@ extension AttackFigures {
     /// The time in which a newcomer is served, and everything is given back.
     static let recovery: Duration = isReleaseBuild ? .seconds(10) : .seconds(20) * AttackPlan.strength
     /// What a connection may cost that has been quiet for a while, and what the process may have gained besides.
-    static let idleConnectionBytes = 32 << 10
+    ///
+    /// TLS has buffers of its own, two for each direction.
+    static func idleConnectionBytes(_ variant: String) -> Int { variant == "tls" ? 128 << 10 : 32 << 10 }
     static let idleProcessBytes = 8 << 20
 }
 

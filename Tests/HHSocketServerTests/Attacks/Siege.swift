@@ -249,7 +249,7 @@ struct Siege: Sendable {
     ///   time is over.
     private func idleConnection(_ count: Int, _ open: Set<Promise>) async throws -> Int {
         let patience = open.contains(.idleConnectionsAreCheap) ? Duration.seconds(1) : AttackFigures.recovery
-        let allowed = AttackFigures.idleConnectionBytes * count + AttackFigures.idleProcessBytes
+        let allowed = AttackFigures.idleConnectionBytes(self.variant.rawValue) * count + AttackFigures.idleProcessBytes
         let control = self.control
         try? await eventually("\(count) idle connections in \(allowed) bytes", within: patience) {
             try await control.figures().gained <= allowed

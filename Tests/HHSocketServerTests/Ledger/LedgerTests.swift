@@ -77,7 +77,7 @@ import Testing
         var now = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
         #expect(memory.isDue(bytes: 0, now: now) == false)
         #expect(memory.isDue(bytes: 100 * mebibyte, now: now) == false)
-        #expect(memory.isDue(bytes: 90 * mebibyte, now: now) == false)
+        #expect(memory.isDue(bytes: 97 * mebibyte, now: now) == false)
         #expect(memory.isDue(bytes: 50 * mebibyte, now: now) == true)
         // Not more often than every few seconds, and some times more.
         #expect(memory.isDue(bytes: 10 * mebibyte, now: now + .seconds(1)) == false)
@@ -86,7 +86,7 @@ import Testing
             #expect(memory.isDue(bytes: 10 * mebibyte, now: now) == true)
         }
         // Only what has been freed since counts.
-        #expect(memory.isDue(bytes: 5 * mebibyte, now: now + .seconds(10)) == false)
+        #expect(memory.isDue(bytes: 7 * mebibyte, now: now + .seconds(10)) == false)
     }
 }
 

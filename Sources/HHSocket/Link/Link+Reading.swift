@@ -92,8 +92,8 @@ extension Link {
     @inline(__always)
     private func finishReading(in turn: inout Turn) {
         guard self.hot.phase != .ended else { return }
-        self.settle()
         if self.hot.tellsOfReads || self.hot.hasUnfinished { self.receiver?.finishedReading(in: &turn) }
+        // What is held is charged once all that can leave has left.
         self.touch(in: &turn)
     }
 

@@ -442,9 +442,9 @@ public final class SocketServer: Service {
         return ledger.bytes - ledger.connectionBytes
     }
 
-    /// The bytes held now, as ``bufferedBytes``, with those that connections cost by themselves and with answers that are
-    /// kept for idempotency keys. What ``ServerLimits/maximumBufferedBytes`` bounds. The process' resident memory grows by at most twice as many, and 64
-    /// MiB.
+    /// The bytes held now, as ``bufferedBytes``, with those that connections cost by themselves and with answers that
+    /// are kept for idempotency keys. What ``ServerLimits/maximumBufferedBytes`` bounds. The process' resident memory
+    /// grows by at most twice as many, and 64 MiB.
     public var heldBytes: Int { self.core?.ledger.bytes ?? 0 }
 
     /// The authentications that run, and those that wait.

@@ -3,8 +3,8 @@ package import NIOCore
 /// Memory for reads, which the connections of an event loop share.
 ///
 /// NIO's own allocators keep the largest buffer that a connection has ever needed for as long as the connection lasts.
-/// Here a connection keeps 2 KiB, and reads into larger buffers only while it is busy: they are used again, by whichever
-/// connection reads next, as soon as nobody refers to what was read.
+/// Here a connection keeps 2 KiB, and reads into larger buffers only while it is busy: they are used again, by
+/// whichever connection reads next, as soon as nobody refers to what was read.
 package final class ReceiveBuffers: @unchecked Sendable {
     // Proof of Sendable: it is handed over before it is used, and from then on touched on one event loop alone.
 

@@ -1,5 +1,5 @@
-/// What things cost in memory, in bytes, as measured. An account that is too high refuses too early, one that is too low
-/// lets the process grow: these are rounded up.
+/// The memory that things cost, in bytes, as measured. An account that is too high refuses too early, one that is too
+/// low lets the process grow: these are rounded up.
 enum ConnectionCost {
     /// A connection over plain TCP on which nothing happens.
     static let plain = 8 << 10

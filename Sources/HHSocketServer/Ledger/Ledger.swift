@@ -4,11 +4,12 @@ import HHSocket
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The accounts of all that clients make a server hold, in bytes of memory, by connection, address, identity and in all.
+/// The accounts of all that clients make a server hold, in bytes of memory, by connection, address, identity and in
+/// all.
 ///
-/// Who holds most goes before anybody is refused: from ``evictionShare`` of the limit on, a thread of its own closes
-/// connections until less is held. Only if that does not help in time the limit itself is reached, and requests are
-/// refused.
+/// The connection that holds most goes before anybody is refused: from ``evictionShare`` of the limit on, a thread of
+/// its own closes connections until less is held. Only if that does not help in time the limit itself is reached, and
+/// requests are refused.
 final class Ledger: Sendable {
     /// The share of the limit above which connections are closed, and the share at which that ends.
     private static let evictionShare = (begin: 7.0 / 8, end: 3.0 / 4)

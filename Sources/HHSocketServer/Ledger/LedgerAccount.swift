@@ -9,7 +9,7 @@ protocol LedgerHolder: AnyObject, Sendable {
     func evict()
 }
 
-/// What the server holds and does for one connection, in bytes of memory. Any thread.
+/// The account of all that the server holds for one connection, in bytes of memory. Any thread.
 ///
 /// It lives for as long as anything is held: a handler that was cancelled and has not returned holds its request though
 /// the connection is gone.
@@ -30,7 +30,7 @@ final class LedgerAccount: LinkAccount, Sendable {
 
     private let ledger: Ledger
     private let shard: Int
-    /// What the connection costs by itself.
+    /// The cost of the connection by itself.
     private let baseCost: Int
     /// The sum of what is held.
     private let sum = ManagedAtomic(0)
@@ -150,7 +150,7 @@ final class LedgerAccount: LinkAccount, Sendable {
         self.progressedAt.store(now.uptimeNanoseconds, ordering: .relaxed)
     }
 
-    /// What an eviction is decided by; nil where the connection is not there, or has been told to go.
+    /// The standing by which an eviction is decided; nil where the connection is not there, or has been told to go.
     func standing(now: NIODeadline) -> Standing? {
         self.state.withLockedValue { state in
             guard state.holder != nil, !state.isCondemned else { return nil }

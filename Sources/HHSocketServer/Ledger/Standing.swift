@@ -1,6 +1,6 @@
 import NIOCore
 
-/// What one connection holds, and how it gets on, by which it is decided who goes when too much is held.
+/// The bytes that one connection holds, and how it gets on, by which it is decided who goes when too much is held.
 struct Standing: Hashable, Sendable {
     /// The number of bytes that are held for the connection.
     var bytes: Int

@@ -116,10 +116,10 @@ public struct ServerLimits: Sendable {
     /// The number of bytes that may be held for all connections, and for what connections cost by themselves (8 KiB
     /// each, with TLS 64 KiB). 1 GiB by default.
     ///
-    /// Once seven eighths are held connections are closed until it is three quarters: first the one that holds most, where
-    /// what all connections of its address or identity hold counts, too, and how long it has made no progress. Only where
-    /// that does not free enough in time and the limit is reached, further requests are answered 503, further pushes to
-    /// clients that are behind are dropped, and large frames that are arriving wait.
+    /// Once seven eighths are held connections are closed until it is three quarters: first the one that holds most,
+    /// where what all connections of its address or identity hold counts, too, and how long it has made no progress.
+    /// Only where that does not free enough in time and the limit is reached, further requests are answered 503,
+    /// further pushes to clients that are behind are dropped, and large frames that are arriving wait.
     public var maximumBufferedBytes = 1 << 30
     /// The time within which the rest of a frame must make progress: if no byte arrives for this time, or fewer than
     /// ``minimumReadRate`` within a window of that length, the client is sent a go-away, and closed. 30 s by default;
@@ -156,8 +156,8 @@ public enum SlowClientPolicy: Hashable, Sendable {
     case disconnect
 }
 
-/// A limit on the rate of requests, of other frames, or of new connections: a bucket that fills at `perSecond` and holds
-/// `burst`.
+/// A limit on the rate of requests, of other frames, or of new connections: a bucket that fills at `perSecond` and
+/// holds `burst`.
 public struct RequestRate: Hashable, Sendable {
     /// The number per second in the long run; above 0.
     public var perSecond: Double

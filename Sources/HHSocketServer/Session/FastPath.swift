@@ -132,7 +132,8 @@ extension ServerConnection {
         if self.hot.slowRequests % Self.slowRequestsBetweenLooks == 0 { self.endTurnInTime(&turn) }
     }
 
-    /// The number of requests on the way that knows everything after which it is looked at how long the turn has lasted.
+    /// The number of requests on the way that knows everything after which it is looked at how long the turn has
+    /// lasted.
     private static var slowRequestsBetweenLooks: UInt8 { 8 }
 
     /// The end of both ways.

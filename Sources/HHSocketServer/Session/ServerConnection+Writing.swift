@@ -107,8 +107,8 @@ extension ServerConnection {
         self.link.unwrittenBytes + self.pushes.bytes + self.line.bytes + self.link.knownChannelBytes
     }
 
-    /// Charges what is held here: requests, answers in line, and pushes that wait. What arrives and what leaves the link
-    /// charges.
+    /// Charges what is held here: requests, answers in line, and pushes that wait. What arrives and what leaves the
+    /// link charges.
     @inline(__always)
     func account() {
         let held = self.hot.machine.bodyBytes + self.hot.accounting.waiting

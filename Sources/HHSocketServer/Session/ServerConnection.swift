@@ -307,8 +307,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         if let policy = self.loop.draining { self.drain(policy, in: &turn) }
     }
 
-    /// Has the system find out soon whether a client that has closed its direction still waits for its answers: one that
-    /// has closed both looks the same until it is sent something.
+    /// Has the system find out soon whether a client that has closed its direction still waits for its answers: one
+    /// that has closed both looks the same until it is sent something.
     private func probeSoon() {
         guard self.hot.machine.inFlight > 0, let options = self.link.context?.channel.syncOptions else { return }
         // They fail where it is no TCP connection.

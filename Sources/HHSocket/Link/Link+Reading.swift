@@ -54,7 +54,9 @@ extension Link {
         }
         self.hot.traffic.bytesReceived += bytes.readableBytes
         guard !self.hot.discards, self.receiver != nil else { return }
-        if self.settings.sharesReceiveBuffers { self.loop.receiveBuffers.put(bytes) }
+        if bytes.capacity > ReceiveBuffers.smallSize, self.settings.sharesReceiveBuffers {
+            self.loop.receiveBuffers.put(bytes)
+        }
         self.hot.language.append(bytes)
         if !self.hot.reading.isPaused { self.deliver(in: &turn) }
     }

@@ -56,6 +56,8 @@ extension Link {
         self.hot.charge.account?.held(change)
     }
 
+    // Inlined where the language is known: the generic version would look it up.
+    @inline(__always)
     func settleAfterFlush() {
         if !self.hot.isWritable || self.hot.charge.channelBytes > 0
             || self.hot.traffic.bytesSent - self.hot.charge.bytesSent >= Self.largestUnchecked

@@ -262,8 +262,11 @@ extension HostileClient {
             let client = try await self.connect(server, ProxyHeaders.lineTCP4)
             await client.perform(.ping())
             _ = try await client.response()
-            let line = log.entries.first { $0.message == "a client has connected" }
-            #expect(line?.metadata["remote"] == "\(Self.client)")
+            // Lines are written by a thread of their own.
+            let line = try await eventually("the line") { [log] in
+                log.entries.first { $0.message == "a client has connected" }
+            }
+            #expect(line.metadata["remote"] == "\(Self.client)")
         }
     }
 

@@ -16,6 +16,11 @@ enum AttackFindings {
             who has hung up is taken for one who has closed its direction and waits for answers, until the system has \
             asked (KeepAlive), which takes a minute
             """
+        case .memoryIsGivenBack where variant == .everything:
+            """
+            after all attacks together, some memory that was freed lies in pieces that the C library cannot give back: \
+            it is used again
+            """
         default: nil
         }
     }

@@ -14,7 +14,11 @@ import Testing
     @Test func promisesAreKept() async throws {
         try await Siege.lay(to: .everything) { siege in
             let plan = AttackPlan(.callFlood)
-            let figures = try await siege.measure(plan, named: "everything", open: [.everythingIsGivenBack]) {
+            let figures = try await siege.measure(
+                plan,
+                named: "everything",
+                open: [.everythingIsGivenBack, .memoryIsGivenBack]
+            ) {
                 try await Self.attack(siege)
             }
             figures.expectPromises { AttackFindings.finding($0, AttackPlan(.abandonedDeadlines), .everything) }

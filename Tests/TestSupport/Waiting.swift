@@ -83,7 +83,12 @@ package func eventually<Value: Sendable>(
 ///
 /// - Throws: `CancellationError`, always.
 package func untilCancelled() async throws {
-    // Not by a long sleep, whose job and memory stay until its time has come, though it was cancelled.
+    while true { try await Task.sleep(for: .seconds(86_400)) }
+}
+
+/// Suspends as ``untilCancelled()`` does, and leaves nothing behind: the job of a long sleep stays in memory until its
+/// time has come, though it was cancelled. For tests of memory.
+package func untilCancelledWithoutATrace() async throws {
     let (stream, continuation) = AsyncStream.makeStream(of: Never.self)
     for await _ in stream {}
     withExtendedLifetime(continuation) {}

@@ -105,7 +105,7 @@ extension Link {
     /// the loop serves its other connections in between. Does nothing where the connection has ended.
     package func yield(in turn: inout Turn) {
         guard self.beginYielding() else { return }
-        self.loop.afterOtherChannels(in: &turn) { self.goOnAfterYielding(in: &$0) }
+        self.yieldTimer = self.loop.afterOtherChannels(in: &turn) { self.goOnAfterYielding(in: &$0) }
     }
 
     /// Yields unless the connection ends, and there is no later.
@@ -120,7 +120,7 @@ extension Link {
     /// Takes nothing from the network for some time.
     package func yield(for time: TimeAmount, in turn: inout Turn) {
         guard self.beginYielding() else { return }
-        _ = self.loop.setTimer(turn.now + time) { self.goOnAfterYielding(in: &$0) }
+        self.yieldTimer = self.loop.setTimer(turn.now + time) { self.goOnAfterYielding(in: &$0) }
     }
 
     private func beginYielding() -> Bool {

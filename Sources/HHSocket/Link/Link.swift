@@ -128,6 +128,8 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
     var hot: Hot
     var parting = Parting()
     var timer: SocketLoop.TimerID?
+    /// Ends the present yielding.
+    var yieldTimer: SocketLoop.TimerID?
     // Not in `hot`: instants of the standard library have a size that is known at run time only, and so would all of
     // it.
     let sleep = SleepMeter()
@@ -214,7 +216,9 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
         self.parting.promise?.succeed()
         self.loop.enter { turn in
             self.removeTimers()
-            if let timer = self.parting.timer { self.loop.removeTimer(timer) }
+            for timer in [self.parting.timer, self.yieldTimer] {
+                if let timer { self.loop.removeTimer(timer) }
+            }
             self.endCharge()
             let host = self.host
             self.host = nil

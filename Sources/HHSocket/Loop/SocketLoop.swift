@@ -190,11 +190,13 @@ package final class SocketLoop: @unchecked Sendable {
         }
     }
 
-    /// Takes nothing more. `whenIdle` is called, on any thread, once no other thread is about to wake this one. Jobs
-    /// that wait run elsewhere when the present turn has ended.
+    /// Takes nothing more, and forgets its timers. `whenIdle` is called, on any thread, once no other thread is about to
+    /// wake this one. Jobs that wait run elsewhere when the present turn has ended.
     package func close(whenIdle: @escaping @Sendable () -> Void) {
         self.isClosed = true
         self.hot.host = nil
+        // Who has set them knows the loop, which would know them for ever.
+        self.timers.removeAll()
         self.submissions.close(whenIdle: whenIdle)
         for job in self.submissions.removeJobs() + self.hot.own.removeJobs() { self.lateJobs.append(job) }
         if self.hot.phase == .idle { self.lateJobs.begin() } else { self.hot.isLast = true }
@@ -435,11 +437,15 @@ package final class SocketLoop: @unchecked Sendable {
     }
 
     /// Runs `action` in another turn, soon, once the event loop has looked at its channels.
-    package func afterOtherChannels(in turn: inout Turn, _ action: @escaping (inout Turn) -> Void) {
+    @discardableResult
+    package func afterOtherChannels(
+        in turn: inout Turn,
+        _ action: @escaping (inout Turn) -> Void
+    ) -> TimerID {
         // A turn that has lasted long is followed by a longer pause: the event loop runs what is due before it looks.
         let now = self.clock
         let (minimum, share) = Self.pauseForChannels
-        _ = self.setTimer(now + .nanoseconds(minimum.nanoseconds + (now - turn.now).nanoseconds / share), action)
+        return self.setTimer(now + .nanoseconds(minimum.nanoseconds + (now - turn.now).nanoseconds / share), action)
     }
 
     /// The time since the turn began, as far as anybody has asked it for the time.
@@ -509,6 +515,11 @@ struct LoopTimers {
 
     mutating func alarmRang() {
         self.alarm = nil
+    }
+
+    mutating func removeAll() {
+        self.alarm?.timer.cancel()
+        self = LoopTimers()
     }
 
     mutating func remove(_ id: TimerTable<(inout Turn) -> Void>.ID) {

@@ -96,7 +96,8 @@ final class ServerLoop: Sendable {
             broadcast.place = place
             guard place == 0 else {
                 self.connections.value.broadcasts[0] = broadcast
-                return self.socketLoop.afterOtherChannels(in: &turn) { self.broadcast(in: &$0) }
+                self.socketLoop.afterOtherChannels(in: &turn) { self.broadcast(in: &$0) }
+                return
             }
             self.connections.value.broadcasts.removeFirst()
             broadcast.promise.succeed(broadcast.count)

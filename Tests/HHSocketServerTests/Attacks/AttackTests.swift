@@ -38,7 +38,7 @@ import Testing
         router.handleSynchronously(101) { request, _ in request.body }
         router.handle(102) { request, _ in request.body }
         router.handle(103) { request, _ in
-            try await untilCancelled()
+            try await untilCancelledWithoutATrace()
             return request.body
         }
         var configuration = SocketServer.Configuration(wireFormat: format)

@@ -56,7 +56,7 @@ enum ServerUnderAttack {
         router.handleSynchronously(Self.synchronousEcho) { request, _ in request.body }
         router.handle(Self.echo) { request, _ in request.body }
         router.handle(Self.hang) { request, _ in
-            try await untilCancelled()
+            try await untilCancelledWithoutATrace()
             return request.body
         }
         router.handle(Self.largeAnswer) { _, _ in

@@ -103,6 +103,7 @@ import Testing
 
     private func gate(_ bytes: [ByteBuffer]) throws -> (passed: ByteBuffer, alert: ByteBuffer?, isOpen: Bool) {
         let channel = EmbeddedChannel(handler: ApplicationProtocolGate([Array("hhsocket".utf8)]))
+        defer { _ = try? channel.finish(acceptAlreadyClosed: true) }
         try channel.connect(to: SocketAddress(ipAddress: "127.0.0.1", port: 1)).wait()
         for part in bytes { _ = try? channel.writeInbound(part) }
         var passed = ByteBuffer()

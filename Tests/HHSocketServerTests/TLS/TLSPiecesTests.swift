@@ -5,7 +5,7 @@ import Testing
 
 @testable import HHSocketServer
 
-@Suite struct TLSPiecesTests {
+@Suite final class TLSPiecesTests {
     /// Notes what TLS is given, and the sum of each flush.
     private final class Recorder: ChannelOutboundHandler {
         typealias OutboundIn = ByteBuffer
@@ -42,6 +42,9 @@ import Testing
     init() throws {
         try self.channel.pipeline.syncOperations.addHandlers(self.recorder, TLSPieces())
     }
+
+    // Else its pipeline refers to itself for ever.
+    deinit { _ = try? self.channel.finish(acceptAlreadyClosed: true) }
 
     private func write(_ byte: UInt8, _ count: Int) -> EventLoopFuture<Void> {
         self.channel.write(ByteBuffer(repeating: byte, count: count))

@@ -29,7 +29,10 @@ public final class ServerSession: Sendable {
     ///
     /// A handler is put there by its route: see ``HandlerExecutor``.
     public let executor: SocketExecutor
-    private let core: ServerCore
+    // Not the server's core, which has the router: handlers may keep sessions.
+    private let baseLogger: Logger
+    private let registry: SessionRegistry
+    let peerLog: PeerLog
     private let account: LedgerAccount
     private let connection: NIOLoopBoundBox<ServerConnection?>
     private let state = NIOLockedValueBox(State())
@@ -50,7 +53,9 @@ public final class ServerSession: Sendable {
         self.peerCertificate = peerCertificate
         self.loop = loop.socketLoop
         self.executor = loop.executor
-        self.core = core
+        self.baseLogger = core.logger
+        self.registry = core.registry
+        self.peerLog = core.peerLog
         self.account = account
         self.connection = NIOLoopBoundBox(connection, eventLoop: loop.eventLoop)
     }
@@ -59,14 +64,12 @@ public final class ServerSession: Sendable {
 
     /// The server's logger, which also says which connection it is.
     public var logger: Logger {
-        var logger = self.core.logger
+        var logger = self.baseLogger
         logger[metadataKey: "connection"] = "\(self.id)"
         if let address = self.remoteAddress { logger[metadataKey: "remote"] = "\(address)" }
         if let identity = self.identity { logger[metadataKey: "identity"] = "\(identity)" }
         return logger
     }
-
-    var peerLog: PeerLog { self.core.peerLog }
 
     /// Whether the connection is there.
     public var isOpen: Bool { self.state.withLockedValue { $0.isOpen } }
@@ -92,7 +95,7 @@ public final class ServerSession: Sendable {
     ///
     /// - Parameter identity: Nil: nobody any more, such as after signing out.
     public func authenticate(as identity: String?) {
-        let registry = self.core.registry
+        let registry = self.registry
         let (isChanged, dismissed): (Bool, ServerSession?) = self.state.withLockedValue { state in
             guard state.isOpen, state.identity != identity else { return (false, nil) }
             // Inside the lock, so that the registry follows whoever was last.
@@ -180,7 +183,7 @@ public final class ServerSession: Sendable {
 
     func end() {
         let storage = self.state.withLockedValue { state in
-            if let identity = state.identity { self.core.registry.remove(self, identity) }
+            if let identity = state.identity { self.registry.remove(self, identity) }
             state.isOpen = false
             defer { state.storage = [:] }
             return state.storage

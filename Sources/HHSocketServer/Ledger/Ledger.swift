@@ -58,6 +58,14 @@ final class Ledger: Sendable {
     func end() {
         self.isOver.store(true, ordering: .relaxed)
         self.thread.shutdown()
+        // They know the ledger.
+        for shard in self.shards {
+            let accounts = shard.withLockedValue { shard in
+                defer { shard.accounts = [:] }
+                return shard.accounts
+            }
+            withExtendedLifetime(accounts) {}
+        }
     }
 
     // MARK: Accounts

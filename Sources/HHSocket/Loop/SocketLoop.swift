@@ -190,8 +190,8 @@ package final class SocketLoop: @unchecked Sendable {
         }
     }
 
-    /// Takes nothing more, and forgets its timers. `whenIdle` is called, on any thread, once no other thread is about to
-    /// wake this one. Jobs that wait run elsewhere when the present turn has ended.
+    /// Takes nothing more, and forgets its timers. `whenIdle` is called, on any thread, once no other thread is about
+    /// to wake this one. Jobs that wait run elsewhere when the present turn has ended.
     package func close(whenIdle: @escaping @Sendable () -> Void) {
         self.isClosed = true
         self.hot.host = nil

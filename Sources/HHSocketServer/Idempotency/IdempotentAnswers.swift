@@ -44,7 +44,7 @@ final class IdempotentAnswers: Sendable {
     }
 
     private func window(of key: IdempotencyKey) -> Window {
-        self.windows[Int(UInt(bitPattern: key.hashValue) % UInt(self.windows.count))]
+        self.windows.shard(of: key)
     }
 
     private enum Turn: Sendable {
@@ -146,7 +146,7 @@ final class IdempotentAnswers: Sendable {
             $0.finish(key, keeping: kept, number: number, until: until)
         }
         if kept != nil {
-            let share = self.shares[Int(UInt(bitPattern: owner.hashValue) % UInt(self.shares.count))]
+            let share = self.shares.shard(of: owner)
             let forgotten = share.withLockedValue {
                 self.counting(&$0) {
                     $0.add(key, number: number, of: owner, cost: cost, until: until, now: now)

@@ -37,7 +37,7 @@ final class Principals: Sendable {
     private let shards = (0..<Principals.shardCount).map { _ in NIOLockedValueBox<[Principal.Key: Entry]>([:]) }
 
     private func shard(_ key: Principal.Key) -> NIOLockedValueBox<[Principal.Key: Entry]> {
-        self.shards[Int(UInt(bitPattern: key.hashValue) % UInt(Self.shardCount))]
+        self.shards.shard(of: key)
     }
 
     /// Returns the principal for one more account, until ``leave(_:)``.

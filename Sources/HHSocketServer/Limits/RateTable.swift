@@ -71,7 +71,6 @@ final class SharedRates<Key: Hashable & Sendable>: Sendable {
 
     /// Takes a token of `key`; false if there is none.
     func take(_ key: Key, now: NIODeadline) -> Bool {
-        let shard = self.shards[Int(UInt(bitPattern: key.hashValue) % UInt(Self.shardCount))]
-        return shard.withLockedValue { $0.take(key, now: now) }
+        self.shards.shard(of: key).withLockedValue { $0.take(key, now: now) }
     }
 }

@@ -91,7 +91,7 @@ final class ConnectionQuota: Sendable {
     }
 
     private func table(of address: ClientAddress) -> NIOLockedValueBox<AddressTable> {
-        self.addresses[Int(UInt(bitPattern: address.largest.hashValue) % UInt(self.addresses.count))]
+        self.addresses.shard(of: address.largest)
     }
 
     /// Whether a refused connection may be sent a go-away; then ``refusalIsOver()`` must follow.

@@ -30,7 +30,7 @@ final class SessionRegistry: Sendable {
     }
 
     private func shard(of identity: String) -> NIOLockedValueBox<[String: Client]> {
-        self.shards[Int(UInt(bitPattern: identity.hashValue) % UInt(self.shards.count))]
+        self.shards.shard(of: identity)
     }
 
     /// Adds a session. If there are too many of its identity, the oldest is one no more.

@@ -198,7 +198,6 @@ struct Acceptor: Sendable {
         }
         guard quota.beginRefusal(maximum: maximum) else { throw ChannelError.operationUnsupported }
         channel.closeFuture.whenComplete { _ in quota.refusalIsOver() }
-        // Random, so that refused clients do not all return at the same time.
-        return GoAway(reason: reason, retryAfter: .milliseconds(Int64.random(in: 1_000...5_000)))
+        return GoAway(reason: reason, retryAfter: ServerConnection.randomAbsence)
     }
 }

@@ -69,13 +69,12 @@ extension ServerConnection {
             self.hot.watching.hasReadSinceLook = false
             self.hot.watching.watch.received(0, partialBytes: 0, frames: true, now: now)
         }
-        self.link.settleNow()
         self.checkHeldBytes(in: &turn)
         self.chargeControlFrames(in: &turn)
         guard self.hot.phase != .closed else { return }
         self.load.settle()
         self.noteProgress(now: now)
-        let inChannel = self.link.channelBytes
+        let inChannel = self.link.knownChannelBytes
         let bytesTaken =
             inChannel == 0
             ? 0 : AcknowledgedBytes.count(of: context.channel) ?? self.link.traffic.bytesSent - inChannel
@@ -173,12 +172,9 @@ extension ServerConnection {
             // Otherwise it would come back at once, and send away the next.
             let wait = Duration.milliseconds(Int64.random(in: 30_000...60_000))
             self.dismiss(GoAway(reason: reason, retryAfter: wait), in: &turn)
-        case .cancels:
-            let wait = Duration.milliseconds(Int64.random(in: 1_000...5_000))
-            self.dismiss(GoAway(reason: reason, retryAfter: wait), in: &turn)
         case .watch(.idle), .watch(.noFirstFrame), .watch(.stalledReading):
             self.dismiss(GoAway(reason: reason), in: &turn)
-        case .watch(.unknown), .frameFlood:
+        case .watch(.unknown), .frameFlood, .cancels:
             self.dismiss(GoAway(reason: reason, retryAfter: Self.randomAbsence), in: &turn)
         case .silence:
             self.dismiss(GoAway(reason: reason, retryAfter: Self.randomAbsence), in: &turn)

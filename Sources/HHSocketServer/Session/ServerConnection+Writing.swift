@@ -119,6 +119,7 @@ extension ServerConnection {
 
     /// Charges what is held, and closes a client that has not taken too much.
     func checkHeldBytes(in turn: inout Turn) {
+        self.link.settleNow()
         self.account()
         self.hot.accounting.bytesSent = self.link.traffic.bytesSent
         if self.waitingBytes > self.core.limits.maximumBufferedBytesPerConnection { self.evict(.memory, in: &turn) }

@@ -384,7 +384,9 @@ final class WebSocketAcceptance: ChannelDuplexHandler, RemovableChannelHandler {
         case .undecided, .done: context.close(mode: mode, promise: promise)
         // Nobody is there who could read the link's last words.
         case .request, .authenticating: context.close(mode: .all, promise: promise)
-        case .rejecting: promise?.succeed()
+        // The output is closed already. A server that ends waits for no client to read why it was rejected.
+        case .rejecting where mode == .output: promise?.succeed()
+        case .rejecting: context.close(mode: .all, promise: promise)
         }
     }
 }

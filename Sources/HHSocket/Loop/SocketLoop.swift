@@ -42,6 +42,11 @@ package final class SocketLoop: @unchecked Sendable {
         var jobsBegan = NIODeadline.uptimeNanoseconds(0)
         /// The number of turns in a row that ended since they had run enough jobs, without a read in between.
         var busyTurns = 0
+        var taskTurns = TaskTurns()
+        /// Until when no turn begins but by a read; nil if the loop does not rest.
+        var restEnd: NIODeadline?
+        /// Whether submissions wait for the end of the rest.
+        var drainIsLate = false
         var host: (any TurnHost)?
         /// Storage that is used again.
         var batch: [Submission] = []
@@ -63,10 +68,6 @@ package final class SocketLoop: @unchecked Sendable {
     /// About how long jobs may take in one turn; checked once every ``jobsBetweenLooks`` jobs.
     private static let maximumTimeOfJobs = TimeAmount.milliseconds(5)
     private static let jobsBetweenLooks = 64
-    /// The time between such a turn and the next one: the least, and the share of the time that the jobs took. The
-    /// event loop runs all due tasks before it looks at its channels, which would never be served otherwise; and on a
-    /// slow machine they need more.
-    private static let pauseForChannels = (minimum: TimeAmount.microseconds(50), share: 16 as Int64)
     /// The number of times that the pause doubles while nothing is read: the event loop may need more than that to come
     /// to its channels, most of all where it is not optimised.
     private static let maximumDoublings = 5
@@ -213,9 +214,32 @@ package final class SocketLoop: @unchecked Sendable {
 
     /// Begins a turn that runs all that was submitted.
     private func drain() {
+        guard self.hot.restEnd == nil else { return self.hot.drainIsLate = true }
         guard var turn = self.begin() else { return self.scheduleDrain() }
+        let began = self.hot.taskTurns.measures ? turn.now : nil
         self.runSubmissions(in: &turn)
         self.end(turn)
+        self.taskTurnEnded(began)
+    }
+
+    /// Rests if the event loop has not come to its channels for too long.
+    ///
+    /// - Parameter began: When the turn began, if that is known.
+    private func taskTurnEnded(_ began: NIODeadline?) {
+        guard let began else { return self.hot.taskTurns.turnEnded() }
+        let now = self.clock
+        guard let rest = self.hot.taskTurns.turnEnded(began: began, now: now), !self.isClosed else { return }
+        let end = now + rest
+        self.hot.restEnd = end
+        _ = self.setTimer(end) { _ in }
+    }
+
+    private func endRest(in turn: inout Turn) {
+        guard let end = self.hot.restEnd, end <= turn.now else { return }
+        self.hot.restEnd = nil
+        guard self.hot.drainIsLate else { return }
+        self.hot.drainIsLate = false
+        self.runSubmissions(in: &turn)
     }
 
     // MARK: Turns
@@ -258,6 +282,7 @@ package final class SocketLoop: @unchecked Sendable {
         self.runHandlers(in: &turn)
         self.hot.phase = .paused
         self.hot.busyTurns = 0
+        self.hot.taskTurns.channelWasRead()
     }
 
     /// Runs `body` in a turn of its own, or within the one that is under way once that is free.
@@ -297,9 +322,8 @@ package final class SocketLoop: @unchecked Sendable {
     private func scheduleNextTurn() {
         guard self.hot.remainingJobs == 0, !self.isClosed else { return self.scheduleDrain() }
         let now = self.clock
-        let (minimum, share) = Self.pauseForChannels
-        let pause = minimum.nanoseconds + (now - self.hot.jobsBegan).nanoseconds / share
-        _ = self.setTimer(now + .nanoseconds(pause << Int64(self.hot.busyTurns))) { _ in }
+        let pause = TaskTurns.rest(after: now - self.hot.jobsBegan)
+        _ = self.setTimer(now + .nanoseconds(pause.nanoseconds << Int64(self.hot.busyTurns))) { _ in }
         self.hot.busyTurns = min(self.hot.busyTurns + 1, Self.maximumDoublings)
     }
 
@@ -442,10 +466,8 @@ package final class SocketLoop: @unchecked Sendable {
         in turn: inout Turn,
         _ action: @escaping (inout Turn) -> Void
     ) -> TimerID {
-        // A turn that has lasted long is followed by a longer pause: the event loop runs what is due before it looks.
         let now = self.clock
-        let (minimum, share) = Self.pauseForChannels
-        return self.setTimer(now + .nanoseconds(minimum.nanoseconds + (now - turn.now).nanoseconds / share), action)
+        return self.setTimer(now + TaskTurns.rest(after: now - turn.now), action)
     }
 
     /// The time since the turn began, as far as anybody has asked it for the time.
@@ -457,18 +479,28 @@ package final class SocketLoop: @unchecked Sendable {
 
     /// Has the event loop wake for the next timer.
     private func setAlarm() {
-        guard let deadline = self.timers.deadlineToSet else { return }
+        guard let deadline = self.timers.deadlineToSet(notBefore: self.hot.restEnd ?? .distantPast) else { return }
         let alarm = self.eventLoop.assumeIsolated().scheduleTask(deadline: deadline) { self.alarmRings() }
         self.timers.alarmIsSet(alarm, deadline)
     }
 
+    /// Runs timers that are due, for a limited time.
     private func alarmRings() {
-        self.timers.alarmRang()
-        self.enter { turn in
-            let now = turn.now
-            while let action = self.timers.table.popDue(now: now) { action(&turn) }
-            self.setAlarm()
+        self.timers.alarmRings()
+        guard var turn = self.begin() else {
+            self.timers.alarmRang()
+            return self.hot.later.append { _ in self.setAlarm() }
         }
+        let began = turn.now
+        self.endRest(in: &turn)
+        while let action = self.timers.table.popDue(now: began) {
+            action(&turn)
+            if self.clock - began >= TaskTurns.budget { break }
+        }
+        self.end(turn)
+        self.timers.alarmRang()
+        self.taskTurnEnded(began)
+        self.setAlarm()
     }
 }
 
@@ -497,36 +529,52 @@ package struct LoopThread: Sendable {
 
 /// The timers of a loop, and the event loop's own timer that wakes it for the next.
 struct LoopTimers {
+    private enum Alarm {
+        case none
+        case set(NIODeadline, Scheduled<Void>)
+        /// The turn of timers that are due is under way, and sets another when it ends.
+        case ringing
+    }
+
     var table = TimerTable<(inout Turn) -> Void>()
-    private var alarm: (deadline: NIODeadline, timer: Scheduled<Void>)?
+    private var alarm = Alarm.none
 
     /// When the event loop should wake; nil if that has been seen to.
-    var deadlineToSet: NIODeadline? {
-        guard let deadline = self.table.nextDeadline else { return nil }
+    func deadlineToSet(notBefore earliest: NIODeadline) -> NIODeadline? {
+        guard let deadline = self.table.nextDeadline.map({ max($0, earliest) }) else { return nil }
+        return switch self.alarm {
+        case .none: deadline
         // One that is due before is set again when it is.
-        if let alarm = self.alarm, alarm.deadline <= deadline { return nil }
-        return deadline
+        case .set(let earlier, _): earlier <= deadline ? nil : deadline
+        case .ringing: nil
+        }
     }
 
     mutating func alarmIsSet(_ timer: Scheduled<Void>, _ deadline: NIODeadline) {
-        self.alarm?.timer.cancel()
-        self.alarm = (deadline, timer)
+        self.cancelAlarm()
+        self.alarm = .set(deadline, timer)
     }
 
+    mutating func alarmRings() { self.alarm = .ringing }
+
     mutating func alarmRang() {
-        self.alarm = nil
+        if case .ringing = self.alarm { self.alarm = .none }
     }
 
     mutating func removeAll() {
-        self.alarm?.timer.cancel()
+        self.cancelAlarm()
         self = LoopTimers()
     }
 
     mutating func remove(_ id: TimerTable<(inout Turn) -> Void>.ID) {
         self.table.remove(id)
-        guard self.table.count == 0 else { return }
         // While one is set, each turn of the event loop reads the clock.
-        self.alarm?.timer.cancel()
-        self.alarm = nil
+        if self.table.count == 0 { self.cancelAlarm() }
+    }
+
+    private mutating func cancelAlarm() {
+        guard case .set(_, let timer) = self.alarm else { return }
+        timer.cancel()
+        self.alarm = .none
     }
 }

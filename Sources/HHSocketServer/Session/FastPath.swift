@@ -85,12 +85,10 @@ extension ServerConnection {
 
     /// The number of requests after which it is looked at how long the turn has lasted.
     static var requestsBetweenLooks: Int { 64 }
-    /// About how long a turn serves one connection: others of its event loop wait meanwhile.
-    private static var turnBudget: TimeAmount { .milliseconds(1) }
 
     /// Leaves what else has come for another turn if this one has lasted long enough.
     func endTurnInTime(_ turn: inout Turn) {
-        if self.loop.socketLoop.age(of: turn) >= Self.turnBudget { self.link.yield(in: &turn) }
+        if self.loop.turnIsOver(turn) { self.link.yield(in: &turn) }
     }
 
     private func answer(

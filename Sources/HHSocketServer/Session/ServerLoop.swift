@@ -50,8 +50,10 @@ final class ServerLoop: Sendable {
     let handshakes: LoopHandshakes
     private let connections: NIOLoopBoundBox<Connections>
 
-    /// The largest number of connections that are passed through in one turn: others are served in between.
-    private static let sliceLength = 256
+    /// The largest number of connections that are passed through before it is looked at how long the turn has lasted.
+    private static let sliceLength = 64
+    /// About how long a turn serves one connection, or passes through all: others of the event loop wait meanwhile.
+    static let turnBudget = TimeAmount.milliseconds(1)
 
     init(index: Int, eventLoop: any EventLoop, logger: Logger, maximumHandshakes: Int) {
         self.index = index
@@ -75,14 +77,18 @@ final class ServerLoop: Sendable {
                 let number = self.connections.value.lastBroadcast
                 self.connections.value.broadcasts.append(Broadcast(number: number, pushes: pushes, promise: promise))
                 // Each connection gets one before the next.
-                if self.connections.value.broadcasts.count == 1 { self.broadcast(in: &turn) }
+                guard self.connections.value.broadcasts.count == 1 else { return }
+                if self.turnIsOver(turn) { self.leaveBroadcasts(in: &turn) } else { self.broadcast(in: &turn) }
             }
         )
         if !isSubmitted { promise.succeed(0) }
         return promise.futureResult
     }
 
-    /// Goes on with the first broadcast, for some connections.
+    /// Whether a turn has lasted long enough.
+    func turnIsOver(_ turn: borrowing Turn) -> Bool { self.socketLoop.age(of: turn) >= Self.turnBudget }
+
+    /// Goes on with the broadcasts, as far as that takes little time.
     private func broadcast(in turn: inout Turn) {
         while var broadcast = self.connections.value.broadcasts.first {
             let end = broadcast.place ?? self.connections.value.open.count
@@ -94,14 +100,19 @@ final class ServerLoop: Sendable {
                 }
             }
             broadcast.place = place
-            guard place == 0 else {
+            if place == 0 {
+                self.connections.value.broadcasts.removeFirst()
+                broadcast.promise.succeed(broadcast.count)
+            } else {
                 self.connections.value.broadcasts[0] = broadcast
-                self.socketLoop.afterOtherChannels(in: &turn) { self.broadcast(in: &$0) }
-                return
             }
-            self.connections.value.broadcasts.removeFirst()
-            broadcast.promise.succeed(broadcast.count)
+            guard !self.turnIsOver(turn) else { break }
         }
+        if !self.connections.value.broadcasts.isEmpty { self.leaveBroadcasts(in: &turn) }
+    }
+
+    private func leaveBroadcasts(in turn: inout Turn) {
+        self.socketLoop.afterOtherChannels(in: &turn) { self.broadcast(in: &$0) }
     }
 
     /// Nobody is left who could get them.
@@ -241,15 +252,22 @@ final class ServerLoop: Sendable {
         self.counters.beginSweep { self.socketLoop.submit(.closure { self.sweep(in: &$0) }) }
     }
 
-    /// Looks after the connections before these places, some in each turn.
+    /// Looks after the connections before these places, as far as that takes little time in each turn.
     private func sweep(_ place: Int = .max, _ messagesPlace: Int = .max, in turn: inout Turn) {
-        let (connections, next) = self.connections.value.open.slice(before: place, count: Self.sliceLength)
-        for connection in connections { connection.checkTimeouts(in: &turn) }
-        let (sessions, nextMessages) = self.connections.value.messages
-            .slice(before: messagesPlace, count: Self.sliceLength)
-        for session in sessions { session.checkTimeouts(in: &turn) }
-        guard next > 0 || nextMessages > 0, !self.connections.value.isOver else { return self.counters.endSweep() }
-        self.socketLoop.afterOtherChannels(in: &turn) { self.sweep(next, nextMessages, in: &$0) }
+        var (place, messagesPlace) = (place, messagesPlace)
+        while place > 0 || messagesPlace > 0, !self.connections.value.isOver {
+            let (connections, next) = self.connections.value.open.slice(before: place, count: Self.sliceLength)
+            for connection in connections { connection.checkTimeouts(in: &turn) }
+            let (sessions, nextMessages) = self.connections.value.messages
+                .slice(before: messagesPlace, count: Self.sliceLength)
+            for session in sessions { session.checkTimeouts(in: &turn) }
+            (place, messagesPlace) = (next, nextMessages)
+            guard !self.turnIsOver(turn) else { break }
+        }
+        guard place > 0 || messagesPlace > 0, !self.connections.value.isOver else { return self.counters.endSweep() }
+        self.socketLoop.afterOtherChannels(in: &turn) { [place, messagesPlace] in
+            self.sweep(place, messagesPlace, in: &$0)
+        }
     }
 }
 

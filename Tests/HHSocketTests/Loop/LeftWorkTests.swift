@@ -1,0 +1,69 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+import NIOPosix
+import TestSupport
+import Testing
+
+/// Much work that is left for later, on a real event loop, beside a channel that wants to be read.
+@Suite(.tags(.io), .timeLimit(.minutes(1))) struct LeftWorkTests {
+    /// Counts what it reads.
+    private final class Counter: ChannelInboundHandler {
+        typealias InboundIn = ByteBuffer
+
+        private let count: NIOLockedValueBox<Int>
+
+        init(_ count: NIOLockedValueBox<Int>) { self.count = count }
+
+        func channelRead(context: ChannelHandlerContext, data: NIOAny) {
+            self.count.withLockedValue { $0 += self.unwrapInboundIn(data).readableBytes }
+        }
+    }
+
+    /// Work for a loop that is never done.
+    private final class EndlessWork: @unchecked Sendable {
+        // Proof of Sendable: the loop is Sendable, and the flag is locked.
+        private let loop: SocketLoop
+        private let isOver = NIOLockedValueBox(false)
+
+        init(_ loop: SocketLoop) { self.loop = loop }
+
+        func begin(_ count: Int) {
+            self.loop.submit(.closure { turn in for _ in 0..<count { self.doSome(in: &turn) } })
+        }
+
+        func end() { self.isOver.withLockedValue { $0 = true } }
+
+        private func doSome(in turn: inout Turn) {
+            let end = NIODeadline.now() + .microseconds(300)
+            while NIODeadline.now() < end {}
+            guard !self.isOver.withLockedValue({ $0 }) else { return }
+            self.loop.afterOtherChannels(in: &turn) { self.doSome(in: &$0) }
+        }
+    }
+
+    @Test func channelsAreReadBetweenPieces() async throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let loop = SocketLoop(eventLoop: group.next())
+        let received = NIOLockedValueBox(0)
+        let server = try await ServerBootstrap(group: group)
+            .childChannelInitializer { channel in
+                channel.eventLoop.makeCompletedFuture {
+                    try channel.pipeline.syncOperations.addHandler(Counter(received))
+                }
+            }
+            .bind(host: "127.0.0.1", port: 0).get()
+        let client = try await ClientBootstrap(group: MultiThreadedEventLoopGroup.singleton)
+            .connect(to: try #require(server.localAddress)).get()
+        let work = EndlessWork(loop)
+        work.begin(200)
+        // Each piece is due again long before the last of them is done.
+        for count in 1...10 {
+            try await client.writeAndFlush(ByteBuffer(string: "!"))
+            try await eventually("\(count) bytes") { received.withLockedValue { $0 } == count }
+        }
+        work.end()
+        try await client.close()
+        try await group.shutdownGracefully()
+    }
+}

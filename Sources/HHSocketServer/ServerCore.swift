@@ -172,7 +172,7 @@ final class ListenerSettings: Sendable {
         settings.outputLimit = 1 << 20
         settings.gathersPieces = true
         // Then it is found out what the client has not taken.
-        settings.tellsOfRoomAfter = ServerConnection.largestUnchecked
+        settings.tellsOfRoomAfter = LinkChannel.uncheckedBytes
         settings.sharesReceiveBuffers = sharesReceiveBuffers
         settings.partingTime = nil
         settings.lingerTime = ServerConnection.lingerTime

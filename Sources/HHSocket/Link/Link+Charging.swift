@@ -23,9 +23,6 @@ extension Link {
         var bytesSent = 0
     }
 
-    /// The number of bytes sent after which it is looked at how many the channel still has.
-    private static var largestUnchecked: Int { 64 << 10 }
-
     /// From now on the link's memory is charged to `account`, until its channel is gone.
     package func charge(to account: any LinkAccount) {
         self.hot.charge.account = account
@@ -60,7 +57,7 @@ extension Link {
     @inline(__always)
     func settleAfterFlush() {
         if !self.hot.isWritable || self.hot.charge.channelBytes > 0
-            || self.hot.traffic.bytesSent - self.hot.charge.bytesSent >= Self.largestUnchecked
+            || self.hot.traffic.bytesSent - self.hot.charge.bytesSent >= LinkChannel.uncheckedBytes
         {
             self.lookAtChannel()
         }

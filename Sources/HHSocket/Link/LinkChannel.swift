@@ -6,4 +6,6 @@ package enum LinkChannel {
     /// link has gathered when that happens is passed on all the same: at most ``LinkSettings/outputLimit`` and one
     /// payload that is not sliced.
     package static let waterMarks = ChannelOptions.Types.WriteBufferWaterMark(low: 64 << 10, high: 128 << 10)
+    /// The number of bytes sent after which it is looked at how many the channel still has.
+    package static let uncheckedBytes = 64 << 10
 }

@@ -48,7 +48,7 @@ struct LimitOptions: ParsableArguments {
     )
     var maxInFlight: Int?
 
-    @Option(help: ArgumentHelp("The same for one connection. (default: 65536)", valueName: "n"))
+    @Option(help: ArgumentHelp("The same for one connection. (default: 1024)", valueName: "n"))
     var maxInFlightPerConnection: Int?
 
     @Option(
@@ -61,6 +61,26 @@ struct LimitOptions: ParsableArguments {
         )
     )
     var rate: Double?
+
+    @Option(
+        help: ArgumentHelp(
+            "The same for all connections of one address, or one IPv6 network of 64 bits. (default: no limit)",
+            valueName: "requests/s"
+        )
+    )
+    var ratePerAddress: Double?
+
+    @Option(
+        help: ArgumentHelp(
+            """
+            The time that a handler may take. Then its request is answered with status 408, and the handler is \
+            cancelled. (default: no limit)
+            """,
+            valueName: "duration"
+        ),
+        transform: DurationArgument.parse
+    )
+    var handlerTimeout: Duration?
 
     @Flag(
         help: """
@@ -88,8 +108,25 @@ struct LimitOptions: ParsableArguments {
     )
     var maxPayload: Int?
 
+    @Option(
+        help: ArgumentHelp(
+            """
+            The memory that may be held for all connections. From seven eighths of it on, the connections that hold \
+            most are closed. Payloads are a quarter of it at most. (default: 1G)
+            """,
+            valueName: "size"
+        ),
+        transform: SizeArgument.parse
+    )
+    var maxMemory: Int?
+
     /// 1 GiB: a larger value is a mistake.
     private static let largestPayload = 1 << 30
+    /// 1 MiB: a hundred connections cost as much by themselves.
+    private static let leastMemory = 1 << 20
+    /// The number of the largest payloads that there is room for, as by default: otherwise the largest could never be
+    /// received.
+    private static let payloadsInMemory = 4
 
     func validate() throws {
         for (name, value) in [
@@ -100,14 +137,22 @@ struct LimitOptions: ParsableArguments {
         ] {
             if let value, value < 1 { throw ValidationError("\(name) is 1 or more, not \(value).") }
         }
-        if let rate = self.rate, !(rate > 0 && rate <= 1e9) {
-            throw ValidationError("--rate is above 0, and 1000000000 at most, not \(rate).")
+        for (name, rate) in [("--rate", self.rate), ("--rate-per-address", self.ratePerAddress)] {
+            if let rate, !(rate > 0 && rate <= 1e9) {
+                throw ValidationError("\(name) is above 0, and 1000000000 at most, not \(rate).")
+            }
         }
         if let rate = self.connectionRate, !(rate >= 0 && rate <= 1e8) {
             throw ValidationError("--connection-rate is 0 or more, and 100000000 at most, not \(rate).")
         }
         if let bytes = self.maxPayload, !(1...Self.largestPayload).contains(bytes) {
             throw ValidationError("--max-payload is a size from 1 byte to 1G, not \(bytes) bytes.")
+        }
+        if let bytes = self.maxMemory, bytes < Self.leastMemory {
+            throw ValidationError("--max-memory is a size of 1M or more, not \(bytes) bytes.")
+        }
+        if let bytes = self.maxMemory, let payload = self.maxPayload, payload > bytes / Self.payloadsInMemory {
+            throw ValidationError("--max-memory has room for \(Self.payloadsInMemory) payloads of --max-payload.")
         }
     }
 
@@ -123,17 +168,16 @@ struct LimitOptions: ParsableArguments {
         if let count = self.maxInFlight { limits.maximumInFlight = count }
         if let count = self.maxInFlightPerConnection { limits.maximumInFlightPerConnection = count }
         limits.requestRate = self.rate.map { RequestRate(perSecond: $0) }
+        limits.requestRatePerAddress = self.ratePerAddress.map { RequestRate(perSecond: $0) }
+        limits.handlerTimeout = self.handlerTimeout
         limits.concurrency = self.adaptiveConcurrency ? AdaptiveConcurrency() : nil
         if let time = self.idleTimeout { limits.idleTimeout = time == .zero ? nil : time }
-        if let bytes = self.maxPayload {
-            limits.maximumPayloadLength = bytes
-            // Room for four payloads, as by default: otherwise the largest could never be received.
-            limits.maximumBufferedBytesPerConnection = max(limits.maximumBufferedBytesPerConnection, 4 * bytes)
-            limits.maximumBufferedBytes = max(
-                limits.maximumBufferedBytes,
-                limits.maximumBufferedBytesPerConnection
-            )
-        }
+        let payload = self.maxPayload ?? limits.maximumPayloadLength
+        let memory = self.maxMemory ?? max(limits.maximumBufferedBytes, Self.payloadsInMemory * payload)
+        limits.maximumBufferedBytes = memory
+        limits.maximumPayloadLength = min(payload, memory / Self.payloadsInMemory)
+        limits.maximumBufferedBytesPerConnection =
+            min(memory, max(limits.maximumBufferedBytesPerConnection, Self.payloadsInMemory * payload))
         return limits
     }
 }

@@ -93,12 +93,9 @@ extension ServerConnection {
             if isMore { return true }
         }
         let sent = self.link.traffic.bytesSent - self.hot.accounting.bytesSent
-        if sent >= Self.largestUnchecked || !self.link.isWritable { self.checkHeldBytes(in: &turn) }
+        if sent >= LinkChannel.uncheckedBytes || !self.link.isWritable { self.checkHeldBytes(in: &turn) }
         return false
     }
-
-    /// The number of bytes sent after which the client's backlog is measured.
-    static var largestUnchecked: Int { 64 << 10 }
 
     // MARK: What is held
 

@@ -149,6 +149,39 @@ extension HostileClient {
         }
     }
 
+    @Test func requestsOfOneAddressBeyondItsRateAreRefused() async throws {
+        try await self.withClient(["--rate-per-address", "0.001"]) { client, address, _ in
+            await client.perform(.request(1000, serial: 50, "first"))
+            #expect(try await client.response().status == .ok)
+            let other = try await HostileClient.accepted(by: address)
+            await other.perform(.request(1000, serial: 50, "second"))
+            #expect(try await other.response().status == .overloaded)
+            await other.perform(.close)
+        }
+    }
+
+    @Test func handlersThatTakeTooLongAreCancelled() async throws {
+        try await self.withClient(["--handler-timeout", "0.2"]) { client, _, _ in
+            await client.perform(.request(1001, serial: 50, "60000"))
+            let answer = try await client.response()
+            #expect((answer.serial, answer.status) == (50, .deadlineExceeded))
+        }
+    }
+
+    @Test func memoryBoundsPayloads() throws {
+        #expect(try LimitOptions.parse([]).limits.maximumBufferedBytes == 1 << 30)
+        var limits = try LimitOptions.parse(["--max-memory", "1M"]).limits
+        #expect(limits.maximumBufferedBytes == 1 << 20)
+        #expect(limits.maximumBufferedBytesPerConnection == 1 << 20)
+        #expect(limits.maximumPayloadLength == 256 << 10)
+        limits = try LimitOptions.parse(["--max-memory", "8G", "--max-payload", "1G"]).limits
+        #expect(limits.maximumBufferedBytes == 8 << 30)
+        #expect(limits.maximumBufferedBytesPerConnection == 4 << 30)
+        #expect(limits.maximumPayloadLength == 1 << 30)
+        limits = try LimitOptions.parse(["--max-payload", "1G"]).limits
+        #expect(limits.maximumBufferedBytes == 4 << 30)
+    }
+
     @Test func adaptiveConcurrencyBeginsWithAHundred() async throws {
         let sleep = ByteBuffer(string: "60000")
         try await self.withClient(["--adaptive-concurrency"]) { client, _, _ in
@@ -307,7 +340,9 @@ extension HostileClient {
         ["--listen", "::1:0"], ["--max-connections", "0"], ["--max-connections-per-address", "-1"],
         ["--event-loops", "0"], ["--connection-rate", "-1"], ["--connection-rate", "nan"], ["--max-in-flight", "0"],
         ["--max-in-flight-per-connection", "x"], ["--rate", "0"], ["--rate", "nan"],
-        ["--rate", "-1"], ["--rate", "1e10"], ["--idle-timeout", "-1"], ["--idle-timeout", "0.0001"],
+        ["--rate", "-1"], ["--rate", "1e10"], ["--rate-per-address", "0"], ["--handler-timeout", "0"],
+        ["--max-memory", "1023K"], ["--max-memory", "63M", "--max-payload", "16M"], ["--idle-timeout", "-1"],
+        ["--idle-timeout", "0.0001"],
         ["--max-payload", "0"], ["--max-payload", "1073741825"], ["--grace", "-1"], ["--grace", "soon"],
         ["--go-away-to", "nowhere"], ["--go-away-to", "unix:/tmp/socket"], ["--go-away-to", "127.0.0.1:0"],
         ["--proxy-protocol", "10.0.0.1/8"], ["--proxy-protocol", "balancer"], ["--forwarded-for", "::/129"],

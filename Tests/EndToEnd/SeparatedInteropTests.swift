@@ -40,7 +40,9 @@ import Testing
         let server = try await MockServer(format: .separated)
         server.on(100, .raw(ByteBuffer(string: answer)))
         server.on(101, .echo)
-        try await self.withClient(server) { client in
+        // A length that is one too large is noticed when the next frame comes.
+        try await self.withClient(server, { $0.socket.heartbeat = HeartbeatPolicy(interval: .milliseconds(200)) }) {
+            client in
             let error = await #expect(throws: SocketError.self) {
                 try await client.data(for: SocketRequest(type: 100, body: "x"))
             }

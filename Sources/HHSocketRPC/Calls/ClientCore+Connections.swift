@@ -45,6 +45,7 @@ extension ClientCore: DriverHost {
         self.sendWaiting(in: &turn)
         self.armTimer()
         for frame in unread { connection.received(frame, in: &turn) }
+        self.handOverPushes(in: &turn)
     }
 
     /// Sends calls that waited for the connection, as long as more of them may be in flight.

@@ -132,7 +132,7 @@ test-checked: dependencies ## build the tests for release with every check of ex
 attack-report: dependencies ## measure what attacks do to a server, built for release, and write the figures into the documentation
 	$(build_checked)
 	HHSOCKET_HOSTILE_SECONDS=60 SWIFT_TEST_BUNDLE=.build-checked/release/hhsocketPackageTests.xctest \
-		Scripts/test all --results .build-checked/attack-results DefaultConfigurationAttackTests HostileCrowdTests
+		Scripts/test all DefaultConfigurationAttackTests HostileCrowdTests --results .build-checked/attack-results
 	Scripts/attack-report --update .build-checked/attack-results/named/*.log
 
 test-threads: programs = python3 openssl protoc:protobuf-compiler

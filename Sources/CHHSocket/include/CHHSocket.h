@@ -5,6 +5,7 @@
 #define CHHSOCKET_H
 
 #include "chhsocket_adler32.h"
+#include "chhsocket_clock.h"
 #include "chhsocket_memory.h"
 #include "chhsocket_sha.h"
 

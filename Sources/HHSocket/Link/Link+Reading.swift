@@ -125,13 +125,19 @@ extension Link {
 
     private func beginYielding() -> Bool {
         guard !self.hot.reading.isYielding, !self.hot.reading.isLast else { return false }
-        self.hot.reading.isYielding = true
+        self.setYielding(true)
         return true
+    }
+
+    func setYielding(_ isYielding: Bool) {
+        guard isYielding != self.hot.reading.isYielding else { return }
+        self.hot.reading.isYielding = isYielding
+        self.loop.yieldingCount += isYielding ? 1 : -1
     }
 
     private func goOnAfterYielding(in turn: inout Turn) {
         guard self.hot.reading.isYielding else { return }
-        self.hot.reading.isYielding = false
+        self.setYielding(false)
         guard self.hot.phase != .ended else { return }
         self.offerWhatIsHere(in: &turn)
         self.releaseRead()
@@ -155,7 +161,7 @@ extension Link {
     package func discardIncoming(in turn: inout Turn) {
         self.hot.discards = true
         self.hot.reading.isPaused = false
-        self.hot.reading.isYielding = false
+        self.setYielding(false)
         self.releaseRead()
     }
 

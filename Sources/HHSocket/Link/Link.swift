@@ -216,6 +216,7 @@ package final class Link<Language: LinkLanguage>: ChannelDuplexHandler, Removabl
         self.parting.promise?.succeed()
         self.loop.enter { turn in
             self.removeTimers()
+            self.setYielding(false)
             for timer in [self.parting.timer, self.yieldTimer] {
                 if let timer { self.loop.removeTimer(timer) }
             }

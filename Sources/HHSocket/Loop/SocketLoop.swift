@@ -89,6 +89,8 @@ package final class SocketLoop: @unchecked Sendable {
     let jobWatch: JobWatch?
     #endif
     private var timers = LoopTimers()
+    /// The number of links whose units wait for another turn.
+    package internal(set) var yieldingCount = 0
     private var isDrainScheduled = false
     /// Whether nothing that is submitted from now on runs.
     private var isClosed = false

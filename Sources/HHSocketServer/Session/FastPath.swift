@@ -84,7 +84,7 @@ extension ServerConnection {
     }
 
     /// The number of requests after which it is looked at how long the turn has lasted.
-    static var requestsBetweenLooks: Int { 64 }
+    static var requestsBetweenLooks: Int { 32 }
 
     /// Leaves what else has come for another turn if this one has lasted long enough.
     func endTurnInTime(_ turn: inout Turn) {

@@ -15,6 +15,7 @@ extension ServerConnection {
 
     @inline(__always)
     private func receiveAll(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(FrameError) {
+        var count = 0
         while true {
             self.answerOnFastPath(&batch, in: &turn)
             guard batch.goesOn else {
@@ -29,6 +30,8 @@ extension ServerConnection {
                 continue
             }
             guard try self.receiveNext(&batch, in: &turn) else { return }
+            count += 1
+            if count % Self.requestsBetweenLooks == 0 { self.endTurnInTime(&turn) }
         }
     }
 

@@ -53,7 +53,8 @@ final class ServerLoop: Sendable {
     /// The largest number of connections that are passed through before it is looked at how long the turn has lasted.
     private static let sliceLength = 64
     /// About how long a turn serves one connection, or passes through all: others of the event loop wait meanwhile.
-    static let turnBudget = TimeAmount.milliseconds(1)
+    private static let turnBudget = TimeAmount.milliseconds(1)
+    private static let leastTurnBudget = TimeAmount.microseconds(100)
 
     init(index: Int, eventLoop: any EventLoop, logger: Logger, maximumHandshakes: Int) {
         self.index = index
@@ -85,8 +86,12 @@ final class ServerLoop: Sendable {
         return promise.futureResult
     }
 
-    /// Whether a turn has lasted long enough.
-    func turnIsOver(_ turn: borrowing Turn) -> Bool { self.socketLoop.age(of: turn) >= Self.turnBudget }
+    /// Whether a turn has lasted long enough. The more connections wait for another one, the shorter it is: those that
+    /// ask for little come behind all that ask for much.
+    func turnIsOver(_ turn: borrowing Turn) -> Bool {
+        let share = Self.turnBudget.nanoseconds / Int64(1 + self.socketLoop.yieldingCount / 8)
+        return self.socketLoop.age(of: turn).nanoseconds >= max(share, Self.leastTurnBudget.nanoseconds)
+    }
 
     /// Goes on with the broadcasts, as far as that takes little time.
     private func broadcast(in turn: inout Turn) {

@@ -1,16 +1,6 @@
 import HHSocket
 import NIOCore
 
-#if canImport(Glibc)
-import Glibc
-#elseif canImport(Musl)
-import Musl
-#elseif canImport(Darwin)
-import Darwin
-#elseif canImport(Android)
-import Android
-#endif
-
 /// One examination of a format in one direction.
 struct VerifierRun {
     typealias Check = WireFormatVerifier.Check
@@ -225,9 +215,9 @@ struct VerifierRun {
             let pieces = stride(from: 0, to: bytes.count, by: 128).map { bytes[$0..<min(bytes.count, $0 + 128)] }
             // The processor's time of this thread, and the better of two: other threads do not count.
             return (0..<2).reduce(.infinity) { best, _ in
-                let start = Self.threadSeconds()
+                let start = ThreadTime.seconds
                 _ = self.decode(pieces)
-                return min(best, Self.threadSeconds() - start)
+                return min(best, ThreadTime.seconds - start)
             }
         }
         let (first, second) = (seconds(small), seconds(large))
@@ -241,12 +231,6 @@ struct VerifierRun {
             far it was
             """
         )
-    }
-
-    private static func threadSeconds() -> Double {
-        var time = timespec()
-        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time)
-        return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
     }
 
     // MARK: Decoding

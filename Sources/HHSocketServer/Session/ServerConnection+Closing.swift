@@ -101,23 +101,14 @@ extension ServerConnection {
     }
 
     /// Notes for the ledger whether bytes have come or were taken since the last look, and frees what is kept for a
-    /// client on whose connection nothing happens.
+    /// client on whose connection next to nothing happens.
     private func noteProgress(now: NIODeadline) {
         let traffic = self.link.traffic
         let taken = traffic.bytesSent - self.link.knownChannelBytes
-        let sum = traffic.bytesReceived + taken
-        if sum != self.hot.accounting.progress {
-            self.hot.accounting.progress = sum
-            self.hot.accounting.quietLooks = 0
-            self.load.progressed(at: now)
-        } else if self.hot.accounting.quietLooks < Self.quietLooksBeforeRest {
-            self.hot.accounting.quietLooks += 1
-            if self.hot.accounting.quietLooks == Self.quietLooksBeforeRest { self.rest() }
-        }
+        let finding = self.hot.accounting.rest.look(bytes: traffic.bytesReceived + taken)
+        if finding.hasProgressed { self.load.progressed(at: now) }
+        if finding.rests { self.rest() }
     }
-
-    /// The number of looks in a row that have seen nothing happen, after which memory is freed.
-    private static var quietLooksBeforeRest: UInt8 { 3 }
 
     private func rest() {
         self.link.releaseRest()

@@ -89,10 +89,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         var waiting = 0
         /// The number of bytes sent by the time the client's backlog was last measured.
         var bytesSent = 0
-        /// The number of bytes that had come or were taken by the time of the last look.
-        var progress = 0
-        /// The number of looks since then that have seen nothing happen.
-        var quietLooks: UInt8 = 0
+        var rest = RestWatch()
     }
 
     /// State that every request touches.

@@ -76,11 +76,15 @@ extension Link {
         self.hot.charge.account = nil
     }
 
-    /// Frees memory that is kept for bytes to come. For a link on which nothing happens.
-    package func releaseRest() {
+    /// Frees memory that is kept for bytes to come. For a link on which next to nothing happens.
+    ///
+    /// - Returns: The number of freed bytes.
+    package func releaseRest() -> Int {
+        let kept = self.hot.language.heldBytes + self.hot.out.bytes.keptBytes
         self.hot.out.bytes.releaseRest()
         self.hot.language.releaseRest()
         self.settle()
+        return max(0, kept - self.hot.language.heldBytes - self.hot.out.bytes.keptBytes)
     }
 }
 

@@ -115,6 +115,9 @@ package struct SendBytes: Sendable {
     /// Whether much memory is kept for bytes to come, and nothing is to be written.
     var keepsMuch: Bool { self.count == 0 && self.gathered.capacity > Self.largestKeptInRest }
 
+    /// The size of the buffer that is kept for bytes to come.
+    var keptBytes: Int { self.gathered.capacity }
+
     /// Releases that memory.
     mutating func releaseRest() {
         if self.keepsMuch { self.removeAll() }

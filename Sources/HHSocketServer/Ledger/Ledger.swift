@@ -41,6 +41,8 @@ final class Ledger: Sendable {
     private let memory = NIOLockedValueBox(MemoryReturn())
     /// The largest number of bytes that were held since the last look, nearly.
     private let height = ManagedAtomic(0)
+    /// The number of bytes since then that were freed without having been charged.
+    private let freed = ManagedAtomic(0)
 
     /// - Parameter shards: The number of event loops.
     init(_ limits: ServerLimits, shards count: Int) {
@@ -131,13 +133,21 @@ final class Ledger: Sendable {
     /// Whether connections are being closed for what they hold.
     var isClosingConnections: Bool { self.isEvicting.load(ordering: .relaxed) }
 
+    /// Notes that a connection has freed memory that it kept for more to come, which is not charged.
+    func freed(_ bytes: Int) {
+        if bytes > 0 { self.freed.wrappingIncrement(by: bytes, ordering: .relaxed) }
+    }
+
     /// Closes connections if too much is held, and gives memory back to the system that is not needed any more. To be
     /// called from time to time, on a thread that may take its time: what is held may stay as it is.
     func look() {
         if self.isNearlyFull { self.beginEvicting() }
         // What was held between two looks counts, too.
         let height = self.height.exchange(0, ordering: .relaxed)
-        let isDue = self.memory.withLockedValue { $0.isDue(bytes: self.bytes, height: height, now: .now()) }
+        let freed = self.freed.exchange(0, ordering: .relaxed)
+        let isDue = self.memory.withLockedValue {
+            $0.isDue(bytes: self.bytes, height: height, freed: freed, now: .now())
+        }
         if isDue { FreeMemory.giveBack() }
     }
 

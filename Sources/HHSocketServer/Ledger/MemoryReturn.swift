@@ -13,6 +13,8 @@ struct MemoryReturn: Sendable {
 
     /// The largest number of bytes that was held since the last return.
     private var height = 0
+    /// The number of bytes since then that were freed without having been held.
+    private var freed = 0
     private var last: NIODeadline?
     /// The number of returns that follow the last one.
     private var remaining = 0
@@ -21,12 +23,15 @@ struct MemoryReturn: Sendable {
     /// - Parameters:
     ///   - bytes: The number of bytes that are held now.
     ///   - height: The largest number that was held since the last call.
+    ///   - freed: The number of bytes since the last call that were freed without having been held.
     /// - Returns: Whether memory is to be returned now.
-    mutating func isDue(bytes: Int, height: Int = 0, now: NIODeadline) -> Bool {
+    mutating func isDue(bytes: Int, height: Int = 0, freed: Int = 0, now: NIODeadline) -> Bool {
         self.height = max(self.height, bytes, height)
+        self.freed += freed
         guard self.last.map({ now - $0 >= Self.interval }) ?? true else { return false }
-        if self.height - bytes >= Self.minimumBytes {
+        if self.height - bytes + self.freed >= Self.minimumBytes {
             self.height = bytes
+            self.freed = 0
             self.remaining = Self.repetitions
         } else if self.remaining > 0 {
             self.remaining -= 1

@@ -111,7 +111,7 @@ extension ServerConnection {
     }
 
     private func rest() {
-        self.link.releaseRest()
+        self.core.ledger.freed(self.link.releaseRest())
         self.hot.machine.releaseRest()
         if self.deadlines.isEmpty { self.deadlines = [:] }
     }

@@ -71,6 +71,19 @@ import Testing
 }
 
 @Suite struct MemoryReturnTests {
+    @Test func memoryThatWasKeptWithoutBeingChargedIsReturned() {
+        var memory = MemoryReturn()
+        var now = NIODeadline.uptimeNanoseconds(1_000_000_000_000)
+        var returns = 0
+        for _ in 0..<9 {
+            // A connection after the other frees its buffers.
+            if memory.isDue(bytes: 8_192, freed: 1 << 20, now: now) { returns += 1 }
+            now = now + .seconds(1)
+        }
+        #expect(returns >= 2)
+        #expect(MemoryReturn.minimumBytes == 4 << 20)
+    }
+
     @Test func memoryIsReturnedOnceMuchLessIsHeldThanBefore() {
         var memory = MemoryReturn()
         let mebibyte = 1 << 20

@@ -74,6 +74,8 @@ extension AttackFigures {
     /// and clients share the cores with whatever else is tested, it is only a bound: a loop that is stuck for longer
     /// is found, a shorter delay is printed.
     static let longestRoundTrip: Duration = isReleaseBuild ? .seconds(1) : .seconds(5) * AttackPlan.strength
+    /// The same while all attacks run together: what the attackers compute takes the cores from the server.
+    static let longestRoundTripOfAll: Duration = isReleaseBuild ? .seconds(3) : longestRoundTrip
     /// The time in which a newcomer is served, and everything is given back.
     static let recovery: Duration = isReleaseBuild ? .seconds(10) : .seconds(20) * AttackPlan.strength
     /// What a connection may cost that has been quiet for a while, and what the process may have gained besides.

@@ -1,6 +1,6 @@
 /// Decides when a connection gives up the memory that it keeps for more to come.
 struct RestWatch {
-    /// What a look has found.
+    /// The finding of a look.
     struct Finding: Equatable {
         /// Whether bytes have come or were taken since the last look.
         var hasProgressed = false

@@ -285,7 +285,10 @@ public struct Router: Sendable {
         switch entry.registration {
         case .synchronous(let synchronous):
             guard scopes.contains(where: { !$0.middleware.isEmpty }) else {
-                return .synchronous(scopes.reduce(synchronous) { $1.mapping.around($0) })
+                // Not `reduce`: a closure that has been through generic code is called through two others.
+                var mapped = synchronous
+                for scope in scopes { mapped = scope.mapping.around(mapped) }
+                return .synchronous(mapped)
             }
             handler = { try synchronous($0, $1) }
         case .asynchronous(let asynchronous):

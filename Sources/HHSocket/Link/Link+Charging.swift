@@ -84,7 +84,7 @@ extension Link {
         self.hot.out.bytes.releaseRest()
         self.hot.language.releaseRest()
         self.settle()
-        return max(0, kept - self.hot.language.heldBytes - self.hot.out.bytes.keptBytes)
+        return kept - self.hot.language.heldBytes - self.hot.out.bytes.keptBytes
     }
 }
 

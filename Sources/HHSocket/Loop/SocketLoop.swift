@@ -45,8 +45,6 @@ package final class SocketLoop: @unchecked Sendable {
         var taskTurns = TaskTurns()
         /// Until when no turn begins but by a read; nil if the loop does not rest.
         var restEnd: NIODeadline?
-        /// Whether submissions wait for the end of the rest.
-        var drainIsLate = false
         var host: (any TurnHost)?
         /// Storage that is used again.
         var batch: [Submission] = []
@@ -200,6 +198,8 @@ package final class SocketLoop: @unchecked Sendable {
         self.hot.host = nil
         // Who has set them knows the loop, which would know them for ever.
         self.timers.removeAll()
+        // What was submitted in a rest, whose end was one of them, runs all the same.
+        if self.hot.restEnd.take() != nil { self.scheduleDrain() }
         self.submissions.close(whenIdle: whenIdle)
         for job in self.submissions.removeJobs() + self.hot.own.removeJobs() { self.lateJobs.append(job) }
         if self.hot.phase == .idle { self.lateJobs.begin() } else { self.hot.isLast = true }
@@ -216,7 +216,8 @@ package final class SocketLoop: @unchecked Sendable {
 
     /// Begins a turn that runs all that was submitted.
     private func drain() {
-        guard self.hot.restEnd == nil else { return self.hot.drainIsLate = true }
+        // Otherwise the end of the rest takes what waits.
+        guard self.hot.restEnd == nil else { return }
         guard var turn = self.begin() else { return self.scheduleDrain() }
         let began = self.hot.taskTurns.measures ? turn.now : nil
         self.runSubmissions(in: &turn)
@@ -239,8 +240,6 @@ package final class SocketLoop: @unchecked Sendable {
     private func endRest(in turn: inout Turn) {
         guard let end = self.hot.restEnd, end <= turn.now else { return }
         self.hot.restEnd = nil
-        guard self.hot.drainIsLate else { return }
-        self.hot.drainIsLate = false
         self.runSubmissions(in: &turn)
     }
 

@@ -42,6 +42,28 @@ import Testing
         }
     }
 
+    @Test func submissionOfARestRunsThoughTheLoopIsClosedMeanwhile() async throws {
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        let eventLoop = group.next()
+        let loop = SocketLoop(eventLoop: eventLoop)
+        let hasRun = NIOLockedValueBox(false)
+        loop.submit(
+            .closure { _ in
+                _ = loop.setTimer(.now()) { _ in
+                    let end = NIODeadline.now() + .milliseconds(160)
+                    while NIODeadline.now() < end {}
+                    // In the rest of 10 ms that follows this turn.
+                    eventLoop.execute {
+                        loop.submit(.closure { _ in hasRun.withLockedValue { $0 = true } })
+                        eventLoop.execute { loop.close {} }
+                    }
+                }
+            }
+        )
+        try await eventually("the submission", within: .seconds(20)) { hasRun.withLockedValue { $0 } }
+        try await group.shutdownGracefully()
+    }
+
     @Test func channelsAreReadBetweenPieces() async throws {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
         let loop = SocketLoop(eventLoop: group.next())

@@ -103,9 +103,13 @@ extension Link {
 
     /// Ends the receiver's part of this turn: the units that have come, and more bytes, wait for another one, so that
     /// the loop serves its other connections in between. Does nothing where the connection has ended.
-    package func yield(in turn: inout Turn) {
-        guard self.beginYielding() else { return }
+    ///
+    /// - Returns: False where there is no later: what is left now is lost.
+    @discardableResult
+    package func yield(in turn: inout Turn) -> Bool {
+        guard self.beginYielding() else { return self.hot.reading.isYielding }
         self.yieldTimer = self.loop.afterOtherChannels(in: &turn) { self.goOnAfterYielding(in: &$0) }
+        return true
     }
 
     /// Yields unless the connection ends, and there is no later.

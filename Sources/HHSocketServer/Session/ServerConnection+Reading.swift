@@ -24,11 +24,9 @@ extension ServerConnection {
                 return self.takeStatistics()
             }
             if batch.isFinished() { return }
-            if self.hot.startedHere > 0, self.hot.machine.isAtLimit {
-                // Their handlers run once nothing is borrowed: what is answered within the turn was never in flight.
-                self.link.yield(in: &turn)
-                continue
-            }
+            // Their handlers run once nothing is borrowed: what is answered within the turn was never in flight. Where
+            // the connection has ended there is no other turn, and what is beyond the limit is refused.
+            if self.hot.startedHere > 0, self.hot.machine.isAtLimit, self.link.yield(in: &turn) { continue }
             guard try self.receiveNext(&batch, in: &turn) else { return }
             count += 1
             if count % Self.requestsBetweenLooks == 0 { self.endTurnInTime(&turn) }

@@ -165,8 +165,9 @@ private enum Room: ServerSessionKey { typealias Value = String }
             #expect(self.events.current.isEmpty && server.sessions.isEmpty)
             isOpen.withLockedValue { $0 = true }
             // Known without a request or a hello.
-            _ = try await self.signedIn(server, as: "ann")
+            let ann = try await self.signedIn(server, as: "ann")
             #expect(server.sessions(of: "ann").count == 1)
+            await ann.perform(.close)
         }
     }
 

@@ -36,12 +36,15 @@ import Testing
 
     private func withOneLoop<Result: Sendable>(
         _ router: Router,
+        _ configuration: SocketServer.Configuration = .init(),
         _ body: (SocketServer) async throws -> Result
     ) async throws -> Result {
         let group = MultiThreadedEventLoopGroup(numberOfThreads: 1)
+        var configuration = configuration
+        configuration.eventLoopGroup = group
         let result: Result
         do {
-            result = try await withServer(.init(eventLoopGroup: group), router) { server in try await body(server) }
+            result = try await withServer(configuration, router) { server in try await body(server) }
         } catch {
             try? await group.shutdownGracefully()
             throw error
@@ -80,6 +83,25 @@ import Testing
             let answers = try await client.responses(500)
             #expect(answers.map(\.serial) == Array(1_000..<1_500))
             try await client.ended()
+        }
+    }
+
+    @Test func requestsBeyondTheLimitAreRefusedOnceTheClientHasSentItsLast() async throws {
+        var router = Self.routerWithAdmission
+        router.handle(Self.slow + 1, on: .connection) { request, _ in request.body }
+        try await self.withOneLoop(router, .limited { $0.maximumInFlightPerConnection = 10 }) { server in
+            let address = try #require(server.address)
+            let client = try await HostileClient(to: address)
+            // The end is there before the turn in which the limit is reached has ended.
+            await client.perform(.requests(Self.slow + 1, serials: 1_000..<1_100).then(.halfClose))
+            let answers = try await client.responses(100, within: .seconds(20))
+            #expect(answers.map(\.serial).sorted() == Array(1_000..<1_100))
+            #expect(answers.filter { $0.status == .ok }.count >= 10)
+            #expect(answers.allSatisfy { $0.status == .ok || $0.status == .overloaded })
+            try await client.ended()
+            let other = try await HostileClient(to: address)
+            await other.perform(.ping())
+            _ = try await other.response(within: .seconds(20))
         }
     }
 

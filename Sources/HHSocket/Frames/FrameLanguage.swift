@@ -90,7 +90,8 @@ extension Batch where Language == FrameLanguage {
     /// ``next(into:)`` if the receiver may go on.
     package mutating func soundApplicationHeader() -> FrameHeader? {
         guard self.goesOn, self.link.hot.language.decoder.hasInput else { return nil }
-        return self.link.hot.language.decoder.soundHeader { $0.type > FrameType.control.upperBound }
+        let bytes = self.bytesOfNextFrame
+        return self.link.hot.language.decoder.soundHeader(in: bytes) { $0.type > FrameType.control.upperBound }
     }
 
     /// The header of the next frame as ``soundApplicationHeader()`` gives it, if the frame has this type and one of
@@ -98,7 +99,27 @@ extension Batch where Language == FrameLanguage {
     /// apart from the answer's length and the format.
     package mutating func soundHeader(ofType type: UInt32, in serials: ClosedRange<UInt32>) -> FrameHeader? {
         guard self.goesOn, self.link.hot.canSend, self.link.hot.language.decoder.hasInput else { return nil }
-        return self.link.hot.language.decoder.soundHeader { $0.type == type && serials.contains($0.serial) }
+        let bytes = self.bytesOfNextFrame
+        return self.link.hot.language.decoder.soundHeader(in: bytes) {
+            $0.type == type && serials.contains($0.serial)
+        }
+    }
+
+    /// The bytes that have come, from the next frame on. There must be some.
+    private var bytesOfNextFrame: UnsafeRawBufferPointer {
+        @inline(__always)
+        mutating get {
+            let (start, end) = self.link.hot.language.decoder.inputRange
+            let number = self.link.hot.language.decoder.appendCount
+            if let input = self.input, input.number == number, end <= input.end {
+                return UnsafeRawBufferPointer(start: input.base + start, count: end - start)
+            }
+            guard let input = LookedUpInput(self.link.hot.language.decoder.input, number: number) else {
+                return UnsafeRawBufferPointer(start: nil, count: 0)
+            }
+            self.input = input
+            return UnsafeRawBufferPointer(start: input.base + start, count: end - start)
+        }
     }
 
     package mutating func takePayload(of header: FrameHeader) -> ByteBuffer {

@@ -1,8 +1,34 @@
+import NIOCore
+
+/// The bytes of a read, looked up once for all the frames in them: each look costs a checked access.
+///
+/// They are kept, and a buffer that is kept is not changed: whatever the decoder does to its own, this memory is valid.
+struct LookedUpInput {
+    private let buffer: ByteBuffer
+    /// The place of index 0 of the buffer. Valid as long as `buffer`, which nobody changes, keeps its storage.
+    let base: UnsafeRawPointer
+    /// The index at which the bytes end.
+    let end: Int
+    /// Which of those that the decoder was given they are.
+    let number: UInt
+
+    /// - Parameter number: The number of times that the decoder was given bytes.
+    init?(_ buffer: ByteBuffer, number: UInt) {
+        guard let start = buffer.withUnsafeReadableBytes({ $0.baseAddress }) else { return nil }
+        self.buffer = buffer
+        self.base = start - buffer.readerIndex
+        self.end = buffer.writerIndex
+        self.number = number
+    }
+}
+
 /// The units of a read, which the receiver pulls.
 package struct Batch<Language: LinkLanguage>: ~Copyable {
     let link: Link<Language>
     /// The number of units that were pulled.
     var count = 0
+    /// The bytes of frames that have come, once a frame was looked for.
+    var input: LookedUpInput?
 
     init(_ link: Link<Language>) {
         self.link = link

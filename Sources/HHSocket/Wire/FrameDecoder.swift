@@ -112,6 +112,8 @@ public struct FrameDecoder: Sendable {
     @usableFromInline var partial = ByteBuffer()
     /// The rest of the last read.
     @usableFromInline var input = ByteBuffer()
+    /// The number of times that bytes were handed over.
+    @usableFromInline var appendCount: UInt = 0
     /// A copy of a part of `input`, for the small payloads in it.
     @usableFromInline var block = ByteBuffer()
     /// The index in `input` at which that part begins.
@@ -246,6 +248,7 @@ public struct FrameDecoder: Sendable {
     @inlinable
     public mutating func append(_ bytes: ByteBuffer) {
         guard self.failure == nil else { return }
+        self.appendCount &+= 1
         if self.input.readableBytes == 0 {
             self.input = bytes
             self.block = ByteBuffer()
@@ -257,6 +260,10 @@ public struct FrameDecoder: Sendable {
     /// Whether anything is left of what was handed over.
     @inline(__always)
     var hasInput: Bool { mutating get { self.input.readableBytes > 0 } }
+
+    /// The indices in ``input`` between which it was not taken.
+    @inline(__always)
+    var inputRange: (start: Int, end: Int) { mutating get { (self.input.readerIndex, self.input.writerIndex) } }
 
     /// Whether ``soundHeader(where:)`` may find one.
     var mayHaveSoundHeader: Bool { mutating get { self.hasInput && !self.needsCare } }
@@ -325,17 +332,23 @@ public struct FrameDecoder: Sendable {
     @inlinable
     package mutating func soundHeader(where isWanted: (FrameHeader) -> Bool = { _ in true }) -> FrameHeader? {
         guard !self.needsCare else { return nil }
-        let headerLength = self.direction.headerLength
         // One look at the bytes for all of it: each costs a checked access to the buffer's storage.
-        return self.input.withUnsafeReadableBytes { bytes in
-            guard let start = bytes.baseAddress, bytes.count >= headerLength else { return nil }
-            let header = FrameHeader(bytes, direction: self.direction)
-            guard header.length <= self.unquestionedLength else { return nil }
-            let length = Int(header.length)
-            guard bytes.count >= headerLength + length + Frame.trailerLength, isWanted(header) else { return nil }
-            let computed = Adler32.checksum(UnsafeRawBufferPointer(start: start + headerLength, count: length))
-            return computed == bytes.bigEndianWord(at: headerLength + length) ? header : nil
-        }
+        return self.input.withUnsafeReadableBytes { self.soundHeader(in: $0, where: isWanted) }
+    }
+
+    /// The header that ``soundHeader(where:)`` returns, for a caller that looks at the bytes of ``input`` once for many
+    /// frames.
+    @inlinable
+    @inline(__always)
+    mutating func soundHeader(in bytes: UnsafeRawBufferPointer, where isWanted: (FrameHeader) -> Bool) -> FrameHeader? {
+        let headerLength = self.direction.headerLength
+        guard !self.needsCare, let start = bytes.baseAddress, bytes.count >= headerLength else { return nil }
+        let header = FrameHeader(bytes, direction: self.direction)
+        guard header.length <= self.unquestionedLength else { return nil }
+        let length = Int(header.length)
+        guard bytes.count >= headerLength + length + Frame.trailerLength, isWanted(header) else { return nil }
+        let computed = Adler32.checksum(UnsafeRawBufferPointer(start: start + headerLength, count: length))
+        return computed == bytes.bigEndianWord(at: headerLength + length) ? header : nil
     }
 
     /// Whether nothing is left of what was handed over, as after most reads, whose memory is released then. False says

@@ -88,16 +88,19 @@ public struct FrameEncoder: Sendable {
             length: UInt32(truncatingIfNeeded: length),
             headerLength: headerLength
         )
+        let total = end + Frame.trailerLength
+        // To ask for room costs another check of whether the buffer is shared.
+        if buffer.writableBytes < total { buffer.reserveCapacity(minimumWritableBytes: total) }
         payload.withUnsafeReadableBytes { payload in
-            _ = buffer.writeWithUnsafeMutableBytes(minimumWritableBytes: end + Frame.trailerLength) { target in
+            buffer.withUnsafeMutableWritableBytes { target in
                 header.write(to: target, direction: direction)
-                if length > 0 {
-                    UnsafeMutableRawBufferPointer(rebasing: target[headerLength..<end]).copyMemory(from: payload)
+                if let body = payload.baseAddress, let start = target.baseAddress {
+                    (start + headerLength).copyMemory(from: body, byteCount: length)
                 }
                 target.storeBigEndian(Adler32.checksum(payload), at: end)
-                return end + Frame.trailerLength
             }
         }
+        buffer.moveWriterIndex(forwardBy: total)
     }
 
     @usableFromInline

@@ -14,10 +14,13 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 HELLO = ["--hello"]
 EXECUTOR = ["--executor", "socket"]
 TASK = ["--api", "task", "--callbacks", "inline"]
+DISPATCH = ["--api", "dispatch", "--callbacks", "inline"]
 CELLS = {
     "16 B, 1 in flight": ["--body", "16", "--in-flight", "1", *TASK],
     "16 B, 64 in flight": ["--body", "16", "--in-flight", "64", *TASK],
     "16 B, 1,024 in flight": ["--body", "16", "--in-flight", "1024", *TASK],
+    "16 B, 64, dispatch": ["--body", "16", "--in-flight", "64", *DISPATCH],
+    "16 B, 1,024, dispatch": ["--body", "16", "--in-flight", "1024", *DISPATCH],
     "4 KiB, 64 in flight": ["--body", "4096", "--in-flight", "64", *TASK],
     "64 KiB, 64 in flight": ["--body", "65536", "--in-flight", "64", *TASK],
     "16 B, 64, async": ["--body", "16", "--in-flight", "64", "--api", "async"],

@@ -60,7 +60,7 @@ struct EchoOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            How calls are made: by tasks with completion handlers, by Swift tasks that await, or by these with a generated \
+            How calls are made: by tasks with completion handlers, with handlers but no tasks, by Swift tasks that await, or by these with a generated \
             client and Protobuf messages, type \(Hhsocket_Bench.Methods.echo.type). (default: task)
             """
         )
@@ -158,12 +158,14 @@ struct EchoOptions: ParsableArguments {
             throw ValidationError("--rate is a number of calls per second above 0, 1000000000 at most, not \(rate).")
         }
         if let warmup = self.warmup, warmup > Self.longest { throw ValidationError("--warmup is 10d at most.") }
-        guard self.callbacks == nil || self.api ?? .task == .task else {
-            let api = self.api?.rawValue ?? ""
-            throw ValidationError("--callbacks is for completion handlers, and --api \(api) has none; leave it out.")
+        let api = self.api ?? .task
+        guard self.callbacks == nil || api.hasHandlers else {
+            throw ValidationError(
+                "--callbacks is for completion handlers, and --api \(api.rawValue) has none; leave it out."
+            )
         }
-        guard self.executor == nil || self.api ?? .task != .task else {
-            throw ValidationError("--executor is for Swift tasks, and --api task has none; leave it out.")
+        guard self.executor == nil || !api.hasHandlers else {
+            throw ValidationError("--executor is for Swift tasks, and --api \(api.rawValue) has none; leave it out.")
         }
         guard self.serverPid == nil || !self.startsServer else {
             throw ValidationError("--self knows its server's process; leave --server-pid out.")
@@ -200,8 +202,8 @@ struct EchoOptions: ParsableArguments {
             warmup: (self.warmup ?? .milliseconds(500)).inSeconds,
             seconds: seconds,
             api: api,
-            callbacks: api == .task ? self.callbacks ?? .inline : nil,
-            executor: api == .task ? nil : self.executor ?? .global,
+            callbacks: api.hasHandlers ? self.callbacks ?? .inline : nil,
+            executor: api.hasHandlers ? nil : self.executor ?? .global,
             rate: self.rate
         )
     }

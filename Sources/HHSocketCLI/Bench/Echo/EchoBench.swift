@@ -126,9 +126,10 @@ struct EchoBench: Sendable {
         }
         let tally = EchoTally(schedule == nil ? .closedLoop : .schedule, window: window)
         switch self.parameters.api {
-        case .task:
+        case .task, .dispatch:
             return TaskLoop(
                 client: connection.client,
+                makesTasks: self.parameters.api == .task,
                 eventLoop: connection.eventLoop,
                 callbacks: connection.callbacks,
                 body: self.body,

@@ -5,7 +5,7 @@ protocol EchoCaller: Sendable {
     /// Makes call `number` and waits for its answer.
     ///
     /// - Throws: `SocketError`, or ``EchoFailure`` if the answer is not an echo.
-    mutating func call(_ number: UInt32, on client: SocketClient) async throws
+    nonisolated(nonsending) mutating func call(_ number: UInt32, on client: SocketClient) async throws
 }
 
 /// A caller with plain bodies.
@@ -18,7 +18,7 @@ struct BodyCaller: EchoCaller {
         self.requests = RequestPair(body)
     }
 
-    mutating func call(_ number: UInt32, on client: SocketClient) async throws {
+    nonisolated(nonsending) mutating func call(_ number: UInt32, on client: SocketClient) async throws {
         let response = try await client.data(for: self.requests.next(number))
         guard self.body.isEchoed(by: response.body, number: number) else {
             throw EchoFailure(self.body.reason(about: response.body, number: number))
@@ -53,7 +53,7 @@ struct MessageCaller: EchoCaller {
         (try? note.serializedBytes().count) ?? 0
     }
 
-    mutating func call(_ number: UInt32, on client: SocketClient) async throws {
+    nonisolated(nonsending) mutating func call(_ number: UInt32, on client: SocketClient) async throws {
         self.note.number = number
         let answer = try await Hhsocket_Bench.Client(client).echo(self.note)
         guard answer == self.note else {

@@ -7,10 +7,15 @@ struct EchoParameters: Sendable {
     enum API: String, ExpressibleByArgument, CaseIterable {
         /// A task and a completion handler for each call.
         case task
+        /// A completion handler for each call, and no task.
+        case dispatch
         /// Swift tasks that await each answer.
         case async
         /// Swift tasks that await, with a generated client, whose messages both sides encode and decode.
         case typed
+
+        /// Whether calls have completion handlers.
+        var hasHandlers: Bool { self == .task || self == .dispatch }
     }
 
     /// The place where completion handlers run.

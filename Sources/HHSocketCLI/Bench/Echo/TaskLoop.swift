@@ -3,7 +3,8 @@ import HHSocketRPC
 import NIOConcurrencyHelpers
 import NIOCore
 
-/// The calls of one connection, as tasks with completion handlers. Performs the decisions of ``EchoCalls``.
+/// The calls of one connection, with completion handlers, and with tasks if they should have them. Performs the
+/// decisions of ``EchoCalls``.
 ///
 /// It must be cheap, since its cost is measured too. A place in flight has one handler for all its calls. A handler
 /// checks its answer and makes the next call, on the callback queue, without a lock or an allocation of its own.
@@ -20,6 +21,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
     private static let publishingInterval = TimeAmount.milliseconds(200)
 
     private let client: SocketClient
+    private let makesTasks: Bool
     private let eventLoop: any EventLoop
     private let callbacks: CallbackQueue
     private let inFlight: Int
@@ -49,10 +51,12 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
 
     /// - Parameters:
     ///   - client: A connected client, on `eventLoop`, with `callbacks` as its queue.
+    ///   - makesTasks: Whether each call has a task.
     ///   - inFlight: The number of calls that may be in flight at once.
     ///   - schedule: The schedule of calls; nil for a closed loop.
     init(
         client: SocketClient,
+        makesTasks: Bool,
         eventLoop: any EventLoop,
         callbacks: CallbackQueue,
         body: EchoBody,
@@ -61,6 +65,7 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
         schedule: StartSchedule?
     ) {
         self.client = client
+        self.makesTasks = makesTasks
         self.eventLoop = eventLoop
         self.callbacks = callbacks
         self.inFlight = inFlight
@@ -135,6 +140,10 @@ final class TaskLoop: EchoLoop, @unchecked Sendable {
 
     @inline(__always)
     private func perform(_ request: consuming SocketRequest, _ place: Int) {
+        guard self.makesTasks else {
+            self.client.dispatch(request, completionHandler: self.handlers[place].run)
+            return
+        }
         self.client.dataTask(with: request, completionHandler: self.handlers[place].run).resume()
     }
 

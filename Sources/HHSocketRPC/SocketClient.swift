@@ -99,20 +99,49 @@ public final class SocketClient: ConnectionControl {
     public nonisolated(nonsending) func data(
         for request: consuming SocketRequest
     ) async throws(SocketError) -> SocketResponse {
+        if self.core.traits.isLight, self.core.loop.isCurrent, let result = await self.awaitLight(request) {
+            return try result.get()
+        }
         let task = self.makeTask(request, .nobody, isAwaited: true)
         await task.run()
         return try task.takeResult().get()
     }
 
+    /// Makes a light call and waits for its answer; nil if a task must be made for it.
+    private nonisolated(nonsending) func awaitLight(
+        _ request: SocketRequest
+    ) async -> Result<SocketResponse, SocketError>? {
+        let (core, identifier) = (self.core, self.nextIdentifier)
+        return await withTaskCancellationHandler {
+            await withUnsafeContinuation { continuation in
+                guard var turn = core.turnOfHandlers(toSend: request) else {
+                    return continuation.resume(returning: nil)
+                }
+                core.send(identifier, request, nil, continuation, in: &turn)
+                core.loop.giveBack(turn)
+            }
+        } onCancel: {
+            _ = core.submit(.closure { core.cancelTask(withIdentifier: identifier, in: &$0) })
+        }
+    }
+
     /// Makes a task for `request`, resumes it, and returns its identifier, for ``cancelTask(withIdentifier:)``.
+    ///
+    /// The cheapest way to call from a handler that runs on the socket thread: there the call has no task.
     @discardableResult
     public func dispatch(
-        _ request: SocketRequest,
-        completionHandler: (@Sendable (Result<SocketResponse, SocketError>) -> Void)? = nil
+        _ request: consuming SocketRequest,
+        completionHandler: consuming (@Sendable (Result<SocketResponse, SocketError>) -> Void)? = nil
     ) -> Int {
-        let task = self.makeTask(request, completionHandler.map { .handler($0) } ?? .nobody, isDispatched: true)
-        task.resume()
-        return task.taskIdentifier
+        let identifier = self.nextIdentifier
+        // A handler that runs elsewhere is called by its task.
+        if self.core.traits.callsBackHere, var turn = self.core.turnOfHandlers(toSend: request) {
+            self.core.send(identifier, request, completionHandler, in: &turn)
+            self.core.loop.giveBack(turn)
+        } else {
+            self.core.makeTask(LightCall(identifier, request, completionHandler)).resume()
+        }
+        return identifier
     }
 
     /// Cancels every call that was resumed before and has not completed.
@@ -126,20 +155,20 @@ public final class SocketClient: ConnectionControl {
         self.driver.submit(.closure { [core] in core.cancelTask(withIdentifier: identifier, in: &$0) })
     }
 
+    private var nextIdentifier: Int { self.lastIdentifier.wrappingIncrementThenLoad(ordering: .relaxed) }
+
     private func makeTask(
         _ request: consuming SocketRequest,
         _ completion: consuming SocketTask.Completion,
         _ callbackQueue: CallbackQueue? = nil,
-        isDispatched: Bool = false,
         isAwaited: Bool = false
     ) -> SocketTask {
         SocketTask(
-            identifier: self.lastIdentifier.wrappingIncrementThenLoad(ordering: .relaxed),
+            identifier: self.nextIdentifier,
             request: request,
             client: self.core,
             completion: completion,
             callbackQueue: callbackQueue,
-            isDispatched: isDispatched,
             isAwaited: isAwaited
         )
     }

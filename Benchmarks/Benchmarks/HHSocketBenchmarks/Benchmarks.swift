@@ -27,10 +27,10 @@ let benchmarks: @Sendable () -> Void = {
 let operationsPerIteration = 1_000
 
 /// State that iterations go on with. A value would be copied for each.
-final class Shared<Value> {
+final class Shared<Value: ~Copyable> {
     var value: Value
 
-    init(_ value: Value) {
+    init(_ value: consuming Value) {
         self.value = value
     }
 }

@@ -304,6 +304,17 @@ package final class SocketLoop: @unchecked Sendable {
         return result
     }
 
+    /// Takes the turn whose handlers run now; it must be given back. Any thread; nil where ``ifHandlersRun(_:)`` would
+    /// return false.
+    package func takeTurnOfHandlers() -> Turn? {
+        guard self.isRunningHandlers else { return nil }
+        self.hot.phase = .running
+        return Turn(self)
+    }
+
+    /// Returns a turn of ``takeTurnOfHandlers()``.
+    package func giveBack(_ turn: consuming Turn) { self.hot.phase = .handlers }
+
     private var isRunningHandlers: Bool {
         self.isCurrent && self.hot.phase == .handlers && self.hot.own.isEmpty
     }

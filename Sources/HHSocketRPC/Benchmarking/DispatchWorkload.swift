@@ -12,9 +12,9 @@ import NIOCore
     private final class Call: Sendable {}
 
     /// The calls of a client that always has the same number in flight.
-    public struct Calls {
+    public struct Calls: ~Copyable {
         private let call = Call()
-        private var table: DispatchTable<Call>
+        private var table: DispatchTable<Call, Never>
         /// The serials in flight, in the order in which they will be answered.
         private var serials: [UInt32] = []
         private var next = 0
@@ -22,7 +22,11 @@ import NIOCore
 
         /// - Parameter inFlight: The number of calls in flight at any time.
         public init(inFlight: Int) {
-            self.table = DispatchTable(maximumInFlight: inFlight, maximumWaiting: 0, maximumTombstones: inFlight)
+            self.table = DispatchTable<Call, Never>(
+                maximumInFlight: inFlight,
+                maximumWaiting: 0,
+                maximumTombstones: inFlight
+            )
             self.table.linkIsReady(ConnectionID(number: 1))
             for _ in 0..<inFlight { self.serials.append(self.start()) }
         }
@@ -59,7 +63,7 @@ import NIOCore
         private var random: UInt32 = 2_463_534_242
 
         public init(count: Int) {
-            var table = DispatchTable<Call>(maximumInFlight: 1, maximumWaiting: 0, maximumTombstones: 0)
+            var table = DispatchTable<Call, Never>(maximumInFlight: 1, maximumWaiting: 0, maximumTombstones: 0)
             self.key = table.enter(Call(), deadline: .distantFuture)
             for _ in 0..<count { self.insert(after: .uptimeNanoseconds(0)) }
         }

@@ -13,6 +13,8 @@ struct CallTraits: Sendable {
     let isDirect: Bool
     /// Whether a request without options of its own can be sent on the fast path.
     let isPlain: Bool
+    /// Whether a call that can be sent on the fast path may do without a task, if nobody holds that.
+    let isLight: Bool
     /// The largest body, in bytes, that is sent on the fast path. Larger ones are sent in slices, or may be compressed.
     let largestPlainBody: Int
     /// The bits of a type that are flags; 0 where the wire format has no room for them.
@@ -41,6 +43,7 @@ struct CallTraits: Sendable {
         self.isPlain =
             configuration.interceptors.isEmpty && self.tracer == nil && configuration.firstResponseTimeout == nil
             && hasNoFields
+        self.isLight = self.isPlain && !self.isObserved
         let compressed = configuration.compression.map { max($0.minimumLength, 0) } ?? .max
         self.largestPlainBody = min(Frame.unslicedLength, compressed - 1)
         self.flagMask = rules.format.supportsHello ? FrameType.allFlags : 0

@@ -16,7 +16,7 @@ extension ClientCore {
         let origin = connection.origin
         let isPush = self.format.isPush(frame)
         // An answer that no call waits for need not be opened.
-        guard isPush || self.hot.table.call(withSerial: frame.serial) != nil else {
+        guard isPush || self.hot.table.isAwaited(serial: frame.serial) else {
             return self.count(self.hot.table.receive(serial: frame.serial, isFinal: frame.status != .partial))
         }
         do throws(EnvelopeError) {
@@ -176,7 +176,7 @@ extension ClientCore {
         self.count(\.malformedFrames)
         guard let type = reason.type, let serial = reason.serial, !reason.isMarkedAsPush,
             !self.format.isPush(type: type, serial: serial), !self.format.isControlType(type),
-            self.hot.table.call(withSerial: serial) != nil
+            self.hot.table.isAwaited(serial: serial)
         else { return }
         self.receive(Frame(type: type, serial: serial), on: connection, in: &turn) { _, _ in
             SocketError(
@@ -234,7 +234,7 @@ extension ClientCore {
     }
 
     /// Counts an answer that no call waits for.
-    func count(_ reception: DispatchTable<SocketTask>.Reception) {
+    func count(_ reception: CallTable.Reception) {
         switch reception {
         case .answer: assertionFailure("somebody waits for this answer")
         case .late: self.count(\.lateResponses)

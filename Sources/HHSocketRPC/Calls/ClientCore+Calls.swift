@@ -4,7 +4,7 @@ import NIOCore
 
 /// The life of a call, from its task's start to its completion.
 extension ClientCore {
-    typealias Attempt = DispatchTable<SocketTask>.Attempt
+    typealias Attempt = CallTable.Attempt
 
     func start(_ task: SocketTask, in turn: inout Turn) {
         if self.isSentOnFastPath(task, from: .running, in: &turn) { return }
@@ -79,7 +79,7 @@ extension ClientCore {
     }
 
     func follow(
-        _ submission: DispatchTable<SocketTask>.Submission,
+        _ submission: CallTable.Submission,
         _ task: SocketTask,
         _ key: DispatchKey,
         _ request: SocketRequest,
@@ -338,7 +338,8 @@ extension ClientCore {
     }
 
     func cancelTask(withIdentifier identifier: Int, in turn: inout Turn) {
-        if let key = self.dispatched[identifier] { self.cancel(key, in: &turn) }
+        let key = self.dispatched[identifier] ?? self.hot.table.key { $0.identifier == identifier }
+        if let key { self.cancel(key, in: &turn) }
     }
 
     private func cancel(_ key: DispatchKey, in turn: inout Turn) {
@@ -444,7 +445,7 @@ extension ClientCore {
     /// Whether a call waits for the frame that is arriving.
     func isAwaited(_ arriving: FrameDecoder.Arriving) -> Bool {
         !self.isPush(arriving) && !self.format.isControlType(arriving.type)
-            && self.hot.table.call(withSerial: arriving.serial) != nil
+            && self.hot.table.isAwaited(serial: arriving.serial)
     }
 
     private func isPush(_ arriving: FrameDecoder.Arriving) -> Bool {

@@ -3,7 +3,7 @@ import NIOCore
 
 /// The errors of calls that fail on this side. Messages say what failed, where, why, and what to do.
 extension ClientCore {
-    func refused(_ refusal: DispatchTable<SocketTask>.Refusal) -> SocketError {
+    func refused(_ refusal: CallTable.Refusal) -> SocketError {
         switch refusal {
         case .offline:
             self.driver.notConnected()

@@ -35,7 +35,7 @@ final class ClientCore: @unchecked Sendable {
     @exclusivity(unchecked)
     #endif
     var hot: Hot
-    /// The keys of the incomplete calls that `dispatch` has made, by task identifier.
+    /// The keys of the incomplete calls that `dispatch` has made, by task identifier, but for light ones.
     var dispatched: [Int: DispatchKey] = [:]
     var generator = SystemRandomNumberGenerator()
     var pushes = PushDelivery()
@@ -53,8 +53,8 @@ final class ClientCore: @unchecked Sendable {
     var left: [ConnectionID: ClientConnection] = [:]
 
     /// State that every call touches.
-    struct Hot {
-        var table: DispatchTable<SocketTask>
+    struct Hot: ~Copyable {
+        var table: CallTable
         var retryBucket: RetryBucket?
         /// The outcomes of the latest calls to the current server; nil without an error-rate policy.
         var errorRate: ErrorRateWindow?
@@ -127,6 +127,7 @@ final class ClientCore: @unchecked Sendable {
             retryBucket: configuration.retryBudget.map { RetryBucket($0) },
             errorRate: configuration.errorRatePolicy.map { ErrorRateWindow($0) }
         )
+        self.hot.table.promote = { [unowned self] in self.promote($0, $1, deadline: $2) }
     }
 
     var isInvalidated: Bool { self.life.isInvalidated }

@@ -16,7 +16,11 @@ struct DispatchKey: Hashable, Sendable {
 ///
 /// Decides which calls are sent, wait or fail, which answer belongs to which call, and which deadlines have passed. It
 /// has no clock and no I/O. `Call` is any representation of a call; tests use numbers.
-struct DispatchTable<Call> {
+///
+/// A call that nobody outside holds may be in the table in a light form, `Light`: without an object of its own. Its
+/// answer takes it out as it is (``takeAnsweredLight(serial:)``). Whatever else happens to it first makes a `Call` of
+/// it, so that only what is the same for both forms need know of the light one.
+struct DispatchTable<Call, Light>: ~Copyable {
     /// Whether calls can be sent now.
     enum LinkState: Sendable {
         case offline, connecting, ready
@@ -84,8 +88,10 @@ struct DispatchTable<Call> {
         case retry(DispatchKey, Call)
     }
 
-    private struct Entry {
+    struct Entry {
         var call: Call?
+        /// Whether there is a call in its light form.
+        var isLight = false
         var deadline = NIODeadline.distantFuture
         /// The time by which the answer must begin, or at which the back-off ends.
         var alarm = NIODeadline.distantFuture
@@ -105,6 +111,7 @@ struct DispatchTable<Call> {
         var place: UInt32 = 0
 
         var isInFlight: Bool { self.serial != 0 }
+        var hasCall: Bool { self.isLight || self.call != nil }
 
         /// Ends the attempt of the call, which becomes idle.
         mutating func end() {
@@ -129,23 +136,20 @@ struct DispatchTable<Call> {
             return (keeping ? self.call : self.release(), self.connection)
         }
 
+        /// Ends the attempt of a call in its light form, and removes the call. Returns the connection.
+        mutating func endLight() -> ConnectionID {
+            self.end()
+            self.isLight = false
+            self.attempts = 0
+            self.generation &+= 1
+            return self.connection
+        }
+
         /// Stores a call and returns the generation of its key.
         mutating func enter(_ call: Call, _ deadline: NIODeadline) -> UInt32 {
             self.call = call
             self.deadline = deadline
             return self.generation
-        }
-
-        /// Stores a call and begins its first attempt, in a single access to the array: each access checks for
-        /// uniqueness.
-        mutating func enter(
-            _ call: Call,
-            _ deadline: NIODeadline,
-            _ serial: UInt32,
-            _ connection: ConnectionID
-        ) -> UInt32 {
-            self.join(serial, connection)
-            return self.enter(call, deadline)
         }
 
         /// Begins an attempt.
@@ -167,7 +171,7 @@ struct DispatchTable<Call> {
     }
 
     /// A call's place in the line for a connection.
-    private struct QueueEntry {
+    struct QueueEntry {
         var key: DispatchKey
         var number: UInt32
     }
@@ -194,8 +198,12 @@ struct DispatchTable<Call> {
     private var draining: [ConnectionID: Int] = [:]
     /// The connections with a successor that have nothing in flight any more.
     private var drained: [ConnectionID] = []
-    private var entries: [Entry] = []
-    private var free: [UInt32] = []
+    private var entries = Slab<Entry>()
+    private var free = Slab<UInt32>()
+    /// Calls in their light form, at the indices of their entries.
+    private var lights = Places<Light>()
+    /// Makes a call of one in its light form, which has been sent; nil where there are none.
+    var promote: ((Light, DispatchKey, _ deadline: NIODeadline) -> Call)?
     /// The generation of new entries.
     private var firstGeneration: UInt32 = 0
     /// Maps serials to the indices of entries, or to `tombstone`.
@@ -224,6 +232,12 @@ struct DispatchTable<Call> {
         // At most half of the serials, so that some are left for calls.
         self.maximumTombstones = min(maximumTombstones, self.serialCount / 2)
         self.nextSerial = serialRange.lowerBound
+    }
+
+    deinit {
+        for index in self.entries.indices where self.entries[index].isLight {
+            self.lights[index].deinitialize(count: 1)
+        }
     }
 
     /// The number of entries held, including those without a call.
@@ -258,9 +272,12 @@ struct DispatchTable<Call> {
     private mutating func shrink() {
         guard self.count == 0, self.entries.count > Self.entriesKept else { return }
         // Old keys must not match new entries.
-        self.firstGeneration = (self.entries.lazy.map(\.generation).max() ?? 0) &+ 1
-        self.entries = []
-        self.free = []
+        for index in self.entries.indices {
+            self.firstGeneration = max(self.firstGeneration, self.entries[index].generation &+ 1)
+        }
+        self.entries = Slab()
+        self.free = Slab()
+        self.lights = Places()
         self.alarms = DeadlineHeap()
         self.waiting.removeStubs()
     }
@@ -275,14 +292,36 @@ struct DispatchTable<Call> {
 
     /// Adds a new call and begins its first attempt. Requires ``canSend``.
     mutating func enterSent(_ call: Call, deadline: NIODeadline) -> (key: DispatchKey, serial: UInt32) {
-        let serial = self.unusedSerial()
         let index = self.takeIndex()
-        let generation = self.entries[Int(index)].enter(call, deadline, serial, self.connection)
-        let key = DispatchKey(index: index, generation: generation)
-        self.hasJoined(index, serial)
+        let key = DispatchKey(index: index, generation: self.entries[Int(index)].enter(call, deadline))
+        let serial = self.unusedSerial()
+        self.join(key, serial)
         self.addAlarm(deadline, key)
         return (key, serial)
     }
+
+    /// Adds a new call in its light form, and begins its first attempt. Requires ``canSend``.
+    ///
+    /// - Parameter serial: The one that ``nextSerialToSend()`` has just returned.
+    /// - Returns: The place of the call, which the caller must initialise before anything else is done to the table.
+    mutating func enterSent(serial: UInt32, deadline: NIODeadline) -> UnsafeMutablePointer<Light> {
+        let index = self.takeIndex()
+        Self.reserve(Int(index), in: &self.lights, self.entries)
+        self.entries[Int(index)].isLight = true
+        self.entries[Int(index)].deadline = deadline
+        let key = DispatchKey(index: index, generation: self.entries[Int(index)].generation)
+        self.join(key, serial)
+        self.addAlarm(deadline, key)
+        return self.lights[Int(index)]
+    }
+
+    @inline(__always)
+    private static func reserve(_ index: Int, in lights: inout Places<Light>, _ entries: borrowing Slab<Entry>) {
+        lights.reserve(index) { $0 < entries.count && entries[$0].isLight }
+    }
+
+    /// The serial of a call that is sent before it is entered. Requires ``canSend``.
+    mutating func nextSerialToSend() -> UInt32 { self.unusedSerial() }
 
     /// Begins the first or next attempt of a call in the table that has none under way.
     ///
@@ -366,14 +405,17 @@ struct DispatchTable<Call> {
 
     /// Keeps a call without an attempt until `time`, when ``nextAlarm(now:)`` returns it.
     mutating func backOff(_ key: DispatchKey, until time: NIODeadline) {
-        guard self.call(for: key) != nil else { return }
+        guard self.contains(key) else { return }
         self.entries[Int(key.index)].phase = .backingOff
         self.setAlarm(time, key)
     }
 
     private mutating func dropStaleWaiting() {
-        let entries = self.entries
-        self.waiting.dropStubs { !entries[Int($0.key.index)].stands(at: $0) }
+        Self.dropStubs(of: &self.waiting, self.entries)
+    }
+
+    private static func dropStubs(of line: inout WaitingLine<QueueEntry>, _ entries: borrowing Slab<Entry>) {
+        line.dropStubs { !entries[Int($0.key.index)].stands(at: $0) }
     }
 
     /// The number of places in line, including stubs.
@@ -393,7 +435,8 @@ struct DispatchTable<Call> {
     }
 
     /// Removes the first valid place. The entries are borrowed, not copied, since they are mutated right afterwards.
-    private static func popFirst(_ line: inout WaitingLine<QueueEntry>, _ entries: [Entry]) -> QueueEntry? {
+    private static func popFirst(_ line: inout WaitingLine<QueueEntry>, _ entries: borrowing Slab<Entry>) -> QueueEntry?
+    {
         line.popFirst(unless: { !entries[Int($0.key.index)].stands(at: $0) })
     }
 
@@ -405,7 +448,7 @@ struct DispatchTable<Call> {
 
     /// Records that the frame of this call was queued.
     mutating func queued(_ key: DispatchKey) {
-        if self.call(for: key) != nil { self.entries[Int(key.index)].phase = .queued }
+        if self.contains(key) { self.entries[Int(key.index)].phase = .queued }
     }
 
     /// Records that a queued frame is about to be sent on this connection.
@@ -419,9 +462,15 @@ struct DispatchTable<Call> {
         return true
     }
 
-    func call(withSerial serial: UInt32) -> Call? {
+    mutating func call(withSerial serial: UInt32) -> Call? {
         guard let index = self.serials[serial], index != Self.tombstone else { return nil }
-        return self.entries[Int(index)].call
+        return self.call(at: index)
+    }
+
+    /// Whether a call waits for the answer to this serial.
+    func isAwaited(serial: UInt32) -> Bool {
+        guard let index = self.serials[serial] else { return false }
+        return index != Self.tombstone
     }
 
     /// Sets the deadline by which the answer must begin, once the whole request with this serial has been sent.
@@ -430,7 +479,8 @@ struct DispatchTable<Call> {
         self.setAlarm(deadline, DispatchKey(index: index, generation: self.entries[Int(index)].generation))
     }
 
-    /// Records that the answer to this serial has begun, and returns its call, if there is one.
+    /// Records that the answer to this serial has begun, and returns its call, if there is one. One in its light form
+    /// stays as it is: nobody watches its progress.
     mutating func responseBegins(serial: UInt32) -> Call? {
         guard let index = self.serials[serial], index != Self.tombstone else { return nil }
         self.entries[Int(index)].alarm = .distantFuture
@@ -458,29 +508,54 @@ struct DispatchTable<Call> {
     /// - Parameter keeping: Whether the call stays in the table; otherwise it completes.
     mutating func takeAnswered(serial: UInt32, keeping: Bool) -> Call? {
         guard let value = self.serials.remove(serial, unless: Self.tombstone) else { return nil }
+        if self.entries[Int(value)].isLight { _ = self.call(at: value) }
         let (call, connection) = self.entries[Int(value)].answered(keeping: keeping)
         self.left(connection)
         if !keeping { self.free.append(value) }
         return call
     }
 
+    /// Removes the call that `serial` answers and that has its light form, which completes it. Nil if there is none.
+    ///
+    /// - Returns: The place of the light form, which the caller must move out before the table is used again.
+    @inline(__always)
+    mutating func takeAnsweredLight(serial: UInt32) -> UnsafeMutablePointer<Light>? {
+        guard let index = self.serials[serial], index != Self.tombstone, self.entries[Int(index)].isLight else {
+            return nil
+        }
+        self.serials.remove(serial)
+        self.left(self.entries[Int(index)].endLight())
+        self.free.append(index)
+        return self.lights[Int(index)]
+    }
+
+    /// The key of the call whose light form satisfies `predicate`. Takes time for each call in the table.
+    func key(ofLight predicate: (Light) -> Bool) -> DispatchKey? {
+        for index in self.entries.indices {
+            if self.entries[index].isLight, predicate(self.lights[index].pointee) {
+                return DispatchKey(index: UInt32(index), generation: self.entries[index].generation)
+            }
+        }
+        return nil
+    }
+
     /// Ends the unanswered attempt of a call, which stays in the table.
     mutating func endAttempt(_ key: DispatchKey) -> Attempt? {
-        guard self.call(for: key) != nil else { return nil }
+        guard self.contains(key) else { return nil }
         return self.end(key.index, leavesTombstone: true)
     }
 
     /// Removes a call, which completes it, and ends the attempt that is under way.
     @discardableResult
     mutating func remove(_ key: DispatchKey) -> Attempt? {
-        guard self.call(for: key) != nil, let attempt = self.end(key.index, leavesTombstone: true) else { return nil }
+        guard self.contains(key), let attempt = self.end(key.index, leavesTombstone: true) else { return nil }
         self.release(key.index)
         return attempt
     }
 
     /// Resets the number of the call's attempts.
     mutating func resetAttempts(_ key: DispatchKey) {
-        if self.call(for: key) != nil { self.entries[Int(key.index)].attempts = 0 }
+        if self.contains(key) { self.entries[Int(key.index)].attempts = 0 }
     }
 
     // MARK: Time
@@ -532,17 +607,26 @@ struct DispatchTable<Call> {
         guard time < .distantFuture else { return }
         // Swept when most are stale, so that the cost per call is constant.
         if self.alarms.count > 4 * self.count + 64 {
-            let entries = self.entries
-            self.alarms.sweep { entries[Int($0.key.index)].isWaiting(for: $0) }
+            Self.sweep(&self.alarms, self.entries)
         }
         self.alarms.insert(DeadlineHeap<DispatchKey>.Element(deadline: time, key: key))
     }
 
+    /// Removes stale alarms. The entries are borrowed, while the alarms are mutated.
+    private static func sweep(_ alarms: inout DeadlineHeap<DispatchKey>, _ entries: borrowing Slab<Entry>) {
+        alarms.sweep { entries[Int($0.key.index)].isWaiting(for: $0) }
+    }
+
     /// The keys of every call in the table.
-    var keys: [DispatchKey] {
-        self.entries.enumerated().compactMap { index, entry in
-            entry.call == nil ? nil : DispatchKey(index: UInt32(index), generation: entry.generation)
+    var keys: [DispatchKey] { self.keys { _ in true } }
+
+    /// The keys of the calls whose entries satisfy `predicate`.
+    private func keys(where predicate: (Entry) -> Bool) -> [DispatchKey] {
+        var keys: [DispatchKey] = []
+        for index in self.entries.indices where self.entries[index].hasCall && predicate(self.entries[index]) {
+            keys.append(DispatchKey(index: UInt32(index), generation: self.entries[index].generation))
         }
+        return keys
     }
 
     // MARK: The link
@@ -583,9 +667,7 @@ struct DispatchTable<Call> {
 
     /// Begins to drain a connection that has a successor.
     mutating func linkGoesAway(_ connection: ConnectionID) {
-        let inFlight = self.entries.reduce(0) {
-            $0 + ($1.isInFlight && $1.connection == connection ? 1 : 0)
-        }
+        let inFlight = self.keys { $0.isInFlight && $0.connection == connection }.count
         if inFlight > 0 {
             self.draining[connection] = inFlight
         } else {
@@ -623,8 +705,11 @@ struct DispatchTable<Call> {
     }
 
     private mutating func endAll(where predicate: (Entry) -> Bool) -> [Attempt] {
-        self.keys.filter { predicate(self.entries[Int($0.index)]) }
-            .compactMap { self.end($0.index, leavesTombstone: false) }
+        var attempts: [Attempt] = []
+        for key in self.keys(where: predicate) {
+            if let attempt = self.end(key.index, leavesTombstone: false) { attempts.append(attempt) }
+        }
+        return attempts
     }
 
     // MARK: Pieces
@@ -640,21 +725,32 @@ struct DispatchTable<Call> {
         self.inFlightCount += 1
     }
 
-    func call(for key: DispatchKey) -> Call? {
+    mutating func call(for key: DispatchKey) -> Call? { self.contains(key) ? self.call(at: key.index) : nil }
+
+    /// Whether a call is in the table.
+    func contains(_ key: DispatchKey) -> Bool {
         // The entries are released when no call is left.
-        guard Int(key.index) < self.entries.count else { return nil }
-        let entry = self.entries[Int(key.index)]
-        return entry.generation == key.generation ? entry.call : nil
+        Int(key.index) < self.entries.count && self.entries[Int(key.index)].generation == key.generation
+            && self.entries[Int(key.index)].hasCall
+    }
+
+    /// The call at this index, which has no light form from now on.
+    private mutating func call(at index: UInt32) -> Call? {
+        if self.entries[Int(index)].isLight {
+            self.entries[Int(index)].isLight = false
+            let key = DispatchKey(index: index, generation: self.entries[Int(index)].generation)
+            let light = self.lights[Int(index)].move()
+            self.entries[Int(index)].call = self.promote?(light, key, self.entries[Int(index)].deadline)
+        }
+        return self.entries[Int(index)].call
     }
 
     /// The phase of a call; nil if it is gone.
-    func phase(of key: DispatchKey) -> Phase? {
-        self.call(for: key) == nil ? nil : self.entries[Int(key.index)].phase
-    }
+    func phase(of key: DispatchKey) -> Phase? { self.contains(key) ? self.entries[Int(key.index)].phase : nil }
 
-    private func attempt(at index: UInt32) -> Attempt? {
+    private mutating func attempt(at index: UInt32) -> Attempt? {
+        guard let call = self.call(at: index) else { return nil }
         let entry = self.entries[Int(index)]
-        guard let call = entry.call else { return nil }
         let hasSerial = entry.serial != 0
         return Attempt(
             key: DispatchKey(index: index, generation: entry.generation),

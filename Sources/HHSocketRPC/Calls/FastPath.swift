@@ -31,9 +31,7 @@ extension ClientCore {
         in turn: inout Turn
     ) -> Bool {
         let length = task.originalRequest.body.readableBytes
-        guard self.traits.isPlain, length <= self.traits.largestPlainBody, self.canSendOnFastPath(length: length),
-            self.hot.table.canSend, task.originalRequest.options.isPlain,
-            self.format.isApplicationType(task.originalRequest.type),
+        guard self.traits.isPlain, self.canSendOnFastPath(task.originalRequest),
             task.leaves(from: state, waiter, bytesSent: length)
         else { return false }
         let deadline = self.deadline(of: task.originalRequest, in: &turn)
@@ -45,6 +43,83 @@ extension ClientCore {
         }
         if deadline < self.hot.timerFires { self.armTimer() }
         return true
+    }
+
+    /// Whether the request of a new call can be sent with the next flush, as it is, and without possible failure.
+    @inline(__always)
+    private func canSendOnFastPath(_ request: borrowing SocketRequest) -> Bool {
+        let length = request.body.readableBytes
+        return length <= self.traits.largestPlainBody && self.canSendOnFastPath(length: length)
+            && self.hot.table.canSend && request.options.isPlain && self.format.isApplicationType(request.type)
+    }
+
+    /// Returns the turn whose handlers run now if a light call can be made in it, which ``send(_:_:_:in:)`` does; it is
+    /// then given back to the loop. Any thread. Nil if a task must be made and resumed.
+    func turnOfHandlers(toSend request: borrowing SocketRequest) -> Turn? {
+        guard self.traits.isLight, let turn = self.loop.takeTurnOfHandlers() else { return nil }
+        guard self.canSendOnFastPath(request) else {
+            self.loop.giveBack(turn)
+            return nil
+        }
+        return turn
+    }
+
+    /// Sends the request of a light call, for which ``turnOfHandlers(toSend:)`` has returned the turn.
+    ///
+    /// The general path is that of a task: ``startOnFastPath(_:_:)``.
+    /// Not given as a ``LightCall``, which is so large that it would be copied rather than moved.
+    func send(
+        _ identifier: Int,
+        _ request: consuming SocketRequest,
+        _ handler: consuming SocketTask.Handler?,
+        _ waiter: LightCall.Waiter? = nil,
+        in turn: inout Turn
+    ) {
+        let deadline = self.deadline(of: request, in: &turn)
+        // Sent first, as long as it is here: nothing of it is looked up in the table.
+        let serial = self.hot.table.nextSerialToSend()
+        self.sendBytes(of: request, serial, in: &turn)
+        let now = turn.now
+        self.hot.table.enterSent(serial: serial, deadline: deadline)
+            .initialize(to: LightCall(identifier, request, handler, waiter, sent: now))
+        if deadline < self.hot.timerFires { self.armTimer() }
+    }
+
+    /// Not inlined: of a parameter it is known that somebody holds it.
+    @inline(never)
+    private func sendBytes(of request: borrowing SocketRequest, _ serial: UInt32, in turn: inout Turn) {
+        self.hot.link?._withUnsafeGuaranteedRef {
+            $0.sendOnFastPath(request.type, serial: serial, request.body, in: &turn)
+        }
+    }
+
+    /// Makes a task of a light call that has been sent, since something other than its answer happens to it.
+    func promote(_ call: LightCall, _ key: DispatchKey, deadline: NIODeadline) -> SocketTask {
+        let task = self.makeTask(call)
+        let length = call.request.body.readableBytes
+        task.wasSentLight(bytes: length)
+        task.flight.isSentOnFastPath(key, at: call.sent, deadline, length)
+        self.dispatched[call.identifier] = key
+        return task
+    }
+
+    /// Makes a task for a call that cannot be light, or no longer.
+    func makeTask(_ call: LightCall) -> SocketTask {
+        let completion: SocketTask.Completion =
+            if let handler = call.receiver.handler {
+                .handler(handler)
+            } else if let waiter = call.receiver.waiter {
+                .handler { waiter.resume(returning: $0) }
+            } else {
+                .nobody
+            }
+        return SocketTask(
+            identifier: call.identifier,
+            request: call.request,
+            client: self,
+            completion: completion,
+            isDispatched: true
+        )
     }
 
     private func canSendOnFastPath(length: Int) -> Bool {
@@ -78,9 +153,16 @@ extension ClientCore {
     ) {
         guard header.status == .ok, header.type & FrameType.allFlags == 0, self.traits.isDirect,
             // Only frames of the standard format come here.
-            header.serial != FrameSerial.push,
-            var task = self.hot.table.takeAnswered(serial: header.serial, keeping: false)
+            header.serial != FrameSerial.push
         else { return self.received(Frame(header, payload), on: connection, in: &turn) }
+        if let place = self.hot.table.takeAnsweredLight(serial: header.serial) {
+            let receiver = LightCall.takeReceiver(at: place)
+            let response = SocketResponse(header, payload, connection.origin)
+            return self.answered(receiver, response, on: connection, in: &turn)
+        }
+        guard var task = self.hot.table.takeAnswered(serial: header.serial, keeping: false) else {
+            return self.received(Frame(header, payload), on: connection, in: &turn)
+        }
         self.judge(nil, on: connection.id, in: &turn)
         guard !self.traits.isObserved, SocketTask.isUnshared(&task), task.hasHandlerAlone else {
             self.note(task, payload.readableBytes, connection, in: &turn)
@@ -96,6 +178,26 @@ extension ClientCore {
             return turn.callBack(.work(task))
         }
         turn.run(AnsweredCall(task, handler, consume response))
+    }
+}
+
+extension ClientCore {
+    /// Completes a light call with its answer.
+    @inline(__always)
+    private func answered(
+        _ receiver: consuming LightCall.Receiver,
+        _ response: consuming SocketResponse,
+        on connection: ClientConnection,
+        in turn: inout Turn
+    ) {
+        self.judge(nil, on: connection.id, in: &turn)
+        self.hot.retryBucket?.callWasAnswered()
+        self.finishDrained(in: &turn)
+        if let handler = receiver.handler {
+            turn.run(AnsweredLightCall(handler: handler, response: response))
+        } else if let waiter = receiver.waiter {
+            turn.run(AnsweredWaiter(continuation: waiter, response: response))
+        }
     }
 }
 

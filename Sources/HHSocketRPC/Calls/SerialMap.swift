@@ -3,20 +3,20 @@
 /// The low bits of a serial select its slot. Serials are issued in order, so those in flight collide only if a call
 /// takes very long. The younger of two that collide goes into a dictionary. Nearly every operation is therefore one
 /// step, however many serials there are.
-struct SerialMap: Sendable {
-    private struct Slot: Sendable {
+struct SerialMap: ~Copyable {
+    struct Slot {
         /// Zero is an empty slot; no request has that serial.
         var serial: UInt32 = 0
         var value: UInt32 = 0
     }
 
-    private var slots: [Slot]
+    private var slots: Slab<Slot>
     /// The serials whose slot is occupied by another.
     private var displaced: [UInt32: UInt32] = [:]
     private(set) var count = 0
 
     init() {
-        self.slots = Array(repeating: Slot(), count: 64)
+        self.slots = Slab(repeating: Slot(), count: 64)
     }
 
     private func index(_ serial: UInt32) -> Int { Int(serial) & (self.slots.count - 1) }
@@ -83,11 +83,13 @@ struct SerialMap: Sendable {
     }
 
     private mutating func grow() {
-        let slots = self.slots
+        var slots = Slab(repeating: Slot(), count: self.slots.count * 2)
         let displaced = self.displaced
-        self.slots = Array(repeating: Slot(), count: slots.count * 2)
+        swap(&self.slots, &slots)
         self.displaced = [:]
-        for slot in slots where slot.serial != 0 { self.insert(slot.serial, slot.value) }
+        for index in slots.indices where slots[index].serial != 0 {
+            self.insert(slots[index].serial, slots[index].value)
+        }
         for (serial, value) in displaced { self.insert(serial, value) }
     }
 }

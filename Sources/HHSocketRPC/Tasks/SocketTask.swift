@@ -307,6 +307,12 @@ public final class SocketTask: Sendable {
         }
     }
 
+    /// Sets a new task running whose request has been sent, with all `length` bytes of its body.
+    func wasSentLight(bytes length: Int) {
+        self.snapshot.state = .running
+        self.snapshot.bytesSent = length
+    }
+
     /// Sets a task in this state running, with all `length` bytes of its body sent. False, without effect, if it is in
     /// another state or its progress is observed.
     ///

@@ -24,18 +24,25 @@ import Testing
     /// Chains of calls, each made by the handler of the one before.
     private final class Chains: Sendable {
         let client: SocketClient
+        /// Whether calls are dispatched, and have no task.
+        let dispatches: Bool
         let request: @Sendable (Int) -> SocketRequest
         let completions = NIOLockedValueBox<[String: Int]>([:])
 
-        init(_ client: SocketClient, _ request: @escaping @Sendable (Int) -> SocketRequest) {
+        init(
+            _ client: SocketClient,
+            dispatches: Bool = false,
+            _ request: @escaping @Sendable (Int) -> SocketRequest
+        ) {
             self.client = client
+            self.dispatches = dispatches
             self.request = request
         }
 
         func call(_ number: Int, left: Int) {
             let request = self.request(number)
             let length = request.body.readableBytes
-            self.client.dataTask(with: request) { result in
+            let handler = { @Sendable (result: Result<SocketResponse, SocketError>) in
                 let outcome =
                     switch result {
                     case .success(let response):
@@ -44,17 +51,24 @@ import Testing
                     }
                 self.completions.withLockedValue { $0[outcome, default: 0] += 1 }
                 if left > 0 { self.call(number + 1, left: left - 1) }
-            }.resume()
+            }
+            if self.dispatches {
+                self.client.dispatch(request, completionHandler: handler)
+            } else {
+                self.client.dataTask(with: request, completionHandler: handler).resume()
+            }
         }
 
         var count: Int { self.completions.withLockedValue { $0.values.reduce(0, +) } }
     }
 
-    @Test func everyCallOfEveryChainIsAnsweredOnceWhateverItsSize() async throws {
+    @Test(arguments: [false, true]) func everyCallOfEveryChainIsAnsweredOnceWhateverItsSize(dispatches: Bool)
+        async throws
+    {
         let server = try await MockServer(.echo)
         let lengths = [0, 1, 16, 1_000, 1_025, 20_000, 65_536, 65_537, 200_000]
         let bodies = lengths.map { ByteBuffer(repeating: UInt8(truncatingIfNeeded: $0), count: $0) }
-        let chains = Chains(self.client(server)) { number in
+        let chains = Chains(self.client(server), dispatches: dispatches) { number in
             var request = SocketRequest(type: 101, body: bodies[number % bodies.count])
             if number % 5 == 0 { request.priority = .high }
             if number % 7 == 0 { request.firstResponseTimeout = patience }
@@ -70,9 +84,9 @@ import Testing
         #expect(chains.client.statistics == ClientStatistics())
     }
 
-    @Test func moreThanTheChannelTakesAtOnceLeavesInOneBurst() async throws {
+    @Test(arguments: [false, true]) func moreThanTheChannelTakesAtOnceLeavesInOneBurst(dispatches: Bool) async throws {
         let server = try await MockServer(.echo)
-        let chains = Chains(self.client(server)) { _ in
+        let chains = Chains(self.client(server), dispatches: dispatches) { _ in
             SocketRequest(type: 101, body: ByteBuffer(repeating: 1, count: 1_000))
         }
         // Half a megabyte in flight; each answer makes the next call.

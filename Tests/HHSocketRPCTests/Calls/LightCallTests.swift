@@ -1,0 +1,182 @@
+import HHSocket
+import HHSocketTesting
+import NIOConcurrencyHelpers
+import NIOCore
+import TestSupport
+import Testing
+
+@testable import HHSocketRPC
+
+/// Calls without a task: those that `dispatch` makes in a handler on the socket thread, and what becomes of them if
+/// something else than their answer comes.
+@Suite(.tags(.io), .timeLimit(.minutes(5))) struct LightCallTests {
+    /// A call has succeeded that must not.
+    private struct Unexpected: Error {}
+    private typealias Outcome = Result<SocketResponse, SocketError>
+
+    private func client(
+        _ server: MockServer,
+        _ configure: (inout SocketClient.Configuration) -> Void = { _ in }
+    ) -> SocketClient {
+        SocketClient.connecting(to: server.endpoint) {
+            $0.socket.callbackQueue = .socketThread
+            $0.waitsForConnectivity = true
+            configure(&$0)
+        }
+    }
+
+    /// Runs `body` where handlers run: in that of a call's answer.
+    private func inHandler(_ client: SocketClient, _ body: @escaping @Sendable () -> Void) async throws {
+        let ran = NIOLockedValueBox(false)
+        client.dispatch(SocketRequest(type: 101, body: "first")) { _ in
+            body()
+            ran.withLockedValue { $0 = true }
+        }
+        try await eventually("the handler") { ran.withLockedValue { $0 } }
+    }
+
+    /// Makes a light call, and asserts that it is one.
+    private static func dispatch(
+        _ client: SocketClient,
+        _ request: SocketRequest,
+        _ outcomes: NIOLockedValueBox<[Outcome]>
+    ) -> Int {
+        let dispatched = client.core.dispatched.count
+        let inFlight = client.core.hot.table.inFlightCount
+        let identifier = client.dispatch(request) { outcome in outcomes.withLockedValue { $0.append(outcome) } }
+        #expect(client.core.dispatched.count == dispatched)
+        #expect(client.core.hot.table.inFlightCount == inFlight + 1)
+        return identifier
+    }
+
+    private func onlyOutcome(_ outcomes: NIOLockedValueBox<[Outcome]>) async throws -> Outcome {
+        try await eventually("the completion") { outcomes.withLockedValue { !$0.isEmpty } }
+        let all = outcomes.withLockedValue { $0 }
+        #expect(all.count == 1)
+        return all[0]
+    }
+
+    /// Makes one light call of type 102, then runs `disturb`; returns what the call ends with.
+    private func outcome(
+        _ client: SocketClient,
+        _ request: SocketRequest = SocketRequest(type: 102, body: "second"),
+        _ disturb: @escaping @Sendable (_ identifier: Int) -> Void = { _ in }
+    ) async throws -> Outcome {
+        let outcomes = NIOLockedValueBox<[Outcome]>([])
+        try await self.inHandler(client) { disturb(Self.dispatch(client, request, outcomes)) }
+        return try await self.onlyOutcome(outcomes)
+    }
+
+    @Test func answerEndsIt() async throws {
+        let server = try await MockServer(.echo)
+        let client = self.client(server)
+        #expect(try await self.outcome(client).get().string == "second")
+        #expect(client.statistics == ClientStatistics())
+    }
+
+    @Test func identifierCancelsIt() async throws {
+        let server = try await MockServer(.echo)
+        server.on(102, .drop)
+        let client = self.client(server)
+        let outcome = try await self.outcome(client) { client.cancelTask(withIdentifier: $0) }
+        guard case .failure(let error) = outcome else { throw Unexpected() }
+        #expect(error.code == .cancelled && error.delivery == .sentUnknown && error.serial != nil)
+        // The connection stays.
+        #expect(try await client.data(for: SocketRequest(type: 101, body: "third")).string == "third")
+    }
+
+    @Test func cancellingAllCancelsIt() async throws {
+        let server = try await MockServer(.echo)
+        server.on(102, .drop)
+        let client = self.client(server)
+        let outcome = try await self.outcome(client) { _ in client.cancelAllTasks() }
+        #expect(throws: SocketError.self) { try outcome.get() }
+    }
+
+    @Test func itTimesOut() async throws {
+        let server = try await MockServer(.echo)
+        server.on(102, .drop)
+        let client = self.client(server)
+        let request = SocketRequest(type: 102, timeout: .milliseconds(50))
+        guard case .failure(let error) = try await self.outcome(client, request) else { throw Unexpected() }
+        #expect(error.code == .timeout && error.delivery == .sentUnknown)
+    }
+
+    @Test func errorOfTheServerEndsIt() async throws {
+        let server = try await MockServer(.echo)
+        server.on(102, .answer("no", status: .noPermission))
+        guard case .failure(let error) = try await self.outcome(self.client(server)) else { throw Unexpected() }
+        #expect(error.code == .noPermission && error.body.map { String(buffer: $0) } == "no")
+    }
+
+    @Test func wrongChecksumEndsItAlone() async throws {
+        let server = try await MockServer(.echo)
+        server.on(102, .echo.corrupted())
+        let client = self.client(server)
+        guard case .failure(let error) = try await self.outcome(client) else { throw Unexpected() }
+        #expect(error.code == .checksumMismatch)
+        #expect(try await client.data(for: SocketRequest(type: 101, body: "third")).string == "third")
+    }
+
+    @Test func lostConnectionEndsIt() async throws {
+        let server = try await MockServer(.echo)
+        server.on(102, .reset)
+        guard case .failure(let error) = try await self.outcome(self.client(server)) else { throw Unexpected() }
+        #expect(error.code == .connectionLost && error.delivery == .sentUnknown)
+    }
+
+    @Test func policyRetriesIt() async throws {
+        let server = try await MockServer(.echo)
+        server.once(102, .reset)
+        let client = self.client(server) {
+            $0.retryPolicy = RetryPolicy(maximumAttempts: 3, backoff: Backoff(base: .milliseconds(1)))
+        }
+        var request = SocketRequest(type: 102, body: "second")
+        request.isIdempotent = true
+        #expect(try await self.outcome(client, request).get().string == "second")
+    }
+
+    @Test func answerInPiecesEndsIt() async throws {
+        let server = try await MockServer(.echo)
+        server.on(102, .echo.dribbled(bytes: 100, every: .milliseconds(1)))
+        let body = ByteBuffer(repeating: 7, count: 1_000)
+        let outcome = try await self.outcome(self.client(server), SocketRequest(type: 102, body: body))
+        #expect(try outcome.get().body == body)
+    }
+
+    @Test func releasedClientEndsIt() async throws {
+        let server = try await MockServer(.echo)
+        server.on(102, .drop)
+        let outcomes = NIOLockedValueBox<[Outcome]>([])
+        do {
+            let client = self.client(server)
+            try await self.inHandler(client) { [weak client] in
+                guard let client else { return }
+                _ = Self.dispatch(client, SocketRequest(type: 102), outcomes)
+            }
+        }
+        guard case .failure(let error) = try await self.onlyOutcome(outcomes) else { throw Unexpected() }
+        #expect(error.code == .cancelled)
+    }
+
+    @available(macOS 15, iOS 18, tvOS 18, watchOS 11, visionOS 2, *)
+    @Test func awaitedOneOnTheExecutorIsAnsweredAndCancelled() async throws {
+        let server = try await MockServer(.echo)
+        server.on(102, .drop)
+        let client = self.client(server)
+        _ = try await client.data(for: SocketRequest(type: 101))
+        let task = Task<SocketError?, any Error>(executorPreference: client.executor) {
+            #expect(try await client.data(for: SocketRequest(type: 101, body: "here")).string == "here")
+            do {
+                _ = try await client.data(for: SocketRequest(type: 102))
+                return nil
+            } catch let error as SocketError {
+                return error
+            }
+        }
+        _ = try await server.received(1, ofType: 102)
+        task.cancel()
+        let error = try await withDeadline("the error") { try await task.value }
+        #expect(error?.code == .cancelled)
+    }
+}

@@ -136,10 +136,10 @@ public final class SocketClient: ConnectionControl {
         let identifier = self.nextIdentifier
         // A handler that runs elsewhere is called by its task.
         if self.core.traits.callsBackHere, var turn = self.core.turnOfHandlers(toSend: request) {
-            self.core.send(identifier, request, completionHandler, in: &turn)
+            self.core.send(identifier, consume request, consume completionHandler, in: &turn)
             self.core.loop.giveBack(turn)
         } else {
-            self.core.makeTask(LightCall(identifier, request, completionHandler)).resume()
+            self.core.makeTask(LightCall(identifier, consume request, consume completionHandler)).resume()
         }
         return identifier
     }

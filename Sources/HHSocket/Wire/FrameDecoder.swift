@@ -246,12 +246,13 @@ public struct FrameDecoder: Sendable {
 
     /// Hands over the bytes of a read. Once the stream has made no sense, they are dropped.
     @inlinable
-    public mutating func append(_ bytes: ByteBuffer) {
+    public mutating func append(_ bytes: consuming ByteBuffer) {
         guard self.failure == nil else { return }
         self.appendCount &+= 1
         if self.input.readableBytes == 0 {
             self.input = bytes
-            self.block = ByteBuffer()
+            // Asked first: an empty buffer has storage, to which a reference would be counted.
+            if self.block.writerIndex > 0 { self.block = ByteBuffer() }
         } else {
             self.input.writeImmutableBuffer(bytes)
         }

@@ -81,7 +81,7 @@ extension ClientCore {
         self.sendBytes(of: request, serial, in: &turn)
         let now = turn.now
         self.hot.table.enterSent(serial: serial, deadline: deadline)
-            .initialize(to: LightCall(identifier, request, handler, waiter, sent: now))
+            .initialize(to: LightCall(identifier, consume request, consume handler, waiter, sent: now))
         if deadline < self.hot.timerFires { self.armTimer() }
     }
 

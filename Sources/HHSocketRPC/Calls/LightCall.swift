@@ -35,8 +35,8 @@ struct LightCall {
         sent: NIODeadline = .distantPast
     ) {
         self.identifier = identifier
-        self.request = request
-        self.receiver = Receiver(handler: handler, waiter: waiter)
+        self.request = consume request
+        self.receiver = Receiver(handler: consume handler, waiter: waiter)
         self.sent = sent
     }
 

@@ -45,6 +45,7 @@ import Darwin
 
     @Test(arguments: [
         [], ["--callbacks", "default"], ["--api", "async"], ["--connections", "3", "--in-flight", "5"],
+        ["--api", "dispatch"], ["--api", "dispatch", "--callbacks", "default", "--rate", "300"],
         ["--connections", "2", "--api", "async"], ["--api", "typed"], ["--api", "typed", "--body-length", "16"],
         ["--api", "typed", "--body-length", "131", "--rate", "300"], ["--rate", "300"],
         ["--rate", "300", "--callbacks", "default"],
@@ -76,9 +77,10 @@ import Darwin
             #expect(object["connections"] as? Int == Int(option("--connections") ?? "1"))
             #expect(object["rate"] as? Double == option("--rate").flatMap(Double.init))
             #expect(object["api"] as? String == option("--api") ?? "task")
-            let callbacks = option("--api") != nil ? nil : option("--callbacks") ?? "inline"
+            let hasHandlers = ["task", "dispatch"].contains(option("--api") ?? "task")
+            let callbacks = hasHandlers ? option("--callbacks") ?? "inline" : nil
             #expect(object["callbacks"] as? String == callbacks)
-            let executor = option("--api") == nil ? nil : option("--executor") ?? "global"
+            let executor = hasHandlers ? nil : option("--executor") ?? "global"
             #expect(object["executor"] as? String == executor)
             #expect(object["interrupted"] as? Bool == false)
             #expect(object["hello"] as? Bool == arguments.contains("--hello"))
@@ -341,7 +343,7 @@ import Darwin
         (["h:1", "--executor", "socket"], "--executor is for Swift tasks, and --api task has none; leave it out."),
         (["--self", "--server-pid", "1"], "--self knows its server's process; leave --server-pid out."),
         (["h:1", "--server-pid", "0"], "--server-pid is a process number, 1 or more, not 0."),
-        (["h:1", "--api", "rpc"], "Please provide one of 'task', 'async' or 'typed'."),
+        (["h:1", "--api", "rpc"], "Please provide one of 'task', 'dispatch', 'async' or 'typed'."),
         (["h:1", "--api", "typed", "--body-length", "15"], "--body-length is a size from 16"),
         (["h:1", "--hello", "--format", "mars"], "The format mars cannot have hello: "),
         (["--parse", "--hello"], "--hello: only for calls, and --parse makes none; leave one or the other out."),

@@ -24,8 +24,7 @@ struct LookedUpInput {
 
 /// The units of a read, which the receiver pulls.
 package struct Batch<Language: LinkLanguage>: ~Copyable {
-    // Not counted for each read: it is the link that makes the batch, and that somebody holds while it reads.
-    unowned(unsafe) let link: Link<Language>
+    let link: Link<Language>
     /// The number of units that were pulled.
     var count = 0
     /// The bytes of frames that have come, once a frame was looked for.

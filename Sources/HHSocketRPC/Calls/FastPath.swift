@@ -64,10 +64,10 @@ extension ClientCore {
         return turn
     }
 
-    /// Sends the request of a light call, for which ``turnOfHandlers(toSend:)`` has returned the turn.
+    /// Makes a light call in the turn that ``turnOfHandlers(toSend:)`` has returned for it, and sends its request.
     ///
-    /// The general path is that of a task: ``startOnFastPath(_:_:)``.
-    /// Not given as a ``LightCall``, which is so large that it would be copied rather than moved.
+    /// The general path is that of a task: ``startOnFastPath(_:_:)``. The parameters are no ``LightCall``, which is so
+    /// large that it would be copied rather than moved.
     func send(
         _ identifier: Int,
         _ request: consuming SocketRequest,

@@ -60,8 +60,8 @@ struct EchoOptions: ParsableArguments {
     @Option(
         help: ArgumentHelp(
             """
-            How calls are made: by tasks with completion handlers, with handlers but no tasks, by Swift tasks that await, or by these with a generated \
-            client and Protobuf messages, type \(Hhsocket_Bench.Methods.echo.type). (default: task)
+            How calls are made: by tasks with completion handlers, with handlers but no tasks, by Swift tasks that await, \
+            or by these with a generated client and Protobuf messages, type \(Hhsocket_Bench.Methods.echo.type). (default: task)
             """
         )
     )

@@ -10,17 +10,6 @@ import Testing
 /// Calls that handlers make on the socket thread, while answers are still being delivered: those that leave at once,
 /// and those that cannot.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct HandlerCallsTests {
-    private func client(
-        _ server: MockServer,
-        _ configure: (inout SocketClient.Configuration) -> Void = { _ in }
-    ) -> SocketClient {
-        SocketClient.connecting(to: server.endpoint) {
-            $0.socket.callbackQueue = .socketThread
-            $0.waitsForConnectivity = true
-            configure(&$0)
-        }
-    }
-
     /// Chains of calls, each made by the handler of the one before.
     private final class Chains: Sendable {
         let client: SocketClient
@@ -68,7 +57,7 @@ import Testing
         let server = try await MockServer(.echo)
         let lengths = [0, 1, 16, 1_000, 1_025, 20_000, 65_536, 65_537, 200_000]
         let bodies = lengths.map { ByteBuffer(repeating: UInt8(truncatingIfNeeded: $0), count: $0) }
-        let chains = Chains(self.client(server), dispatches: dispatches) { number in
+        let chains = Chains(SocketClient.callingBackInline(to: server), dispatches: dispatches) { number in
             var request = SocketRequest(type: 101, body: bodies[number % bodies.count])
             if number % 5 == 0 { request.priority = .high }
             if number % 7 == 0 { request.firstResponseTimeout = patience }
@@ -86,7 +75,7 @@ import Testing
 
     @Test(arguments: [false, true]) func moreThanTheChannelTakesAtOnceLeavesInOneBurst(dispatches: Bool) async throws {
         let server = try await MockServer(.echo)
-        let chains = Chains(self.client(server), dispatches: dispatches) { _ in
+        let chains = Chains(SocketClient.callingBackInline(to: server), dispatches: dispatches) { _ in
             SocketRequest(type: 101, body: ByteBuffer(repeating: 1, count: 1_000))
         }
         // Half a megabyte in flight; each answer makes the next call.
@@ -97,7 +86,7 @@ import Testing
 
     @Test func taskThatSomebodyHoldsKnowsHowItEnded() async throws {
         let server = try await MockServer(.echo)
-        let client = self.client(server)
+        let client = SocketClient.callingBackInline(to: server)
         let (held, continuation) = AsyncStream.makeStream(of: SocketTask.self)
         client.dataTask(with: SocketRequest(type: 101, body: "first")) { _ in
             // Leaves at once.
@@ -124,7 +113,7 @@ import Testing
     @Test(arguments: [CallbackQueue.socketThread, CallbackQueue.default])
     func taskThatSomebodyRemembersWeaklyShowsHowItEnds(queue: CallbackQueue) async throws {
         let server = try await MockServer(.echo)
-        let client = self.client(server) { $0.socket.callbackQueue = queue }
+        let client = SocketClient.callingBackInline(to: server) { $0.socket.callbackQueue = queue }
         let remembered = NIOLockedValueBox<Remembered>(Remembered())
         let outcomes = Watched<[String]>([])
         // Of its own, so that the task is kept by nobody when it returns.
@@ -153,7 +142,7 @@ import Testing
     @Test func whatIsResumedAfterCancellingAllIsNotCancelled() async throws {
         let server = try await MockServer(.echo)
         server.on(102, .drop)
-        let client = self.client(server)
+        let client = SocketClient.callingBackInline(to: server)
         let outcomes = Watched<[String]>([])
         let isCancelled = client.dataTask(with: SocketRequest(type: 102)) { result in
             outcomes.withLockedValue { $0.append((try? result.get()) == nil ? "cancelled" : "answered") }
@@ -171,7 +160,7 @@ import Testing
 
     @Test func handlerIsNotCalledBeforeResumeReturns() async throws {
         let server = try await MockServer(.echo)
-        let client = self.client(server) { $0.maximumInFlight = 1 }
+        let client = SocketClient.callingBackInline(to: server) { $0.maximumInFlight = 1 }
         let order = Watched<[String]>([])
         client.dataTask(with: SocketRequest(type: 101)) { _ in
             for (name, type) in [("sent", 101), ("too many", 101), ("reserved", 3)] as [(String, UInt32)] {

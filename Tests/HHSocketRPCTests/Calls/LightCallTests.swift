@@ -14,17 +14,6 @@ import Testing
     private struct Unexpected: Error {}
     private typealias Outcome = Result<SocketResponse, SocketError>
 
-    private func client(
-        _ server: MockServer,
-        _ configure: (inout SocketClient.Configuration) -> Void = { _ in }
-    ) -> SocketClient {
-        SocketClient.connecting(to: server.endpoint) {
-            $0.socket.callbackQueue = .socketThread
-            $0.waitsForConnectivity = true
-            configure(&$0)
-        }
-    }
-
     /// Runs `body` where handlers run: in that of a call's answer.
     private func inHandler(_ client: SocketClient, _ body: @escaping @Sendable () -> Void) async throws {
         let ran = NIOLockedValueBox(false)
@@ -69,7 +58,7 @@ import Testing
 
     @Test func answerEndsIt() async throws {
         let server = try await MockServer(.echo)
-        let client = self.client(server)
+        let client = SocketClient.callingBackInline(to: server)
         #expect(try await self.outcome(client).get().string == "second")
         #expect(client.statistics == ClientStatistics())
     }
@@ -77,7 +66,7 @@ import Testing
     @Test func identifierCancelsIt() async throws {
         let server = try await MockServer(.echo)
         server.on(102, .drop)
-        let client = self.client(server)
+        let client = SocketClient.callingBackInline(to: server)
         let outcome = try await self.outcome(client) { client.cancelTask(withIdentifier: $0) }
         guard case .failure(let error) = outcome else { throw Unexpected() }
         #expect(error.code == .cancelled && error.delivery == .sentUnknown && error.serial != nil)
@@ -88,7 +77,7 @@ import Testing
     @Test func cancellingAllCancelsIt() async throws {
         let server = try await MockServer(.echo)
         server.on(102, .drop)
-        let client = self.client(server)
+        let client = SocketClient.callingBackInline(to: server)
         let outcome = try await self.outcome(client) { _ in client.cancelAllTasks() }
         #expect(throws: SocketError.self) { try outcome.get() }
     }
@@ -96,7 +85,7 @@ import Testing
     @Test func itTimesOut() async throws {
         let server = try await MockServer(.echo)
         server.on(102, .drop)
-        let client = self.client(server)
+        let client = SocketClient.callingBackInline(to: server)
         let request = SocketRequest(type: 102, timeout: .milliseconds(50))
         guard case .failure(let error) = try await self.outcome(client, request) else { throw Unexpected() }
         #expect(error.code == .timeout && error.delivery == .sentUnknown)
@@ -105,14 +94,16 @@ import Testing
     @Test func errorOfTheServerEndsIt() async throws {
         let server = try await MockServer(.echo)
         server.on(102, .answer("no", status: .noPermission))
-        guard case .failure(let error) = try await self.outcome(self.client(server)) else { throw Unexpected() }
+        guard case .failure(let error) = try await self.outcome(SocketClient.callingBackInline(to: server)) else {
+            throw Unexpected()
+        }
         #expect(error.code == .noPermission && error.body.map { String(buffer: $0) } == "no")
     }
 
     @Test func wrongChecksumEndsItAlone() async throws {
         let server = try await MockServer(.echo)
         server.on(102, .echo.corrupted())
-        let client = self.client(server)
+        let client = SocketClient.callingBackInline(to: server)
         guard case .failure(let error) = try await self.outcome(client) else { throw Unexpected() }
         #expect(error.code == .checksumMismatch)
         #expect(try await client.data(for: SocketRequest(type: 101, body: "third")).string == "third")
@@ -121,7 +112,9 @@ import Testing
     @Test func lostConnectionEndsIt() async throws {
         let server = try await MockServer(.echo)
         server.on(102, .reset)
-        guard case .failure(let error) = try await self.outcome(self.client(server)) else { throw Unexpected() }
+        guard case .failure(let error) = try await self.outcome(SocketClient.callingBackInline(to: server)) else {
+            throw Unexpected()
+        }
         #expect(error.code == .connectionLost && error.delivery == .sentUnknown)
     }
 
@@ -129,7 +122,7 @@ import Testing
         let server = try await MockServer(.echo)
         // Which says that the request was not executed.
         server.once(102, .status(.overloaded))
-        let client = self.client(server) {
+        let client = SocketClient.callingBackInline(to: server) {
             $0.retryPolicy = RetryPolicy(maximumAttempts: 3, backoff: Backoff(base: .milliseconds(1)))
         }
         #expect(try await self.outcome(client).get().string == "second")
@@ -139,7 +132,10 @@ import Testing
         let server = try await MockServer(.echo)
         server.on(102, .echo.dribbled(bytes: 100, every: .milliseconds(1)))
         let body = ByteBuffer(repeating: 7, count: 1_000)
-        let outcome = try await self.outcome(self.client(server), SocketRequest(type: 102, body: body))
+        let outcome = try await self.outcome(
+            SocketClient.callingBackInline(to: server),
+            SocketRequest(type: 102, body: body)
+        )
         #expect(try outcome.get().body == body)
     }
 
@@ -148,7 +144,7 @@ import Testing
         server.on(102, .drop)
         let outcomes = NIOLockedValueBox<[Outcome]>([])
         do {
-            let client = self.client(server)
+            let client = SocketClient.callingBackInline(to: server)
             try await self.inHandler(client) { [weak client] in
                 guard let client else { return }
                 _ = Self.dispatch(client, SocketRequest(type: 102), outcomes)
@@ -162,7 +158,7 @@ import Testing
     @Test func awaitedOneOnTheExecutorIsAnsweredAndCancelled() async throws {
         let server = try await MockServer(.echo)
         server.on(102, .drop)
-        let client = self.client(server)
+        let client = SocketClient.callingBackInline(to: server)
         _ = try await client.data(for: SocketRequest(type: 101))
         let task = Task<SocketError?, any Error>(executorPreference: client.executor) {
             #expect(try await client.data(for: SocketRequest(type: 101, body: "here")).string == "here")

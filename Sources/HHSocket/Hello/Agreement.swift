@@ -4,13 +4,16 @@ package struct Agreement: Hashable, Sendable {
     package var version: UInt32
     /// The features that both ends use, by their names in hello.
     package var features: Set<String>
-    /// The flags that types may have after hello, in either direction: ``FrameType/metadataFlag`` and
-    /// ``FrameType/compressionFlag``.
+    /// The flags that types may have after hello, in either direction: ``FrameType/metadataFlag``,
+    /// ``FrameType/compressionFlag`` and ``FrameType/continuesFlag``.
     package var flags: UInt32
+    /// The windows and the number of streams, where hello agreed on streams.
+    package var streams: StreamTerms?
 
-    package init(version: UInt32, features: Set<String>, flags: UInt32) {
+    package init(version: UInt32, features: Set<String>, flags: UInt32, streams: StreamTerms? = nil) {
         self.version = version
         self.features = features
         self.flags = flags
+        self.streams = streams
     }
 }

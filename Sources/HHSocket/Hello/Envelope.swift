@@ -154,8 +154,8 @@ package struct Envelope: Hashable, Sendable {
         let flags = type & FrameType.allFlags
         var envelope = Envelope(type: type & ~FrameType.allFlags, body: payload)
         guard flags != 0 else { return envelope }
-        // The reserved flag cannot be agreed on.
-        let unknown = flags & ~(agreedFlags & ~FrameType.reservedFlag)
+        // Pieces are joined before: what comes here goes on in no other frame.
+        let unknown = flags & ~(agreedFlags & ~FrameType.continuesFlag)
         guard unknown == 0 else { throw .flagNotAgreed(unknown) }
         if flags & FrameType.metadataFlag != 0 {
             envelope.metadata = try Self.takeMetadata(from: &envelope.body, limit: maximumMetadataLength)

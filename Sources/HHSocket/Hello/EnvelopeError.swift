@@ -41,7 +41,7 @@ package enum EnvelopeError: Error, Hashable, Sendable, CustomStringConvertible {
         var names: [String] = []
         if flags & FrameType.metadataFlag != 0 { names.append("bit 31 (metadata)") }
         if flags & FrameType.compressionFlag != 0 { names.append("bit 30 (compression)") }
-        if flags & FrameType.reservedFlag != 0 { names.append("bit 29 (reserved)") }
+        if flags & FrameType.continuesFlag != 0 { names.append("bit 29 (continues)") }
         return names.joined(separator: " and ")
     }
 }

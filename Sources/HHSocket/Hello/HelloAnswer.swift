@@ -15,6 +15,8 @@ package struct HelloAnswer: Sendable {
     package private(set) var offer: (version: UInt32, features: [ProtocolFeature]) = (0, [])
     /// The features of the reply, in the client's order.
     private var features: [ProtocolFeature] = []
+    /// What is agreed on if streams are among them.
+    private var terms = StreamTerms()
 
     private init(
         status: Status,
@@ -36,10 +38,14 @@ package struct HelloAnswer: Sendable {
     ///   - versions: The versions that the server speaks. If the client speaks none of them, or its session token is
     ///     over the limit, the answer is status 303 with the oldest of them.
     ///   - features: The features that the server accepts; the reply lists them in the client's order.
+    ///   - windows: How much the server is ready to receive, announced if it accepts streams.
+    ///   - maximumStreams: How many streams a client may have open at a time, announced likewise.
     package static func answer(
         to payload: ByteBuffer,
         versions: ClosedRange<UInt32> = 1...HelloLimits.version,
-        features: Set<ProtocolFeature>
+        features: Set<ProtocolFeature>,
+        windows: StreamWindows = StreamWindows(),
+        maximumStreams: UInt32 = StreamTerms.defaultMaximumStreams
     ) -> HelloAnswer {
         guard payload.readableBytes <= HelloLimits.maximumLength else { return HelloAnswer(status: .illegalLength) }
         guard let bounded = BoundedHello(payload), let hello = try? bounded.bytes.message(as: WireHello.self) else {
@@ -56,17 +62,27 @@ package struct HelloAnswer: Sendable {
         let accepted = offered.filter { features.contains($0) && seen.insert($0).inserted }
         var answer = HelloAnswer(status: .ok, sessionToken: [UInt8](hello.sessionToken))
         answer.offer = (hello.version, offered)
+        answer.terms = StreamTerms(
+            client: StreamWindows(stream: hello.streamWindow, connection: hello.connectionWindow),
+            server: windows,
+            maximumStreams: maximumStreams
+        )
         answer.agree(on: accepted, version: version)
         return answer
     }
 
     private mutating func agree(on features: [ProtocolFeature], version: UInt32) {
-        let agreement = Agreement(version: version, features: features)
+        let agreement = Agreement(version: version, features: features, streams: self.terms)
         self.features = features
         self.agreement = agreement
         var reply = WireHelloReply()
         reply.version = version
         reply.features = features.filter { agreement.has($0) }.map(\.rawValue)
+        if let terms = agreement.streams {
+            reply.streamWindow = terms.server.announcedStream
+            reply.connectionWindow = terms.server.announcedConnection
+            reply.maximumStreams = terms.announcedMaximumStreams
+        }
         self.payload = Self.payload(reply)
     }
 
@@ -109,7 +125,7 @@ private struct BoundedHello {
         let isMessage = payload.withUnsafeReadableBytes { payload in
             WireFields.forEach(in: payload) { field in
                 switch field.number {
-                case 1, 5: break
+                case 1, 5, 6, 7: break
                 case 2:
                     features += 1
                     if features > HelloLimits.maximumFeatures { return }

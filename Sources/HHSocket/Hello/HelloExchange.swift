@@ -12,17 +12,21 @@ package struct HelloExchange: Sendable {
     package var sessionToken: [UInt8]
     /// Whether a server without hello is refused.
     package var isRequired: Bool
+    /// How much the client is ready to receive, announced if it offers streams.
+    package var windows: StreamWindows
 
     package init(
         versions: ClosedRange<UInt32> = 1...HelloLimits.version,
         features: Set<ProtocolFeature>,
         sessionToken: [UInt8] = [],
-        isRequired: Bool = false
+        isRequired: Bool = false,
+        windows: StreamWindows = StreamWindows()
     ) {
         self.versions = versions
         self.features = features
         self.sessionToken = sessionToken
         self.isRequired = isRequired
+        self.windows = windows
     }
 
     /// The payload of the client's hello.
@@ -50,6 +54,10 @@ package struct HelloExchange: Sendable {
         // Sorted, so that equal hellos have equal bytes.
         hello.features = self.features.map(\.rawValue).sorted()
         hello.sessionToken = Data(self.sessionToken)
+        if self.features.contains(.streams) {
+            hello.streamWindow = self.windows.announcedStream
+            hello.connectionWindow = self.windows.announcedConnection
+        }
         do {
             return try ByteBuffer(message: hello)
         } catch {
@@ -91,7 +99,12 @@ package struct HelloExchange: Sendable {
                 "the server accepted what hello did not offer: \(names.map { "\"\($0)\"" }.joined(separator: ", "))"
             )
         }
-        return Agreement(version: accepted.version, features: features)
+        let terms = StreamTerms(
+            client: self.windows,
+            server: StreamWindows(stream: accepted.streamWindow, connection: accepted.connectionWindow),
+            maximumStreams: accepted.maximumStreams
+        )
+        return Agreement(version: accepted.version, features: features, streams: terms)
     }
 
     private static func refusal(_ reason: String, _ underlying: (any Error)? = nil) -> HandshakeRefusal {

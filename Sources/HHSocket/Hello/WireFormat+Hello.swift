@@ -14,6 +14,14 @@ extension WireFormat {
             && self.isFree(FrameType.hello, FrameSerial.hello) && self.isFree(FrameType.goAway, FrameSerial.goAway)
     }
 
+    /// Whether frames of this format can carry streams: it has hello and cancels, and no heartbeat, cancel or push looks
+    /// like a credit, an end or an item.
+    package var supportsStreams: Bool {
+        let types = [FrameType.credit, FrameType.end, FrameType.item]
+        return self.supportsHello && self.layout.cancel != nil
+            && types.allSatisfy { self.isFree($0, FrameSerial.connectionCredit) && self.isFree($0, .max) }
+    }
+
     /// Whether no heartbeat, cancel or push looks like a control frame with this type and serial.
     private func isFree(_ type: UInt32, _ serial: UInt32) -> Bool {
         type != self.layout.heartbeat?.type && type != self.layout.heartbeat?.answerType

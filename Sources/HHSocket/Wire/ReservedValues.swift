@@ -9,6 +9,13 @@ public enum FrameType {
     package static let hello: UInt32 = 3
     /// Server to client: finish what is in flight, then use another server; with serial ``FrameSerial/goAway``.
     package static let goAway: UInt32 = 4
+    /// How much the other side may have sent since the beginning, of one stream's items or, with serial
+    /// ``FrameSerial/connectionCredit``, of all.
+    package static let credit: UInt32 = 6
+    /// Client to server: the items of the stream with this serial have ended.
+    package static let end: UInt32 = 7
+    /// Client to server: an item of the stream with this serial. It has flags, as the types of applications.
+    package static let item: UInt32 = 8
     /// Types the framework keeps for itself, whatever the serial.
     public static let control: ClosedRange<UInt32> = 0...15
     /// Types an application may use. The three bits above are flags.
@@ -18,10 +25,11 @@ public enum FrameType {
     package static let metadataFlag: UInt32 = 1 << 31
     /// In an application's type, where hello agreed on it: the body is compressed.
     package static let compressionFlag: UInt32 = 1 << 30
-    /// Never in a type.
-    package static let reservedFlag: UInt32 = 1 << 29
+    /// In the type of an application's payload, where hello agreed on streams: it goes on in the next frame of this
+    /// serial.
+    package static let continuesFlag: UInt32 = 1 << 29
     /// The three bits above the types of ``application``.
-    package static let allFlags = metadataFlag | compressionFlag | reservedFlag
+    package static let allFlags = metadataFlag | compressionFlag | continuesFlag
 }
 
 /// The `serial` words that mean something to the framework itself.
@@ -30,6 +38,8 @@ public enum FrameSerial {
     package static let hello: UInt32 = 3
     /// Go-away.
     package static let goAway: UInt32 = 4
+    /// The credit of all streams of a connection together.
+    package static let connectionCredit: UInt32 = 0
     /// The client's own ping.
     public static let clientPing: UInt32 = 0
     /// A push from the server, which answers no request.

@@ -323,7 +323,7 @@ import Testing
             (FrameType.metadataFlag, [0xFF, 0, 0, 0], "over the limit"),
             (FrameType.metadataFlag, [0, 0, 0, 1, 0x0A], "cannot be read"),
             (FrameType.compressionFlag, [1, 2, 3], "compressed body cannot be read"),
-            (FrameType.compressionFlag, [], "end is missing"), (FrameType.reservedFlag, [], "bit 29"),
+            (FrameType.compressionFlag, [], "end is missing"), (FrameType.continuesFlag, [], "bit 29"),
         ]
         for (flag, payload, words) in cases {
             server.once(

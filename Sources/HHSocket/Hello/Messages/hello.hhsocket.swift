@@ -26,6 +26,8 @@ package struct WireHello: HHSocketMessage.ProtobufMessage {
         .init("session_token", 3, .bytes),
         .init("resume_from", 4, .uint64, .explicit),
         .init("minimum_version", 5, .uint32),
+        .init("stream_window", 6, .uint32),
+        .init("connection_window", 7, .uint32),
     ])
 
     /// The newest version of the protocol that the client speaks; the first is 1.
@@ -50,6 +52,12 @@ package struct WireHello: HHSocketMessage.ProtobufMessage {
     /// The oldest version that the client speaks; 0 means 1.
     package var minimumVersion: UInt32
 
+    /// With streams: what the client is ready to receive on one stream, in bytes; 0 means 262,144.
+    package var streamWindow: UInt32
+
+    /// With streams: what the client is ready to receive on all streams together, in bytes; 0 means 4,194,304.
+    package var connectionWindow: UInt32
+
     /// Fields that this version of the message does not know; kept when it is sent on.
     package var unknownFields: HHSocketMessage.UnknownStorage
 
@@ -58,6 +66,8 @@ package struct WireHello: HHSocketMessage.ProtobufMessage {
         self.features = []
         self.sessionToken = Data()
         self.minimumVersion = 0
+        self.streamWindow = 0
+        self.connectionWindow = 0
         self.unknownFields = HHSocketMessage.UnknownStorage()
     }
 
@@ -69,6 +79,8 @@ package struct WireHello: HHSocketMessage.ProtobufMessage {
         self.sessionToken = record.value(2)
         self._resumeFrom = record.optional(3)
         self.minimumVersion = record.value(4)
+        self.streamWindow = record.value(5)
+        self.connectionWindow = record.value(6)
         self.unknownFields = record.unknownFields
     }
 
@@ -78,6 +90,8 @@ package struct WireHello: HHSocketMessage.ProtobufMessage {
         record.value(2, self.sessionToken)
         record.optional(3, self._resumeFrom)
         record.value(4, self.minimumVersion)
+        record.value(5, self.streamWindow)
+        record.value(6, self.connectionWindow)
         record.unknownFields(self.unknownFields)
     }
 }
@@ -89,6 +103,9 @@ package struct WireHelloReply: HHSocketMessage.ProtobufMessage {
         .init("version", 1, .uint32),
         .init("features", 2, .string, .repeated),
         .init("resumed", 3, .bool),
+        .init("stream_window", 4, .uint32),
+        .init("connection_window", 5, .uint32),
+        .init("maximum_streams", 6, .uint32),
     ])
 
     /// The version that both speak from now on: not above the client's.
@@ -100,6 +117,15 @@ package struct WireHelloReply: HHSocketMessage.ProtobufMessage {
     /// Whether the client is still the session that its token speaks of, and every push after `resume_from` will come.
     package var resumed: Bool
 
+    /// With streams: what the server is ready to receive on one stream, in bytes; 0 means 262,144.
+    package var streamWindow: UInt32
+
+    /// With streams: what the server is ready to receive on all streams together, in bytes; 0 means 4,194,304.
+    package var connectionWindow: UInt32
+
+    /// With streams: how many streams the client may have open at a time; 0 means 100.
+    package var maximumStreams: UInt32
+
     /// Fields that this version of the message does not know; kept when it is sent on.
     package var unknownFields: HHSocketMessage.UnknownStorage
 
@@ -107,6 +133,9 @@ package struct WireHelloReply: HHSocketMessage.ProtobufMessage {
         self.version = 0
         self.features = []
         self.resumed = false
+        self.streamWindow = 0
+        self.connectionWindow = 0
+        self.maximumStreams = 0
         self.unknownFields = HHSocketMessage.UnknownStorage()
     }
 
@@ -114,6 +143,9 @@ package struct WireHelloReply: HHSocketMessage.ProtobufMessage {
         self.version = record.value(0)
         self.features = record.array(1)
         self.resumed = record.value(2)
+        self.streamWindow = record.value(3)
+        self.connectionWindow = record.value(4)
+        self.maximumStreams = record.value(5)
         self.unknownFields = record.unknownFields
     }
 
@@ -121,6 +153,9 @@ package struct WireHelloReply: HHSocketMessage.ProtobufMessage {
         record.value(0, self.version)
         record.array(1, self.features)
         record.value(2, self.resumed)
+        record.value(3, self.streamWindow)
+        record.value(4, self.connectionWindow)
+        record.value(5, self.maximumStreams)
         record.unknownFields(self.unknownFields)
     }
 }

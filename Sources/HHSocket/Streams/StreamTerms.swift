@@ -1,0 +1,54 @@
+/// How much one side of a connection is ready to receive of items, as it announces in hello: the first credit.
+package struct StreamWindows: Hashable, Sendable {
+    /// The window of a stream where hello says nothing of it.
+    package static let defaultStream: UInt32 = 262_144
+    /// The window of all streams of a connection together where hello says nothing of it.
+    package static let defaultConnection: UInt32 = 4_194_304
+
+    /// The window of each stream, in what its frames cost.
+    package var stream: UInt32
+    /// The window of all streams together. The smaller room counts.
+    package var connection: UInt32
+
+    /// - Parameters:
+    ///   - stream: The window of each stream; 0 for the default.
+    ///   - connection: The window of all streams together; 0 for the default.
+    package init(stream: UInt32 = 0, connection: UInt32 = 0) {
+        self.stream = stream == 0 ? Self.defaultStream : stream
+        self.connection = connection == 0 ? Self.defaultConnection : connection
+    }
+
+    /// The number in hello: 0 for the default.
+    var announcedStream: UInt32 { self.stream == Self.defaultStream ? 0 : self.stream }
+    /// The number in hello: 0 for the default.
+    var announcedConnection: UInt32 { self.connection == Self.defaultConnection ? 0 : self.connection }
+}
+
+/// The terms on which a connection has streams, as hello agreed on them.
+package struct StreamTerms: Hashable, Sendable {
+    /// The number of streams that a client may have open where hello says nothing of it.
+    package static let defaultMaximumStreams: UInt32 = 100
+
+    /// How much the client is ready to receive.
+    package var client: StreamWindows
+    /// How much the server is ready to receive.
+    package var server: StreamWindows
+    /// How many streams the client may have open at a time.
+    package var maximumStreams: UInt32
+
+    /// - Parameter maximumStreams: How many streams the client may have open at a time; 0 for the default.
+    package init(
+        client: StreamWindows = StreamWindows(),
+        server: StreamWindows = StreamWindows(),
+        maximumStreams: UInt32 = 0
+    ) {
+        self.client = client
+        self.server = server
+        self.maximumStreams = maximumStreams == 0 ? Self.defaultMaximumStreams : maximumStreams
+    }
+
+    /// The number in hello: 0 for the default.
+    var announcedMaximumStreams: UInt32 {
+        self.maximumStreams == Self.defaultMaximumStreams ? 0 : self.maximumStreams
+    }
+}

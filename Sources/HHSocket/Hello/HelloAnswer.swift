@@ -15,7 +15,7 @@ package struct HelloAnswer: Sendable {
     package private(set) var offer: (version: UInt32, features: [ProtocolFeature]) = (0, [])
     /// The features of the reply, in the client's order.
     private var features: [ProtocolFeature] = []
-    /// What is agreed on if streams are among them.
+    /// The terms of streams, if these are among them.
     private var terms = StreamTerms()
 
     private init(

@@ -14,8 +14,8 @@ extension WireFormat {
             && self.isFree(FrameType.hello, FrameSerial.hello) && self.isFree(FrameType.goAway, FrameSerial.goAway)
     }
 
-    /// Whether frames of this format can carry streams: it has hello and cancels, and no heartbeat, cancel or push looks
-    /// like a credit, an end or an item.
+    /// Whether frames of this format can carry streams: it has hello and cancels, and no heartbeat, cancel or push
+    /// looks like a credit, an end or an item.
     package var supportsStreams: Bool {
         let types = [FrameType.credit, FrameType.end, FrameType.item]
         return self.supportsHello && self.layout.cancel != nil

@@ -1,0 +1,181 @@
+import NIOCore
+
+/// The client's streams on one connection, and its payloads in pieces. Does no I/O.
+///
+/// The shell hands in each frame that ``receive(_:isDamaged:isAwaited:now:)`` does not give back, pulls frames with
+/// ``next(now:)`` while the socket takes more, and performs the actions of ``takeActions(into:)`` after each call. It
+/// calls ``timePassed(now:)`` by ``nextDeadline``.
+package struct ClientStreams {
+    private var core: StreamCore
+
+    package init(_ settings: StreamSettings = StreamSettings()) {
+        self.core = StreamCore(.client, settings)
+    }
+
+    // MARK: What the application does
+
+    /// Whether one more stream may be opened. If not, one may when the next has ended.
+    package var canOpen: Bool {
+        !self.core.isClosed && self.core.openCount < Int(self.core.settings.terms.maximumStreams)
+    }
+
+    /// Opens a stream.
+    ///
+    /// - Parameters:
+    ///   - type: The type of the call, with the flags of the opening.
+    ///   - serial: A free one.
+    ///   - payload: The payload of the opening: metadata, and the one message where the client streams none.
+    package mutating func open(
+        type: UInt32,
+        serial: UInt32,
+        payload: ByteBuffer = ByteBuffer(),
+        kind: StreamKind,
+        priority: FramePriority = .default,
+        now: NIODeadline
+    ) -> StreamID {
+        let id = self.core.enter(
+            type: type & ~FrameType.allFlags,
+            serial: serial,
+            kind: kind,
+            priority: priority,
+            now: now
+        )
+        if let lane = self.core.streams[id.key]?.lane {
+            self.core.scheduler.append(LanePayload(type: type, kind: .free, bytes: payload), to: lane)
+        }
+        return id
+    }
+
+    /// Sends an item. One is sent at a time: the next may follow when the result says so, or ``StreamAction/goOn(_:)``.
+    package mutating func send(_ id: StreamID, _ payload: ByteBuffer, isCompressed: Bool = false) -> SendResult {
+        let type = isCompressed ? FrameType.item | FrameType.compressionFlag : FrameType.item
+        return self.core.send(id, type: type, status: .ok, payload)
+    }
+
+    /// Sends the end of the items, after those that wait.
+    package mutating func finish(_ id: StreamID) {
+        guard let stream = self.core.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return }
+        self.core.streams[id.key]?.hasOutputEnded = true
+        self.core.scheduler.append(LanePayload(type: FrameType.end, kind: .end), to: stream.lane)
+    }
+
+    /// Cancels a stream: the application, or its deadline, wants no more of it.
+    package mutating func cancel(_ id: StreamID) {
+        self.core.fail(id.key, .cancelled)
+        // One that is over may have items which nobody wants.
+        self.core.release(id.key)
+        self.core.noteGoingOn()
+    }
+
+    /// Ends a stream by an error of this side, such as an item that cannot be decompressed. Items before it are still
+    /// the application's.
+    package mutating func fail(_ id: StreamID, _ outcome: StreamOutcome) {
+        self.core.fail(id.key, outcome)
+        self.core.noteGoingOn()
+    }
+
+    /// The application has got items.
+    package mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline) {
+        self.core.took(id, receipt, now: now)
+    }
+
+    /// The application gets no more items of a stream, which goes on.
+    package mutating func release(_ id: StreamID) { self.core.release(id.key) }
+
+    // MARK: Plain calls
+
+    /// Sends a payload that belongs to no stream, such as a request, cut into pieces where it is long.
+    ///
+    /// - Parameter type: Its type, with the flags of the whole.
+    package mutating func sendPlain(
+        type: UInt32,
+        serial: UInt32,
+        payload: ByteBuffer,
+        priority: FramePriority = .default
+    ) {
+        self.core.scheduler.sendPlain(
+            LanePayload(type: type, kind: .free, bytes: payload),
+            serial: serial,
+            priority: priority
+        )
+    }
+
+    /// A plain call is over: it was cancelled, or answered.
+    ///
+    /// - Returns: What has left of its request. After ``StreamScheduler/Dropped/halfway`` the server must get a cancel.
+    package mutating func dropPlain(serial: UInt32) -> StreamScheduler.Dropped {
+        self.core.assembler.forget(serial)
+        let dropped = self.core.scheduler.dropPlain(serial: serial)
+        self.core.noteGoingOn()
+        return dropped
+    }
+
+    // MARK: From the wire
+
+    /// Takes a frame.
+    ///
+    /// - Parameters:
+    ///   - isDamaged: Whether its checksum is wrong.
+    ///   - isAwaited: Whether it is a push, or its serial that of a plain call in flight.
+    /// - Returns: Whether it was one for streams or pieces. All others are the shell's.
+    package mutating func receive(_ frame: Frame, isDamaged: Bool = false, isAwaited: Bool, now: NIODeadline) -> Bool {
+        guard !self.core.isClosed else { return true }
+        let type = frame.type & ~FrameType.allFlags
+        if FrameType.control.contains(type) {
+            guard type == FrameType.credit, frame.type == type else { return false }
+            if !isDamaged { self.core.receivedCredit(frame, now: now) }
+            return true
+        }
+        if let key = self.core.find(frame.serial) {
+            if frame.status == .partial {
+                self.core.receivedItem(frame, isDamaged: isDamaged, now: now)
+            } else {
+                self.core.receivedAnswer(frame, of: key, isDamaged: isDamaged, now: now)
+            }
+            self.core.noteGoingOn()
+            return true
+        }
+        if frame.status == .partial {
+            // An item of a stream that is over; or of a plain call, which fails by it.
+            self.core.receivedItem(frame, isDamaged: isDamaged, now: now)
+            return !isAwaited
+        }
+        guard frame.type & FrameType.continuesFlag != 0 || self.core.assembler.has(frame.serial) else { return false }
+        if isAwaited { self.core.receivedPiece(frame, isDamaged: isDamaged) }
+        return true
+    }
+
+    /// The connection is gone. All streams end, and so does whatever waits here.
+    package mutating func connectionLost() { self.core.connectionLost() }
+
+    // MARK: To the shell
+
+    /// The next frame to leave; nil where nothing may now.
+    package mutating func next(now: NIODeadline) -> Frame? { self.core.next(now: now) }
+
+    /// Moves what the shell is to do behind what is there.
+    package mutating func takeActions(into actions: inout [StreamAction]) {
+        actions.append(contentsOf: self.core.actions)
+        self.core.actions.removeAll(keepingCapacity: true)
+    }
+
+    package var nextDeadline: NIODeadline? { self.core.nextDeadline }
+    package mutating func timePassed(now: NIODeadline) { self.core.timePassed(now: now) }
+
+    /// The number of streams that are open.
+    package var openCount: Int { self.core.openCount }
+    /// The number of streams that are open, or whose items the application has not got.
+    package var count: Int { self.core.streams.count }
+    /// The cost of the frames that were received and are held.
+    package var heldBytes: UInt64 { self.core.heldBytes }
+    /// The number of bytes that wait to be sent.
+    package var waitingBytes: Int { self.core.scheduler.waitingBytes }
+    /// Whether pieces of a payload have come, and the last has not: the clock of stalled reads runs.
+    package var hasUnfinished: Bool { self.core.hasUnfinished }
+    /// The credit for items that this side sends.
+    package var sendWindow: SendWindow { self.core.scheduler.connection }
+    /// The window of items that this side receives.
+    package var receiveWindow: ReceiveWindow { self.core.connection }
+    /// The number of places that what waits occupies, stubs included.
+    package var occupiedPlaces: Int { self.core.occupiedPlaces }
+}

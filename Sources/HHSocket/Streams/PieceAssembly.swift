@@ -1,0 +1,162 @@
+import NIOCore
+
+/// A payload of which pieces have come, and the last has not.
+struct PieceAssembly: Sendable {
+    /// The type of its frames with their flags, but ``FrameType/continuesFlag``.
+    let type: UInt32
+    let status: Status
+    private(set) var bytes: ByteBuffer
+    /// The cost of its frames so far.
+    private(set) var cost: UInt64
+
+    /// - Parameter first: The first piece.
+    init(_ first: Frame) {
+        self.type = first.type & ~FrameType.continuesFlag
+        self.status = first.status
+        self.bytes = first.payload
+        self.cost = StreamFrames.cost(first.payload.readableBytes)
+    }
+
+    /// Whether a frame can be the next piece.
+    func matches(_ frame: Frame) -> Bool {
+        frame.type & ~FrameType.continuesFlag == self.type && frame.status == self.status
+    }
+
+    /// Whether it stays within a limit with this number of bytes more.
+    func fits(_ length: Int, limit: Int) -> Bool { length <= limit - self.bytes.readableBytes }
+
+    mutating func append(_ frame: Frame) {
+        self.cost = self.cost.adding(StreamFrames.cost(frame.payload.readableBytes))
+        self.bytes.writeImmutableBuffer(frame.payload)
+    }
+}
+
+/// Payloads in pieces that belong to no open stream, by serial: requests, answers, pushes.
+struct PayloadAssembler: Sendable {
+    private enum Payload: Sendable {
+        case gathering(PieceAssembly)
+        /// It has failed, and what remains of it is dropped.
+        case swallowing
+    }
+
+    /// The result of a piece.
+    enum Progress: Sendable {
+        /// More are to come, or it was swallowed.
+        case more
+        case whole(Frame)
+        case failed(PayloadFailure)
+        /// There are too many payloads.
+        case overflow
+    }
+
+    private var payloads: [UInt32: Payload] = [:]
+    private let maximumLength: Int
+    private let maximumCount: Int
+    /// The cost of the pieces that are gathered, and a constant for each payload.
+    private(set) var heldBytes: UInt64 = 0
+    private var gatheringCount = 0
+
+    /// The number of bytes that an unfinished payload counts beside its pieces.
+    static let overhead: UInt64 = 128
+
+    /// - Parameters:
+    ///   - maximumLength: The longest payload, in bytes.
+    ///   - maximumCount: The most payloads that may be gathered at a time. As many may be swallowed.
+    init(maximumLength: Int, maximumCount: Int) {
+        self.maximumLength = maximumLength
+        self.maximumCount = maximumCount
+    }
+
+    var count: Int { self.payloads.count }
+    /// Whether a payload is being gathered.
+    var isGathering: Bool { self.gatheringCount > 0 }
+
+    func has(_ serial: UInt32) -> Bool { !self.payloads.isEmpty && self.payloads[serial] != nil }
+
+    /// Takes a frame that is a piece, or whose serial has one.
+    ///
+    /// - Parameter limit: The most that may be held.
+    mutating func receive(_ frame: Frame, isDamaged: Bool, limit: UInt64) -> Progress {
+        let continues = frame.type & FrameType.continuesFlag != 0
+        // Taken out, so that its bytes are not copied.
+        switch self.payloads.removeValue(forKey: frame.serial) {
+        case .swallowing:
+            if continues { self.payloads[frame.serial] = .swallowing }
+            return .more
+        case .gathering(var assembly):
+            self.uncount(assembly)
+            if let failure = self.failure(frame, assembly, isDamaged: isDamaged, limit: limit) {
+                return self.fail(frame.serial, failure, continues: continues)
+            }
+            assembly.append(frame)
+            guard continues else {
+                return .whole(
+                    Frame(type: assembly.type, serial: frame.serial, status: frame.status, payload: assembly.bytes)
+                )
+            }
+            self.insert(frame.serial, assembly)
+            return .more
+        case nil:
+            if let failure = self.failure(frame, nil, isDamaged: isDamaged, limit: limit) {
+                return self.fail(frame.serial, failure, continues: continues)
+            }
+            guard continues else { return .whole(frame) }
+            self.insert(frame.serial, PieceAssembly(frame))
+            return .more
+        }
+    }
+
+    private func failure(
+        _ frame: Frame,
+        _ assembly: PieceAssembly?,
+        isDamaged: Bool,
+        limit: UInt64
+    ) -> PayloadFailure? {
+        if isDamaged { return .damaged }
+        if let assembly {
+            guard assembly.matches(frame) else { return .differentPieces }
+            guard assembly.fits(frame.payload.readableBytes, limit: self.maximumLength) else { return .tooLong }
+        } else {
+            guard frame.payload.readableBytes <= self.maximumLength else { return .tooLong }
+            guard self.gatheringCount < self.maximumCount else { return .tooMuchHeld }
+        }
+        let held = self.heldBytes + (assembly?.cost ?? 0) + Self.overhead
+        return held.adding(StreamFrames.cost(frame.payload.readableBytes)) > limit ? .tooMuchHeld : nil
+    }
+
+    private mutating func fail(_ serial: UInt32, _ failure: PayloadFailure, continues: Bool) -> Progress {
+        guard continues else { return .failed(failure) }
+        guard self.payloads.count - self.gatheringCount < self.maximumCount else { return .overflow }
+        self.payloads[serial] = .swallowing
+        return .failed(failure)
+    }
+
+    private mutating func insert(_ serial: UInt32, _ assembly: PieceAssembly) {
+        self.heldBytes += assembly.cost + Self.overhead
+        self.gatheringCount += 1
+        self.payloads[serial] = .gathering(assembly)
+    }
+
+    private mutating func uncount(_ assembly: PieceAssembly) {
+        self.heldBytes -= assembly.cost + Self.overhead
+        self.gatheringCount -= 1
+    }
+
+    /// Forgets a payload, which was cancelled.
+    ///
+    /// - Returns: Whether it was being gathered.
+    @discardableResult
+    mutating func forget(_ serial: UInt32) -> Bool {
+        guard !self.payloads.isEmpty, case .gathering(let assembly)? = self.payloads.removeValue(forKey: serial) else {
+            return false
+        }
+        self.uncount(assembly)
+        return true
+    }
+
+    mutating func removeAll() {
+        self.payloads = [:]
+        self.heldBytes = 0
+        self.gatheringCount = 0
+    }
+}

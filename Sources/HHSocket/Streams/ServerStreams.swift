@@ -1,0 +1,234 @@
+import NIOCore
+
+/// A server's streams on one connection, and its payloads in pieces. Does no I/O.
+///
+/// The shell hands in each frame that ``receive(_:isDamaged:now:)`` does not give back, and each cancel. A request
+/// whose type is a stream's it opens with ``open(type:serial:kind:hasBody:hasKey:priority:now:)``. It pulls frames with
+/// ``next(now:)`` while the socket takes more, and performs the actions of ``takeActions(into:)`` after each call. It
+/// calls ``timePassed(now:)`` by ``nextDeadline``.
+package struct ServerStreams {
+    private var core: StreamCore
+    private var isDraining = false
+
+    package init(_ settings: StreamSettings = StreamSettings()) {
+        self.core = StreamCore(.server, settings)
+    }
+
+    /// The result of an opening.
+    package enum Opening: Hashable, Sendable {
+        case opened(StreamID)
+        /// It is answered with this status.
+        case refused(Status)
+    }
+
+    // MARK: From the wire
+
+    /// Takes a frame.
+    ///
+    /// - Parameter isDamaged: Whether its checksum is wrong.
+    /// - Returns: Whether it was one for streams or pieces. All others are the shell's.
+    package mutating func receive(_ frame: Frame, isDamaged: Bool = false, now: NIODeadline) -> Bool {
+        guard !self.core.isClosed else { return true }
+        let type = frame.type & ~FrameType.allFlags
+        if FrameType.control.contains(type) { return self.receiveControl(frame, type, isDamaged: isDamaged, now: now) }
+        if let key = self.core.find(frame.serial) {
+            self.core.fail(key, isDamaged ? .damaged : .violated(.serialInUse))
+            self.core.noteGoingOn()
+            return true
+        }
+        guard frame.type & FrameType.continuesFlag != 0 || self.core.assembler.has(frame.serial) else { return false }
+        self.core.receivedPiece(frame, isDamaged: isDamaged)
+        return true
+    }
+
+    private mutating func receiveControl(_ frame: Frame, _ type: UInt32, isDamaged: Bool, now: NIODeadline) -> Bool {
+        switch type {
+        case FrameType.item:
+            self.core.receivedItem(frame, isDamaged: isDamaged, now: now)
+            self.core.noteGoingOn()
+        case FrameType.credit where frame.type == type:
+            if isDamaged { self.core.unproductiveFrames += 1 } else { self.core.receivedCredit(frame, now: now) }
+        case FrameType.end where frame.type == type:
+            if isDamaged { self.core.unproductiveFrames += 1 } else { self.receivedEnd(frame.serial) }
+        default: return false
+        }
+        return true
+    }
+
+    private mutating func receivedEnd(_ serial: UInt32) {
+        guard let key = self.core.find(serial), let stream = self.core.streams[key], !stream.hasInputEnded,
+            !stream.hasOutputEnded
+        else {
+            self.core.unproductiveFrames += 1
+            return
+        }
+        guard stream.assembly == nil else {
+            self.core.fail(key, .violated(.endWithinItem))
+            return self.core.noteGoingOn()
+        }
+        self.core.streams[key]?.hasInputEnded = true
+        self.core.actions.append(.itemsEnded(StreamID(key: key)))
+    }
+
+    /// A cancel has come.
+    ///
+    /// - Returns: Whether it ended a stream, or a payload whose last piece had not come.
+    package mutating func cancelled(serial: UInt32) -> Bool {
+        guard !self.core.isClosed else { return true }
+        let wasUnfinished = self.core.assembler.forget(serial)
+        // An answer that has not left is not wanted; pushes are no answers.
+        if self.core.settings.format.layout.requestSerials.contains(serial) {
+            _ = self.core.scheduler.dropPlain(serial: serial)
+        }
+        let key = self.core.find(serial)
+        if let key { self.core.finish(key, .cancelled) }
+        self.core.noteGoingOn()
+        return wasUnfinished || key != nil
+    }
+
+    /// A request of a stream's type has come.
+    ///
+    /// - Parameters:
+    ///   - type: Its type, without flags.
+    ///   - hasBody: Whether there is anything behind the metadata.
+    ///   - hasKey: Whether it has an idempotency key.
+    package mutating func open(
+        type: UInt32,
+        serial: UInt32,
+        kind: StreamKind,
+        hasBody: Bool,
+        hasKey: Bool = false,
+        priority: FramePriority = .default,
+        now: NIODeadline
+    ) -> Opening {
+        if let refusal = self.refusal(kind, hasBody: hasBody, hasKey: hasKey) {
+            self.sendPlain(type: type, serial: serial, status: refusal, priority: priority)
+            return .refused(refusal)
+        }
+        return .opened(self.core.enter(type: type, serial: serial, kind: kind, priority: priority, now: now))
+    }
+
+    private func refusal(_ kind: StreamKind, hasBody: Bool, hasKey: Bool) -> Status? {
+        if self.isDraining { return .draining }
+        if kind.clientStreams && hasBody || hasKey { return .illegalFormat }
+        return self.core.openCount < Int(self.core.settings.terms.maximumStreams) ? nil : .overloaded
+    }
+
+    /// The client sends nothing more: streams whose items had not ended are over, without an answer.
+    package mutating func inputClosed() {
+        for (_, key) in self.core.open.sorted(by: { $0.key < $1.key })
+        where self.core.streams[key].map({ !$0.hasInputEnded && !$0.hasOutputEnded }) ?? false {
+            self.core.finish(key, .inputClosed)
+        }
+        self.core.assembler.removeAll()
+        self.core.noteGoingOn()
+    }
+
+    /// The connection is gone. All streams end, and so does whatever waits here.
+    package mutating func connectionLost() { self.core.connectionLost() }
+
+    // MARK: What the application does
+
+    /// Sends an item. One is sent at a time: the next may follow when the result says so, or ``StreamAction/goOn(_:)``.
+    package mutating func send(_ id: StreamID, _ payload: ByteBuffer, isCompressed: Bool = false) -> SendResult {
+        guard let type = self.core.streams[id.key]?.type else { return .over }
+        let flags = isCompressed ? FrameType.compressionFlag : 0
+        return self.core.send(id, type: type | flags, status: .partial, payload)
+    }
+
+    /// Answers a stream, after the items that wait. Items of the client are dropped from now on.
+    ///
+    /// - Parameters:
+    ///   - status: Any but ``Status/partial``, which no answer has.
+    ///   - flags: The flags of the payload.
+    package mutating func answer(
+        _ id: StreamID,
+        status: Status = .ok,
+        flags: UInt32 = 0,
+        payload: ByteBuffer = ByteBuffer()
+    ) {
+        guard let type = self.core.streams[id.key]?.type else { return }
+        let status = status == .partial ? .unknown : status
+        self.core.answer(id, LanePayload(type: type | flags, status: status, kind: .last, bytes: payload))
+        self.core.noteGoingOn()
+    }
+
+    /// Ends a stream by a status, without the items that wait: an item that cannot be decompressed, a deadline.
+    package mutating func fail(_ id: StreamID, _ status: Status) {
+        self.core.fail(id.key, .failed(status))
+        self.core.noteGoingOn()
+    }
+
+    /// The application has got items.
+    package mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline) {
+        self.core.took(id, receipt, now: now)
+    }
+
+    /// The application gets no more items of a stream, which goes on.
+    package mutating func release(_ id: StreamID) { self.core.release(id.key) }
+
+    /// Sends a payload that belongs to no stream, such as an answer or a push, cut into pieces where it is long.
+    ///
+    /// - Parameter type: Its type, with the flags of the whole.
+    package mutating func sendPlain(
+        type: UInt32,
+        serial: UInt32,
+        status: Status,
+        payload: ByteBuffer = ByteBuffer(),
+        priority: FramePriority = .default
+    ) {
+        self.core.scheduler.sendPlain(
+            LanePayload(type: type, status: status, kind: .free, bytes: payload),
+            serial: serial,
+            priority: priority
+        )
+    }
+
+    // MARK: Draining
+
+    /// From now on openings are refused; what is open runs on.
+    package mutating func drain() { self.isDraining = true }
+
+    /// The patience of a drain is over: what is open ends.
+    package mutating func endPatience() {
+        for (_, key) in self.core.open.sorted(by: { $0.key < $1.key }) { self.core.fail(key, .drained) }
+        self.core.noteGoingOn()
+    }
+
+    // MARK: To the shell
+
+    /// The next frame to leave; nil where nothing may now.
+    package mutating func next(now: NIODeadline) -> Frame? { self.core.next(now: now) }
+
+    /// Moves what the shell is to do behind what is there.
+    package mutating func takeActions(into actions: inout [StreamAction]) {
+        actions.append(contentsOf: self.core.actions)
+        self.core.actions.removeAll(keepingCapacity: true)
+    }
+
+    package var nextDeadline: NIODeadline? { self.core.nextDeadline }
+    package mutating func timePassed(now: NIODeadline) { self.core.timePassed(now: now) }
+
+    /// Returns the number of frames since the last call that ask for nothing.
+    package mutating func takeUnproductiveFrames() -> Int {
+        defer { self.core.unproductiveFrames = 0 }
+        return self.core.unproductiveFrames
+    }
+
+    /// The number of streams that are open.
+    package var openCount: Int { self.core.openCount }
+    /// The number of streams of which anything is kept.
+    package var count: Int { self.core.streams.count }
+    /// The cost of the frames that were received and are held.
+    package var heldBytes: UInt64 { self.core.heldBytes }
+    /// The number of bytes that wait to be sent.
+    package var waitingBytes: Int { self.core.scheduler.waitingBytes }
+    /// Whether pieces of a payload have come, and the last has not: the clock of stalled reads runs.
+    package var hasUnfinished: Bool { self.core.hasUnfinished }
+    /// The credit for items that this side sends.
+    package var sendWindow: SendWindow { self.core.scheduler.connection }
+    /// The window of items that this side receives.
+    package var receiveWindow: ReceiveWindow { self.core.connection }
+    /// The number of places that what waits occupies, stubs included.
+    package var occupiedPlaces: Int { self.core.occupiedPlaces }
+}

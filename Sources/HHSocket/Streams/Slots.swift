@@ -1,0 +1,78 @@
+/// Names an element of ``Slots``; invalid once that was removed.
+package struct SlotKey: Hashable, Sendable {
+    var index: UInt32
+    var generation: UInt32
+}
+
+/// Elements in places that are used again. A key whose element was removed finds nothing.
+package struct Slots<Element> {
+    fileprivate struct Place {
+        var generation: UInt32
+        var element: Element?
+    }
+
+    /// The number of places that are kept though they are empty.
+    private static var placesKept: Int { 16 }
+
+    private var places: [Place] = []
+    private var free: [UInt32] = []
+    /// The generation of new places, so that old keys match none of them.
+    private var firstGeneration: UInt32 = 0
+    /// The largest generation of a place so far.
+    private var lastGeneration: UInt32 = 0
+
+    package init() {}
+
+    /// The number of elements.
+    package var count: Int { self.places.count - self.free.count }
+
+    package mutating func insert(_ element: Element) -> SlotKey {
+        if let index = self.free.popLast() {
+            self.places[Int(index)].element = element
+            return SlotKey(index: index, generation: self.places[Int(index)].generation)
+        }
+        self.places.append(Place(generation: self.firstGeneration, element: element))
+        return SlotKey(index: UInt32(self.places.count - 1), generation: self.firstGeneration)
+    }
+
+    @discardableResult
+    package mutating func remove(_ key: SlotKey) -> Element? {
+        guard self.has(key), let element = self.places[Int(key.index)].element.take() else { return nil }
+        self.places[Int(key.index)].generation &+= 1
+        self.lastGeneration = max(self.lastGeneration, self.places[Int(key.index)].generation)
+        self.free.append(key.index)
+        if self.count == 0, self.places.count > Self.placesKept {
+            self.firstGeneration = self.lastGeneration
+            self.places = []
+            self.free = []
+        }
+        return element
+    }
+
+    package func has(_ key: SlotKey) -> Bool {
+        key.index < self.places.count && self.places[Int(key.index)].generation == key.generation
+    }
+
+    package subscript(key: SlotKey) -> Element? {
+        get { self.has(key) ? self.places[Int(key.index)].element : nil }
+        _modify {
+            if self.has(key) {
+                yield &self.places[Int(key.index)].element
+            } else {
+                var none: Element?
+                yield &none
+            }
+        }
+    }
+
+    /// The keys of all elements.
+    package var keys: [SlotKey] {
+        self.places.indices.compactMap { index in
+            guard self.places[index].element != nil else { return nil }
+            return SlotKey(index: UInt32(index), generation: self.places[index].generation)
+        }
+    }
+}
+
+extension Slots: Sendable where Element: Sendable {}
+extension Slots.Place: Sendable where Element: Sendable {}

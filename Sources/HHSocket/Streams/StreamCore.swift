@@ -1,0 +1,538 @@
+import NIOCore
+
+/// The limits and terms of a connection's streams.
+package struct StreamSettings: Sendable {
+    /// The terms that hello agreed on.
+    package var terms: StreamTerms
+    /// The flags that hello agreed on.
+    package var flags: UInt32
+    package var format: WireFormat
+    /// The longest payload that is received, in bytes, its pieces together.
+    package var maximumPayloadLength: Int
+    /// The most that may be held of what was received: unfinished payloads, and items that the application has not got.
+    package var maximumHeldBytes: Int
+    /// The most bytes of items that may leave and wait for the socket before senders wait.
+    package var maximumQueuedBytes: Int
+    /// The most payloads beside streams of which pieces have come and the last has not.
+    package var maximumUnfinished: Int
+    /// How long a stream may go without an item or a credit that moves it; nil for no limit.
+    package var idleLimit: TimeAmount?
+
+    package init(
+        terms: StreamTerms = StreamTerms(),
+        flags: UInt32 = FrameType.allFlags,
+        format: WireFormat = .standard,
+        maximumPayloadLength: Int = Frame.defaultMaximumPayloadLength,
+        maximumHeldBytes: Int = 64 << 20,
+        maximumQueuedBytes: Int = 1 << 20,
+        maximumUnfinished: Int = 1_024,
+        idleLimit: TimeAmount? = .minutes(10)
+    ) {
+        self.terms = terms
+        self.flags = flags
+        self.format = format
+        self.maximumPayloadLength = maximumPayloadLength
+        self.maximumHeldBytes = maximumHeldBytes
+        self.maximumQueuedBytes = maximumQueuedBytes
+        self.maximumUnfinished = maximumUnfinished
+        self.idleLimit = idleLimit
+    }
+}
+
+/// The streams of one connection, at either side: ``ClientStreams`` and ``ServerStreams`` say what each side may do.
+///
+/// Frames, wishes of the application and the time go in; frames come out of ``StreamScheduler/next()``, and what the
+/// shell is to do beside that comes out as ``StreamAction``s.
+struct StreamCore {
+    enum Role: Hashable {
+        case client, server
+    }
+
+    /// A stream, from its opening until it is over and the application has all of its items.
+    struct Stream {
+        let serial: UInt32
+        /// The type of the call.
+        let type: UInt32
+        let kind: StreamKind
+        let lane: SlotKey
+        /// The window of what the other side sends.
+        var window: ReceiveWindow
+        /// The payload that is coming in pieces: an item, or at the client the final answer.
+        var assembly: PieceAssembly?
+        /// Whether the other side sends no more items.
+        var hasInputEnded: Bool
+        /// Whether this side sends no more items.
+        var hasOutputEnded: Bool
+        /// Whether nobody wants further items.
+        var dropsItems = false
+        var isOver = false
+        /// The items that the application has not got.
+        var untaken = ItemReceipt()
+        var lastMoved: NIODeadline
+        var alarm: TimerTable<StreamID>.ID?
+        var hasMoved = false
+        var hasLeft = false
+    }
+
+    let role: Role
+    let settings: StreamSettings
+    var scheduler: StreamScheduler
+    /// The window of what the other side sends in all streams.
+    var connection: ReceiveWindow
+    var streams = Slots<Stream>()
+    /// The streams that are open, by serial.
+    private(set) var open: [UInt32: SlotKey] = [:]
+    /// The stream that was last looked for.
+    private var lastFound: (serial: UInt32, key: SlotKey)?
+    var assembler: PayloadAssembler
+    var timers = TimerTable<StreamID>()
+    /// The cost of the frames of items and answers that are held.
+    private(set) var heldOfStreams: UInt64 = 0
+    /// The number of streams with a payload of which pieces have come, and the last has not.
+    private var unfinishedCount = 0
+    var actions: [StreamAction] = []
+    /// Whether the connection is over.
+    private(set) var isClosed = false
+    /// The number of frames since it was last taken that ask for nothing.
+    var unproductiveFrames = 0
+
+    init(_ role: Role, _ settings: StreamSettings) {
+        self.role = role
+        self.settings = settings
+        let (mine, theirs) =
+            role == .client
+            ? (settings.terms.client, settings.terms.server) : (settings.terms.server, settings.terms.client)
+        self.scheduler = StreamScheduler(
+            connectionWindow: theirs.connection,
+            maximumQueuedBytes: settings.maximumQueuedBytes
+        )
+        self.connection = ReceiveWindow(mine.connection)
+        self.assembler = PayloadAssembler(
+            maximumLength: settings.maximumPayloadLength,
+            maximumCount: settings.maximumUnfinished
+        )
+    }
+
+    private var myWindow: UInt32 {
+        self.role == .client ? self.settings.terms.client.stream : self.settings.terms.server.stream
+    }
+    private var theirWindow: UInt32 {
+        self.role == .client ? self.settings.terms.server.stream : self.settings.terms.client.stream
+    }
+
+    /// The number of streams that are open.
+    var openCount: Int { self.open.count }
+    /// The cost of the frames that were received and are held.
+    var heldBytes: UInt64 { self.heldOfStreams + self.assembler.heldBytes }
+    /// Whether pieces of a payload have come, and the last has not.
+    var hasUnfinished: Bool { self.unfinishedCount > 0 || self.assembler.isGathering }
+    /// The number of places that what waits occupies, stubs included.
+    var occupiedPlaces: Int { self.scheduler.occupiedPlaces + self.timers.occupiedPlaces }
+    private var maximumHeld: UInt64 { UInt64(max(0, self.settings.maximumHeldBytes)) }
+
+    mutating func find(_ serial: UInt32) -> SlotKey? {
+        if let last = self.lastFound, last.serial == serial { return last.key }
+        guard !self.open.isEmpty, let key = self.open[serial] else { return nil }
+        self.lastFound = (serial, key)
+        return key
+    }
+
+    // MARK: Opening and ending
+
+    mutating func enter(
+        type: UInt32,
+        serial: UInt32,
+        kind: StreamKind,
+        priority: FramePriority,
+        now: NIODeadline
+    ) -> StreamID {
+        let lane = self.scheduler.open(nil, serial: serial, priority: priority, window: self.theirWindow)
+        let isClient = self.role == .client
+        let stream = Stream(
+            serial: serial,
+            type: type,
+            kind: kind,
+            lane: lane,
+            window: ReceiveWindow(self.myWindow),
+            hasInputEnded: isClient ? false : !kind.clientStreams,
+            hasOutputEnded: isClient ? !kind.clientStreams : false,
+            lastMoved: now
+        )
+        let key = self.streams.insert(stream)
+        let id = StreamID(key: key)
+        self.scheduler.assign(id, to: lane)
+        self.open[serial] = key
+        self.lastFound = nil
+        self.setAlarm(key, now)
+        return id
+    }
+
+    /// Ends a stream.
+    mutating func finish(_ key: SlotKey, _ outcome: StreamOutcome, answer: Frame? = nil) {
+        guard let stream = self.streams[key], !stream.isOver else { return }
+        self.open[stream.serial] = nil
+        self.lastFound = nil
+        self.scheduler.close(stream.lane)
+        if let alarm = stream.alarm { self.timers.remove(alarm) }
+        self.dropAssembly(key)
+        self.streams[key]?.isOver = true
+        self.streams[key]?.alarm = nil
+        let end = StreamEnd(outcome: outcome, answer: answer, hasMoved: stream.hasMoved, hasLeft: stream.hasLeft)
+        self.actions.append(.ended(StreamID(key: key), end))
+        // At a client items that came before the end are the application's.
+        if self.role == .server || outcome == .cancelled || outcome == .connectionLost {
+            self.release(key)
+        } else {
+            self.removeIfDone(key)
+        }
+    }
+
+    /// Ends a stream that cannot go on, and tells the other side.
+    mutating func fail(_ key: SlotKey, _ outcome: StreamOutcome) {
+        guard let stream = self.streams[key], !stream.isOver else { return }
+        switch self.role {
+        case .client:
+            if stream.hasLeft { self.sendCancel(stream.serial) }
+        case .server:
+            let answer = LanePayload(type: stream.type, status: outcome.status ?? .unknown, kind: .last)
+            guard self.scheduler.conclude(stream.lane, with: answer) else { return }
+        }
+        self.finish(key, outcome)
+    }
+
+    func cancelFrame(_ serial: UInt32) -> Frame? { self.settings.format.cancel(serial: serial) }
+
+    mutating func sendCancel(_ serial: UInt32) {
+        if let frame = self.cancelFrame(serial) { self.scheduler.sendCancel(frame) }
+    }
+
+    private mutating func removeIfDone(_ key: SlotKey) {
+        guard let stream = self.streams[key], stream.isOver, stream.untaken == ItemReceipt() else { return }
+        self.streams.remove(key)
+    }
+
+    /// The bytes make no sense in a way that only the end of the connection answers.
+    mutating func fault(_ fault: StreamFault) {
+        guard !self.isClosed else { return }
+        self.isClosed = true
+        self.actions.append(.close(fault))
+    }
+
+    /// The connection is gone: all streams end.
+    mutating func connectionLost() {
+        self.isClosed = true
+        for (_, key) in self.open.sorted(by: { $0.key < $1.key }) { self.finish(key, .connectionLost) }
+        self.scheduler.removeAll()
+        self.assembler.removeAll()
+    }
+
+    // MARK: Sending
+
+    /// Sends an item. The application may send the next when this says so, or when it is told to go on.
+    mutating func send(_ id: StreamID, type: UInt32, status: Status, _ payload: ByteBuffer) -> SendResult {
+        guard let stream = self.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return .over }
+        self.scheduler.append(LanePayload(type: type, status: status, kind: .item, bytes: payload), to: stream.lane)
+        return self.scheduler.mayGoOn(stream.lane) ? .goOn : .wait
+    }
+
+    /// The next frame to leave.
+    mutating func next(now: NIODeadline) -> Frame? {
+        guard !self.isClosed else { return nil }
+        // Also where nothing leaves: a lane that was set aside has made room for others.
+        defer { self.noteGoingOn() }
+        guard let departure = self.scheduler.next() else { return nil }
+        if let key = departure.stream?.key, let kind = departure.kind {
+            switch kind {
+            case .free: self.streams[key]?.hasLeft = true
+            case .item:
+                self.streams[key]?.hasMoved = true
+                self.streams[key]?.lastMoved = now
+            case .end: break
+            case .last: if departure.isWhole { self.finish(key, .answered(departure.frame.status)) }
+            }
+        }
+        return departure.frame
+    }
+
+    /// Senders that waited are told to go on.
+    mutating func noteGoingOn() {
+        guard self.scheduler.hasGoingOn else { return }
+        for id in self.scheduler.takeGoingOn() where self.streams[id.key].map({ !$0.isOver }) ?? false {
+            self.actions.append(.goOn(id))
+        }
+    }
+
+    // MARK: Credit
+
+    mutating func receivedCredit(_ frame: Frame, now: NIODeadline) {
+        guard let credit = StreamFrames.credit(in: frame.payload) else {
+            self.unproductiveFrames += 1
+            return
+        }
+        if frame.serial == FrameSerial.connectionCredit {
+            if !self.scheduler.grantConnection(credit) { self.unproductiveFrames += 1 }
+        } else if let key = self.find(frame.serial), let lane = self.streams[key]?.lane,
+            self.scheduler.grant(credit, to: lane)
+        {
+            self.streams[key]?.lastMoved = now
+        } else {
+            self.unproductiveFrames += 1
+        }
+        self.noteGoingOn()
+    }
+
+    private mutating func grantConnection() {
+        if let credit = self.connection.grant() { self.scheduler.sendConnectionCredit(credit) }
+    }
+
+    private mutating func grant(_ key: SlotKey, now: NIODeadline) {
+        guard let stream = self.streams[key], !stream.isOver, !stream.hasInputEnded else { return }
+        guard let credit = self.streams[key]?.window.grant() else { return }
+        self.streams[key]?.lastMoved = now
+        self.scheduler.sendCredit(credit, of: stream.lane)
+    }
+
+    // MARK: Items
+
+    /// A frame of an item has come, of whatever stream.
+    mutating func receivedItem(_ frame: Frame, isDamaged: Bool, now: NIODeadline) {
+        let cost = StreamFrames.cost(frame.payload.readableBytes)
+        guard self.connection.receive(cost) else { return self.fault(.beyondWindow) }
+        guard let key = self.find(frame.serial), !self.isAnswering(key) else {
+            self.unproductiveFrames += 1
+            return self.dropOnConnection(cost)
+        }
+        if let outcome = self.objection(to: frame, of: key, isDamaged: isDamaged, cost) {
+            self.dropOnConnection(cost)
+            return self.fail(key, outcome)
+        }
+        _ = self.streams[key]?.window.receive(cost)
+        self.streams[key]?.lastMoved = now
+        self.streams[key]?.hasMoved = true
+        self.heldOfStreams += cost
+        if frame.type & FrameType.continuesFlag != 0 {
+            self.gather(frame, key)
+            self.streams[key]?.window.take(cost)
+            self.connection.take(cost)
+        } else {
+            self.deliver(frame, key, cost, now: now)
+        }
+        self.grant(key, now: now)
+        self.grantConnection()
+    }
+
+    /// Whether a server has answered, so that items are of no use.
+    private func isAnswering(_ key: SlotKey) -> Bool {
+        self.role == .server && self.streams[key]?.hasOutputEnded ?? true
+    }
+
+    /// Whatever makes an item one that its stream ends by; nil if it is as it should be.
+    private func objection(to frame: Frame, of key: SlotKey, isDamaged: Bool, _ cost: UInt64) -> StreamOutcome? {
+        guard let stream = self.streams[key] else { return nil }
+        if isDamaged { return .damaged }
+        let sends = self.role == .server ? stream.kind.clientStreams : stream.kind.serverStreams
+        guard sends else { return .violated(.unexpectedItem) }
+        guard !stream.hasInputEnded else { return .violated(.itemAfterEnd) }
+        let flags = frame.type & FrameType.allFlags
+        guard flags & FrameType.metadataFlag == 0 else { return .violated(.metadataOnItem) }
+        guard flags & ~(self.settings.flags | FrameType.continuesFlag) == 0 else { return .violated(.flagNotAgreed) }
+        guard cost <= stream.window.granted.subtracting(stream.window.received) else {
+            return .violated(.beyondWindow)
+        }
+        if let outcome = self.limitBroken(by: frame, stream.assembly) { return outcome }
+        return nil
+    }
+
+    /// Whatever a piece of a stream's payload violates.
+    private func limitBroken(by frame: Frame, _ assembly: PieceAssembly?) -> StreamOutcome? {
+        let length = frame.payload.readableBytes
+        if let assembly {
+            guard assembly.matches(frame) else { return .violated(.differentPieces) }
+            guard assembly.fits(length, limit: self.settings.maximumPayloadLength) else { return .tooLong }
+        } else if length > self.settings.maximumPayloadLength {
+            return .tooLong
+        }
+        return self.heldBytes.adding(StreamFrames.cost(length)) > self.maximumHeld ? .tooMuchHeld : nil
+    }
+
+    private mutating func gather(_ frame: Frame, _ key: SlotKey) {
+        if self.streams[key]?.assembly == nil {
+            self.unfinishedCount += 1
+            self.streams[key]?.assembly = PieceAssembly(frame)
+        } else {
+            self.streams[key]?.assembly?.append(frame)
+        }
+    }
+
+    /// An item is whole.
+    private mutating func deliver(_ frame: Frame, _ key: SlotKey, _ cost: UInt64, now: NIODeadline) {
+        var payload = frame.payload
+        var receipt = ItemReceipt(cost: cost, lastCost: cost)
+        if var assembly = self.takeAssembly(key) {
+            self.streams[key]?.window.putBack(assembly.cost)
+            receipt = ItemReceipt(cost: cost.adding(assembly.cost), lastCost: cost)
+            assembly.append(frame)
+            payload = assembly.bytes
+        }
+        self.streams[key]?.untaken += receipt
+        if self.streams[key]?.dropsItems ?? true {
+            self.take(key, receipt)
+        } else {
+            let isCompressed = frame.type & FrameType.compressionFlag != 0
+            let item = StreamItem(payload: payload, isCompressed: isCompressed, receipt: receipt)
+            self.actions.append(.item(StreamID(key: key), item))
+        }
+    }
+
+    /// A frame is dropped: it counts as sent, and at once as taken.
+    mutating func dropOnConnection(_ cost: UInt64) {
+        self.connection.take(cost)
+        self.grantConnection()
+    }
+
+    private mutating func dropAssembly(_ key: SlotKey) {
+        guard let assembly = self.takeAssembly(key) else { return }
+        self.heldOfStreams -= assembly.cost
+    }
+
+    private mutating func takeAssembly(_ key: SlotKey) -> PieceAssembly? {
+        guard let assembly = self.streams[key]?.assembly.take() else { return nil }
+        self.unfinishedCount -= 1
+        return assembly
+    }
+
+    private mutating func take(_ key: SlotKey, _ receipt: ItemReceipt) {
+        guard let taken = self.streams[key]?.untaken.remove(receipt) else { return }
+        self.streams[key]?.window.take(taken.cost)
+        self.connection.take(taken.lastCost)
+        self.heldOfStreams -= taken.cost
+    }
+
+    /// The application has got items.
+    mutating func took(_ id: StreamID, _ receipt: ItemReceipt, now: NIODeadline) {
+        guard self.streams.has(id.key) else { return }
+        self.take(id.key, receipt)
+        self.streams[id.key]?.lastMoved = now
+        self.grant(id.key, now: now)
+        self.grantConnection()
+        self.removeIfDone(id.key)
+    }
+
+    /// The application gets no more items of a stream.
+    mutating func release(_ key: SlotKey) {
+        guard let untaken = self.streams[key]?.untaken else { return }
+        self.take(key, untaken)
+        self.streams[key]?.dropsItems = true
+        self.grantConnection()
+        self.removeIfDone(key)
+    }
+
+    // MARK: The server's answer
+
+    /// At a server: the application has answered.
+    mutating func answer(_ id: StreamID, _ payload: LanePayload) {
+        guard let stream = self.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return }
+        self.streams[id.key]?.hasOutputEnded = true
+        self.dropAssembly(id.key)
+        self.release(id.key)
+        self.scheduler.append(payload, to: stream.lane)
+    }
+
+    /// At a client: a frame of the final answer has come.
+    mutating func receivedAnswer(_ frame: Frame, of key: SlotKey, isDamaged: Bool, now: NIODeadline) {
+        guard let stream = self.streams[key] else { return }
+        let continues = frame.type & FrameType.continuesFlag != 0
+        if isDamaged {
+            if continues { return self.fail(key, .damaged) }
+            return self.conclude(key, .damaged)
+        }
+        // An answer in the middle of an item ends the stream, and the half is dropped.
+        if let assembly = stream.assembly, assembly.status == .partial { self.dropAssembly(key) }
+        if let outcome = self.limitBroken(by: frame, self.streams[key]?.assembly) { return self.fail(key, outcome) }
+        self.streams[key]?.lastMoved = now
+        guard continues else {
+            var whole = frame
+            if var assembly = self.takeAssembly(key) {
+                self.heldOfStreams -= assembly.cost
+                assembly.append(frame)
+                whole.payload = assembly.bytes
+            }
+            return self.conclude(key, .answered(frame.status), answer: whole)
+        }
+        self.heldOfStreams += StreamFrames.cost(frame.payload.readableBytes)
+        self.gather(frame, key)
+        self.streams[key]?.hasOutputEnded = true
+        self.streams[key]?.hasInputEnded = true
+        self.stopSending(key)
+    }
+
+    /// Ends a stream which the server has ended.
+    private mutating func conclude(_ key: SlotKey, _ outcome: StreamOutcome, answer: Frame? = nil) {
+        self.stopSending(key)
+        self.finish(key, outcome, answer: answer)
+    }
+
+    /// Drops what waits to be sent. A server that has not the whole opening waits for its last piece or a cancel.
+    private mutating func stopSending(_ key: SlotKey) {
+        guard let stream = self.streams[key] else { return }
+        if self.scheduler.silence(stream.lane) == .free { self.sendCancel(stream.serial) }
+        self.noteGoingOn()
+    }
+
+    // MARK: Time
+
+    private mutating func setAlarm(_ key: SlotKey, _ from: NIODeadline) {
+        guard let limit = self.settings.idleLimit else { return }
+        self.streams[key]?.alarm = self.timers.set(from + limit, StreamID(key: key))
+    }
+
+    /// The time by which ``timePassed(now:)`` must be called, at the latest.
+    var nextDeadline: NIODeadline? { self.timers.nextDeadline }
+
+    /// Ends the streams that have not moved for too long.
+    mutating func timePassed(now: NIODeadline) {
+        guard let limit = self.settings.idleLimit else { return }
+        while let id = self.timers.popDue(now: now) {
+            guard let stream = self.streams[id.key], !stream.isOver else { continue }
+            self.streams[id.key]?.alarm = nil
+            if stream.lastMoved + limit > now {
+                self.setAlarm(id.key, stream.lastMoved)
+            } else {
+                self.fail(id.key, .idle)
+                // An answer that has begun to leave is the end already.
+                if self.streams[id.key].map({ !$0.isOver }) ?? false { self.setAlarm(id.key, now) }
+            }
+        }
+        self.noteGoingOn()
+    }
+
+    // MARK: Payloads in pieces
+
+    /// A piece of a payload that belongs to no stream has come.
+    mutating func receivedPiece(_ frame: Frame, isDamaged: Bool) {
+        let limit = self.maximumHeld.subtracting(self.heldOfStreams)
+        switch self.assembler.receive(frame, isDamaged: isDamaged, limit: limit) {
+        case .more: break
+        case .whole(let whole): self.actions.append(.whole(whole))
+        case .failed(let failure):
+            let type = frame.type & ~FrameType.allFlags
+            if self.role == .server {
+                self.scheduler.sendPlain(
+                    LanePayload(type: type, status: failure.status, kind: .free),
+                    serial: frame.serial
+                )
+            }
+            self.actions.append(.failed(type: type, serial: frame.serial, failure))
+        case .overflow: self.fault(.tooManyUnfinished)
+        }
+    }
+}
+
+/// Whether a sender may send its next item.
+package enum SendResult: Hashable, Sendable {
+    case goOn
+    /// Not before ``StreamAction/goOn(_:)``.
+    case wait
+    /// No item is sent on this stream any more; this one was dropped.
+    case over
+}

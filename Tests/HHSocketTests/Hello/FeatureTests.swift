@@ -10,7 +10,14 @@ import Testing
         #expect(Agreement(version: 1, features: [.metadata]).flags == 0x8000_0000)
         #expect(Agreement(version: 1, features: [.compression]).flags == 0x4000_0000)
         #expect(Agreement(version: 1, features: [.metadata, .compression, .idempotency]).flags == 0xC000_0000)
-        #expect(Agreement(version: 1, features: [ProtocolFeature(rawValue: "streams")]).flags == 0)
+        #expect(Agreement(version: 1, features: [.streams]).flags == 0x2000_0000)
+        #expect(Agreement(version: 1, features: [ProtocolFeature(rawValue: "others")]).flags == 0)
+    }
+
+    @Test func onlyAnAgreementOnStreamsHasTheirTerms() {
+        let terms = StreamTerms(server: StreamWindows(stream: 1), maximumStreams: 7)
+        #expect(Agreement(version: 1, features: [.streams], streams: terms).streams == terms)
+        #expect(Agreement(version: 1, features: [.metadata], streams: terms).streams == nil)
     }
 
     @Test func idempotencyRidesOnMetadata() {
@@ -23,6 +30,19 @@ import Testing
         #expect(WireFormat.plain.supportsHello)
         #expect(WireFormat.tgcd.supportsHello)
         #expect(!WireFormat.mars.supportsHello)
+    }
+
+    @Test func formatsHaveStreamsWhereTheyHaveHelloAndCancelsAndTheTypesAreFree() throws {
+        #expect(WireFormat.standard.supportsStreams)
+        #expect(WireFormat.plain.supportsStreams)
+        #expect(!WireFormat.tgcd.supportsStreams)
+        #expect(!WireFormat.mars.supportsStreams)
+        var layout = WireFormat.standard.layout
+        layout.cancel = nil
+        #expect(try !WireFormat(layout).supportsStreams)
+        layout = WireFormat.standard.layout
+        layout.cancel?.type = FrameType.item
+        #expect(try !WireFormat(layout).supportsStreams)
     }
 
     @Test func aFormatWithoutRoomHasNoHello() throws {

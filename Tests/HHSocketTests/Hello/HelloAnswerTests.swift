@@ -28,6 +28,25 @@ import Testing
         #expect(answer.agreement?.flags == 0xC000_0000)
     }
 
+    @Test func bothEndsComeToTheSameTermsOfStreams() throws {
+        let exchange = HelloExchange(features: [.metadata, .streams], windows: StreamWindows(stream: 1_048_576))
+        var answer = HelloAnswer.answer(
+            to: try exchange.payload(),
+            features: [.metadata, .streams],
+            windows: StreamWindows(connection: 8_388_608),
+            maximumStreams: 1_000
+        )
+        #expect(try answer.payload == frame(hex: GoldenStream.reply, .response).payload)
+        #expect(try exchange.judge(status: answer.status, payload: answer.payload) == answer.agreement)
+        #expect(answer.agreement?.flags == 0xA000_0000)
+        answer.withhold(.streams)
+        #expect(answer.agreement == Agreement(version: 1, features: [.metadata]))
+        let reply: WireHelloReply = try answer.payload.message()
+        #expect(reply.features == ["metadata"])
+        #expect(reply.connectionWindow == 0)
+        #expect(reply.maximumStreams == 0)
+    }
+
     @Test func bothEndsComeToTheSameAgreement() throws {
         for server in [[], [.metadata], [.compression, .idempotency], HelloExchangeTests.all] as [Set<ProtocolFeature>]
         {

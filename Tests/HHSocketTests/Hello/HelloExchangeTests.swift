@@ -36,6 +36,27 @@ import Testing
         #expect(agreement == Agreement(version: 1, features: [.compression, .metadata]))
     }
 
+    @Test func windowsAreInHelloWhereStreamsAreOffered() throws {
+        let windows = StreamWindows(stream: 1_048_576)
+        let golden = try frame(hex: GoldenStream.hello, .request)
+        #expect(try HelloExchange(features: [.metadata, .streams], windows: windows).payload() == golden.payload)
+        let without: WireHello = try HelloExchange(features: [.metadata], windows: windows).payload().message()
+        #expect(without.streamWindow == 0)
+    }
+
+    @Test func theTermsOfStreamsAreReadFromTheReply() throws {
+        let golden = try frame(hex: GoldenStream.reply, .response)
+        let exchange = HelloExchange(features: [.metadata, .streams], windows: StreamWindows(stream: 1_048_576))
+        let terms = try exchange.judge(status: golden.status, payload: golden.payload)?.streams
+        #expect(terms?.client == StreamWindows(stream: 1_048_576, connection: 4_194_304))
+        #expect(terms?.server == StreamWindows(stream: 262_144, connection: 8_388_608))
+        #expect(terms?.maximumStreams == 1_000)
+        let silent = try self.judge(features: [.streams]) { $0.features = ["streams"] }?.streams
+        #expect(silent == StreamTerms())
+        #expect(silent?.maximumStreams == 100)
+        #expect(try self.judge(features: [.streams]) { $0.streamWindow = 5 }?.streams == nil)
+    }
+
     @Test func theSessionTokenIsInHello() throws {
         let payload = try HelloExchange(features: [], sessionToken: [1, 2, 3]).payload()
         let hello: WireHello = try payload.message()

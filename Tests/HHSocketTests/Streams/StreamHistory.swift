@@ -157,19 +157,15 @@ enum StreamHistory {
 
     /// What holds at every step: memory is bounded.
     private static func check(_ world: StreamWorld, _ script: Script) throws {
-        var (heldUp, heldDown): (UInt64, UInt64) = (0, 0)
         var (lastUp, lastDown): (UInt64, UInt64) = (0, 0)
-        let longest = StreamFrames.cost(script.longestItem)
         for stream in world.streams {
-            let up = stream.up.inbox.reduce(into: ItemReceipt()) { $0 += $1.receipt }
-            let down = stream.down.inbox.reduce(into: ItemReceipt()) { $0 += $1.receipt }
-            (heldUp, heldDown) = (heldUp + up.cost, heldDown + down.cost)
-            (lastUp, lastDown) = (lastUp + up.lastCost, lastDown + down.lastCost)
-            // Of one long item the pieces were cut to the credit: 17 for a byte at the most.
-            let most = 17 * longest
-            guard up.cost <= UInt64(script.terms.server.stream) + most,
-                down.cost <= UInt64(script.terms.client.stream) + most
+            let up = stream.up.inbox.reduce(0) { $0 + $1.payload.readableBytes }
+            let down = stream.down.inbox.reduce(0) { $0 + $1.payload.readableBytes }
+            guard up <= Int(script.terms.server.stream) + script.longestItem,
+                down <= Int(script.terms.client.stream) + script.longestItem
             else { throw Broken("\(stream.serial): more waits than a window and an item") }
+            lastUp += stream.up.inbox.reduce(into: ItemReceipt()) { $0 += $1.receipt }.lastCost
+            lastDown += stream.down.inbox.reduce(into: ItemReceipt()) { $0 += $1.receipt }.lastCost
         }
         guard lastUp <= UInt64(script.terms.server.connection), lastDown <= UInt64(script.terms.client.connection)
         else { throw Broken("more waits than the connection's window") }

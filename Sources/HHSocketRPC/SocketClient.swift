@@ -118,7 +118,7 @@ public final class SocketClient: ConnectionControl {
                     return continuation.resume(returning: nil)
                 }
                 core.send(identifier, request, nil, continuation, in: &turn)
-                core.loop.giveBack(turn)
+                turn.giveBack()
             }
         } onCancel: {
             _ = core.submit(.closure { core.cancelTask(withIdentifier: identifier, in: &$0) })
@@ -137,7 +137,7 @@ public final class SocketClient: ConnectionControl {
         // A handler that runs elsewhere is called by its task.
         if self.core.traits.callsBackHere, var turn = self.core.turnOfHandlers(toSend: request) {
             self.core.send(identifier, consume request, consume completionHandler, in: &turn)
-            self.core.loop.giveBack(turn)
+            turn.giveBack()
         } else {
             self.core.makeTask(LightCall(identifier, consume request, consume completionHandler)).resume()
         }

@@ -80,28 +80,30 @@ package struct FrameLanguage: LinkLanguage {
 extension Batch where Language == FrameLanguage {
     /// Whether the receiver may go on, without a look at which language it is.
     @inline(__always)
-    package var goesOn: Bool { self.link.hot.goesOn }
+    package var goesOn: Bool { self.withLink { $0.hot.goesOn } }
 
     /// Whether there may be a sound header: there are bytes, which begin with a frame and not with the rest of one.
-    package var mayHaveSoundHeader: Bool { self.link.hot.language.decoder.mayHaveSoundHeader }
+    package var mayHaveSoundHeader: Bool { self.withLink { $0.hot.language.decoder.mayHaveSoundHeader } }
 
     /// The header of the next frame if the receiver may go on and the frame is complete and sound, of the standard
     /// format, and no control frame; its payload is for ``takePayload(of:)``. Nil is inconclusive: fall back to
     /// ``next(into:)`` if the receiver may go on.
     package mutating func soundApplicationHeader() -> FrameHeader? {
-        guard self.goesOn, self.link.hot.language.decoder.hasInput else { return nil }
+        guard self.withLink({ $0.hot.goesOn && $0.hot.language.decoder.hasInput }) else { return nil }
         let bytes = self.bytesOfNextFrame
-        return self.link.hot.language.decoder.soundHeader(in: bytes) { $0.type > FrameType.control.upperBound }
+        return self.withLink {
+            $0.hot.language.decoder.soundHeader(in: bytes) { $0.type > FrameType.control.upperBound }
+        }
     }
 
     /// The header of the next frame as ``soundApplicationHeader()`` gives it, if the frame has this type and one of
     /// these serials, and if its answer is sent with this turn's flush: as ``Link/canSendOnFastPath(length:)`` says,
     /// apart from the answer's length and the format.
     package mutating func soundHeader(ofType type: UInt32, in serials: ClosedRange<UInt32>) -> FrameHeader? {
-        guard self.goesOn, self.link.hot.canSend, self.link.hot.language.decoder.hasInput else { return nil }
+        guard self.withLink({ $0.hot.goesOn && $0.hot.canSend && $0.hot.language.decoder.hasInput }) else { return nil }
         let bytes = self.bytesOfNextFrame
-        return self.link.hot.language.decoder.soundHeader(in: bytes) {
-            $0.type == type && serials.contains($0.serial)
+        return self.withLink {
+            $0.hot.language.decoder.soundHeader(in: bytes) { $0.type == type && serials.contains($0.serial) }
         }
     }
 
@@ -109,12 +111,14 @@ extension Batch where Language == FrameLanguage {
     private var bytesOfNextFrame: UnsafeRawBufferPointer {
         @inline(__always)
         mutating get {
-            let (start, end) = self.link.hot.language.decoder.inputRange
-            let number = self.link.hot.language.decoder.appendCount
+            let (start, end, number) = self.withLink {
+                let (start, end) = $0.hot.language.decoder.inputRange
+                return (start, end, $0.hot.language.decoder.appendCount)
+            }
             if let input = self.input, input.number == number, end <= input.end {
                 return UnsafeRawBufferPointer(start: input.base + start, count: end - start)
             }
-            guard let input = LookedUpInput(self.link.hot.language.decoder.input, number: number) else {
+            guard let input = self.withLink({ LookedUpInput($0.hot.language.decoder.input, number: number) }) else {
                 return UnsafeRawBufferPointer(start: nil, count: 0)
             }
             self.input = input
@@ -124,17 +128,19 @@ extension Batch where Language == FrameLanguage {
 
     package mutating func takePayload(of header: FrameHeader) -> ByteBuffer {
         self.count += 1
-        return self.link.hot.language.decoder.takePayload(of: header)
+        return self.withLink { $0.hot.language.decoder.takePayload(of: header) }
     }
 
     /// Whether there is no other frame, and no part of one. False is inconclusive: fall back to ``next(into:)``.
     package mutating func isFinished() -> Bool {
-        self.link.hot.language.decoder.isFinished()
+        self.withLink { $0.hot.language.decoder.isFinished() }
     }
 
     /// The next frame, put where the caller has room for it.
     package mutating func next(into frame: inout Frame) throws(FrameError) -> FrameDecoder.Found {
-        let found = try self.link.hot.language.decoder.next(into: &frame)
+        let found = try self.withLink { link in
+            Result { () throws(FrameError) in try link.hot.language.decoder.next(into: &frame) }
+        }.get()
         if case .nothing = found { return found }
         self.count += 1
         return found

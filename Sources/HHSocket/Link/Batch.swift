@@ -24,26 +24,37 @@ struct LookedUpInput {
 
 /// The units of a read, which the receiver pulls.
 package struct Batch<Language: LinkLanguage>: ~Copyable {
-    let link: Link<Language>
+    /// The link, which whoever made the batch keeps until all units have been pulled. Unmanaged, as a look at each
+    /// frame would count a reference to it.
+    private let unmanagedLink: Unmanaged<Link<Language>>
     /// The number of units that were pulled.
     var count = 0
     /// The bytes of frames that have come, once a frame was looked for.
     var input: LookedUpInput?
 
     init(_ link: Link<Language>) {
-        self.link = link
+        self.unmanagedLink = Unmanaged.passUnretained(link)
+    }
+
+    @inline(__always)
+    func withLink<T>(_ body: (Link<Language>) -> T) -> T {
+        self.unmanagedLink._withUnsafeGuaranteedRef(body)
     }
 
     /// Whether the receiver may go on: the link is open, and what was sent meanwhile need not leave
     /// first. What is not pulled comes again, with the next batch.
-    package var goesOn: Bool { self.link.hot.goesOn }
+    package var goesOn: Bool { self.withLink { $0.hot.goesOn } }
 
     /// The next unit; nil where more bytes are needed, or where the receiver may not go on.
     ///
     /// - Throws: ``LinkError`` when the bytes make no sense.
     package mutating func next() throws(LinkError) -> Language.Incoming? {
-        guard self.goesOn, let unit = try self.link.hot.language.next() else { return nil }
+        guard self.goesOn, let unit = try self.nextUnit() else { return nil }
         self.count += 1
         return unit
+    }
+
+    private func nextUnit() throws(LinkError) -> Language.Incoming? {
+        try self.withLink { link in Result { () throws(LinkError) in try link.hot.language.next() } }.get()
     }
 }

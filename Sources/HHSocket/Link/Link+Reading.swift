@@ -25,7 +25,7 @@ extension Link {
     @_specialize(where Language == LineLanguage)
     package func channelRead(context: ChannelHandlerContext, data: NIOAny) {
         let bytes = self.unwrapInboundIn(data)
-        guard var turn = self.loop.resume() else { return self.loop.enter { self.read(bytes, in: &$0) } }
+        guard var turn = self.loop.resume() else { return self.readLater(bytes) }
         self.read(bytes, in: &turn)
         if self.hot.phase == .ended { self.loop.end(turn) } else { self.loop.pause(turn) }
     }
@@ -40,7 +40,13 @@ extension Link {
         } else {
             self.loop.enter { self.finishReading(in: &$0) }
         }
-        context.fireChannelReadComplete()
+        // Not passed on: no handler comes after this one.
+    }
+
+    /// Not inlined: a closure that may be made has the bytes of each read counted.
+    @inline(never)
+    private func readLater(_ bytes: ByteBuffer) {
+        self.loop.enter { self.read(bytes, in: &$0) }
     }
 
     @inline(__always)

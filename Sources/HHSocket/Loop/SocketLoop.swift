@@ -296,11 +296,9 @@ package final class SocketLoop: @unchecked Sendable {
     /// Runs `body` in the turn whose handlers run now. Any thread; false where `body` is, and where that thread is not
     /// this one, or no handler runs, or what was submitted before waits for the turn.
     package func ifHandlersRun(_ body: (inout Turn) -> Bool) -> Bool {
-        guard self.isRunningHandlers else { return false }
-        self.hot.phase = .running
-        var turn = Turn(self)
+        guard var turn = self.takeTurnOfHandlers() else { return false }
         let result = body(&turn)
-        self.hot.phase = .handlers
+        turn.giveBack()
         return result
     }
 
@@ -311,9 +309,6 @@ package final class SocketLoop: @unchecked Sendable {
         self.hot.phase = .running
         return Turn(self)
     }
-
-    /// Returns a turn of ``takeTurnOfHandlers()``.
-    package func giveBack(_ turn: consuming Turn) { self.hot.phase = .handlers }
 
     private var isRunningHandlers: Bool {
         self.isCurrent && self.hot.phase == .handlers && self.hot.own.isEmpty

@@ -46,6 +46,11 @@ package struct Turn: ~Copyable {
         }
     }
 
+    /// Returns a turn of ``SocketLoop/takeTurnOfHandlers()``.
+    package consuming func giveBack() {
+        self.loop._withUnsafeGuaranteedRef { $0.hot.phase = .handlers }
+    }
+
     /// Has the link flushed when the turn ends.
     mutating func flushes(_ link: any TurnLink) {
         self.loop._withUnsafeGuaranteedRef { $0.touch(link) }

@@ -240,6 +240,7 @@ public struct FrameDecoder: Sendable {
     /// Frees memory that is kept for the next incomplete frame.
     mutating func releaseRest() {
         if self.partial.readableBytes == 0, self.partial.capacity > 0 { self.partial = ByteBuffer() }
+        if !self.hasInput { self.block = ByteBuffer() }
     }
 
     // MARK: Owned frames
@@ -251,8 +252,7 @@ public struct FrameDecoder: Sendable {
         self.appendCount &+= 1
         if self.input.readableBytes == 0 {
             self.input = bytes
-            // Asked first: an empty buffer has storage, to which a reference would be counted.
-            if self.block.writerIndex > 0 { self.block = ByteBuffer() }
+            self.endBlock()
         } else {
             self.input.writeImmutableBuffer(bytes)
         }
@@ -673,7 +673,16 @@ public struct FrameDecoder: Sendable {
             self.needsCare = true
         }
         self.input = ByteBuffer()
-        self.block = ByteBuffer()
+        self.endBlock()
+    }
+
+    /// Has the next small payload copied again. A client keeps the memory, for the next block; a server would keep it
+    /// for each of its connections.
+    @usableFromInline
+    mutating func endBlock() {
+        self.blockStart = .max
+        // Asked first: an empty buffer has storage, to which a reference would be counted.
+        if self.direction == .request, self.block.writerIndex > 0 { self.block = ByteBuffer() }
     }
 
     @usableFromInline
@@ -725,9 +734,12 @@ public struct FrameDecoder: Sendable {
     @usableFromInline
     mutating func copiedPayload(at index: Int, _ length: Int) -> ByteBuffer {
         let count = min(max(length, Self.blockLength), self.input.writerIndex - index)
-        self.block =
-            self.input.getSlice(at: index, length: count).map { ByteBuffer(bytes: $0.readableBytesView) }
-            ?? ByteBuffer()
+        // The memory is used again where nobody has a payload in it any more.
+        self.block.clear()
+        self.input.withUnsafeReadableBytes { bytes in
+            let start = index - self.input.readerIndex
+            _ = self.block.writeBytes(UnsafeRawBufferPointer(rebasing: bytes[start..<start + count]))
+        }
         self.blockStart = index
         return self.block.getSlice(at: 0, length: length) ?? ByteBuffer()
     }

@@ -32,7 +32,7 @@ extension ClientCore {
     ) -> Bool {
         let length = task.originalRequest.body.readableBytes
         guard self.traits.isPlain, self.canSendOnFastPath(task.originalRequest),
-            task.leaves(from: state, waiter, bytesSent: length)
+            task.leaves(from: state, waiter)
         else { return false }
         let deadline = self.deadline(of: task.originalRequest, in: &turn)
         let (key, serial) = self.hot.table.enterSent(task, deadline: deadline)
@@ -58,7 +58,7 @@ extension ClientCore {
     func turnOfHandlers(toSend request: borrowing SocketRequest) -> Turn? {
         guard self.traits.isLight, let turn = self.loop.takeTurnOfHandlers() else { return nil }
         guard self.canSendOnFastPath(request) else {
-            self.loop.giveBack(turn)
+            turn.giveBack()
             return nil
         }
         return turn

@@ -1,3 +1,4 @@
+import Atomics
 public import Foundation
 import HHSocket
 import NIOCore
@@ -31,7 +32,6 @@ public final class SocketTask: Sendable {
     }
 
     private struct Snapshot {
-        var state = State.suspended
         var completion: Completion
         // Not a single Result, which costs more to pass around.
         var response: SocketResponse?
@@ -59,6 +59,10 @@ public final class SocketTask: Sendable {
         }
     }
 
+    /// The storage of ``word``, which must be the first property: the runtime tells where that is.
+    ///
+    /// Proof of `nonisolated(unsafe)`: accessed through ``word`` alone, once the task has been made.
+    nonisolated(unsafe) private var wordStorage = UnsafeAtomic<TaskWord>.Storage(.suspended)
     /// The number of the task, unique among those of its client, from 1.
     public let taskIdentifier: Int
     /// The request that the task was made with.
@@ -131,7 +135,15 @@ public final class SocketTask: Sendable {
         self.isLocked ? self.lock.with { body(&self.snapshot) } : body(&self.snapshot)
     }
 
-    public var state: State { self.locked { $0.state } }
+    /// The state, and what a request's departure notes without the lock.
+    @inline(__always)
+    private var word: UnsafeAtomic<TaskWord> {
+        UnsafeAtomic(
+            at: _getUnsafePointerToStoredProperties(self).assumingMemoryBound(to: UnsafeAtomic<TaskWord>.Storage.self)
+        )
+    }
+
+    public var state: State { self.word.load(ordering: .acquiring).state }
 
     /// The answer, once the task completed with one.
     public var response: SocketResponse? {
@@ -150,7 +162,7 @@ public final class SocketTask: Sendable {
         set {
             let isRunning = self.locked { snapshot in
                 snapshot.priority = newValue
-                return snapshot.state == .running
+                return self.state == .running
             }
             if isRunning { _ = self.client.submit(.work(self, Operation.reprioritize.rawValue)) }
         }
@@ -160,7 +172,11 @@ public final class SocketTask: Sendable {
 
     /// The number of bytes of the body that were taken from the queue, in the latest attempt; up to 128 KiB of them may
     /// not have reached the network yet.
-    public var countOfBytesSent: Int { self.locked { $0.bytesSent } }
+    public var countOfBytesSent: Int { self.locked { self.bytesSent($0) } }
+
+    private func bytesSent(_ snapshot: Snapshot) -> Int {
+        self.word.load(ordering: .acquiring).isSentWhole ? self.countOfBytesExpectedToSend : snapshot.bytesSent
+    }
 
     /// The length of the body in bytes.
     public var countOfBytesExpectedToSend: Int { self.originalRequest.body.readableBytes }
@@ -180,6 +196,12 @@ public final class SocketTask: Sendable {
         self.locked { snapshot in
             if let existing = snapshot.progress { return existing.progress }
             let made = TaskProgress { [weak self] in self?.cancel() }
+            // A departure that comes later sees it; one that came before counts.
+            self.word.update { word in
+                var word = word
+                word.hasProgress = true
+                return word
+            }
             made.update(to: self.units(snapshot))
             snapshot.progress = made
             return made.progress
@@ -188,16 +210,17 @@ public final class SocketTask: Sendable {
 
     private func units(_ snapshot: Snapshot) -> TaskProgress.Units {
         let sent = self.countOfBytesExpectedToSend
-        guard snapshot.state != .completed else {
+        let completed = self.bytesSent(snapshot) + snapshot.bytesReceived
+        guard self.state != .completed else {
             let total = max(1, sent + (snapshot.bytesExpectedToReceive ?? snapshot.bytesReceived))
             return .init(
-                completed: snapshot.response != nil ? total : snapshot.bytesSent + snapshot.bytesReceived,
+                completed: snapshot.response != nil ? total : completed,
                 total: total
             )
         }
         // One unit more than there are bytes, so that only the completion finishes it.
         let total = sent + (snapshot.bytesExpectedToReceive ?? 0) + 1
-        return .init(completed: snapshot.bytesSent + snapshot.bytesReceived, total: total)
+        return .init(completed: completed, total: total)
     }
 
     /// The metrics of the call, once it is complete. Nil for a task that was cancelled before the client accepted it.
@@ -211,9 +234,9 @@ public final class SocketTask: Sendable {
     /// Starts the call. The timeout counts from here. Does nothing unless the task is suspended.
     public func resume() {
         if self.client.startOnFastPath(self) { return }
-        let starts = self.locked { snapshot in
-            guard snapshot.state == .suspended else { return false }
-            snapshot.state = .running
+        // A cancellation from another thread, which is submitted as well, comes after the context has been set.
+        let starts = self.locked { _ in
+            guard self.begins(from: .suspended) else { return false }
             if self.client.traits.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
             return true
         }
@@ -245,10 +268,8 @@ public final class SocketTask: Sendable {
     private func resume(resuming continuation: UnsafeContinuation<Void, Never>) {
         let waiter = TurnWaiter(continuation, isHere: self.client.loop.isCurrent)
         if waiter.isHere, self.client.startOnFastPath(self, waiter) { return self.awaitedState = .begun }
-        self.locked { snapshot in
-            snapshot.state = .running
-            snapshot.completion = .waiter(waiter)
-        }
+        self.locked { $0.completion = .waiter(waiter) }
+        self.word.store(TaskWord(.running), ordering: .releasing)
         if self.client.traits.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
         self.submit(.start)
     }
@@ -288,11 +309,14 @@ public final class SocketTask: Sendable {
 
     /// Begins to cancel the task. False if it was being cancelled, or complete, already.
     func beginCancelling() -> Bool {
-        self.locked { snapshot in
-            guard snapshot.state == .suspended || snapshot.state == .running else { return false }
-            snapshot.state = .canceling
-            return true
+        self.locked { _ in
+            self.word.update { $0.state == .suspended || $0.state == .running ? $0.with(.canceling) : nil }
         }
+    }
+
+    /// Sets a task in this state running. False if it is in another one.
+    private func begins(from state: State) -> Bool {
+        self.word.update { $0.state == state ? $0.with(.running) : nil }
     }
 
     private enum Operation: UInt8 { case start, cancel, reprioritize }
@@ -309,22 +333,23 @@ public final class SocketTask: Sendable {
 
     /// Sets a new task running whose request has been sent, with all `length` bytes of its body.
     func wasSentLight(bytes length: Int) {
-        self.snapshot.state = .running
+        self.word.store(TaskWord(.running), ordering: .releasing)
         self.snapshot.bytesSent = length
     }
 
-    /// Sets a task in this state running, with all `length` bytes of its body sent. False, without effect, if it is in
-    /// another state or its progress is observed.
+    /// Sets a task in this state running, with all bytes of its body sent. False, without effect, if it is in another
+    /// state or its progress is observed.
     ///
-    /// - Parameter waiter: Notified when the task completes; nil keeps its present receiver.
-    func leaves(from state: State, _ waiter: TurnWaiter?, bytesSent length: Int) -> Bool {
-        self.locked { snapshot in
-            guard snapshot.state == state, snapshot.progress == nil else { return false }
-            snapshot.state = .running
-            snapshot.bytesSent = length
-            if let waiter { snapshot.completion = .waiter(waiter) }
-            return true
-        }
+    /// - Parameter waiter: Notified when the task completes; nil keeps its present receiver. For an awaited task, which
+    ///   nobody else accesses now.
+    func leaves(from state: State, _ waiter: TurnWaiter?) -> Bool {
+        let (leaves, _) = self.word.compareExchange(
+            expected: TaskWord(state),
+            desired: TaskWord(.running, isSentWhole: true),
+            ordering: .acquiringAndReleasing
+        )
+        if leaves, let waiter { self.locked { $0.completion = .waiter(waiter) } }
+        return leaves
     }
 
     // The following functions are for a task that only the caller can access any more, and need no lock.
@@ -345,8 +370,8 @@ public final class SocketTask: Sendable {
 
     /// Completes such a task, as ``finish(_:takingHandler:)`` does.
     func finishUnshared(_ response: consuming SocketResponse) {
-        self.snapshot.state = .completed
-        self.snapshot.response = response
+        self.snapshot.response = consume response
+        self.word.store(self.word.load(ordering: .relaxed).with(.completed), ordering: .releasing)
     }
 
     /// Removes and returns the handler of such a task, which does not record its own completion then.
@@ -357,7 +382,7 @@ public final class SocketTask: Sendable {
 
     /// The priority of a running task; nil if it is not running, as when it is being cancelled or complete.
     func begin() -> FramePriority? {
-        self.locked { $0.state == .running ? $0.priority : nil }
+        self.locked { self.state == .running ? $0.priority : nil }
     }
 
     /// The step that follows the completion of a task.
@@ -378,26 +403,26 @@ public final class SocketTask: Sendable {
     /// - Parameter takingHandler: Whether the caller of this function also calls the handler.
     func finish(_ error: SocketError, takingHandler: Bool = false) -> Ending {
         self.locked { snapshot in
-            guard snapshot.state != .completed else { return .none }
+            guard self.state != .completed else { return .none }
             snapshot.failure = Failure(error)
-            return Self.end(&snapshot, takingHandler)
+            return self.end(&snapshot, takingHandler)
         }
     }
 
     /// Completes the task with an answer.
     func finish(_ response: SocketResponse, takingHandler: Bool) -> Ending {
         self.locked { snapshot in
-            guard snapshot.state != .completed else { return .none }
+            guard self.state != .completed else { return .none }
             snapshot.bytesReceived = response.body.readableBytes
             snapshot.bytesExpectedToReceive = response.body.readableBytes
             snapshot.response = response
-            return Self.end(&snapshot, takingHandler)
+            return self.end(&snapshot, takingHandler)
         }
     }
 
     @inline(__always)
-    private static func end(_ snapshot: inout Snapshot, _ takesHandler: Bool) -> Ending {
-        snapshot.state = .completed
+    private func end(_ snapshot: inout Snapshot, _ takesHandler: Bool) -> Ending {
+        self.word.update { $0.with(.completed) }
         let showsProgress = snapshot.progress != nil
         if !takesHandler || showsProgress, case .handler = snapshot.completion { return .handler }
         switch snapshot.takeCompletion() {
@@ -429,6 +454,11 @@ public final class SocketTask: Sendable {
     /// Resets the progress for another attempt. Returns whether ``updateProgress()`` must be called.
     func progressStartsOver() -> Bool {
         self.locked { snapshot in
+            self.word.update { word in
+                var word = word
+                word.isSentWhole = false
+                return word
+            }
             snapshot.bytesSent = 0
             snapshot.bytesReceived = 0
             snapshot.bytesExpectedToReceive = nil

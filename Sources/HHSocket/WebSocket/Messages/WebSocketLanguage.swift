@@ -153,8 +153,8 @@ package struct WebSocketLanguage: LinkLanguage {
 
 extension Batch where Language == WebSocketLanguage {
     /// Whether the language has had enough of this turn: there may be more units in what has come, for another one.
-    var hasMoreWork: Bool { self.link.hot.language.hasMoreWork }
+    var hasMoreWork: Bool { self.withLink { $0.hot.language.hasMoreWork } }
 
     /// Has the language go on, since this is another turn.
-    func resumeWork() { self.link.hot.language.resumeWork() }
+    func resumeWork() { self.withLink { $0.hot.language.resumeWork() } }
 }

@@ -19,6 +19,14 @@ struct EchoCalls: Sendable {
         /// The time at which it started, or was due.
         var start: UInt64 = 0
         var requests: RequestPair
+
+        /// Starts a call, and returns its request.
+        @inline(__always)
+        mutating func begin(_ number: UInt32, at time: UInt64) -> SocketRequest {
+            self.number = number
+            self.start = time
+            return self.requests.next(number)
+        }
     }
 
     private enum Phase {
@@ -131,9 +139,8 @@ struct EchoCalls: Sendable {
     @inline(__always)
     mutating func request(of place: Int, at time: UInt64) -> SocketRequest {
         self.number &+= 1
-        self.places[place].number = self.number
-        self.places[place].start = time
-        return self.places[place].requests.next(self.number)
+        // One access, since each asks whether the array is shared.
+        return self.places[place].begin(self.number, at: time)
     }
 
     private mutating func start(_ place: Int, at time: UInt64) -> Start {

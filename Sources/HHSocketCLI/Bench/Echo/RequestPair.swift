@@ -1,4 +1,5 @@
 import HHSocketRPC
+import NIOCore
 
 /// Two requests used in turn.
 ///
@@ -8,13 +9,14 @@ import HHSocketRPC
 struct RequestPair: Sendable {
     private let takesTurns: Bool
     private var isOddNext = false
-    private var even: SocketRequest
-    private var odd: SocketRequest
+    // Bodies and not requests: of those more references would be counted.
+    private var even: ByteBuffer
+    private var odd: ByteBuffer
 
     init(_ body: EchoBody, takesTurns: Bool = true) {
         self.takesTurns = takesTurns
-        self.even = SocketRequest(type: BuiltIn.echo, body: body.template)
-        self.odd = self.even
+        self.even = body.template
+        self.odd = body.template
     }
 
     /// Returns the request of call `number`.
@@ -22,12 +24,12 @@ struct RequestPair: Sendable {
     mutating func next(_ number: UInt32) -> SocketRequest {
         if self.isOddNext {
             self.isOddNext = false
-            EchoBody.stamp(number, into: &self.odd.body)
-            return self.odd
+            EchoBody.stamp(number, into: &self.odd)
+            return SocketRequest(type: BuiltIn.echo, body: self.odd, options: CallOptions())
         } else {
             self.isOddNext = self.takesTurns
-            EchoBody.stamp(number, into: &self.even.body)
-            return self.even
+            EchoBody.stamp(number, into: &self.even)
+            return SocketRequest(type: BuiltIn.echo, body: self.even, options: CallOptions())
         }
     }
 }

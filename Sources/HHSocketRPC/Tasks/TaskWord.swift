@@ -1,0 +1,79 @@
+import Atomics
+
+/// The state of a task with two marks, in one byte that a request's departure changes without a lock.
+///
+/// All other changes are made under the task's lock. They are atomic nevertheless, since a departure may come between.
+struct TaskWord: Hashable, RawRepresentable, AtomicValue {
+    let rawValue: UInt8
+
+    /// Has room for the states.
+    private static let stateMask: UInt8 = 3
+    private static let progressMark: UInt8 = 4
+    private static let wholeMark: UInt8 = 8
+
+    static let suspended = Self(rawValue: 0)
+
+    init(rawValue: UInt8) {
+        self.rawValue = rawValue
+    }
+
+    init(_ state: SocketTask.State, isSentWhole: Bool = false) {
+        let number: UInt8 =
+            switch state {
+            case .suspended: 0
+            case .running: 1
+            case .canceling: 2
+            case .completed: 3
+            }
+        self.rawValue = number | (isSentWhole ? Self.wholeMark : 0)
+    }
+
+    var state: SocketTask.State {
+        switch self.rawValue & Self.stateMask {
+        case 0: .suspended
+        case 1: .running
+        case 2: .canceling
+        default: .completed
+        }
+    }
+
+    /// Whether the progress is observed.
+    var hasProgress: Bool {
+        get { self.rawValue & Self.progressMark != 0 }
+        set { self = Self(rawValue: newValue ? self.rawValue | Self.progressMark : self.rawValue & ~Self.progressMark) }
+    }
+
+    /// Whether all bytes of the body were sent when the task began to run, which nobody else has noted.
+    var isSentWhole: Bool {
+        get { self.rawValue & Self.wholeMark != 0 }
+        set { self = Self(rawValue: newValue ? self.rawValue | Self.wholeMark : self.rawValue & ~Self.wholeMark) }
+    }
+
+    /// This word with another state and the same marks.
+    func with(_ state: SocketTask.State) -> Self {
+        Self(rawValue: self.rawValue & ~Self.stateMask | Self(state).rawValue)
+    }
+}
+
+extension UnsafeAtomic<TaskWord> {
+    /// Changes the word; `change` may be called more than once.
+    ///
+    /// - Parameter change: Returns the new word; nil leaves it as it is.
+    /// - Returns: Whether the word was changed.
+    @discardableResult
+    @inline(__always)
+    func update(_ change: (TaskWord) -> TaskWord?) -> Bool {
+        var word = self.load(ordering: .relaxed)
+        while let changed = change(word) {
+            let (isExchanged, original) = self.weakCompareExchange(
+                expected: word,
+                desired: changed,
+                successOrdering: .acquiringAndReleasing,
+                failureOrdering: .relaxed
+            )
+            if isExchanged { return true }
+            word = original
+        }
+        return false
+    }
+}

@@ -43,7 +43,7 @@ needs_python = @command -v python3 >/dev/null 2>&1 || \
 FORMATTED = Package.swift Sources $(filter-out Tests/ReferenceMessages/,$(wildcard Tests/*/)) Plugins Examples/Chat Examples/Feed Examples/STOMP Benchmarks/Package.swift Benchmarks/Benchmarks/HHSocketBenchmarks Fuzz/Package.swift Fuzz/Sources Outbox/Sources Outbox/Tests
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test conformance interop test-threads test-addresses test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser soak build-release bench bench-once bench-report bench-compare bench-websocket bench-stomp counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
+.PHONY: help demo test conformance interop test-threads test-addresses test-checked attack-report test-activemq test-fast build-tests slowest-tests test-network test-feed test-stomp stomp-broker test-browser soak build-command build-release bench bench-once bench-report bench-compare bench-websocket bench-stomp counts test-tools build-fuzz fuzz generate descriptor-sets test-plugins install lint format dependencies clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -143,9 +143,11 @@ test-addresses: programs = python3 openssl protoc:protobuf-compiler
 test-addresses: dependencies ## build the tests for the address sanitizer and run them, with a leak check
 	Scripts/test-sanitized address
 
-build-release: programs = libdeflate.h:libdeflate-dev
-build-release: dependencies ## build the command and the benchmarks for release, without running them
+build-command: dependencies ## build the command for release
 	swift build -c release $(benchmarks_options) --product hhsocket-cli
+
+build-release: programs = libdeflate.h:libdeflate-dev
+build-release: build-command ## build the command and the benchmarks for release, without running them
 	swift build -c release $(benchmarks_options) --product HHSocketBenchmarks
 	swift build -c release $(benchmarks_options) --product STOMPBenchmark
 

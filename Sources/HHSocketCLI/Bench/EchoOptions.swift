@@ -34,11 +34,19 @@ struct EchoOptions: ParsableArguments {
 
     @Option(
         help: ArgumentHelp(
-            "The number of clients, each with a connection and a thread. (default: 1)",
+            "The number of clients, each with a connection of its own. (default: 1)",
             valueName: "n"
         )
     )
     var connections: Int?
+
+    @Option(
+        help: ArgumentHelp(
+            "The number of threads that the clients share. (default: one for each connection)",
+            valueName: "n"
+        )
+    )
+    var threads: Int?
 
     @Option(
         help: ArgumentHelp(
@@ -110,7 +118,7 @@ struct EchoOptions: ParsableArguments {
     var given: [String] {
         let options: [(isGiven: Bool, name: String)] = [
             (self.server != nil, "HOST:PORT"), (self.startsServer, "--self"), (self.inFlight != nil, "--in-flight"),
-            (self.connections != nil, "--connections"), (self.rate != nil, "--rate"), (self.warmup != nil, "--warmup"),
+            (self.connections != nil, "--connections"), (self.threads != nil, "--threads"), (self.rate != nil, "--rate"), (self.warmup != nil, "--warmup"),
             (self.api != nil, "--api"), (self.callbacks != nil, "--callbacks"),
             (self.executor != nil, "--executor"), (self.serverPid != nil, "--server-pid"),
             (self.hello, "--hello"), (self.peer != nil, "--peer"),
@@ -145,6 +153,7 @@ struct EchoOptions: ParsableArguments {
         }
         try self.check(self.inFlight, "--in-flight", 1...Self.inFlightLimit)
         try self.check(self.connections, "--connections", 1...Self.connectionLimit)
+        try self.check(self.threads, "--threads", 1...(self.connections ?? 1))
         let bodies = (self.inFlight ?? Self.defaultInFlight) * (self.connections ?? 1)
         guard 2 * bodies * body <= Self.memoryLimit else {
             throw ValidationError(
@@ -199,6 +208,7 @@ struct EchoOptions: ParsableArguments {
             body: body,
             inFlight: self.inFlight ?? Self.defaultInFlight,
             connections: self.connections ?? 1,
+            threads: self.threads ?? self.connections ?? 1,
             warmup: (self.warmup ?? .milliseconds(500)).inSeconds,
             seconds: seconds,
             api: api,

@@ -354,6 +354,7 @@ import Testing
             body: 4_096,
             inFlight: 64,
             connections: 1,
+            threads: 1,
             warmup: 1,
             seconds: 2,
             api: api,
@@ -377,7 +378,7 @@ import Testing
         #expect(
             Set(object.keys) == [
                 "peer", "workload", "body", "inflight", "calls_per_s", "p50_us", "p99_us", "client_cpu_s",
-                "server_cpu_s", "seconds", "calls", "api", "callbacks", "connections", "rate", "not_started", "p90_us",
+                "server_cpu_s", "seconds", "calls", "api", "callbacks", "connections", "threads", "rate", "not_started", "p90_us",
                 "p999_us", "max_us", "interrupted", "hello", "executor",
             ]
         )

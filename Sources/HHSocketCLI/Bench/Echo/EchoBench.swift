@@ -8,7 +8,7 @@ struct EchoBench: Sendable {
     let parameters: EchoParameters
     private let body: EchoBody
 
-    /// A client, and its own thread.
+    /// A client, and its thread.
     private struct Connection: Sendable {
         var client: SocketClient
         var eventLoop: any EventLoop
@@ -26,10 +26,10 @@ struct EchoBench: Sendable {
     /// - Parameter showsProgress: Whether a line on stderr shows the progress.
     /// - Throws: ``EchoFailure`` if a call failed or was answered wrongly, or nothing was measured.
     func run(showsProgress: Bool) async throws -> EchoResult {
-        // One thread for each connection, as clients have by default. They are passed in, because schedules and
-        // interruptions reach the calls through them. They end with the process.
-        let group = MultiThreadedEventLoopGroup(numberOfThreads: self.parameters.connections)
-        let connections = group.makeIterator().map { self.connection(on: $0) }
+        // One thread for each connection, as clients have by default, unless they are to share some. They are passed
+        // in, because schedules and interruptions reach the calls through them. They end with the process.
+        let group = MultiThreadedEventLoopGroup(numberOfThreads: self.parameters.threads)
+        let connections = (0..<self.parameters.connections).map { _ in self.connection(on: group.next()) }
         let result: Result<EchoResult, any Error>
         do {
             result = .success(try await self.measure(connections, showsProgress: showsProgress))

@@ -56,6 +56,8 @@ struct EchoParameters: Sendable {
     /// The number of calls in flight on each connection.
     var inFlight: Int
     var connections: Int
+    /// The number of threads that the connections share.
+    var threads: Int
     /// In seconds.
     var warmup: Double
     /// In seconds.

@@ -31,6 +31,7 @@ struct EchoResult: Sendable {
         object.add("api", self.parameters.api.rawValue)
         object.add("callbacks", self.parameters.callbacks?.rawValue)
         object.add("connections", self.parameters.connections)
+        object.add("threads", self.parameters.threads)
         object.add("rate", self.parameters.rate, digits: 3)
         object.add("not_started", self.tally.notStarted)
         object.add("p90_us", microseconds(latencies.nanoseconds(atPercentile: 90)), digits: 2)

@@ -12,9 +12,8 @@ public struct ProtocolFeature: RawRepresentable, Hashable, Sendable, CustomStrin
     public static let compression = ProtocolFeature(rawValue: "compression")
     /// A request may have a key, and the server answers a repeat of it with the first answer.
     public static let idempotency = ProtocolFeature(rawValue: "idempotency")
-    /// Calls may be streams, with flow control, and large payloads may come in pieces. For the package alone until
-    /// client and server speak it.
-    package static let streams = ProtocolFeature(rawValue: "streams")
+    /// Calls may be streams, with flow control, and large payloads may come in pieces.
+    public static let streams = ProtocolFeature(rawValue: "streams")
 
     public var description: String { self.rawValue }
 }

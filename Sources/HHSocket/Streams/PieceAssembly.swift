@@ -50,7 +50,8 @@ struct PayloadAssembler: Sendable {
     }
 
     private var payloads: [UInt32: Payload] = [:]
-    private let maximumLength: Int
+    /// The longest payload, in bytes.
+    var maximumLength: Int
     private let maximumCount: Int
     /// The cost of the pieces that are gathered, and a constant for each payload.
     private(set) var heldBytes: UInt64 = 0
@@ -68,6 +69,8 @@ struct PayloadAssembler: Sendable {
     }
 
     var count: Int { self.payloads.count }
+    /// Whether a piece of a payload is awaited, though it be to drop it.
+    var isEmpty: Bool { self.payloads.isEmpty }
     /// Whether a payload is being gathered.
     var isGathering: Bool { self.gatheringCount > 0 }
 

@@ -124,6 +124,20 @@ package struct ServerStreams {
         self.core.noteGoingOn()
     }
 
+    /// No credit will come, and nothing may leave: streams with items that wait are over, without an answer.
+    package mutating func endStarved() {
+        for (_, key) in self.core.open.sorted(by: { $0.key < $1.key })
+        where self.core.streams[key].map({ self.core.scheduler.hasWaiting($0.lane) }) ?? false {
+            self.core.finish(key, .inputClosed)
+        }
+        self.core.noteGoingOn()
+    }
+
+    /// From now on payloads of this length, and this much of what was received, are taken; what has come stays.
+    package mutating func accept(payloadsUpTo length: Int, holding bytes: Int) {
+        self.core.accept(payloadsUpTo: length, holding: bytes)
+    }
+
     /// The connection is gone. All streams end, and so does whatever waits here.
     package mutating func connectionLost() { self.core.connectionLost() }
 
@@ -223,6 +237,16 @@ package struct ServerStreams {
     package var heldBytes: UInt64 { self.core.heldBytes }
     /// The number of bytes that wait to be sent.
     package var waitingBytes: Int { self.core.scheduler.waitingBytes }
+    /// The number of those that wait for the socket alone, and for no credit.
+    package var waitingPlainBytes: Int { self.core.scheduler.waitingBytes - self.core.scheduler.waitingItemBytes }
+    /// The cost of items that may follow on a stream before a sender is told to wait. Other streams may use the
+    /// connection's part of it meanwhile.
+    package func allowance(_ id: StreamID) -> UInt64 {
+        guard let stream = self.core.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return 0 }
+        return self.core.scheduler.allowance(stream.lane)
+    }
+    /// Whether a frame without a flag may be the last piece of a payload that belongs to no stream.
+    package var awaitsPieces: Bool { !self.core.assembler.isEmpty }
     /// Whether pieces of a payload have come, and the last has not: the clock of stalled reads runs.
     package var hasUnfinished: Bool { self.core.hasUnfinished }
     /// The credit for items that this side sends.

@@ -75,7 +75,7 @@ struct StreamCore {
     }
 
     let role: Role
-    let settings: StreamSettings
+    private(set) var settings: StreamSettings
     var scheduler: StreamScheduler
     /// The window of what the other side sends in all streams.
     var connection: ReceiveWindow
@@ -95,6 +95,8 @@ struct StreamCore {
     private(set) var isClosed = false
     /// The number of frames since it was last taken that ask for nothing.
     var unproductiveFrames = 0
+    /// The cost of items that the other side may have sent on streams before it knew that they were over.
+    private var lateCredit: UInt64 = 0
 
     init(_ role: Role, _ settings: StreamSettings) {
         self.role = role
@@ -111,6 +113,13 @@ struct StreamCore {
             maximumLength: settings.maximumPayloadLength,
             maximumCount: settings.maximumUnfinished
         )
+    }
+
+    /// From now on other lengths and sums are received; what has come stays.
+    mutating func accept(payloadsUpTo length: Int, holding bytes: Int) {
+        self.settings.maximumPayloadLength = length
+        self.settings.maximumHeldBytes = bytes
+        self.assembler.maximumLength = length
     }
 
     private var myWindow: UInt32 {
@@ -175,6 +184,7 @@ struct StreamCore {
         self.scheduler.close(stream.lane)
         if let alarm = stream.alarm { self.timers.remove(alarm) }
         self.dropAssembly(key)
+        if !self.isAnswering(key) { self.noteLate(stream) }
         self.streams[key]?.isOver = true
         self.streams[key]?.alarm = nil
         let end = StreamEnd(outcome: outcome, answer: answer, hasMoved: stream.hasMoved, hasLeft: stream.hasLeft)
@@ -299,7 +309,7 @@ struct StreamCore {
         let cost = StreamFrames.cost(frame.payload.readableBytes)
         guard self.connection.receive(cost) else { return self.fault(.beyondWindow) }
         guard let key = self.find(frame.serial), !self.isAnswering(key) else {
-            self.unproductiveFrames += 1
+            if cost <= self.lateCredit { self.lateCredit -= cost } else { self.unproductiveFrames += 1 }
             return self.dropOnConnection(cost)
         }
         if let outcome = self.objection(to: frame, of: key, isDamaged: isDamaged, cost) {
@@ -319,6 +329,12 @@ struct StreamCore {
         }
         self.grant(key, now: now)
         self.grantConnection()
+    }
+
+    /// Items of a stream are of no use from now on, though the other side may have sent some.
+    private mutating func noteLate(_ stream: Stream) {
+        guard !stream.hasInputEnded else { return }
+        self.lateCredit = self.lateCredit.adding(stream.window.granted.subtracting(stream.window.received))
     }
 
     /// Whether a server has answered, so that items are of no use.
@@ -432,6 +448,7 @@ struct StreamCore {
     /// At a server: the application has answered.
     mutating func answer(_ id: StreamID, _ payload: LanePayload) {
         guard let stream = self.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return }
+        self.noteLate(stream)
         self.streams[id.key]?.hasOutputEnded = true
         self.dropAssembly(id.key)
         self.release(id.key)

@@ -5,23 +5,6 @@ package struct StreamID: Hashable, Sendable {
     var key: SlotKey
 }
 
-/// Which sides of a call send items.
-package struct StreamKind: Hashable, Sendable {
-    /// Whether the client sends items; otherwise the opening has its one message.
-    package var clientStreams: Bool
-    /// Whether the server sends items; otherwise its final answer has its one message.
-    package var serverStreams: Bool
-
-    package init(clientStreams: Bool, serverStreams: Bool) {
-        self.clientStreams = clientStreams
-        self.serverStreams = serverStreams
-    }
-
-    package static let clientStreaming = StreamKind(clientStreams: true, serverStreams: false)
-    package static let serverStreaming = StreamKind(clientStreams: false, serverStreams: true)
-    package static let bidirectional = StreamKind(clientStreams: true, serverStreams: true)
-}
-
 /// A mistake of the other side that ends a stream.
 package enum StreamViolation: Hashable, Sendable {
     /// More was sent on the stream than was granted.

@@ -60,6 +60,8 @@ package struct StreamScheduler: Sendable {
 
     /// The number of bytes of payloads that wait, and a constant for each.
     package private(set) var waitingBytes = 0
+    /// The part of it that belongs to items, which wait for credit.
+    package private(set) var waitingItemBytes = 0
     /// The number of payloads that wait.
     package private(set) var waitingCount = 0
 
@@ -132,8 +134,13 @@ package struct StreamScheduler: Sendable {
     }
 
     private mutating func forget(_ payload: LanePayload) {
-        self.waitingBytes -= payload.bytes.readableBytes + Self.payloadOverhead
+        self.countWaiting(-payload.bytes.readableBytes - Self.payloadOverhead, payload.kind)
         self.waitingCount -= 1
+    }
+
+    private mutating func countWaiting(_ change: Int, _ kind: LanePayload.Kind) {
+        self.waitingBytes += change
+        if kind == .item { self.waitingItemBytes += change }
     }
 
     /// Drops keys of lanes that are gone, once they are most.
@@ -147,7 +154,7 @@ package struct StreamScheduler: Sendable {
     /// Adds a payload to a lane.
     mutating func append(_ payload: LanePayload, to key: SlotKey) {
         guard let place = self.lanes[key]?.place else { return }
-        self.waitingBytes += payload.bytes.readableBytes + Self.payloadOverhead
+        self.countWaiting(payload.bytes.readableBytes + Self.payloadOverhead, payload.kind)
         self.waitingCount += 1
         self.lanes[key]?.itemCost += payload.cost
         self.lanes[key]?.payloads.append(payload)
@@ -170,6 +177,17 @@ package struct StreamScheduler: Sendable {
         }
         return true
     }
+
+    /// The cost of items after which the sender on a lane would not be told to wait. Other lanes may use the
+    /// connection's part of it meanwhile.
+    func allowance(_ key: SlotKey) -> UInt64 {
+        guard let lane = self.lanes[key], lane.sender == .goesOn else { return 0 }
+        let own = lane.window.free.subtracting(lane.itemCost)
+        return min(own, min(self.connection.free, self.maximumClaims).subtracting(self.claims))
+    }
+
+    /// Whether anything waits in a lane.
+    func hasWaiting(_ key: SlotKey) -> Bool { self.lanes[key].map { !$0.payloads.isEmpty } ?? false }
 
     /// Whether senders that waited may go on.
     var hasGoingOn: Bool { !self.goingOn.isEmpty }
@@ -416,7 +434,7 @@ package struct StreamScheduler: Sendable {
         let stream = self.lanes[key]?.stream
         let rest = first.bytes.readableBytes - length
         let type = rest > 0 ? first.type | FrameType.continuesFlag : first.type
-        self.waitingBytes -= length
+        self.countWaiting(-length, first.kind)
         if first.kind == .item {
             let cost = StreamFrames.cost(length)
             let restCost = rest > 0 ? StreamFrames.wholeCost(rest) : 0
@@ -428,7 +446,7 @@ package struct StreamScheduler: Sendable {
             self.lanes[key]?.payloads[0].bytes.moveReaderIndex(forwardBy: length)
             self.lanes[key]?.payloads[0].hasBegun = true
         } else {
-            self.waitingBytes -= Self.payloadOverhead
+            self.countWaiting(-Self.payloadOverhead, first.kind)
             self.waitingCount -= 1
             self.lanes[key]?.payloads.removeFirst()
         }

@@ -1,0 +1,74 @@
+import NIOCore
+
+/// The limits of one side of a connection on its streams.
+///
+/// ```swift
+/// configuration.streams = StreamPolicy(streamWindow: 1 << 20)
+/// ```
+/// The windows bound what waits unread: a side that does not read stops the other once a window is full, on the stream
+/// alone, or on all streams of the connection together. An item counts with its length, as sent, and 16 bytes for each
+/// frame of it.
+public struct StreamPolicy: Hashable, Sendable {
+    /// How much may wait unread on a stream, in bytes; 1 to 4,294,967,295. 262,144 by default.
+    public var streamWindow: Int
+    /// How much may wait unread on all streams of a connection together, in bytes; 1 to 4,294,967,295. 4,194,304 by
+    /// default.
+    public var connectionWindow: Int
+    /// How long a stream may go without an item, or a credit that moves it, before it ends; nil: for ever. 10 minutes
+    /// by default.
+    public var idleLimit: Duration?
+    /// How many streams a client may have open on a connection. A client keeps to the smaller number of both sides';
+    /// further streams wait. 100 by default.
+    public var maximumStreams: Int
+    /// The most bytes that a connection may hold of what has come on its streams and in pieces: items that nobody has
+    /// taken, and payloads that are not whole. What exceeds it fails. 64 MiB by default.
+    public var maximumHeldBytes: Int
+
+    /// - Parameters:
+    ///   - streamWindow: How much may wait unread on a stream, in bytes; 262,144 by default.
+    ///   - connectionWindow: How much may wait unread on a connection, in bytes; 4,194,304 by default.
+    ///   - idleLimit: How long a stream may go without anything that moves it; 10 minutes by default.
+    ///   - maximumStreams: How many streams a client may have open on a connection; 100 by default.
+    ///   - maximumHeldBytes: The most bytes that a connection may hold of what has come; 64 MiB by default.
+    public init(
+        streamWindow: Int = 262_144,
+        connectionWindow: Int = 4_194_304,
+        idleLimit: Duration? = .seconds(600),
+        maximumStreams: Int = 100,
+        maximumHeldBytes: Int = 64 << 20
+    ) {
+        self.streamWindow = streamWindow
+        self.connectionWindow = connectionWindow
+        self.idleLimit = idleLimit
+        self.maximumStreams = maximumStreams
+        self.maximumHeldBytes = maximumHeldBytes
+    }
+
+    /// What hello announces; numbers outside of its range are clamped.
+    package var windows: StreamWindows {
+        StreamWindows(stream: Self.clamp(self.streamWindow), connection: Self.clamp(self.connectionWindow))
+    }
+
+    /// The number of streams that a client may have open, at least 1.
+    package var streamLimit: UInt32 { Self.clamp(self.maximumStreams) }
+
+    private static func clamp(_ number: Int) -> UInt32 { UInt32(clamping: max(1, number)) }
+
+    /// The settings of a connection's streams, on terms that hello has agreed on.
+    ///
+    /// - Parameters:
+    ///   - flags: The flags that hello has agreed on.
+    ///   - maximumPayloadLength: The longest payload that is received, in bytes.
+    package func settings(
+        _ terms: StreamTerms,
+        flags: UInt32,
+        format: WireFormat,
+        maximumPayloadLength: Int
+    ) -> StreamSettings {
+        var settings = StreamSettings(terms: terms, flags: flags, format: format)
+        settings.maximumPayloadLength = maximumPayloadLength
+        settings.maximumHeldBytes = self.maximumHeldBytes
+        settings.idleLimit = self.idleLimit.map { TimeAmount(clamping: $0) }
+        return settings
+    }
+}

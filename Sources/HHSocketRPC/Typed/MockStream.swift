@@ -1,0 +1,147 @@
+public import HHSocket
+public import HHSocketMessage
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// The far end of a mocked stream: what a server would be.
+///
+/// ```swift
+/// let (stream, far) = MessageStream<Note, Note>.mock()
+/// mock.onTalk = { stream }
+/// far.respond(note)
+/// far.finish()
+/// for await sent in far.requests { … }
+/// ```
+/// Nothing is limited: a message that is sent is there at once, and its sender goes on.
+public final class MockStream<Request: MessageBody, Response: MessageBody>: Sendable {
+    /// The final answer of a mocked stream.
+    struct Answer: Sendable {
+        var response: SocketResponse
+        fileprivate var result: Response?
+
+        func message() throws(SocketError) -> Response {
+            if let result { return result }
+            do {
+                return try self.response.body.message()
+            } catch {
+                throw SocketError(mocked: error)
+            }
+        }
+    }
+
+    /// Held by the near end's streams and iterators. Its release is that of the stream.
+    final class Near: Sendable {
+        let far: MockStream
+
+        init(_ far: MockStream) {
+            self.far = far
+        }
+
+        deinit {
+            self.far.wasCancelled()
+        }
+    }
+
+    private typealias Waiter = CheckedContinuation<Result<Answer, SocketError>, Never>
+
+    private struct State {
+        var end: Result<Answer, SocketError>?
+        var waiters: [Int: Waiter] = [:]
+        var lastWaiter = 0
+        var isCancelled = false
+    }
+
+    /// The messages that the code under test has sent. The sequence ends when that sends no more, and when the stream
+    /// has ended.
+    public let requests: AsyncStream<Request>
+    let responses: AsyncStream<Response>
+    private let requestSink: AsyncStream<Request>.Continuation
+    private let responseSink: AsyncStream<Response>.Continuation
+    private let state = NIOLockedValueBox(State())
+
+    public init() {
+        (self.requests, self.requestSink) = AsyncStream.makeStream(of: Request.self)
+        (self.responses, self.responseSink) = AsyncStream.makeStream(of: Response.self)
+    }
+
+    /// Whether the code under test has cancelled the stream, or released it before its end.
+    public var isCancelled: Bool { self.state.withLockedValue { $0.isCancelled } }
+
+    /// Sends a message to the code under test. Without effect once the stream has ended.
+    public func respond(_ message: Response) { self.responseSink.yield(message) }
+
+    /// Ends the stream: with status 200, or with an error. What was sent before still arrives.
+    public func finish(throwing error: SocketError? = nil) {
+        self.end(error.map { .failure($0) } ?? .success(Answer(response: Self.response(ByteBuffer()))))
+    }
+
+    /// Ends the stream with its one answer, where the server does not stream.
+    public func answer(_ message: Response) {
+        do {
+            let response = Self.response(try ByteBuffer(message: message))
+            self.end(.success(Answer(response: response, result: message)))
+        } catch {
+            self.end(.failure(SocketError(mocked: error)))
+        }
+    }
+
+    private static func response(_ body: ByteBuffer) -> SocketResponse {
+        SocketResponse(type: 0, body: body, endpoint: Endpoint(host: "mock", port: 0))
+    }
+
+    @discardableResult
+    private func end(_ end: Result<Answer, SocketError>) -> Bool {
+        let waiters = self.state.withLockedValue { state -> [Waiter]? in
+            guard state.end == nil else { return nil }
+            state.end = end
+            defer { state.waiters = [:] }
+            return Array(state.waiters.values)
+        }
+        guard let waiters else { return false }
+        for waiter in waiters { waiter.resume(returning: end) }
+        self.responseSink.finish()
+        self.requestSink.finish()
+        return true
+    }
+
+    // MARK: The near end
+
+    func receive(_ message: Request) throws(SocketError) {
+        if let end = self.state.withLockedValue({ $0.end }) {
+            _ = try end.get()
+            throw SocketError(.cancelled, message: "the mocked stream has ended: no item is sent on it any more")
+        }
+        self.requestSink.yield(message)
+    }
+
+    func finishRequests() { self.requestSink.finish() }
+
+    func wasCancelled() {
+        guard self.end(.failure(SocketError(.cancelled, message: "the mocked stream was cancelled"))) else { return }
+        self.state.withLockedValue { $0.isCancelled = true }
+    }
+
+    /// Throws the error that the stream has ended with, or was cancelled by the task that reads it.
+    func end() async throws(SocketError) {
+        if Task.isCancelled { self.wasCancelled() }
+        _ = try await self.finalAnswer()
+    }
+
+    func finalAnswer() async throws(SocketError) -> Answer {
+        let number = self.state.withLockedValue { state in
+            state.lastWaiter += 1
+            return state.lastWaiter
+        }
+        return try await withTaskCancellationHandler {
+            await withCheckedContinuation { (waiter: Waiter) in
+                let end = self.state.withLockedValue { state in
+                    if state.end == nil { state.waiters[number] = waiter }
+                    return state.end
+                }
+                if let end { waiter.resume(returning: end) }
+            }
+        } onCancel: {
+            self.wasCancelled()
+        }.get()
+    }
+}

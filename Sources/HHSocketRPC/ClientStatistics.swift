@@ -16,6 +16,12 @@ public struct ClientStatistics: Sendable, Hashable {
     public var malformedGoAways = 0
     /// The number of times that a call was sent again because a server answered that it is about to end (504).
     public var resentCalls = 0
+    /// Streams opened, each time that one is opened again included.
+    public var openedStreams = 0
+    /// Items of streams that were handed over to be sent.
+    public var sentItems = 0
+    /// Items of streams that have come.
+    public var receivedItems = 0
     /// Pushes received.
     public var pushes = 0
     /// Pushes that a slow subscriber lost by its ``PushBufferingPolicy``, counted once for each subscriber. Pushes that

@@ -11,7 +11,8 @@ import NIOCore
 /// `handshakeTimeout`. `Docs/Protocol.md` describes its format.
 public struct HelloPolicy: Sendable {
     /// The features offered to the server; all known ones by default, 64 at most. ``ProtocolFeature/idempotency``
-    /// requires ``ProtocolFeature/metadata``.
+    /// requires ``ProtocolFeature/metadata``. ``ProtocolFeature/streams`` is offered where
+    /// ``SocketClient/Configuration/streams`` is set, and only there.
     public var features: Set<ProtocolFeature>
     /// The oldest version of the protocol that is accepted; 1 by default. A server that speaks only older ones is not
     /// used. If it is higher than the version of this client, 1, every attempt to connect and every call fails with
@@ -72,22 +73,35 @@ public struct HelloPolicy: Sendable {
     }
 
     /// Returns a gate that says hello and then runs `gate`. Requires that ``refusal(in:)`` is nil.
-    func gate(before gate: HandshakeGate?, maximumPayloadLength: Int) -> HandshakeGate {
+    ///
+    /// - Parameter streams: The policy of the streams that hello asks for; nil for none.
+    func gate(
+        before gate: HandshakeGate?,
+        maximumPayloadLength: Int,
+        streams: StreamPolicy? = nil
+    ) -> HandshakeGate {
         // Half of what a Duration's components can express, so that the sum of two "no limit" can be expressed too.
         let longest = Duration.seconds(Int64.max / 2)
         let timeout = min(self.timeout, longest) + min(gate?.timeout ?? .zero, longest)
         return HandshakeGate(timeout: timeout) { handshake in
-            try await self.sayHello(handshake, maximumPayloadLength)
+            try await self.sayHello(handshake, maximumPayloadLength, streams)
             try await gate?.run(handshake)
         }
     }
 
-    private func sayHello(_ handshake: Handshake, _ maximumPayloadLength: Int) async throws {
+    private func sayHello(
+        _ handshake: Handshake,
+        _ maximumPayloadLength: Int,
+        _ streams: StreamPolicy?
+    ) async throws {
+        var features = streams == nil ? self.features.subtracting([.streams]) : self.features.union([.streams])
+        if handshake.isCompressed { features.remove(.compression) }
         let exchange = HelloExchange(
             versions: min(self.minimumVersion, HelloLimits.version)...HelloLimits.version,
-            features: handshake.isCompressed ? self.features.subtracting([.compression]) : self.features,
+            features: features,
             sessionToken: try await self.sessionToken?() ?? [],
-            isRequired: self.isRequired
+            isRequired: self.isRequired,
+            windows: streams?.windows ?? StreamWindows()
         )
         let answer = try await handshake.exchangeHello(exchange.payload())
         guard let agreement = try exchange.judge(status: answer.status, payload: answer.payload) else { return }

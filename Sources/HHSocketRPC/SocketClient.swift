@@ -19,11 +19,16 @@ public final class SocketClient: ConnectionControl {
 
     public init(configuration: Configuration) {
         var socketConfiguration = configuration.socket
-        let refusal = configuration.hello?.refusal(in: socketConfiguration.wireFormat)
+        var configuration = configuration
+        if configuration.streams != nil, configuration.hello == nil { configuration.hello = HelloPolicy() }
+        let refusal =
+            configuration.hello?.refusal(in: socketConfiguration.wireFormat)
+            ?? configuration.streams.flatMap { _ in SocketError.refusalOfStreams(in: socketConfiguration.wireFormat) }
         if let hello = configuration.hello, refusal == nil {
             socketConfiguration.gate = hello.gate(
                 before: socketConfiguration.gate,
-                maximumPayloadLength: socketConfiguration.maximumPayloadLength
+                maximumPayloadLength: socketConfiguration.maximumPayloadLength,
+                streams: configuration.streams
             )
         }
         let rules = FrameRules(socketConfiguration, refusal: refusal)
@@ -155,7 +160,7 @@ public final class SocketClient: ConnectionControl {
         self.driver.submit(.closure { [core] in core.cancelTask(withIdentifier: identifier, in: &$0) })
     }
 
-    private var nextIdentifier: Int { self.lastIdentifier.wrappingIncrementThenLoad(ordering: .relaxed) }
+    var nextIdentifier: Int { self.lastIdentifier.wrappingIncrementThenLoad(ordering: .relaxed) }
 
     private func makeTask(
         _ request: consuming SocketRequest,

@@ -44,6 +44,11 @@ extension SocketClient {
         /// suits any server. In a wire format that has no room for it, every attempt to connect and every call fails
         /// with `invalidArgument`.
         public var hello: HelloPolicy?
+        /// The limits of streams, which each new connection then asks for by hello; where ``hello`` is nil, a
+        /// ``HelloPolicy`` with its defaults says it. Nil, the default, asks for none: every stream then fails with
+        /// `featureNotAgreed`. In a wire format that cannot have streams, every attempt to connect and every call fails
+        /// with `invalidArgument`.
+        public var streams: StreamPolicy?
         /// The policy for compressing the bodies of requests that do not set ``SocketRequest/compresses``, on
         /// connections that have agreed on ``ProtocolFeature/compression``. Nil by default: none are compressed.
         public var compression: CompressionPolicy?

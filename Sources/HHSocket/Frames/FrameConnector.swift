@@ -127,7 +127,7 @@ package final class FrameConnector: LinkMaker, @unchecked Sendable {
             try self.rules.check(frame)
             if frame.type == FrameType.hello, pending.awaitsHello {
                 // Its answer may be right before frames that have them.
-                pending.link.expectFlags(FrameType.metadataFlag | FrameType.compressionFlag)
+                pending.link.expectFlags(FrameType.allFlags)
                 self.driver?.perform(.awaitHello(true), in: &turn)
             }
             _ = try self.rules.send(frame, .default, on: pending.link, pending.endpoint, in: &turn)

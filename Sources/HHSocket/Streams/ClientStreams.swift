@@ -52,6 +52,12 @@ package struct ClientStreams {
         return self.core.send(id, type: type, status: .ok, payload)
     }
 
+    /// How much the items may cost that a stream sends before its sender has to wait.
+    package func allowance(_ id: StreamID) -> UInt64 {
+        guard let stream = self.core.streams[id.key], !stream.isOver else { return 0 }
+        return self.core.scheduler.allowance(stream.lane)
+    }
+
     /// Sends the end of the items, after those that wait.
     package mutating func finish(_ id: StreamID) {
         guard let stream = self.core.streams[id.key], !stream.isOver, !stream.hasOutputEnded else { return }
@@ -158,6 +164,9 @@ package struct ClientStreams {
         actions.append(contentsOf: self.core.actions)
         self.core.actions.removeAll(keepingCapacity: true)
     }
+
+    /// Whether ``takeActions(into:)`` gives any.
+    package var hasActions: Bool { !self.core.actions.isEmpty }
 
     package var nextDeadline: NIODeadline? { self.core.nextDeadline }
     package mutating func timePassed(now: NIODeadline) { self.core.timePassed(now: now) }

@@ -13,6 +13,8 @@ final class ClientConnection: LinkReceiver {
     /// Outlives this object.
     private unowned let core: ClientCore
     private let format: WireFormat
+    /// The streams, where hello agreed on them.
+    let streams: ConnectionStreams?
     private var arrival = StallWatch()
     private var arrivalTimer: SocketLoop.TimerID?
 
@@ -22,13 +24,17 @@ final class ClientConnection: LinkReceiver {
         self.origin = origin
         self.core = core
         self.format = core.format
+        self.streams = core.streams(on: link, origin.agreement)
     }
 
     var endpoint: Endpoint { self.origin.endpoint }
     var agreement: Agreement? { self.origin.agreement }
 
     func received(_ batch: inout Batch<FrameLanguage>, in turn: inout Turn) throws(LinkError) {
-        defer { self.core.handOverPushes(in: &turn) }
+        defer {
+            self.core.handOverPushes(in: &turn)
+            self.streams?.finishReceiving(in: &turn)
+        }
         while true {
             self.core.receiveOnFastPath(&batch, on: self, in: &turn)
             if batch.isFinished() || !batch.goesOn { return }
@@ -50,6 +56,7 @@ final class ClientConnection: LinkReceiver {
 
     func received(_ frame: Frame, in turn: inout Turn) {
         guard self.format.isControlType(frame.type) else { return self.core.received(frame, on: self, in: &turn) }
+        if let streams = self.streams, streams.receive(frame, in: &turn) { return }
         if self.format.isGoAway(frame), let departure = self.core.receivedGoAway(frame, on: self.id) {
             self.core.driver.perform(.goAway(self.id, departure, isAnnounced: true), in: &turn)
         }
@@ -91,6 +98,8 @@ final class ClientConnection: LinkReceiver {
     func unitWillBeSent(_ frame: Frame, in turn: inout Turn) -> Bool {
         self.core.frameWillBeSent(type: frame.type, serial: frame.serial, on: self.id, in: &turn)
     }
+
+    func hasRoom(in turn: inout Turn) -> Bool { self.streams?.pull(in: &turn) ?? false }
 
     func unitProgressed(_ outgoing: Outgoing<Frame>, in turn: inout Turn) {
         self.core.frameProgressed(

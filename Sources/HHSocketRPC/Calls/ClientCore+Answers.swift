@@ -4,6 +4,12 @@ import NIOCore
 /// Frames that the server sends.
 extension ClientCore {
     func received(_ frame: Frame, on connection: ClientConnection, in turn: inout Turn) {
+        if let streams = connection.streams, streams.receive(frame, in: &turn) { return }
+        self.receivedWhole(frame, on: connection, in: &turn)
+    }
+
+    /// Receives an answer or a push that belongs to no stream, or ends one, and is no piece.
+    func receivedWhole(_ frame: Frame, on connection: ClientConnection, in turn: inout Turn) {
         if frame.type & self.traits.flagMask == 0 {
             self.received(frame, metadata: [:], on: connection, in: &turn)
         } else {
@@ -151,6 +157,7 @@ extension ClientCore {
     ) {
         let endpoint = connection.endpoint
         self.count(\.checksumFailures)
+        if let streams = connection.streams, streams.receive(frame, isDamaged: true, in: &turn) { return }
         guard !self.format.isPush(frame), !self.format.isControlType(frame.type) else { return }
         self.receive(frame, on: connection, in: &turn) { _, _ in
             var error = self.failed(
@@ -218,7 +225,7 @@ extension ClientCore {
     }
 
     /// Receives an answer that fails its attempt with the result of `error`.
-    private func receive(
+    func receive(
         _ frame: Frame,
         on connection: ClientConnection,
         isFinal: Bool = true,

@@ -8,6 +8,11 @@ extension ClientCore {
 
     func start(_ task: SocketTask, in turn: inout Turn) {
         if self.isSentOnFastPath(task, from: .running, in: &turn) { return }
+        self.begin(task, in: &turn)
+    }
+
+    /// Starts a task on the general path, which is that of all streams.
+    func begin(_ task: SocketTask, in turn: inout Turn) {
         // Nil if cancelled meanwhile: the cancellation, which was also submitted, completes the task.
         guard let priority = task.begin() else { return }
         let request = task.originalRequest
@@ -19,6 +24,7 @@ extension ClientCore {
         if isDirect {
             do throws(SocketError) {
                 try self.check(request, in: &turn)
+                if let stream = task.flight.stream { try self.check(request, for: stream) }
             } catch {
                 return self.complete(task, error, in: &turn)
             }
@@ -27,7 +33,7 @@ extension ClientCore {
         guard self.hot.table.hasRoom else { return self.complete(task, self.tooManyCalls(), in: &turn) }
         let deadline = self.deadline(of: request, in: &turn)
         let key = self.hot.table.enter(task, deadline: deadline)
-        task.flight.deadline = deadline
+        task.flight.deadline = task.flight.stream == nil ? deadline : self.streamDeadline(of: request, in: &turn)
         task.flight.key = key
         if task.isDispatched { self.dispatched[task.taskIdentifier] = key }
         if isDirect {
@@ -142,6 +148,9 @@ extension ClientCore {
     ) {
         task.flight.attempts += 1
         task.flight.firstByte = .init()
+        if let stream = task.flight.stream {
+            return self.open(stream, task, request, priority, key, serial, in: &turn)
+        }
         do throws(SocketError) {
             if let policy = try self.mustDeflate(request, of: task) {
                 return self.deflate(task, request, key, policy, in: &turn)
@@ -154,6 +163,7 @@ extension ClientCore {
                 payload: sealed.payload,
                 customFields: try self.customFields(of: request)
             )
+            if try self.isSentInPieces(frame, priority, key, in: &turn) { return }
             if try self.send(frame, priority, in: &turn) {
                 self.leaves(task, request, serial, in: &turn)
             } else {
@@ -174,7 +184,25 @@ extension ClientCore {
         return try self.connector.rules.send(frame, priority, on: connection.link, connection.endpoint, in: &turn)
     }
 
-    private func customFields(of request: SocketRequest) throws(SocketError) -> [UInt8]? {
+    /// Sends a long request in pieces, between which others may leave, where hello agreed on that.
+    private func isSentInPieces(
+        _ frame: Frame,
+        _ priority: FramePriority,
+        _ key: DispatchKey,
+        in turn: inout Turn
+    ) throws(SocketError) -> Bool {
+        guard frame.payload.readableBytes > StreamFrames.maximumPieceLength, frame.customFields == nil,
+            self.hot.link != nil, let streams = self.connection?.streams
+        else { return false }
+        try self.connector.rules.check(frame)
+        try streams.checkRoom(for: frame)
+        // Until its first piece leaves.
+        self.hot.table.queued(key)
+        streams.send(frame, priority, in: &turn)
+        return true
+    }
+
+    func customFields(of request: SocketRequest) throws(SocketError) -> [UInt8]? {
         request.options.isPlain
             ? try self.traits.customFields.get() : try self.connector.rules.customFields(request.options.header)
     }
@@ -203,7 +231,7 @@ extension ClientCore {
         task.flight.bytesSent += length
         // A server may begin its answer before it has received the whole request.
         guard let timeout = request.options.firstResponseTimeout ?? self.configuration.firstResponseTimeout,
-            !task.flight.firstByte.hasCome
+            !task.flight.firstByte.hasCome, task.flight.stream == nil
         else { return }
         self.hot.table.expectFirstResponse(
             serial: serial,
@@ -259,6 +287,7 @@ extension ClientCore {
     private func retries(_ attempt: Attempt, _ error: SocketError, in turn: inout Turn) -> Bool {
         let task = attempt.call
         let request = self.request(of: task)
+        if let stream = task.flight.stream, !stream.flight.mayOpenAgain { return false }
         guard let policy = request.options.retryPolicy ?? self.configuration.retryPolicy, !self.driver.isClosed,
             let delay = policy.delay(
                 after: error,
@@ -282,7 +311,7 @@ extension ClientCore {
     }
 
     /// Notes where the attempt was sent, before the table forgets it.
-    private func noteOrigin(of attempt: Attempt) {
+    func noteOrigin(of attempt: Attempt) {
         if attempt.serial != nil { attempt.call.flight.origin = self.origin(of: attempt.connection) }
     }
 
@@ -290,6 +319,7 @@ extension ClientCore {
     func expired(_ attempt: Attempt, in turn: inout Turn) {
         self.noteOrigin(of: attempt)
         self.sendCancel(of: attempt, in: &turn)
+        if let stream = attempt.call.flight.stream { return self.expired(attempt, stream, in: &turn) }
         self.giveUpAnswer(to: attempt, in: &turn)
         // Perhaps only this call is affected. If not, the link should no longer be trusted.
         if attempt.phase == .sent { self.driver.perform(.suspect(attempt.connection), in: &turn) }
@@ -359,6 +389,14 @@ extension ClientCore {
 
     /// Asks the server to stop working on a call that was given up.
     func sendCancel(of attempt: Attempt, in turn: inout Turn) {
+        if let stream = attempt.call.flight.stream {
+            self.connection(stream.flight.connection)?.streams?.drop(stream, in: &turn)
+            return
+        }
+        if let serial = attempt.serial, let streams = self.connection(attempt.connection)?.streams {
+            // What has begun to leave is cancelled below.
+            _ = streams.dropPlain(serial: serial, in: &turn)
+        }
         guard attempt.phase == .sent, let serial = attempt.serial, var frame = self.format.cancel(serial: serial)
         else { return }
         let request = self.request(of: attempt.call)
@@ -426,6 +464,10 @@ extension ClientCore {
         case .waiter(let waiter, let showsProgress):
             if showsProgress { self.showProgress(of: task, in: &turn) }
             turn.resume(waiter)
+        case .stream(let stream, let showsProgress):
+            if showsProgress { self.showProgress(of: task, in: &turn) }
+            self.leaveStreamLine(stream)
+            stream.ended(task.takeResult()) { turn.resume($0) }
         }
     }
 

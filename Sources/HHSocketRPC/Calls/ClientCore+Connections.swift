@@ -15,6 +15,7 @@ extension ClientCore: DriverHost {
         case .reconnectDeferred:
             self.reconnectIsDeferred(in: &turn)
         case .draining(let id):
+            self.left[id]?.streams?.drains()
             self.hot.table.linkGoesAway(id)
             self.finishDrained(in: &turn)
         case .lost(let id, let error):
@@ -46,6 +47,7 @@ extension ClientCore: DriverHost {
         self.armTimer()
         for frame in unread { connection.received(frame, in: &turn) }
         self.handOverPushes(in: &turn)
+        connection.streams?.finishReceiving(in: &turn)
     }
 
     /// Sends calls that waited for the connection, as long as more of them may be in flight.
@@ -60,7 +62,9 @@ extension ClientCore: DriverHost {
     func finishDrained(in turn: inout Turn) {
         guard self.hot.table.hasDrained else { return }
         while let id = self.hot.table.nextDrained() {
-            self.left.removeValue(forKey: id)?.link.releaseReceiver(in: &turn)
+            let connection = self.left.removeValue(forKey: id)
+            connection?.streams?.abandon()
+            connection?.link.releaseReceiver(in: &turn)
             self.driver.perform(.finishDraining(id), in: &turn)
         }
     }
@@ -68,6 +72,9 @@ extension ClientCore: DriverHost {
     private func connectionWasLost(_ id: ConnectionID, _ error: SocketError, in turn: inout Turn) {
         defer { self.left[id] = nil }
         if id == self.hot.connectionID { self.hot.link = nil }
+        let streams = self.connection(id)?.streams
+        // What has come whole is delivered before the error.
+        streams?.connectionLost(in: &turn)
         for lost in self.hot.table.linkWasLost(id) {
             var error = error
             error.serial = lost.serial
@@ -75,6 +82,7 @@ extension ClientCore: DriverHost {
             self.ended(lost, error, in: &turn)
         }
         self.connection(id)?.link.releaseReceiver(in: &turn)
+        if streams != nil, id == self.hot.connectionID { self.endStreamLine(in: &turn) }
         self.armTimer()
     }
 

@@ -30,11 +30,14 @@ extension ClientCore {
 
     func connectionGoesAway(_ id: ConnectionID, in turn: inout Turn) {
         guard id == self.connection?.id else { return }
+        self.connection?.streams?.drains()
         for attempt in self.hot.table.linkGoesAway() {
+            if let stream = attempt.call.flight.stream { self.connection?.streams?.drop(stream, in: &turn) }
             // It was never sent.
             attempt.call.flight.attempts = max(1, attempt.call.flight.attempts) - 1
             self.attemptAgain(attempt, isReturning: false, in: &turn)
         }
+        self.endStreamLine(in: &turn)
     }
 
     func reconnectIsDeferred(in turn: inout Turn) {
@@ -60,7 +63,7 @@ extension ClientCore {
             self.driver.perform(.goAway(attempt.connection, departure, isAnnounced: false), in: &turn)
         }
         let task = attempt.call
-        guard task.flight.resends < Self.maximumResends,
+        guard task.flight.resends < Self.maximumResends, task.flight.stream?.flight.mayOpenAgain ?? true,
             attempt.connection != self.hot.connectionID || self.hot.table.link != .ready
         else { return false }
         task.flight.resends += 1

@@ -61,6 +61,7 @@ extension ClientCore {
         }
         do throws(SocketError) {
             try self.check(request, in: &turn)
+            if let stream = task.flight.stream { try self.check(request, for: stream) }
         } catch {
             return reply.resume(returning: .failure(error))
         }

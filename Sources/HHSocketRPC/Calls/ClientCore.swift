@@ -39,6 +39,8 @@ final class ClientCore: @unchecked Sendable {
     var dispatched: [Int: DispatchKey] = [:]
     var generator = SystemRandomNumberGenerator()
     var pushes = PushDelivery()
+    /// The streams that wait until another has ended.
+    var streamLine: StreamLine
     private var observers: Observers
     private var timer: SocketLoop.TimerID?
     var life = Life()
@@ -110,6 +112,7 @@ final class ClientCore: @unchecked Sendable {
         let log = configuration.socket.logger.map { CallLog($0) }
         let metrics = CallMetrics(factory: configuration.socket.metricsFactory ?? MetricsSystem.factory)
         self.observers = Observers(log: log, metrics: metrics)
+        self.streamLine = StreamLine(maximumCount: configuration.maximumWaiting)
         self.traits = CallTraits(
             configuration,
             connector.rules,
@@ -249,6 +252,8 @@ final class ClientCore: @unchecked Sendable {
             self.complete(removed.call, error, in: &turn)
         }
         self.turnEnded()
+        self.connection?.streams?.abandon()
+        for connection in self.left.values { connection.streams?.abandon() }
         // Tasks that the user keeps retain this object, but need no connection any more.
         self.connection = nil
         self.pushes.router.finish()

@@ -446,6 +446,13 @@ struct DispatchTable<Call, Light>: ~Copyable {
         return self.attempt(at: key.index)
     }
 
+    /// Moves the deadline of a call.
+    mutating func setDeadline(_ deadline: NIODeadline, _ key: DispatchKey) {
+        guard self.contains(key) else { return }
+        self.entries[Int(key.index)].deadline = deadline
+        self.addAlarm(deadline, key)
+    }
+
     /// Records that the frame of this call was queued.
     mutating func queued(_ key: DispatchKey) {
         if self.contains(key) { self.entries[Int(key.index)].phase = .queued }

@@ -9,8 +9,8 @@ import NIOCore
 /// - `hhsocket.calls_in_flight`, `hhsocket.calls_waiting`: present numbers, summed over the clients that share a
 ///   factory;
 /// - `hhsocket.late_responses`, `.duplicate_responses`, `.unknown_responses`, `.checksum_failures`,
-///   `.malformed_frames`, `.go_away_frames`, `.malformed_go_aways`, `.resent_calls`, `.pushes`, `.dropped_pushes`,
-///   `.failed_push_handlers`: as in ``ClientStatistics``.
+///   `.malformed_frames`, `.go_away_frames`, `.malformed_go_aways`, `.resent_calls`, `.opened_streams`, `.sent_items`,
+///   `.received_items`, `.pushes`, `.dropped_pushes`, `.failed_push_handlers`: as in ``ClientStatistics``.
 struct CallMetrics {
     /// The number of types with metrics of their own; the calls of all others are counted together, as type `other`,
     /// because a metric is never released.
@@ -40,6 +40,8 @@ struct CallMetrics {
             (\.malformedFrames, "malformed_frames"),
             (\.goAways, "go_away_frames"), (\.malformedGoAways, "malformed_go_aways"),
             (\.resentCalls, "resent_calls"),
+            (\.openedStreams, "opened_streams"), (\.sentItems, "sent_items"),
+            (\.receivedItems, "received_items"),
             (\.pushes, "pushes"), (\.droppedPushes, "dropped_pushes"),
             (\.failedPushHandlers, "failed_push_handlers"),
         ]

@@ -1,55 +1,162 @@
 public import HHSocket
+import NIOConcurrencyHelpers
 public import NIOCore
 
-/// A stream. (The implementation follows.)
+/// A stream: a call whose client, server or both send any number of items.
+///
+/// ```swift
+/// let stream = try await client.stream(for: SocketRequest(type: 1012))
+/// try await stream.send(ByteBuffer(string: "one"))
+/// stream.finish()
+/// for try await item in stream.items { print(String(buffer: item)) }
+/// print(try await stream.response.metadata)
+/// ```
+/// Both ways have flow control: ``send(_:)`` waits while the server has no room, and a server whose items are not taken
+/// waits as well. ``SocketClient/stream(for:kind:)`` opens a stream, ``SocketClient/openStream(for:kind:on:onItem:completionHandler:)``
+/// one with callbacks.
+///
+/// A stream that is released before its end is cancelled. ``items`` and their iterators keep it.
 public final class SocketStream: Sendable {
+    /// The request that the stream was opened with.
     public let originalRequest: SocketRequest
+    /// Which sides send items.
     public let kind: StreamKind
+    let call: StreamCall
+    private let task: SocketTask
 
-    init(_ request: SocketRequest, _ kind: StreamKind) {
-        self.originalRequest = request
-        self.kind = kind
+    init(_ task: SocketTask, _ call: StreamCall) {
+        self.originalRequest = task.originalRequest
+        self.kind = call.kind
+        self.call = call
+        self.task = task
     }
 
-    private var missing: SocketError { SocketError(.featureNotAgreed, message: "streams are not there yet") }
+    deinit {
+        if self.call.end == nil { self.task.cancel() }
+        self.call.discardItems()
+    }
 
-    public nonisolated(nonsending) func send(_ body: ByteBuffer) async throws(SocketError) { throw self.missing }
+    /// Waits on the socket thread's word. Cancelling the Swift task cancels the stream.
+    ///
+    /// - Parameter register: Registers the waiter; false if there is nothing to wait for.
+    func wait(
+        isolation: isolated (any Actor)? = #isolation,
+        _ register: @Sendable (TurnWaiter) -> Bool
+    ) async {
+        await withTaskCancellationHandler {
+            // A closure that captures the isolation runs in it. Otherwise it would begin elsewhere, and hop back.
+            _ = isolation
+            await withUnsafeContinuation { continuation in
+                let waiter = TurnWaiter(continuation, isHere: self.call.core.loop.isCurrent)
+                if !register(waiter) { continuation.resume() }
+            }
+        } onCancel: {
+            self.cancel()
+        }
+    }
+
+    // MARK: Sending
+
+    /// Sends an item, and returns when the next may be sent: when the server has room on this stream and on the
+    /// connection, and not too much waits to leave.
+    ///
+    /// - Throws: ``HHSocket/SocketError``: the end of the stream, if it has ended otherwise than with status 200, and
+    ///   `cancelled` if with that; the item is dropped. `frameTooLarge` if the item is over the limit, and
+    ///   `invalidArgument` after ``finish()``; then the stream goes on.
+    public nonisolated(nonsending) func send(_ body: ByteBuffer) async throws(SocketError) {
+        switch self.call.put(body) {
+        case .goOn: return
+        case .refused(let error): throw error
+        case .wait: break
+        }
+        await self.wait { self.call.awaitRoom(.task($0)) }
+        if let end = self.call.end { throw self.call.noItemIsSent(after: end) }
+    }
+
+    /// Sends an item.
+    ///
+    /// - Parameter completionHandler: Called on the callback queue when the next item may be sent, or with the error
+    ///   that ``send(_:)`` throws. Items that are sent before that wait in memory.
     public func send(
         _ body: ByteBuffer,
         completionHandler: @escaping @Sendable (Result<Void, SocketError>) -> Void
-    ) { completionHandler(.failure(self.missing)) }
-    public func finish() {}
-    public var response: SocketResponse { get async throws(SocketError) { throw self.missing } }
-    public func pause() {}
-    public func resume() {}
-    public func cancel() {}
-
-    public struct Items: AsyncSequence, Sendable {
-        public typealias Element = ByteBuffer
-        public typealias Failure = SocketError
-        let stream: SocketStream
-        public struct Iterator: AsyncIteratorProtocol {
-            let stream: SocketStream
-            public mutating func next() async throws(SocketError) -> ByteBuffer? { throw self.stream.missing }
-            public mutating func next(
-                isolation actor: isolated (any Actor)? = #isolation
-            ) async throws(SocketError) -> ByteBuffer? { throw self.stream.missing }
+    ) {
+        switch self.call.put(body) {
+        case .refused(let error): self.call.callBack { completionHandler(.failure(error)) }
+        case .goOn: self.call.callBack { completionHandler(.success(())) }
+        case .wait:
+            guard !self.call.awaitRoom(.handler(completionHandler)) else { return }
+            let end = self.call.end.map { self.call.noItemIsSent(after: $0) }
+            self.call.callBack { completionHandler(end.map { .failure($0) } ?? .success(())) }
         }
-        public func makeAsyncIterator() -> Iterator { Iterator(stream: self.stream) }
     }
 
-    public var items: Items { Items(stream: self) }
+    /// Sends no more items: the server learns it once it has all that were sent. May be called any number of times.
+    public func finish() { self.call.finish() }
 
-    func cancelled(byItemOf method: String, _ message: String, _ item: ByteBuffer, _ error: any Error) -> SocketError {
-        self.missing
+    // MARK: The end
+
+    /// The server's final answer, once it has come. Its metadata are the trailers; its body is the one answer of a
+    /// server that does not stream, and else empty.
+    ///
+    /// Does not wait for items to be taken.
+    public var response: SocketResponse {
+        get async throws(SocketError) {
+            if let end = self.call.end { return try end.get() }
+            await self.wait { self.call.awaitEnd($0) }
+            guard let end = self.call.end else { throw ClientCore.released }
+            return try end.get()
+        }
     }
+
+    /// Cancels the stream: the server is told, items that have come and were not taken are dropped, and whatever waits
+    /// ends with `cancelled`. Returns at once. Does nothing but drop items once the stream has ended.
+    public func cancel() {
+        if self.call.end == nil { self.task.cancel() }
+        self.call.discardItems()
+        self.call.resume()
+    }
+
+    /// The metrics of the stream as a call, once it has ended.
+    public var metrics: SocketTaskMetrics? { self.task.metrics }
+
+    // MARK: Draining
+
+    /// Whether the server is about to end, or the client is leaving it: the stream runs on for a limited time. An
+    /// application that can go on elsewhere ends it, and opens another.
+    public var isDraining: Bool { self.call.state.withLockedValue { $0.isDraining } }
+
+    /// Calls `handler` on the callback queue when ``isDraining`` becomes true, or soon if it is.
+    public func onDraining(_ handler: @escaping @Sendable () -> Void) { self.call.onDraining(handler) }
+
+    // MARK: Callbacks
+
+    /// Stops callbacks, of a stream that was opened with them, until ``resume()``. One that has begun goes on. The
+    /// server stops as soon as a window is full.
+    public func pause() { self.call.pause() }
+
+    /// Has callbacks go on.
+    public func resume() { self.call.resume() }
 }
 
-extension SocketClient {
-    public nonisolated(nonsending) func stream(
-        for request: consuming SocketRequest,
-        kind: StreamKind = .bidirectional
-    ) async throws(SocketError) -> SocketStream {
-        throw SocketError(.featureNotAgreed, message: "streams are not there yet")
+extension SocketStream {
+    /// The items of the server.
+    public var items: Items { Items(stream: self) }
+
+    /// Cancels the stream because of an item that cannot be decoded.
+    func cancelled(byItemOf method: String, _ message: String, _ item: ByteBuffer, _ error: any Error) -> SocketError {
+        let error = SocketError(
+            .protobufFailed,
+            message: """
+                an item of \(method), of \(item.readableBytes) bytes, is no \(message): \(error). The stream was \
+                cancelled. Do both sides have the same .proto?
+                """,
+            underlying: error,
+            delivery: .answered,
+            body: item
+        )
+        self.call.fail(error)
+        self.call.discardItems()
+        return error
     }
 }

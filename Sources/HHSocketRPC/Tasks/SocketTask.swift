@@ -29,6 +29,8 @@ public final class SocketTask: Sendable {
         /// task. Unchecked, because the size of a checked one is known only at run time, and every task would pay for
         /// that.
         case waiter(TurnWaiter)
+        /// The call is a stream, which has receivers of its own.
+        case stream(StreamCall)
     }
 
     private struct Snapshot {
@@ -243,6 +245,17 @@ public final class SocketTask: Sendable {
         if starts { self.submit(.start) }
     }
 
+    /// Starts a stream's call, as ``resume()`` does.
+    func resumeStream(_ stream: StreamCall) {
+        let starts = self.locked { _ in
+            guard self.begins(from: .suspended) else { return false }
+            self.flight.stream = stream
+            if self.client.traits.needsContext { self.flight.context = ServiceContext.current ?? .topLevel }
+            return true
+        }
+        if starts { self.submit(.startStream) }
+    }
+
     /// Cancels the call: the server is notified, with the request's ``SocketRequest/cancellationBody``, and the
     /// connection stays. Returns at once, with the state `canceling`; the completion follows.
     public func cancel() {
@@ -274,7 +287,7 @@ public final class SocketTask: Sendable {
         self.submit(.start)
     }
 
-    /// Returns the result of an awaited task. Must be called once only.
+    /// Returns the result of a complete task that nobody but its caller asks for it. Must be called once only.
     func takeResult() -> Result<SocketResponse, SocketError> {
         self.locked { snapshot in
             var response: SocketResponse?
@@ -300,7 +313,7 @@ public final class SocketTask: Sendable {
         case (.cancel, _):
             self.awaitedState = .cancelled
             return false
-        case (.reprioritize, _):
+        case (.reprioritize, _), (.startStream, _):
             return true
         }
     }
@@ -319,7 +332,7 @@ public final class SocketTask: Sendable {
         self.word.update { $0.state == state ? $0.with(.running) : nil }
     }
 
-    private enum Operation: UInt8 { case start, cancel, reprioritize }
+    private enum Operation: UInt8 { case start, cancel, reprioritize, startStream }
 
     private func submit(_ operation: Operation) {
         guard !self.client.submit(.work(self, operation.rawValue)) else { return }
@@ -328,6 +341,7 @@ public final class SocketTask: Sendable {
         case .none, .unheard, .takenHandler: break
         case .waiter(let waiter, _): waiter.resume()
         case .handler: self.client.callBackAfterInvalidation(self)
+        case .stream(let stream, _): stream.ended(self.takeResult()) { $0.resume() }
         }
     }
 
@@ -396,6 +410,7 @@ public final class SocketTask: Sendable {
         /// The handler, which was removed from the task, must be called.
         case takenHandler(Handler)
         case waiter(TurnWaiter, showsProgress: Bool)
+        case stream(StreamCall, showsProgress: Bool)
     }
 
     /// Completes the task.
@@ -429,6 +444,7 @@ public final class SocketTask: Sendable {
         case .handler(let handler): return .takenHandler(handler)
         case .nobody: return .unheard(showsProgress: showsProgress)
         case .waiter(let waiter): return .waiter(waiter, showsProgress: showsProgress)
+        case .stream(let stream): return .stream(stream, showsProgress: showsProgress)
         }
     }
 
@@ -481,6 +497,7 @@ extension SocketTask: SubmittedWork {
         if self.isAwaited, !self.noteAwaited(operation, in: &turn) { return }
         switch operation {
         case .start: self.client.start(self, in: &turn)
+        case .startStream: self.client.begin(self, in: &turn)
         case .cancel: self.client.cancel(self, in: &turn)
         case .reprioritize: self.client.reprioritize(self)
         }

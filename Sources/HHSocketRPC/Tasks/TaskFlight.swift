@@ -67,6 +67,7 @@ struct TaskFlight {
         var span: (any Span)?
         var interception: Task<Void, Never>?
         var reply: CheckedContinuation<Result<SocketResponse, SocketError>, Never>?
+        var stream: StreamCall?
     }
 
     private mutating func set<T>(_ path: ReferenceWritableKeyPath<RareState, T>, _ value: T) {
@@ -133,6 +134,12 @@ struct TaskFlight {
     var interception: Task<Void, Never>? {
         get { self.rareState?.interception }
         set { self.set(\.interception, newValue) }
+    }
+
+    /// The stream, if the call is one.
+    var stream: StreamCall? {
+        get { self.rareState?.stream }
+        set { self.set(\.stream, newValue) }
     }
 
     /// The innermost interceptor, which waits for an answer.

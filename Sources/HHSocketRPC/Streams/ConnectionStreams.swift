@@ -1,0 +1,403 @@
+import DequeModule
+import HHSocket
+import NIOCore
+
+/// The streams of one connection of a client, and its payloads in pieces: performs what ``HHSocket/ClientStreams``
+/// decides. On the socket thread.
+final class ConnectionStreams {
+    /// The call of a stream that is open.
+    private struct Open {
+        let task: SocketTask
+        let call: StreamCall
+        let serial: UInt32
+    }
+
+    private let connection: ConnectionID
+    private let link: Link<FrameLanguage>
+    /// Outlives this object.
+    private unowned let core: ClientCore
+    private var machine: ClientStreams
+    private let terms: StreamTerms
+    /// The calls of the streams that are open.
+    private var opens: [StreamID: Open] = [:]
+    private var lastItem: (id: StreamID, call: StreamCall)?
+    /// The streams that are open, by serial.
+    private var serials: [UInt32: StreamID] = [:]
+    /// The number of bytes that have left of plain requests in pieces, by serial.
+    private var plainBytes: [UInt32: Int] = [:]
+    private var scratch: [StreamAction] = []
+    private var actions: Deque<StreamAction> = []
+    private var isPerforming = false
+    /// Whether something may leave that was not looked at.
+    private var mustPull = false
+    /// The streams with items that have come and were not handed over.
+    private var arrivals: [StreamCall] = []
+    private var receivedItems = 0
+    private var timer: (id: SocketLoop.TimerID, deadline: NIODeadline)?
+
+    /// The bytes of what has not been sent that the system holds at most. Small calls pass what waits here, and none of
+    /// what waits there.
+    private static let unsentBytes = 128 << 10
+
+    init(_ settings: StreamSettings, link: Link<FrameLanguage>, core: ClientCore) {
+        self.connection = link.id
+        self.link = link
+        self.core = core
+        self.terms = settings.terms
+        self.machine = ClientStreams(settings)
+        link.limitUnsentBytes(Self.unsentBytes)
+    }
+
+    // MARK: Streams
+
+    /// Whether one more stream may be opened now.
+    var canOpen: Bool { self.machine.canOpen }
+    /// The number of streams that are open.
+    var openCount: Int { self.machine.openCount }
+    var maximumStreams: Int { Int(self.terms.maximumStreams) }
+
+    /// Opens the stream of a call, whose attempt has this serial.
+    func open(
+        _ task: SocketTask,
+        _ call: StreamCall,
+        _ sealed: Envelope.Sealed,
+        serial: UInt32,
+        priority: FramePriority,
+        compression: CompressionPolicy?,
+        in turn: inout Turn
+    ) {
+        let id = self.machine.open(
+            type: sealed.type,
+            serial: serial,
+            payload: sealed.payload,
+            kind: call.kind,
+            priority: priority,
+            now: turn.now
+        )
+        self.opens[id] = Open(task: task, call: call, serial: serial)
+        self.serials[serial] = id
+        let (quiet, most) = self.reportLimits
+        call.opened(
+            id,
+            on: self.connection,
+            compression: compression,
+            quietCost: quiet,
+            reportedCost: most,
+            in: &turn
+        )
+        self.goOn(in: &turn)
+    }
+
+    /// How much a reader may take without a report: at the end of a batch, and before that. What all readers together
+    /// keep to themselves must not stop a sender.
+    private var reportLimits: (quiet: UInt64, most: UInt64) {
+        let window = UInt64(self.terms.client.stream)
+        let share = UInt64(self.terms.client.connection) / 4 / UInt64(max(1, self.terms.maximumStreams))
+        let most = min(8_192, max(1, window / 8), max(1, share))
+        return (window >= 4 * StreamFrames.maximumCost - 64 ? most : 0, most)
+    }
+
+    /// Cancels the stream of a call, which has ended or ends.
+    func drop(_ call: StreamCall, in turn: inout Turn) {
+        guard let id = call.flight.id else { return }
+        self.machine.cancel(id)
+        self.goOn(in: &turn)
+    }
+
+    /// Drops what a plain call has sent or received in pieces, since it has ended.
+    func dropPlain(serial: UInt32, in turn: inout Turn) -> StreamScheduler.Dropped {
+        self.plainBytes[serial] = nil
+        return self.machine.dropPlain(serial: serial)
+    }
+
+    /// Refuses a plain request where too much waits already.
+    func checkRoom(for frame: Frame) throws(SocketError) {
+        let limit = self.core.configuration.socket.maximumQueuedBytes
+        let waiting = self.machine.waitingBytes
+        guard waiting == 0 || frame.payload.readableBytes <= limit - waiting else {
+            let endpoint = self.core.endpoint(of: self.connection)
+            throw SocketError(
+                .queueFull,
+                message: """
+                    \(endpoint) does not read as fast as frames are sent: no more than \(limit) bytes may wait \
+                    (maximumQueuedBytes); send less at once
+                    """,
+                endpoint: endpoint,
+                serial: frame.serial
+            )
+        }
+    }
+
+    /// Sends a request in pieces.
+    func send(_ frame: Frame, _ priority: FramePriority, in turn: inout Turn) {
+        self.machine.sendPlain(type: frame.type, serial: frame.serial, payload: frame.payload, priority: priority)
+        self.goOn(in: &turn)
+    }
+
+    /// Looks at what the application has done with a stream.
+    func visit(_ call: StreamCall, in turn: inout Turn) {
+        guard let id = call.flight.id else { return }
+        let (taken, isFinished) = call.takeOutbox()
+        if taken != ItemReceipt() { self.machine.took(id, taken, now: turn.now) }
+        self.sendItems(of: call, id, isFinished: isFinished, in: &turn)
+        self.goOn(in: &turn)
+    }
+
+    /// The application wants none of the items that have come.
+    func release(_ call: StreamCall, in turn: inout Turn) {
+        guard let id = call.flight.id else { return }
+        self.machine.release(id)
+        self.goOn(in: &turn)
+    }
+
+    /// Fails a stream by an error of this side.
+    func fail(_ call: StreamCall, _ error: SocketError, in turn: inout Turn) {
+        guard let id = call.flight.id, let task = self.opens[id]?.task else { return }
+        self.core.endStream(of: task, error, in: &turn)
+    }
+
+    private func sendItems(of call: StreamCall, _ id: StreamID, isFinished: Bool, in turn: inout Turn) {
+        var sent = 0
+        while call.flight.goesOn, let item = call.flight.backlog.popFirst() {
+            call.flight.hasMoved = true
+            sent += 1
+            self.opens[id]?.task.flight.bytesSent += item.body.readableBytes
+            switch self.machine.send(id, item.body, isCompressed: item.isCompressed) {
+            case .goOn: break
+            case .wait: call.flight.goesOn = false
+            case .over: call.flight.backlog = []
+            }
+        }
+        if sent > 0 { self.core.count(\.sentItems, by: sent) }
+        if isFinished, call.flight.backlog.isEmpty, call.flight.hasLeft, !call.flight.isFinished {
+            call.flight.isFinished = true
+            self.machine.finish(id)
+        }
+        // Not before the opening has left.
+        let takesItems = call.flight.hasLeft && call.flight.goesOn && call.flight.backlog.isEmpty
+        call.offer(takesItems ? self.machine.allowance(id) : 0, takesItems: takesItems, in: &turn)
+    }
+
+    // MARK: From the wire
+
+    /// Takes a frame.
+    ///
+    /// - Returns: Whether it was one of streams or pieces. All others are the core's.
+    func receive(_ frame: Frame, isDamaged: Bool = false, in turn: inout Turn) -> Bool {
+        let isAwaited =
+            self.core.format.isPush(frame) || self.core.hot.table.isAwaited(serial: frame.serial)
+        let isTaken = self.machine.receive(frame, isDamaged: isDamaged, isAwaited: isAwaited, now: turn.now)
+        if self.machine.hasActions { self.perform(in: &turn) }
+        return isTaken
+    }
+
+    /// A read has been received, or part of one.
+    func finishReceiving(in turn: inout Turn) {
+        self.handOver(in: &turn)
+        self.goOn(in: &turn)
+    }
+
+    private func handOver(in turn: inout Turn) {
+        guard !self.arrivals.isEmpty else { return }
+        if self.receivedItems > 0 { self.core.count(\.receivedItems, by: self.receivedItems) }
+        self.receivedItems = 0
+        for call in self.arrivals { call.handOver(in: &turn) }
+        self.arrivals.removeAll(keepingCapacity: true)
+    }
+
+    /// The connection is gone: what has come whole is handed over. The calls are ended by whoever calls this.
+    func connectionLost(in turn: inout Turn) {
+        self.machine.connectionLost()
+        self.perform(in: &turn)
+        self.handOver(in: &turn)
+        self.abandon()
+    }
+
+    /// The server is being left, or is about to end: streams learn of it.
+    func drains() {
+        for open in self.opens.values { open.call.drains() }
+    }
+
+    /// Nothing of this connection matters any more.
+    func abandon() {
+        if let timer = self.timer { self.core.loop.removeTimer(timer.id) }
+        self.timer = nil
+        self.opens = [:]
+        self.serials = [:]
+        self.lastItem = nil
+    }
+
+    // MARK: To the wire
+
+    /// Sends what may leave, and performs what follows from it.
+    private func goOn(in turn: inout Turn) {
+        self.pull(in: &turn)
+        self.perform(in: &turn)
+        self.handOver(in: &turn)
+        self.armTimer(in: &turn)
+    }
+
+    /// Sends frames while the link takes them.
+    ///
+    /// - Returns: Whether any was sent.
+    @discardableResult
+    func pull(in turn: inout Turn) -> Bool {
+        var hasSent = false
+        repeat {
+            self.mustPull = false
+            while self.link.canSend, var frame = self.machine.next(now: turn.now) {
+                guard self.leaves(&frame, in: &turn) else { continue }
+                self.link.send(frame, in: &turn)
+                hasSent = true
+            }
+            self.link.tellsOfRoom = !self.link.canSend
+            if self.machine.hasActions { self.perform(in: &turn) }
+        } while self.mustPull && self.link.canSend
+        return hasSent
+    }
+
+    /// A frame is about to leave.
+    ///
+    /// - Returns: False if nobody wants it any more.
+    private func leaves(_ frame: inout Frame, in turn: inout Turn) -> Bool {
+        let type = frame.type & ~FrameType.allFlags
+        guard !FrameType.control.contains(type) else { return true }
+        let isLast = frame.type & FrameType.continuesFlag == 0
+        if let id = self.serials[frame.serial] { return self.openingLeaves(&frame, id, in: &turn) }
+        let length = frame.payload.readableBytes
+        let left = (self.plainBytes[frame.serial] ?? 0) + length
+        let isFirst = left == length && self.plainBytes[frame.serial] == nil
+        if isFirst {
+            guard self.core.frameWillBeSent(type: type, serial: frame.serial, on: self.connection, in: &turn) else {
+                _ = self.machine.dropPlain(serial: frame.serial)
+                return false
+            }
+        } else if !self.core.hot.table.isAwaited(serial: frame.serial) {
+            // It was answered before the server had all of it.
+            self.plainBytes[frame.serial] = nil
+            _ = self.machine.dropPlain(serial: frame.serial)
+            guard let cancel = self.core.format.cancel(serial: frame.serial) else { return false }
+            frame = cancel
+            return true
+        }
+        self.plainBytes[frame.serial] = isLast ? nil : left
+        self.core.frameProgressed(type: type, serial: frame.serial, payloadBytes: left, in: &turn)
+        return true
+    }
+
+    private func openingLeaves(_ frame: inout Frame, _ id: StreamID, in turn: inout Turn) -> Bool {
+        guard let call = self.opens[id]?.call else { return true }
+        frame.customFields = call.flight.customFields
+        guard !call.flight.hasLeft else { return true }
+        call.flight.hasLeft = true
+        _ = self.core.frameWillBeSent(
+            type: frame.type & ~FrameType.allFlags,
+            serial: frame.serial,
+            on: self.connection,
+            in: &turn
+        )
+        // Items follow the whole opening.
+        turn.after { [weak self] turn in self?.visit(call, in: &turn) }
+        return true
+    }
+
+    // MARK: Actions
+
+    private func perform(in turn: inout Turn) {
+        self.takeActions()
+        guard !self.isPerforming else { return }
+        self.isPerforming = true
+        while let action = self.actions.popFirst() {
+            self.perform(action, in: &turn)
+            self.takeActions()
+        }
+        self.isPerforming = false
+    }
+
+    private func takeActions() {
+        guard self.machine.hasActions else { return }
+        self.machine.takeActions(into: &self.scratch)
+        self.actions.append(contentsOf: self.scratch)
+        self.scratch.removeAll(keepingCapacity: true)
+    }
+
+    private func perform(_ action: StreamAction, in turn: inout Turn) {
+        switch action {
+        case .item(let id, let item): self.arrived(item, id)
+        case .itemsEnded: break
+        case .goOn(let id):
+            guard let call = self.call(id) else { return }
+            call.flight.goesOn = true
+            let (taken, isFinished) = call.takeOutbox()
+            if taken != ItemReceipt() { self.machine.took(id, taken, now: turn.now) }
+            self.sendItems(of: call, id, isFinished: isFinished, in: &turn)
+            self.mustPull = true
+        case .ended(let id, let end): self.ended(id, end, in: &turn)
+        case .whole(let frame): self.core.receivedWhole(frame, onConnection: self.connection, in: &turn)
+        case .failed(let type, let serial, let failure):
+            self.core.received(brokenPieces: type, serial, failure, onConnection: self.connection, in: &turn)
+        case .close(let fault): self.close(fault, in: &turn)
+        }
+    }
+
+    private func call(_ id: StreamID) -> StreamCall? { self.opens[id]?.call }
+
+    private func arrived(_ item: StreamItem, _ id: StreamID) {
+        let call: StreamCall
+        if let last = self.lastItem, last.id == id {
+            call = last.call
+        } else {
+            guard let found = self.call(id) else { return self.machine.release(id) }
+            call = found
+            self.lastItem = (id, found)
+        }
+        if call.flight.arrived.isEmpty { self.arrivals.append(call) }
+        call.flight.arrived.append(item)
+        call.flight.hasMoved = true
+        self.receivedItems += 1
+    }
+
+    private func ended(_ id: StreamID, _ end: StreamEnd, in turn: inout Turn) {
+        guard let open = self.opens.removeValue(forKey: id) else { return }
+        self.lastItem = nil
+        self.serials[open.serial] = nil
+        // Before the end.
+        open.call.handOver(in: &turn)
+        open.call.flight.hasMoved = open.call.flight.hasMoved || end.hasMoved
+        open.call.flight.backlog = []
+        switch end.outcome {
+        // Whoever cancelled it, or lost the connection, ends the call.
+        case .cancelled, .connectionLost, .drained, .inputClosed, .failed: break
+        case .answered:
+            if let answer = end.answer { self.core.receivedWhole(answer, onConnection: self.connection, in: &turn) }
+        case .violated, .damaged, .tooLong, .tooMuchHeld, .idle:
+            self.core.streamFailed(open.task, end.outcome, in: &turn)
+        }
+        self.core.serveStreamLine(in: &turn)
+    }
+
+    private func close(_ fault: StreamFault, in turn: inout Turn) {
+        let what =
+            switch fault {
+            case .beyondWindow: "it sent more items than the connection's window allows"
+            case .tooManyUnfinished: "it began too many payloads in pieces"
+            }
+        let (link, error) = (self.link, LinkError("the server broke the rules of streams: \(what)"))
+        turn.after { turn in link.end(LinkEnd(.protocolViolation(error)), in: &turn) }
+    }
+
+    // MARK: Time
+
+    /// Sets the timer of all streams to the next deadline, if it would fire later.
+    private func armTimer(in turn: inout Turn) {
+        guard let deadline = self.machine.nextDeadline, deadline < self.timer?.deadline ?? .distantFuture else { return }
+        if let timer = self.timer { self.core.loop.removeTimer(timer.id) }
+        let id = self.core.loop.setTimer(deadline) { [weak self] turn in
+            guard let self else { return }
+            self.timer = nil
+            self.machine.timePassed(now: turn.now)
+            self.goOn(in: &turn)
+        }
+        self.timer = (id, deadline)
+    }
+}

@@ -1,0 +1,30 @@
+import HHSocket
+import NIOCore
+
+#if canImport(Darwin)
+import Darwin
+#elseif canImport(Glibc)
+import Glibc
+#elseif canImport(Musl)
+import Musl
+#elseif canImport(Android)
+import Android
+#endif
+
+extension Link where Language == FrameLanguage {
+    /// The option for the number of unsent bytes that the system holds at most. Nil if it has no such option.
+    private static var unsentBytesOption: NIOBSDSocket.Option? {
+        #if os(Linux) || canImport(Darwin)
+        NIOBSDSocket.Option(rawValue: CInt(TCP_NOTSENT_LOWAT))
+        #else
+        nil
+        #endif
+    }
+
+    /// Has the system take no more while it has this number of bytes that it has not sent. A call that is made then
+    /// waits behind no more than that. Without effect where the system has no such option, or the connection is no TCP.
+    func limitUnsentBytes(_ bytes: Int) {
+        guard let option = Self.unsentBytesOption, let channel = self.context?.channel else { return }
+        _ = channel.setOption(.tcpOption(option), value: bytes)
+    }
+}

@@ -1,0 +1,65 @@
+public import HHSocket
+public import NIOCore
+
+extension SocketClient {
+    /// Opens a stream: waits for a connection, and for a free stream where ``HHSocket/StreamPolicy/maximumStreams`` are
+    /// open.
+    ///
+    /// Streams are for connections that have agreed on ``HHSocket/ProtocolFeature/streams`` by hello, which the client
+    /// asks for where ``Configuration/streams`` is set. A deadline covers the whole stream if the request sets one
+    /// (``CallOptions/timeout``, ``CallOptions/deadline``); otherwise there is none, and the client's timeout limits the
+    /// opening. Interceptors see a stream as one call, whose answer is its end. Cancelling the Swift task cancels the
+    /// stream.
+    ///
+    /// - Parameters:
+    ///   - request: The opening. Where the client sends one message it is the body, and else there is no body.
+    ///   - kind: Which sides send items, as the server knows the method; both by default.
+    /// - Throws: ``HHSocket/SocketError`` if the stream cannot be opened; with the code `featureNotAgreed`, before
+    ///   anything is sent, on a connection without streams.
+    public nonisolated(nonsending) func stream(
+        for request: consuming SocketRequest,
+        kind: StreamKind = .bidirectional
+    ) async throws(SocketError) -> SocketStream {
+        let stream = self.makeStream(request, StreamCall(self.core, kind, callbackQueue: nil))
+        await stream.wait { stream.call.awaitOpening($0) }
+        // One that was opened and has failed meanwhile tells its reader.
+        if case .failure(let error)? = stream.call.endBeforeOpening { throw error }
+        return stream
+    }
+
+    /// Opens a stream with callbacks, and returns at once.
+    ///
+    /// - Parameters:
+    ///   - request: The opening. Where the client sends one message it is the body, and else there is no body.
+    ///   - kind: Which sides send items, as the server knows the method; both by default.
+    ///   - callbackQueue: The queue of both callbacks; nil, the default, for the configuration's.
+    ///   - onItem: Called with each item, in order. The item counts as taken when this returns, so that a slow callback
+    ///     slows the server; ``SocketStream/pause()`` stops it.
+    ///   - completionHandler: Called exactly once, after all items, with the final answer or with an error.
+    /// - Returns: The stream, which is cancelled when it is released before its end.
+    public func openStream(
+        for request: consuming SocketRequest,
+        kind: StreamKind = .bidirectional,
+        on callbackQueue: CallbackQueue? = nil,
+        onItem: @escaping @Sendable (ByteBuffer) -> Void,
+        completionHandler: @escaping @Sendable (Result<SocketResponse, SocketError>) -> Void
+    ) -> SocketStream {
+        self.makeStream(
+            request,
+            StreamCall(self.core, kind, callbackQueue: callbackQueue, onItem: onItem, onEnd: completionHandler)
+        )
+    }
+
+    private func makeStream(_ request: SocketRequest, _ call: StreamCall) -> SocketStream {
+        let task = SocketTask(
+            identifier: self.nextIdentifier,
+            request: request,
+            client: self.core,
+            completion: .stream(call),
+            callbackQueue: call.callbackQueue
+        )
+        let stream = SocketStream(task, call)
+        task.resumeStream(call)
+        return stream
+    }
+}

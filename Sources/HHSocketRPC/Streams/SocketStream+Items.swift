@@ -1,0 +1,100 @@
+import Atomics
+import DequeModule
+public import HHSocket
+public import NIOCore
+
+extension SocketStream {
+    /// The items that the server sends, for one reader.
+    ///
+    /// The sequence ends with nil after status 200, and throws the stream's error otherwise; what came before is read
+    /// first, unless the stream was cancelled. An iterator takes all items that are there at once, and goes through
+    /// them without locks and thread hops. An item counts as taken when ``Iterator/next()`` returns it.
+    public struct Items: AsyncSequence, Sendable {
+        public typealias Element = ByteBuffer
+        public typealias Failure = SocketError
+
+        let stream: SocketStream
+
+        /// An iterator over the items of a stream.
+        public struct Iterator: AsyncIteratorProtocol {
+            private let reading: ItemReading
+
+            init(_ stream: SocketStream) {
+                self.reading = ItemReading(stream)
+            }
+
+            var stream: SocketStream { self.reading.stream }
+
+            /// Waits for and returns the next item; nil once the server has ended the stream with status 200.
+            public mutating func next() async throws(SocketError) -> ByteBuffer? { try await self.next(isolation: nil) }
+
+            /// Waits where the caller runs, and returns the next item; nil once the server has ended the stream with
+            /// status 200.
+            public mutating func next(
+                isolation actor: isolated (any Actor)? = #isolation
+            ) async throws(SocketError) -> ByteBuffer? {
+                try await self.reading.next(isolation: actor)
+            }
+        }
+
+        public func makeAsyncIterator() -> Iterator { Iterator(self.stream) }
+    }
+}
+
+/// A reader of a stream's items, for one task at a time.
+final class ItemReading {
+    let stream: SocketStream
+    private var batch: Deque<StreamItem> = []
+    /// What was taken and not reported.
+    private var taken = ItemReceipt()
+    private var limits: (quiet: UInt64, most: UInt64) = (0, 0)
+
+    init(_ stream: SocketStream) {
+        self.stream = stream
+    }
+
+    deinit {
+        if !self.batch.isEmpty { self.stream.call.giveBack(self.batch) }
+        if self.taken != ItemReceipt() { self.stream.call.report(self.taken) }
+    }
+
+    func next(isolation: isolated (any Actor)?) async throws(SocketError) -> ByteBuffer? {
+        let call = self.stream.call
+        while true {
+            if call.isCancelled.load(ordering: .relaxed) { self.batch = [] }
+            if let item = self.batch.popFirst() {
+                self.took(item.receipt)
+                return try self.body(of: item)
+            }
+            if let end = call.take(into: &self.batch) {
+                _ = try end.get()
+                return nil
+            }
+            if !self.batch.isEmpty {
+                self.limits = call.reportLimits
+            } else {
+                await self.stream.wait(isolation: isolation) { call.awaitItem($0) }
+            }
+        }
+    }
+
+    private func body(of item: StreamItem) throws(SocketError) -> ByteBuffer {
+        guard item.isCompressed else { return item.payload }
+        do throws(SocketError) {
+            return try self.stream.call.body(of: item)
+        } catch {
+            self.stream.call.fail(error)
+            self.stream.call.discardItems()
+            throw error
+        }
+    }
+
+    private func took(_ receipt: ItemReceipt) {
+        self.taken += receipt
+        guard self.taken.cost >= self.limits.most || self.batch.isEmpty && self.taken.cost > self.limits.quiet else {
+            return
+        }
+        self.stream.call.report(self.taken)
+        self.taken = ItemReceipt()
+    }
+}

@@ -1,0 +1,199 @@
+import Atomics
+import DequeModule
+import Dispatch
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// Items that have come.
+extension StreamCall {
+    /// Hands the items of this turn to whoever reads. Socket thread only.
+    func handOver(in turn: inout Turn) {
+        guard !self.flight.arrived.isEmpty else { return }
+        let (reader, callsBack) = self.state.withLockedValue { state -> (TurnWaiter?, Bool) in
+            guard !state.dropsItems, state.end == nil else { return (nil, false) }
+            if state.items.isEmpty {
+                swap(&state.items, &self.flight.arrived)
+            } else {
+                state.items.append(contentsOf: self.flight.arrived)
+            }
+            return (state.reader.take(), self.mustCallBack(&state))
+        }
+        self.flight.arrived.removeAll(keepingCapacity: true)
+        if let reader { turn.resume(reader) }
+        if callsBack { self.scheduleCallbacks(in: &turn) }
+    }
+
+    /// Moves all items that are there into `batch`, which is empty.
+    ///
+    /// - Returns: The result of the stream, if no more will come.
+    func take(into batch: inout Deque<StreamItem>) -> Result<SocketResponse, SocketError>? {
+        self.state.withLockedValue { state in
+            if !state.items.isEmpty {
+                swap(&batch, &state.items)
+                return nil
+            }
+            return state.end
+        }
+    }
+
+    /// Puts items back in front that a reader has taken and not used.
+    func giveBack(_ batch: consuming Deque<StreamItem>) {
+        var rest = batch
+        self.state.withLockedValue { state in
+            guard !state.dropsItems else { return }
+            rest.append(contentsOf: state.items)
+            state.items = rest
+        }
+    }
+
+    /// Registers a reader that waits for an item, or for the end.
+    ///
+    /// - Returns: Whether there is something to wait for.
+    func awaitItem(_ reader: TurnWaiter) -> Bool {
+        self.state.withLockedValue { state in
+            guard state.items.isEmpty, state.end == nil, state.reader == nil else { return false }
+            state.reader = reader
+            return true
+        }
+    }
+
+    /// What a reader may have taken without a report: at the end of a batch, and before that.
+    var reportLimits: (quiet: UInt64, most: UInt64) {
+        self.state.withLockedValue { ($0.quietCost, $0.reportedCost) }
+    }
+
+    /// Reports that items were taken.
+    func report(_ taken: ItemReceipt) {
+        let mustVisit = self.state.withLockedValue { state in
+            state.taken += taken
+            guard !state.isVisitDue else { return false }
+            state.isVisitDue = true
+            return true
+        }
+        if mustVisit { self.submitVisit() }
+    }
+
+    /// Opens the envelope of an item, on the thread of whoever reads it.
+    func body(of item: StreamItem) throws(SocketError) -> ByteBuffer {
+        guard item.isCompressed else { return item.payload }
+        do throws(EnvelopeError) {
+            return try Envelope.inflate(item.payload, limit: self.core.configuration.socket.maximumPayloadLength)
+        } catch {
+            throw SocketError(
+                error.isTooLarge ? .frameTooLarge : .protocolViolation,
+                message: "an item cannot be used: \(error); the stream was cancelled",
+                delivery: .answered
+            )
+        }
+    }
+
+    /// The items that wait are of no use any more. Any thread.
+    func discardItems() {
+        self.isCancelled.store(true, ordering: .relaxed)
+        self.state.withLockedValue { state in
+            state.dropsItems = true
+            state.items = []
+        }
+        _ = self.core.submit(.work(self, Operation.release.rawValue))
+    }
+
+    // MARK: Callbacks
+
+    /// Runs `body` where callbacks run, soon. Any thread.
+    func callBack(_ body: @escaping @Sendable () -> Void) {
+        self.callBack(.closure(body))
+    }
+
+    private func callBack(_ callback: SocketCallback) {
+        switch (self.callbackQueue ?? self.core.loop.callbackQueue).target {
+        case .queue(let queue): queue.async { callback.run() }
+        case .socketThread:
+            if !self.core.submit(.closure { $0.run(callback) }) { callback.run() }
+        }
+    }
+
+    func scheduleCallbacks() { self.callBack(.work(self)) }
+
+    private func scheduleCallbacks(in turn: inout Turn) {
+        if let queue = self.callbackQueue {
+            switch queue.target {
+            case .queue(let queue): queue.async { self.callBack() }
+            case .socketThread: turn.run(SocketCallback.work(self))
+            }
+        } else {
+            turn.callBack(.work(self))
+        }
+    }
+
+    /// Whether callbacks are to be scheduled, which they are from now on.
+    func mustCallBack(_ state: inout State) -> Bool {
+        guard self.onItem != nil || self.onEnd != nil, !state.isCallingBack,
+            !self.isPaused.load(ordering: .relaxed), state.hasCallbacks
+        else { return false }
+        state.isCallingBack = true
+        return true
+    }
+
+    func pause() { self.isPaused.store(true, ordering: .relaxed) }
+
+    func resume() {
+        self.isPaused.store(false, ordering: .relaxed)
+        if self.state.withLockedValue({ self.mustCallBack(&$0) }) { self.scheduleCallbacks() }
+    }
+}
+
+extension StreamCall: CallbackWork {
+    /// Calls back for each item that has come, and in the end for the end.
+    func callBack() {
+        var batch: Deque<StreamItem> = []
+        while true {
+            let (goesOn, end) = self.state.withLockedValue { state -> (Bool, Result<SocketResponse, SocketError>?) in
+                guard !self.isPaused.load(ordering: .relaxed), state.hasCallbacks else {
+                    state.isCallingBack = false
+                    return (false, nil)
+                }
+                if !state.items.isEmpty {
+                    swap(&batch, &state.items)
+                    return (true, nil)
+                }
+                state.wasEndToldOf = true
+                return (true, state.end)
+            }
+            guard goesOn else { return }
+            if let end {
+                self.onEnd?(end)
+                continue
+            }
+            self.callBack(for: &batch)
+        }
+    }
+
+    private func callBack(for batch: inout Deque<StreamItem>) {
+        var taken = ItemReceipt()
+        while !self.isPaused.load(ordering: .relaxed), !self.isCancelled.load(ordering: .relaxed),
+            let item = batch.popFirst()
+        {
+            do throws(SocketError) {
+                let body = try self.body(of: item)
+                self.onItem?(body)
+            } catch {
+                self.fail(error)
+            }
+            taken += item.receipt
+        }
+        if !batch.isEmpty { self.giveBack(batch) }
+        batch = []
+        if taken != ItemReceipt() { self.report(taken) }
+    }
+
+    /// Ends the stream by an error of this side. Any thread.
+    func fail(_ error: SocketError) {
+        _ = self.core.submit(.closure { self.core.fail(self, error, in: &$0) })
+    }
+}
+
+extension StreamCall.State {
+    /// Whether there is an item or an end to call back for.
+    fileprivate var hasCallbacks: Bool { !self.items.isEmpty || self.end != nil && !self.wasEndToldOf }
+}

@@ -1,0 +1,137 @@
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// Items that are sent.
+extension StreamCall {
+    /// The outcome of sending an item.
+    enum Put: Sendable {
+        /// The next may be sent.
+        case goOn
+        /// The next may be sent once ``awaitRoom(_:)`` says so.
+        case wait
+        /// The stream is over, or its items are.
+        case refused(SocketError)
+    }
+
+    /// Takes an item from its sender. Any thread.
+    func put(_ body: ByteBuffer) -> Put {
+        guard self.kind.clientStreams else { return .refused(self.sendsNoItems()) }
+        let limit = self.core.configuration.socket.maximumPayloadLength
+        guard body.readableBytes <= limit else { return .refused(Self.tooLong(body, limit)) }
+        let item = self.compressed(body)
+        let (put, mustVisit) = self.state.withLockedValue { state -> (Put, Bool) in
+            if let end = state.end { return (.refused(self.noItemIsSent(after: end)), false) }
+            guard !state.isFinished else { return (.refused(Self.isFinished), false) }
+            state.outbox.append(item)
+            state.outboxCost += item.cost
+            let mustVisit = state.isOpen && !state.isVisitDue
+            if mustVisit { state.isVisitDue = true }
+            return (state.hasRoom ? .goOn : .wait, mustVisit)
+        }
+        if mustVisit { self.submitVisit() }
+        return put
+    }
+
+    /// The item as it is sent, compressed on the sender's thread.
+    private func compressed(_ body: ByteBuffer) -> OutgoingItem {
+        guard self.core.configuration.compression != nil || self.core.configuration.hello != nil,
+            let policy = self.state.withLockedValue({ $0.compression }),
+            body.readableBytes >= policy.minimumLength,
+            let deflated = Envelope.deflate(body, level: policy.level)
+        else { return OutgoingItem(body: body, isCompressed: false) }
+        return OutgoingItem(body: deflated, isCompressed: true)
+    }
+
+    /// Registers somebody who has sent an item and waits until the next may be sent.
+    ///
+    /// - Returns: Whether there is something to wait for.
+    func awaitRoom(_ sender: Sender) -> Bool {
+        self.state.withLockedValue { state in
+            guard state.end == nil, !state.hasRoom else { return false }
+            state.senders.append(sender)
+            return true
+        }
+    }
+
+    /// No more items are sent. Any thread.
+    func finish() {
+        let mustVisit = self.state.withLockedValue { state in
+            guard self.kind.clientStreams, !state.isFinished, state.end == nil else { return false }
+            state.isFinished = true
+            guard state.isOpen, !state.isVisitDue else { return false }
+            state.isVisitDue = true
+            return true
+        }
+        if mustVisit { self.submitVisit() }
+    }
+
+    // MARK: Socket thread
+
+    /// Takes what stands in the outbox, behind what was taken before.
+    ///
+    /// - Returns: What readers have taken, and whether the application sends no more.
+    func takeOutbox() -> (taken: ItemReceipt, isFinished: Bool) {
+        self.state.withLockedValue { state in
+            state.isVisitDue = false
+            let taken = state.taken
+            state.taken = ItemReceipt()
+            // Nothing is taken before the opening has left, so that the stream can still be opened elsewhere.
+            guard self.flight.hasLeft else { return (taken, false) }
+            if self.flight.backlog.isEmpty {
+                swap(&self.flight.backlog, &state.outbox)
+            } else {
+                self.flight.backlog.append(contentsOf: state.outbox)
+                state.outbox.removeAll()
+            }
+            state.room = state.room > state.outboxCost ? state.room - state.outboxCost : 0
+            state.outboxCost = 0
+            return (taken, state.isFinished)
+        }
+    }
+
+    /// Says how much may stand in the outbox, and has senders go on if there is room.
+    func offer(_ room: UInt64, takesItems: Bool, in turn: inout Turn) {
+        let senders = self.state.withLockedValue { state in
+            state.room = min(room, Self.maximumOutboxCost)
+            state.takesItems = takesItems
+            guard state.hasRoom, !state.senders.isEmpty else { return [Sender]() }
+            defer { state.senders.removeAll(keepingCapacity: true) }
+            return Array(state.senders)
+        }
+        for sender in senders {
+            switch sender {
+            case .task(let waiter): turn.resume(waiter)
+            case .handler(let handler): self.callBack { handler(.success(())) }
+            }
+        }
+    }
+
+    // MARK: Errors
+
+    private static var isFinished: SocketError {
+        SocketError(.invalidArgument, message: "no item is sent after finish()")
+    }
+
+    private func sendsNoItems() -> SocketError {
+        SocketError(
+            .invalidArgument,
+            message: "the client sends no items on a stream of this kind: its one message is the body of the request"
+        )
+    }
+
+    private static func tooLong(_ body: ByteBuffer, _ limit: Int) -> SocketError {
+        SocketError(
+            .frameTooLarge,
+            message: """
+                an item of \(body.readableBytes) bytes is over the limit of \(limit); raise maximumPayloadLength on both \
+                sides or send less. It was not sent, and the stream goes on
+                """
+        )
+    }
+}
+
+extension StreamCall.State {
+    /// Whether another item may be sent.
+    fileprivate var hasRoom: Bool { self.takesItems && self.outboxCost <= self.room }
+}

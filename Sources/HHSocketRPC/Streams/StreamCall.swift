@@ -1,0 +1,281 @@
+import Atomics
+import DequeModule
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// What the handle of a stream, its readers and its senders share with the socket thread, from its start to its end.
+///
+/// Items go through it in batches: senders put items into an outbox, which the socket thread empties, and readers take
+/// all items that have come. One visit of the socket thread serves whatever happened since the visit before.
+final class StreamCall: Sendable {
+    /// An item on its way to the socket thread.
+    struct OutgoingItem: Sendable {
+        var body: ByteBuffer
+        var isCompressed: Bool
+
+        var cost: UInt64 { StreamFrames.wholeCost(self.body.readableBytes) }
+    }
+
+    /// Somebody who has sent an item and waits until the next may be sent.
+    enum Sender: Sendable {
+        case task(TurnWaiter)
+        case handler(@Sendable (Result<Void, SocketError>) -> Void)
+    }
+
+    struct State {
+        /// Whether the opening has been handed to a connection.
+        var isOpen = false
+        /// The result, once there is one.
+        var end: Result<SocketResponse, SocketError>?
+        /// Whether the server is being left, or is about to end.
+        var isDraining = false
+        var drainHandlers: [@Sendable () -> Void] = []
+        /// Those who wait for the opening, or for the end before it.
+        var openers: [TurnWaiter] = []
+        /// Those who wait for the end.
+        var enders: [TurnWaiter] = []
+
+        // What is sent.
+        var outbox: Deque<OutgoingItem> = []
+        var outboxCost: UInt64 = 0
+        /// How much may stand in the outbox before senders wait.
+        var room: UInt64 = 0
+        /// Whether an item may be put into the outbox, as far as is known.
+        var takesItems = false
+        /// Whether the application sends no more items.
+        var isFinished = false
+        var senders: Deque<Sender> = []
+        var compression: CompressionPolicy?
+
+        // What has come.
+        var items: Deque<StreamItem> = []
+        var reader: TurnWaiter?
+        /// What was taken since the last visit of the socket thread.
+        var taken = ItemReceipt()
+        /// Whether nobody wants further items.
+        var dropsItems = false
+        /// What readers may have taken without a report at the end of a batch.
+        var quietCost: UInt64 = 0
+        /// What readers may have taken without a report.
+        var reportedCost: UInt64 = 0
+
+        /// Whether a visit of the socket thread is due.
+        var isVisitDue = false
+
+        // Callbacks.
+        /// Whether they are running, or about to.
+        var isCallingBack = false
+        var wasEndToldOf = false
+    }
+
+    /// The socket thread's part.
+    struct Flight {
+        /// The connection that the stream is, or was last, open on.
+        var connection = ConnectionID(number: 0)
+        var id: StreamID?
+        /// Items that have left the outbox and not gone on.
+        var backlog: Deque<OutgoingItem> = []
+        /// Whether the machine takes the next item.
+        var goesOn = true
+        /// Whether the opening has begun to leave.
+        var hasLeft = false
+        /// Whether an item was handed over to be sent, or has come.
+        var hasMoved = false
+        /// Whether the end of the items was handed over.
+        var isFinished = false
+        /// Items that have come in this turn.
+        var arrived: Deque<StreamItem> = []
+        /// Whether it stands in the line of those that wait for a free stream.
+        var isInLine = false
+        /// The custom fields of the opening.
+        var customFields: [UInt8]?
+        /// The error by which an attempt ended that cannot be made again.
+        var lastError: SocketError?
+
+        /// Whether the stream may be opened again, on this connection or another.
+        var mayOpenAgain: Bool { !self.hasMoved }
+    }
+
+    /// The most that an outbox takes without the socket thread, in bytes.
+    static let maximumOutboxCost: UInt64 = 64 << 10
+
+    let core: ClientCore
+    let kind: StreamKind
+    let callbackQueue: CallbackQueue?
+    let onItem: (@Sendable (ByteBuffer) -> Void)?
+    let onEnd: (@Sendable (Result<SocketResponse, SocketError>) -> Void)?
+    let state = NIOLockedValueBox(State())
+    /// Whether items that wait are of no use any more.
+    let isCancelled = ManagedAtomic(false)
+    /// Whether no callback may run.
+    let isPaused = ManagedAtomic(false)
+    /// Proof of `nonisolated(unsafe)`: accessed on the socket thread alone.
+    nonisolated(unsafe) var flight = Flight()
+
+    init(
+        _ core: ClientCore,
+        _ kind: StreamKind,
+        callbackQueue: CallbackQueue?,
+        onItem: (@Sendable (ByteBuffer) -> Void)? = nil,
+        onEnd: (@Sendable (Result<SocketResponse, SocketError>) -> Void)? = nil
+    ) {
+        self.core = core
+        self.kind = kind
+        self.callbackQueue = callbackQueue
+        self.onItem = onItem
+        self.onEnd = onEnd
+    }
+
+    // MARK: Visits
+
+    enum Operation: UInt8 { case visit, release }
+
+    /// Has the socket thread look at what has changed.
+    func submitVisit() {
+        // A client that is gone has ended the stream, or does so now.
+        _ = self.core.submit(.work(self, Operation.visit.rawValue))
+    }
+
+    // MARK: The opening
+
+    /// The stream has been handed to a connection. Socket thread only.
+    func opened(
+        _ id: StreamID,
+        on connection: ConnectionID,
+        compression: CompressionPolicy?,
+        quietCost: UInt64,
+        reportedCost: UInt64,
+        in turn: inout Turn
+    ) {
+        self.flight.connection = connection
+        self.flight.id = id
+        self.flight.goesOn = true
+        self.flight.hasLeft = false
+        self.flight.isFinished = false
+        let openers = self.state.withLockedValue { state in
+            state.isOpen = true
+            state.compression = compression
+            state.quietCost = quietCost
+            state.reportedCost = reportedCost
+            state.isDraining = false
+            defer { state.openers = [] }
+            return state.openers
+        }
+        for opener in openers { turn.resume(opener) }
+    }
+
+    /// Registers somebody who waits until the stream has been opened, or is over.
+    ///
+    /// - Returns: Whether there is something to wait for.
+    func awaitOpening(_ waiter: TurnWaiter) -> Bool {
+        self.state.withLockedValue { state in
+            guard !state.isOpen, state.end == nil else { return false }
+            state.openers.append(waiter)
+            return true
+        }
+    }
+
+    /// The result, if there is one and the stream was never opened.
+    var endBeforeOpening: Result<SocketResponse, SocketError>? {
+        self.state.withLockedValue { $0.isOpen ? nil : $0.end }
+    }
+
+    // MARK: The end
+
+    var end: Result<SocketResponse, SocketError>? { self.state.withLockedValue { $0.end } }
+
+    /// Registers somebody who waits until the stream is over.
+    ///
+    /// - Returns: Whether there is something to wait for.
+    func awaitEnd(_ waiter: TurnWaiter) -> Bool {
+        self.state.withLockedValue { state in
+            guard state.end == nil else { return false }
+            state.enders.append(waiter)
+            return true
+        }
+    }
+
+    /// The stream is over. Told once, on the socket thread, or on any if that is gone.
+    ///
+    /// - Parameter resume: Resumes somebody who waits.
+    func ended(_ end: Result<SocketResponse, SocketError>, _ resume: (TurnWaiter) -> Void) {
+        let (waiters, handlers, callsBack) = self.state.withLockedValue { state in
+            guard state.end == nil else { return ([TurnWaiter](), Deque<Sender>(), false) }
+            state.end = end
+            var waiters = state.openers + state.enders
+            if let reader = state.reader.take() { waiters.append(reader) }
+            state.openers = []
+            state.enders = []
+            state.outbox = []
+            state.outboxCost = 0
+            state.takesItems = false
+            state.drainHandlers = []
+            if self.isCancelled.load(ordering: .relaxed) { state.items = [] }
+            defer { state.senders = [] }
+            return (waiters, state.senders, self.mustCallBack(&state))
+        }
+        for waiter in waiters { resume(waiter) }
+        for sender in handlers {
+            switch sender {
+            case .task(let waiter): resume(waiter)
+            case .handler(let handler):
+                let error = self.noItemIsSent(after: end)
+                self.callBack { handler(.failure(error)) }
+            }
+        }
+        if callsBack { self.scheduleCallbacks() }
+    }
+
+    /// The error of an item that cannot be sent, since the stream has ended this way.
+    func noItemIsSent(after end: Result<SocketResponse, SocketError>) -> SocketError {
+        switch end {
+        case .failure(let error): error
+        case .success(let response):
+            SocketError(
+                .cancelled,
+                message: """
+                    \(response.endpoint) has ended the stream of type \(response.type), serial \(response.serial), with \
+                    status 200: it takes no more items
+                    """,
+                endpoint: response.endpoint,
+                serial: response.serial,
+                delivery: .answered
+            )
+        }
+    }
+
+    // MARK: Draining
+
+    /// The server is being left, or is about to end. Socket thread only.
+    func drains() {
+        let handlers = self.state.withLockedValue { state -> [@Sendable () -> Void] in
+            guard !state.isDraining, state.end == nil else { return [] }
+            state.isDraining = true
+            defer { state.drainHandlers = [] }
+            return state.drainHandlers
+        }
+        for handler in handlers { self.callBack(handler) }
+    }
+
+    func onDraining(_ handler: @escaping @Sendable () -> Void) {
+        let isDraining = self.state.withLockedValue { state in
+            if !state.isDraining, state.end == nil { state.drainHandlers.append(handler) }
+            return state.isDraining && state.end == nil
+        }
+        if isDraining { self.callBack(handler) }
+    }
+}
+
+extension StreamCall: SubmittedWork {
+    func performOnSocketThread(_ operation: UInt8, in turn: inout Turn) {
+        guard let streams = self.core.connection(self.flight.connection)?.streams, self.flight.id != nil else {
+            return self.state.withLockedValue { $0.isVisitDue = false }
+        }
+        switch Operation(rawValue: operation) {
+        case .visit: streams.visit(self, in: &turn)
+        case .release: streams.release(self, in: &turn)
+        case nil: assertionFailure("unknown operation \(operation)")
+        }
+    }
+}

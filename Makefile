@@ -109,7 +109,7 @@ interop: dependencies ## exchange WebSocket messages with other implementations,
 
 soak: build-tests ## run the randomised tests with fifty times the repetitions, hostile clients for ten minutes, a reconnect storm, ActiveMQ, the address sanitizer, and all tests in release with every check of exclusive access
 	HHSOCKET_EFFORT=50 HHSOCKET_HOSTILE_SECONDS=600 Scripts/test all RandomHistoryTests ClientModelTests CacheModelTests \
-		WebSocketLinkModelTests \
+		WebSocketLinkModelTests StreamModelTests \
 		CacheTableTests TaskGroupOrderTests PageRecorderTests OutboxMachineTests CrashTests RollingRestartTests \
 		AbandonedCallsTests FrameSplittingTests PresetFrameTests FrameGarbageTests SwiftProtobufComparisonTests \
 		EngineComparisonTests PythonComparisonTests HostileBytesTests MessageJSONTests JSONParserTests HostileCrowdTests \

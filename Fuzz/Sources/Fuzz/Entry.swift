@@ -20,6 +20,8 @@ enum Target: String, CaseIterable {
     case lines
     /// Any bytes as frames of STOMP, in each version; and frames that are encoded and decoded.
     case stomp
+    /// The streams of one side of a connection, whose other side sends whatever the input describes.
+    case streams
 }
 
 nonisolated(unsafe) private var target = Target.standard
@@ -61,6 +63,7 @@ private func testOne(_ start: UnsafePointer<UInt8>?, _ count: Int) -> CInt {
     case .opening: OpeningFuzz.run(bytes)
     case .lines: LineFuzz.run(bytes)
     case .stomp: STOMPFuzz.run(bytes)
+    case .streams: CallStreamFuzz.run(bytes)
     }
     return 0
 }

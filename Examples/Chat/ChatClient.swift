@@ -22,6 +22,24 @@ struct ChatClient: Sendable {
         tell("(sent as \(receipt.number))")
     }
 
+    /// Tells the others whether one types, and prints when they do, as long as the connection lasts.
+    func share(_ typing: AsyncStream<Bool>) async throws(SocketError) {
+        var options = CallOptions()
+        options.waitsForConnectivity = true
+        let stream = try await self.chat.compose(options: options)
+        let telling = Task {
+            for await isTyping in typing {
+                var message = Chat_Typing()
+                message.author = self.author
+                message.isTyping = isTyping
+                try await stream.send(message)
+            }
+            stream.finish()
+        }
+        defer { telling.cancel() }
+        for try await other in stream where other.isTyping { tell("(\(other.author) is typing)") }
+    }
+
     private func show(_ note: Chat_Note) {
         tell("\(note.number) \(note.message.author): \(note.message.text)")
     }

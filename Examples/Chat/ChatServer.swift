@@ -5,6 +5,9 @@ import HHSocketServer
 actor ChatServer: Chat_Chat.ServiceProtocol {
     private var notes: [Chat_Note] = []
     private var server: SocketServer?
+    /// Those who hear who is typing.
+    private var listeners: [Int: AsyncStream<Chat_Typing>.Continuation] = [:]
+    private var lastListener = 0
 
     /// Opens the room and returns its address, with the port that the system chose where the listener's is 0.
     func open(at listener: ServerListener) async throws -> Endpoint? {
@@ -35,5 +38,37 @@ actor ChatServer: Chat_Chat.ServiceProtocol {
         var history = Chat_History()
         history.notes = self.notes
         return history
+    }
+
+    func compose(
+        _ requests: RequestMessages<Chat_Typing>,
+        to responses: MessageWriter<Chat_Typing>,
+        context: ServerContext
+    ) async throws {
+        // Who does not read misses the oldest, and holds up nobody.
+        let (heard, sink) = AsyncStream.makeStream(of: Chat_Typing.self, bufferingPolicy: .bufferingNewest(16))
+        self.lastListener += 1
+        let number = self.lastListener
+        self.listeners[number] = sink
+        var last = Chat_Typing()
+        defer {
+            self.listeners[number] = nil
+            // Nobody types who has gone.
+            last.isTyping = false
+            if !last.author.isEmpty { self.tell(last, from: number) }
+        }
+        try await withThrowingTaskGroup(of: Void.self) { group in
+            group.addTask { for await typing in heard { try await responses.send(typing) } }
+            for try await typing in requests {
+                last = typing
+                self.tell(typing, from: number)
+            }
+            sink.finish()
+            try await group.waitForAll()
+        }
+    }
+
+    private func tell(_ typing: Chat_Typing, from number: Int) {
+        for (other, sink) in self.listeners where other != number { sink.yield(typing) }
     }
 }

@@ -152,6 +152,39 @@ struct Chat_History: HHSocketMessage.ProtobufMessage {
     }
 }
 
+/// Somebody begins to type, or gives it up. Whoever says something does not type any more either.
+struct Chat_Typing: HHSocketMessage.ProtobufMessage {
+    static let messageDescriptor: HHSocketMessage.MessageDescriptor = .init("chat.Typing", [
+        .init("author", 1, .string),
+        .init("is_typing", 2, .bool),
+    ])
+
+    var author: String
+
+    var isTyping: Bool
+
+    /// Fields that this version of the message does not know; kept when it is sent on.
+    var unknownFields: HHSocketMessage.UnknownStorage
+
+    init() {
+        self.author = ""
+        self.isTyping = false
+        self.unknownFields = HHSocketMessage.UnknownStorage()
+    }
+
+    init(record: HHSocketMessage.RecordReader) {
+        self.author = record.value(0)
+        self.isTyping = record.value(1)
+        self.unknownFields = record.unknownFields
+    }
+
+    func write(to record: HHSocketMessage.RecordWriter) throws(HHSocketMessage.MessageError) {
+        record.value(0, self.author)
+        record.value(1, self.isTyping)
+        record.unknownFields(self.unknownFields)
+    }
+}
+
 extension Chat_Note: HHSocketMessage.PushMessage {
     /// The number by which it is pushed.
     static let pushType: UInt32 = 2001
@@ -171,6 +204,10 @@ enum Chat_Chat {
         static let recall = HHSocketMessage.MethodDescriptor<HHSocketMessage.Google_Protobuf_Empty, Chat_History>(
             "chat.Chat/Recall", type: 102, kind: .unary
         )
+        /// The name and the type of `Compose`.
+        static let compose = HHSocketMessage.MethodDescriptor<Chat_Typing, Chat_Typing>(
+            "chat.Chat/Compose", type: 103, kind: .bidirectionalStream
+        )
     }
 }
 
@@ -188,6 +225,11 @@ extension Chat_Chat {
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Chat_History
+
+        /// Tells the others when one types, and hears when they do.
+        nonisolated(nonsending) func compose(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing>
 
         /// The pushes of one type, from now on. Each call gives a sequence of its own.
         func pushes<Push: HHSocketMessage.PushMessage>(
@@ -210,6 +252,11 @@ extension Chat_Chat.ClientProtocol {
         _ request: HHSocketMessage.Google_Protobuf_Empty
     ) async throws(HHSocketRPC.SocketError) -> Chat_History {
         try await self.recall(request, options: .init())
+    }
+
+    /// Tells the others when one types, and hears when they do.
+    nonisolated(nonsending) func compose() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing> {
+        try await self.compose(options: .init())
     }
 
     /// The pushes of one type, from now on. Each call gives a sequence of its own.
@@ -240,6 +287,12 @@ extension Chat_Chat {
             try await self.client.call(Chat_Chat.Methods.recall, request, options: options)
         }
 
+        nonisolated(nonsending) func compose(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing> {
+            try await self.client.bidirectionalStream(Chat_Chat.Methods.compose, options: options)
+        }
+
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -256,6 +309,8 @@ extension Chat_Chat {
         var onSend: (@Sendable (Chat_Message) async throws -> Chat_Receipt)?
         /// Answers `recall`.
         var onRecall: (@Sendable (HHSocketMessage.Google_Protobuf_Empty) async throws -> Chat_History)?
+        /// Answers `compose`.
+        var onCompose: (@Sendable () async throws -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing>)?
         /// Sends to every sequence of pushes that was got from this mock.
         let pushSource = HHSocketRPC.MockPushes()
 
@@ -289,6 +344,19 @@ extension Chat_Chat {
             }
         }
 
+        nonisolated(nonsending) func compose(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Typing, Chat_Typing> {
+            guard let handler = self.onCompose else {
+                throw HHSocketRPC.SocketError.unanswered(by: "Chat_Chat.MockClient", handler: "onCompose")
+            }
+            do {
+                return try await handler()
+            } catch {
+                throw HHSocketRPC.SocketError(mocked: error)
+            }
+        }
+
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -312,6 +380,13 @@ extension Chat_Chat {
             _ request: HHSocketMessage.Google_Protobuf_Empty,
             context: HHSocketServer.ServerContext
         ) async throws -> Chat_History
+
+        /// Tells the others when one types, and hears when they do.
+        func compose(
+            _ requests: HHSocketServer.RequestMessages<Chat_Typing>,
+            to responses: HHSocketServer.MessageWriter<Chat_Typing>,
+            context: HHSocketServer.ServerContext
+        ) async throws
     }
 }
 
@@ -331,6 +406,9 @@ extension HHSocketServer.Router {
         }
         self.handle(Chat_Chat.Methods.recall, on: executor) { request, context in
             try await service.recall(request, context: context)
+        }
+        self.handleBidirectionalStream(Chat_Chat.Methods.compose, on: executor) { requests, responses, context in
+            try await service.compose(requests, to: responses, context: context)
         }
     }
 }

@@ -3,7 +3,7 @@
 //     swift run chat-example serve 7100
 //     swift run chat-example 127.0.0.1 7100 alice
 //
-// The client says what is typed, a line each, and ends with its input.
+// The client says what is typed, a line each, and ends with its input. While a line is being typed, the others see that.
 //
 // With a URL in place of a port the room takes WebSockets too, for Examples/browser. Origins after it are those whose
 // pages may connect; without one, those of every page may.
@@ -32,19 +32,43 @@ func serve(_ address: String, origins: [String]) async throws {
 }
 
 func visit(_ server: Endpoint, as author: String) async {
-    let connection = SocketClient(configuration: .init(servers: [server]))
+    var configuration = SocketClient.Configuration(servers: [server])
+    // Streams, such as that of who is typing, are agreed on by hello.
+    configuration.hello = HelloPolicy()
+    configuration.streams = StreamPolicy()
+    let connection = SocketClient(configuration: configuration)
     connection.connect()
     let client = ChatClient(author: author, chat: Chat_Chat.Client(connection))
     // Not on the thread that reads the lines, which waits for them.
     let listening = Task.detached { try await client.listen() }
-    while let line = readLine() {
-        do {
-            try await client.say(line)
-        } catch {
-            tell("(not sent: \(error))")
+    let typing = TypingState()
+    let sharing = Task.detached {
+        while !Task.isCancelled {
+            do throws(SocketError) {
+                try await client.share(await typing.changes())
+            } catch  where error.code == .connectionLost {
+                // Shared again on the next connection.
+            } catch {
+                if error.code != .cancelled { tell("(who is typing is not shown: \(error))") }
+                return
+            }
+        }
+    }
+    var keyboard = Keyboard()
+    while let event = await keyboard.next() {
+        switch event {
+        case .typing(let isTyping): await typing.set(isTyping)
+        case .line(let line):
+            await typing.hasSaid()
+            do {
+                try await client.say(line)
+            } catch {
+                tell("(not sent: \(error))")
+            }
         }
     }
     listening.cancel()
+    sharing.cancel()
     await connection.close()
 }
 

@@ -133,6 +133,12 @@ import Testing
                             options: HHSocketRPC.CallOptions
                         ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt
 
+                        /// Listens.
+                        nonisolated(nonsending) func watch(
+                            _ request: Chat_Receipt,
+                            options: HHSocketRPC.CallOptions
+                        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Receipt, Chat_Note>
+
                         /// The pushes of one type, from now on. Each call gives a sequence of its own.
                         func pushes<Push: HHSocketMessage.PushMessage>(
                             _ type: Push.Type,
@@ -147,6 +153,13 @@ import Testing
                         _ request: Chat_Note
                     ) async throws(HHSocketRPC.SocketError) -> Chat_Receipt {
                         try await self.send(request, options: .init())
+                    }
+
+                    /// Listens.
+                    public nonisolated(nonsending) func watch(
+                        _ request: Chat_Receipt
+                    ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Receipt, Chat_Note> {
+                        try await self.watch(request, options: .init())
                     }
 
                     /// The pushes of one type, from now on. Each call gives a sequence of its own.
@@ -170,10 +183,11 @@ import Testing
                             try await self.client.call(Chat_Chat.Methods.send, request, options: options)
                         }
 
-                        /// Listens.
-                        @available(*, unavailable, message: "chat.Chat/Watch streams its answers, which HHSocket does not do yet")
-                        public func watch(_ request: Chat_Receipt) -> Never {
-                            fatalError("chat.Chat/Watch streams its answers, which HHSocket does not do yet")
+                        public nonisolated(nonsending) func watch(
+                            _ request: Chat_Receipt,
+                            options: HHSocketRPC.CallOptions
+                        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Receipt, Chat_Note> {
+                            try await self.client.serverStream(Chat_Chat.Methods.watch, request, options: options)
                         }
 
                         public func pushes<Push: HHSocketMessage.PushMessage>(
@@ -190,6 +204,8 @@ import Testing
                     public struct MockClient: ClientProtocol {
                         /// Answers `send`.
                         public var onSend: (@Sendable (Chat_Note) async throws -> Chat_Receipt)?
+                        /// Answers `watch`.
+                        public var onWatch: (@Sendable (Chat_Receipt) async throws -> HHSocketRPC.MessageStream<Chat_Receipt, Chat_Note>)?
                         /// Sends to every sequence of pushes that was got from this mock.
                         public let pushSource = HHSocketRPC.MockPushes()
 
@@ -209,6 +225,20 @@ import Testing
                             }
                         }
 
+                        public nonisolated(nonsending) func watch(
+                            _ request: Chat_Receipt,
+                            options: HHSocketRPC.CallOptions
+                        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Chat_Receipt, Chat_Note> {
+                            guard let handler = self.onWatch else {
+                                throw HHSocketRPC.SocketError.unanswered(by: "Chat_Chat.MockClient", handler: "onWatch")
+                            }
+                            do {
+                                return try await handler(request)
+                            } catch {
+                                throw HHSocketRPC.SocketError(mocked: error)
+                            }
+                        }
+
                         public func pushes<Push: HHSocketMessage.PushMessage>(
                             _ type: Push.Type,
                             buffering: HHSocketRPC.PushBufferingPolicy
@@ -220,14 +250,19 @@ import Testing
 
                 extension Chat_Chat {
                     /// The methods of the service, as a server implements them.
-                    ///
-                    /// chat.Chat/Watch streams its answers, which HHSocket does not do yet.
                     public protocol ServiceProtocol: Sendable {
                         /// Says something.
                         func send(
                             _ request: Chat_Note,
                             context: HHSocketServer.ServerContext
                         ) async throws -> Chat_Receipt
+
+                        /// Listens.
+                        func watch(
+                            _ request: Chat_Receipt,
+                            to responses: HHSocketServer.MessageWriter<Chat_Note>,
+                            context: HHSocketServer.ServerContext
+                        ) async throws
                     }
                 }
 
@@ -244,6 +279,9 @@ import Testing
                     ) {
                         self.handle(Chat_Chat.Methods.send, on: executor) { request, context in
                             try await service.send(request, context: context)
+                        }
+                        self.handleServerStream(Chat_Chat.Methods.watch, on: executor) { request, responses, context in
+                            try await service.watch(request, to: responses, context: context)
                         }
                     }
                 }
@@ -291,14 +329,19 @@ import Testing
 
                 extension Chat_Chat {
                     /// The methods of the service, as a server implements them.
-                    ///
-                    /// chat.Chat/Watch streams its answers, which HHSocket does not do yet.
                     protocol ServiceProtocol: Sendable {
                         /// Says something.
                         func send(
                             _ request: Chat_Note,
                             context: HHSocketServer.ServerContext
                         ) async throws -> Chat_Receipt
+
+                        /// Listens.
+                        func watch(
+                            _ request: Chat_Receipt,
+                            to responses: HHSocketServer.MessageWriter<Chat_Note>,
+                            context: HHSocketServer.ServerContext
+                        ) async throws
                     }
                 }
 
@@ -315,6 +358,9 @@ import Testing
                     ) {
                         self.handle(Chat_Chat.Methods.send, on: executor) { request, context in
                             try await service.send(request, context: context)
+                        }
+                        self.handleServerStream(Chat_Chat.Methods.watch, on: executor) { request, responses, context in
+                            try await service.watch(request, to: responses, context: context)
                         }
                     }
                 }

@@ -3266,6 +3266,21 @@ extension Every_Thing_Everything {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_News.Flash
 
+        /// Answers again and again.
+        nonisolated(nonsending) func watch(
+            _ request: Every_Thing_Scalars,
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
+
+        /// Counts what it is sent.
+        nonisolated(nonsending) func upload(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
+
+        nonisolated(nonsending) func talk(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
+
         /// Given up.
         ///
         /// NOTE: This method was marked as deprecated in the .proto file
@@ -3300,6 +3315,32 @@ extension Every_Thing_Everything.ClientProtocol {
         _ request: Every_Thing_Outer.Middle.Inner
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_News.Flash {
         try await self.inner(request, options: .init())
+    }
+
+    /// Answers again and again.
+    public nonisolated(nonsending) func watch(
+        _ request: Every_Thing_Scalars
+    ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+        try await self.watch(request, options: .init())
+    }
+
+    /// Counts what it is sent.
+    public nonisolated(nonsending) func upload() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+        try await self.upload(options: .init())
+    }
+
+    /// Counts what it is sent.
+    ///
+    /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
+    public nonisolated(nonsending) func upload(
+        options: HHSocketRPC.CallOptions = .init(),
+        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>) async throws -> Void
+    ) async throws -> Every_Thing_News {
+        try await self.upload(options: options).answer(to: produce)
+    }
+
+    public nonisolated(nonsending) func talk() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+        try await self.talk(options: .init())
     }
 
     /// Given up.
@@ -3346,20 +3387,23 @@ extension Every_Thing_Everything {
             try await self.client.call(Every_Thing_Everything.Methods.inner, request, options: options)
         }
 
-        /// Answers again and again.
-        @available(*, unavailable, message: "every.thing.Everything/Watch streams its answers, which HHSocket does not do yet")
-        public func watch(_ request: Every_Thing_Scalars) -> Never {
-            fatalError("every.thing.Everything/Watch streams its answers, which HHSocket does not do yet")
+        public nonisolated(nonsending) func watch(
+            _ request: Every_Thing_Scalars,
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+            try await self.client.serverStream(Every_Thing_Everything.Methods.watch, request, options: options)
         }
 
-        @available(*, unavailable, message: "every.thing.Everything/Upload streams its requests, which HHSocket does not do yet")
-        public func upload(_ request: Every_Thing_Scalars) -> Never {
-            fatalError("every.thing.Everything/Upload streams its requests, which HHSocket does not do yet")
+        public nonisolated(nonsending) func upload(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+            try await self.client.clientStream(Every_Thing_Everything.Methods.upload, options: options)
         }
 
-        @available(*, unavailable, message: "every.thing.Everything/Talk streams its requests and its answers, which HHSocket does not do yet")
-        public func talk(_ request: Every_Thing_Scalars) -> Never {
-            fatalError("every.thing.Everything/Talk streams its requests and its answers, which HHSocket does not do yet")
+        public nonisolated(nonsending) func talk(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+            try await self.client.bidirectionalStream(Every_Thing_Everything.Methods.talk, options: options)
         }
 
         public nonisolated(nonsending) func old(
@@ -3387,6 +3431,12 @@ extension Every_Thing_Everything {
         public var onPing: (@Sendable (HHSocketMessage.Google_Protobuf_Empty) async throws -> HHSocketMessage.Google_Protobuf_Empty)?
         /// Answers `inner`.
         public var onInner: (@Sendable (Every_Thing_Outer.Middle.Inner) async throws -> Every_Thing_News.Flash)?
+        /// Answers `watch`.
+        public var onWatch: (@Sendable (Every_Thing_Scalars) async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>)?
+        /// Answers `upload`.
+        public var onUpload: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>)?
+        /// Answers `talk`.
+        public var onTalk: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>)?
         /// Answers `old`.
         public var onOld: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// Sends to every sequence of pushes that was got from this mock.
@@ -3436,6 +3486,46 @@ extension Every_Thing_Everything {
             }
         }
 
+        public nonisolated(nonsending) func watch(
+            _ request: Every_Thing_Scalars,
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+            guard let handler = self.onWatch else {
+                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Everything.MockClient", handler: "onWatch")
+            }
+            do {
+                return try await handler(request)
+            } catch {
+                throw HHSocketRPC.SocketError(mocked: error)
+            }
+        }
+
+        public nonisolated(nonsending) func upload(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+            guard let handler = self.onUpload else {
+                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Everything.MockClient", handler: "onUpload")
+            }
+            do {
+                return try await handler()
+            } catch {
+                throw HHSocketRPC.SocketError(mocked: error)
+            }
+        }
+
+        public nonisolated(nonsending) func talk(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+            guard let handler = self.onTalk else {
+                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Everything.MockClient", handler: "onTalk")
+            }
+            do {
+                return try await handler()
+            } catch {
+                throw HHSocketRPC.SocketError(mocked: error)
+            }
+        }
+
         public nonisolated(nonsending) func old(
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
@@ -3461,12 +3551,6 @@ extension Every_Thing_Everything {
 
 extension Every_Thing_Everything {
     /// The methods of the service, as a server implements them.
-    ///
-    /// every.thing.Everything/Watch streams its answers, which HHSocket does not do yet.
-    ///
-    /// every.thing.Everything/Upload streams its requests, which HHSocket does not do yet.
-    ///
-    /// every.thing.Everything/Talk streams its requests and its answers, which HHSocket does not do yet.
     public protocol ServiceProtocol: Sendable {
         /// Asks for scalars.
         func ask(
@@ -3483,6 +3567,25 @@ extension Every_Thing_Everything {
             _ request: Every_Thing_Outer.Middle.Inner,
             context: HHSocketServer.ServerContext
         ) async throws -> Every_Thing_News.Flash
+
+        /// Answers again and again.
+        func watch(
+            _ request: Every_Thing_Scalars,
+            to responses: HHSocketServer.MessageWriter<Every_Thing_News>,
+            context: HHSocketServer.ServerContext
+        ) async throws
+
+        /// Counts what it is sent.
+        func upload(
+            _ requests: HHSocketServer.RequestMessages<Every_Thing_Scalars>,
+            context: HHSocketServer.ServerContext
+        ) async throws -> Every_Thing_News
+
+        func talk(
+            _ requests: HHSocketServer.RequestMessages<Every_Thing_Scalars>,
+            to responses: HHSocketServer.MessageWriter<Every_Thing_News>,
+            context: HHSocketServer.ServerContext
+        ) async throws
 
         /// Given up.
         ///
@@ -3513,6 +3616,15 @@ extension HHSocketServer.Router {
         }
         self.handle(Every_Thing_Everything.Methods.inner, on: executor) { request, context in
             try await service.inner(request, context: context)
+        }
+        self.handleServerStream(Every_Thing_Everything.Methods.watch, on: executor) { request, responses, context in
+            try await service.watch(request, to: responses, context: context)
+        }
+        self.handleClientStream(Every_Thing_Everything.Methods.upload, on: executor) { requests, context in
+            try await service.upload(requests, context: context)
+        }
+        self.handleBidirectionalStream(Every_Thing_Everything.Methods.talk, on: executor) { requests, responses, context in
+            try await service.talk(requests, to: responses, context: context)
         }
         self.handle(Every_Thing_Everything.Methods.old, on: executor) { request, context in
             try await service.old(request, context: context)
@@ -3569,6 +3681,26 @@ public enum Every_Thing_Taken {
         /// The name and the type of `get_HTTP_url`.
         public static let getHTTPURL = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
             "every.thing.Taken/get_HTTP_url", type: 26, kind: .unary
+        )
+        /// The name and the type of `Send`.
+        public static let send = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
+            "every.thing.Taken/Send", type: 27, kind: .clientStream
+        )
+        /// The name and the type of `Finish`.
+        public static let finish = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
+            "every.thing.Taken/Finish", type: 28, kind: .bidirectionalStream
+        )
+        /// The name and the type of `Answer`.
+        public static let answer = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
+            "every.thing.Taken/Answer", type: 29, kind: .serverStream
+        )
+        /// The name and the type of `OnSend`.
+        public static let onSend = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
+            "every.thing.Taken/OnSend", type: 30, kind: .bidirectionalStream
+        )
+        /// The name and the type of `Repeat`.
+        public static let `repeat` = HHSocketMessage.MethodDescriptor<Every_Thing_Nothing, Every_Thing_Nothing>(
+            "every.thing.Taken/Repeat", type: 31, kind: .clientStream
         )
     }
 }
@@ -3630,6 +3762,30 @@ extension Every_Thing_Taken {
             _ request: Every_Thing_Nothing,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing
+
+        /// Those of a stream.
+        nonisolated(nonsending) func send(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
+
+        nonisolated(nonsending) func finish(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
+
+        nonisolated(nonsending) func answer(
+            _ request: Every_Thing_Nothing,
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
+
+        /// The property of a mock that answers Send.
+        nonisolated(nonsending) func onSend(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
+
+        /// NOTE: This method was marked as deprecated in the .proto file
+        nonisolated(nonsending) func `repeat`(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>
 
         /// The pushes of one type, from now on. Each call gives a sequence of its own.
         func pushes<Push: HHSocketMessage.PushMessage>(
@@ -3704,6 +3860,51 @@ extension Every_Thing_Taken.ClientProtocol {
         _ request: Every_Thing_Nothing
     ) async throws(HHSocketRPC.SocketError) -> Every_Thing_Nothing {
         try await self.getHTTPURL(request, options: .init())
+    }
+
+    /// Those of a stream.
+    public nonisolated(nonsending) func send() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+        try await self.send(options: .init())
+    }
+
+    /// Those of a stream.
+    ///
+    /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
+    public nonisolated(nonsending) func send(
+        options: HHSocketRPC.CallOptions = .init(),
+        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>) async throws -> Void
+    ) async throws -> Every_Thing_Nothing {
+        try await self.send(options: options).answer(to: produce)
+    }
+
+    public nonisolated(nonsending) func finish() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+        try await self.finish(options: .init())
+    }
+
+    public nonisolated(nonsending) func answer(
+        _ request: Every_Thing_Nothing
+    ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+        try await self.answer(request, options: .init())
+    }
+
+    /// The property of a mock that answers Send.
+    public nonisolated(nonsending) func onSend() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+        try await self.onSend(options: .init())
+    }
+
+    /// NOTE: This method was marked as deprecated in the .proto file
+    public nonisolated(nonsending) func `repeat`() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+        try await self.repeat(options: .init())
+    }
+
+    /// NOTE: This method was marked as deprecated in the .proto file
+    ///
+    /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
+    public nonisolated(nonsending) func `repeat`(
+        options: HHSocketRPC.CallOptions = .init(),
+        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>) async throws -> Void
+    ) async throws -> Every_Thing_Nothing {
+        try await self.repeat(options: options).answer(to: produce)
     }
 
     /// The pushes of one type, from now on. Each call gives a sequence of its own.
@@ -3797,6 +3998,37 @@ extension Every_Thing_Taken {
             try await self.client.call(Every_Thing_Taken.Methods.getHTTPURL, request, options: options)
         }
 
+        public nonisolated(nonsending) func send(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+            try await self.client.clientStream(Every_Thing_Taken.Methods.send, options: options)
+        }
+
+        public nonisolated(nonsending) func finish(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+            try await self.client.bidirectionalStream(Every_Thing_Taken.Methods.finish, options: options)
+        }
+
+        public nonisolated(nonsending) func answer(
+            _ request: Every_Thing_Nothing,
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+            try await self.client.serverStream(Every_Thing_Taken.Methods.answer, request, options: options)
+        }
+
+        public nonisolated(nonsending) func onSend(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+            try await self.client.bidirectionalStream(Every_Thing_Taken.Methods.onSend, options: options)
+        }
+
+        public nonisolated(nonsending) func `repeat`(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+            try await self.client.clientStream(Every_Thing_Taken.Methods.repeat, options: options)
+        }
+
         public func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -3831,6 +4063,16 @@ extension Every_Thing_Taken {
         public var onThrows: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
         /// Answers `getHTTPURL`.
         public var onGetHTTPURL: (@Sendable (Every_Thing_Nothing) async throws -> Every_Thing_Nothing)?
+        /// Answers `send`.
+        public var onSend: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
+        /// Answers `finish`.
+        public var onFinish: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
+        /// Answers `answer`.
+        public var onAnswer: (@Sendable (Every_Thing_Nothing) async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
+        /// Answers `onSend`.
+        public var onOnSend: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
+        /// Answers `repeat`.
+        public var onRepeat: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing>)?
         /// Sends to every sequence of pushes that was got from this mock.
         public let pushSource = HHSocketRPC.MockPushes()
 
@@ -3990,6 +4232,72 @@ extension Every_Thing_Taken {
             }
         }
 
+        public nonisolated(nonsending) func send(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+            guard let handler = self.onSend else {
+                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onSend")
+            }
+            do {
+                return try await handler()
+            } catch {
+                throw HHSocketRPC.SocketError(mocked: error)
+            }
+        }
+
+        public nonisolated(nonsending) func finish(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+            guard let handler = self.onFinish else {
+                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onFinish")
+            }
+            do {
+                return try await handler()
+            } catch {
+                throw HHSocketRPC.SocketError(mocked: error)
+            }
+        }
+
+        public nonisolated(nonsending) func answer(
+            _ request: Every_Thing_Nothing,
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+            guard let handler = self.onAnswer else {
+                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onAnswer")
+            }
+            do {
+                return try await handler(request)
+            } catch {
+                throw HHSocketRPC.SocketError(mocked: error)
+            }
+        }
+
+        public nonisolated(nonsending) func onSend(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+            guard let handler = self.onOnSend else {
+                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onOnSend")
+            }
+            do {
+                return try await handler()
+            } catch {
+                throw HHSocketRPC.SocketError(mocked: error)
+            }
+        }
+
+        public nonisolated(nonsending) func `repeat`(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {
+            guard let handler = self.onRepeat else {
+                throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Taken.MockClient", handler: "onRepeat")
+            }
+            do {
+                return try await handler()
+            } catch {
+                throw HHSocketRPC.SocketError(mocked: error)
+            }
+        }
+
         public func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -4056,6 +4364,37 @@ extension Every_Thing_Taken {
             _ request: Every_Thing_Nothing,
             context: HHSocketServer.ServerContext
         ) async throws -> Every_Thing_Nothing
+
+        /// Those of a stream.
+        func send(
+            _ requests: HHSocketServer.RequestMessages<Every_Thing_Nothing>,
+            context: HHSocketServer.ServerContext
+        ) async throws -> Every_Thing_Nothing
+
+        func finish(
+            _ requests: HHSocketServer.RequestMessages<Every_Thing_Nothing>,
+            to responses: HHSocketServer.MessageWriter<Every_Thing_Nothing>,
+            context: HHSocketServer.ServerContext
+        ) async throws
+
+        func answer(
+            _ request: Every_Thing_Nothing,
+            to responses: HHSocketServer.MessageWriter<Every_Thing_Nothing>,
+            context: HHSocketServer.ServerContext
+        ) async throws
+
+        /// The property of a mock that answers Send.
+        func onSend(
+            _ requests: HHSocketServer.RequestMessages<Every_Thing_Nothing>,
+            to responses: HHSocketServer.MessageWriter<Every_Thing_Nothing>,
+            context: HHSocketServer.ServerContext
+        ) async throws
+
+        /// NOTE: This method was marked as deprecated in the .proto file
+        func `repeat`(
+            _ requests: HHSocketServer.RequestMessages<Every_Thing_Nothing>,
+            context: HHSocketServer.ServerContext
+        ) async throws -> Every_Thing_Nothing
     }
 }
 
@@ -4102,6 +4441,21 @@ extension HHSocketServer.Router {
         }
         self.handle(Every_Thing_Taken.Methods.getHTTPURL, on: executor) { request, context in
             try await service.getHTTPURL(request, context: context)
+        }
+        self.handleClientStream(Every_Thing_Taken.Methods.send, on: executor) { requests, context in
+            try await service.send(requests, context: context)
+        }
+        self.handleBidirectionalStream(Every_Thing_Taken.Methods.finish, on: executor) { requests, responses, context in
+            try await service.finish(requests, to: responses, context: context)
+        }
+        self.handleServerStream(Every_Thing_Taken.Methods.answer, on: executor) { request, responses, context in
+            try await service.answer(request, to: responses, context: context)
+        }
+        self.handleBidirectionalStream(Every_Thing_Taken.Methods.onSend, on: executor) { requests, responses, context in
+            try await service.onSend(requests, to: responses, context: context)
+        }
+        self.handleClientStream(Every_Thing_Taken.Methods.repeat, on: executor) { requests, context in
+            try await service.repeat(requests, context: context)
         }
     }
 }

@@ -206,6 +206,11 @@ extension Files_Transfer {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Files_Piece
 
+        /// The same without a round trip for each piece.
+        nonisolated(nonsending) func sendAll(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload>
+
         /// The pushes of one type, from now on. Each call gives a sequence of its own.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
@@ -233,6 +238,21 @@ extension Files_Transfer.ClientProtocol {
         _ request: Files_PieceRequest
     ) async throws(HHSocketRPC.SocketError) -> Files_Piece {
         try await self.fetch(request, options: .init())
+    }
+
+    /// The same without a round trip for each piece.
+    public nonisolated(nonsending) func sendAll() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload> {
+        try await self.sendAll(options: .init())
+    }
+
+    /// The same without a round trip for each piece.
+    ///
+    /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
+    public nonisolated(nonsending) func sendAll(
+        options: HHSocketRPC.CallOptions = .init(),
+        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Files_Piece, Files_Upload>) async throws -> Void
+    ) async throws -> Files_Upload {
+        try await self.sendAll(options: options).answer(to: produce)
     }
 
     /// The pushes of one type, from now on. Each call gives a sequence of its own.
@@ -270,10 +290,10 @@ extension Files_Transfer {
             try await self.client.call(Files_Transfer.Methods.fetch, request, options: options)
         }
 
-        /// The same without a round trip for each piece.
-        @available(*, unavailable, message: "files.Transfer/SendAll streams its requests, which HHSocket does not do yet")
-        public func sendAll(_ request: Files_Piece) -> Never {
-            fatalError("files.Transfer/SendAll streams its requests, which HHSocket does not do yet")
+        public nonisolated(nonsending) func sendAll(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload> {
+            try await self.client.clientStream(Files_Transfer.Methods.sendAll, options: options)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(
@@ -294,6 +314,8 @@ extension Files_Transfer {
         public var onSend: (@Sendable (Files_Piece) async throws -> Files_Upload)?
         /// Answers `fetch`.
         public var onFetch: (@Sendable (Files_PieceRequest) async throws -> Files_Piece)?
+        /// Answers `sendAll`.
+        public var onSendAll: (@Sendable () async throws -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload>)?
         /// Sends to every sequence of pushes that was got from this mock.
         public let pushSource = HHSocketRPC.MockPushes()
 
@@ -341,6 +363,19 @@ extension Files_Transfer {
             }
         }
 
+        public nonisolated(nonsending) func sendAll(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Files_Piece, Files_Upload> {
+            guard let handler = self.onSendAll else {
+                throw HHSocketRPC.SocketError.unanswered(by: "Files_Transfer.MockClient", handler: "onSendAll")
+            }
+            do {
+                return try await handler()
+            } catch {
+                throw HHSocketRPC.SocketError(mocked: error)
+            }
+        }
+
         public func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -352,8 +387,6 @@ extension Files_Transfer {
 
 extension Files_Transfer {
     /// The methods of the service, as a server implements them.
-    ///
-    /// files.Transfer/SendAll streams its requests, which HHSocket does not do yet.
     public protocol ServiceProtocol: Sendable {
         /// Begins to send a file, or goes on with one that was not sent to its end.
         func begin(
@@ -371,6 +404,12 @@ extension Files_Transfer {
             _ request: Files_PieceRequest,
             context: HHSocketServer.ServerContext
         ) async throws -> Files_Piece
+
+        /// The same without a round trip for each piece.
+        func sendAll(
+            _ requests: HHSocketServer.RequestMessages<Files_Piece>,
+            context: HHSocketServer.ServerContext
+        ) async throws -> Files_Upload
     }
 }
 
@@ -393,6 +432,9 @@ extension HHSocketServer.Router {
         }
         self.handle(Files_Transfer.Methods.fetch, on: executor) { request, context in
             try await service.fetch(request, context: context)
+        }
+        self.handleClientStream(Files_Transfer.Methods.sendAll, on: executor) { requests, context in
+            try await service.sendAll(requests, context: context)
         }
     }
 }

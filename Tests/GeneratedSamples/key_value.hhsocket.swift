@@ -338,6 +338,12 @@ extension Kv_Store {
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> Kv_DeleteReply
 
+        /// Every entry whose key begins so, one after the other.
+        nonisolated(nonsending) func scan(
+            _ request: Kv_GetRequest,
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry>
+
         /// The pushes of one type, from now on. Each call gives a sequence of its own.
         func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
@@ -363,6 +369,13 @@ extension Kv_Store.ClientProtocol {
         _ request: Kv_DeleteRequest
     ) async throws(HHSocketRPC.SocketError) -> Kv_DeleteReply {
         try await self.delete(request, options: .init())
+    }
+
+    /// Every entry whose key begins so, one after the other.
+    public nonisolated(nonsending) func scan(
+        _ request: Kv_GetRequest
+    ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry> {
+        try await self.scan(request, options: .init())
     }
 
     /// The pushes of one type, from now on. Each call gives a sequence of its own.
@@ -400,10 +413,11 @@ extension Kv_Store {
             try await self.client.call(Kv_Store.Methods.delete, request, options: options)
         }
 
-        /// Every entry whose key begins so, one after the other.
-        @available(*, unavailable, message: "kv.Store/Scan streams its answers, which HHSocket does not do yet")
-        public func scan(_ request: Kv_GetRequest) -> Never {
-            fatalError("kv.Store/Scan streams its answers, which HHSocket does not do yet")
+        public nonisolated(nonsending) func scan(
+            _ request: Kv_GetRequest,
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry> {
+            try await self.client.serverStream(Kv_Store.Methods.scan, request, options: options)
         }
 
         public func pushes<Push: HHSocketMessage.PushMessage>(
@@ -424,6 +438,8 @@ extension Kv_Store {
         public var onPut: (@Sendable (Kv_Entry) async throws -> Kv_PutReply)?
         /// Answers `delete`.
         public var onDelete: (@Sendable (Kv_DeleteRequest) async throws -> Kv_DeleteReply)?
+        /// Answers `scan`.
+        public var onScan: (@Sendable (Kv_GetRequest) async throws -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry>)?
         /// Sends to every sequence of pushes that was got from this mock.
         public let pushSource = HHSocketRPC.MockPushes()
 
@@ -471,6 +487,20 @@ extension Kv_Store {
             }
         }
 
+        public nonisolated(nonsending) func scan(
+            _ request: Kv_GetRequest,
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Kv_GetRequest, Kv_Entry> {
+            guard let handler = self.onScan else {
+                throw HHSocketRPC.SocketError.unanswered(by: "Kv_Store.MockClient", handler: "onScan")
+            }
+            do {
+                return try await handler(request)
+            } catch {
+                throw HHSocketRPC.SocketError(mocked: error)
+            }
+        }
+
         public func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -482,8 +512,6 @@ extension Kv_Store {
 
 extension Kv_Store {
     /// The methods of the service, as a server implements them.
-    ///
-    /// kv.Store/Scan streams its answers, which HHSocket does not do yet.
     public protocol ServiceProtocol: Sendable {
         func get(
             _ request: Kv_GetRequest,
@@ -499,6 +527,13 @@ extension Kv_Store {
             _ request: Kv_DeleteRequest,
             context: HHSocketServer.ServerContext
         ) async throws -> Kv_DeleteReply
+
+        /// Every entry whose key begins so, one after the other.
+        func scan(
+            _ request: Kv_GetRequest,
+            to responses: HHSocketServer.MessageWriter<Kv_Entry>,
+            context: HHSocketServer.ServerContext
+        ) async throws
     }
 }
 
@@ -521,6 +556,9 @@ extension HHSocketServer.Router {
         }
         self.handle(Kv_Store.Methods.delete, on: executor) { request, context in
             try await service.delete(request, context: context)
+        }
+        self.handleServerStream(Kv_Store.Methods.scan, on: executor) { request, responses, context in
+            try await service.scan(request, to: responses, context: context)
         }
     }
 }

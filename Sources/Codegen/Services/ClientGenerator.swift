@@ -38,24 +38,14 @@ struct ClientGenerator {
     }
 
     private func print(_ method: Method, _ printer: inout CodePrinter) {
-        let access = self.context.access
-        guard method.isUnary else {
-            let message = Literals.string(method.unavailability)
-            // It cannot be called, so its body is irrelevant.
-            return printer.print(
-                "",
-                "\(method.comment)@available(*, unavailable, message: \(message))",
-                "\(access)func \(method.declared)(_ request: \(method.request)) -> Never {",
-                "    fatalError(\(message))",
-                "}"
-            )
-        }
-        let call = "self.client.call(\(self.service).Methods.\(method.used), request, options: options)"
+        let function = method.shape == .unary ? "call" : method.shape.rawValue
+        let request = method.hasOneRequest ? ", request" : ""
+        let arguments = "\(self.service).Methods.\(method.used)\(request), options: options"
         // It has no comment: documentation inherits that of the requirement.
         printer.print(
             "",
-            "\(method.clientSignature(access: access)) {",
-            "    try await \(call)",
+            "\(method.clientSignature(access: self.context.access)) {",
+            "    try await self.client.\(function)(\(arguments))",
             "}"
         )
     }

@@ -18,7 +18,7 @@ struct ClientProtocolGenerator {
 
     init(service: String, _ methods: [Method], _ context: Context) {
         self.service = service
-        self.methods = methods.filter(\.isUnary)
+        self.methods = methods
         self.context = context
     }
 
@@ -49,14 +49,14 @@ struct ClientProtocolGenerator {
     private func printDefaults(_ printer: inout CodePrinter) {
         let access = self.context.access
         for method in self.methods {
+            let arguments = method.hasOneRequest ? "request, options: .init()" : "options: .init()"
             printer.print(
-                "\(method.comment)\(access)nonisolated(nonsending) func \(method.declared)(",
-                "    _ request: \(method.request)",
-                ") async throws(HHSocketRPC.SocketError) -> \(method.response) {",
-                "    try await self.\(method.used)(request, options: .init())",
+                "\(method.comment)\(method.clientSignature(access: access, options: false)) {",
+                "    try await self.\(method.used)(\(arguments))",
                 "}",
                 ""
             )
+            if method.shape == .clientStream { self.printProducer(of: method, &printer) }
         }
         printer.print(
             "/// The pushes of one type, from now on. Each call gives a sequence of its own.",
@@ -64,6 +64,23 @@ struct ClientProtocolGenerator {
                 + "HHSocketRPC.MessagePushes<Push> {",
             "    self.pushes(type, buffering: .default)",
             "}"
+        )
+    }
+
+    /// Prints the overload that sends what a closure produces, and returns the one answer.
+    private func printProducer(of method: Method, _ printer: inout CodePrinter) {
+        let comment = method.comment
+        printer.print(
+            "\(comment)\(comment.isEmpty ? "" : "///\n")"
+                + "/// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if "
+                + "it throws.",
+            "\(self.context.access)nonisolated(nonsending) func \(method.declared)(",
+            "    options: HHSocketRPC.CallOptions = .init(),",
+            "    _ produce: nonisolated(nonsending) (\(method.stream)) async throws -> Void",
+            ") async throws -> \(method.response) {",
+            "    try await self.\(method.used)(options: options).answer(to: produce)",
+            "}",
+            ""
         )
     }
 }

@@ -2,6 +2,11 @@ import SwiftProtobufPluginLibrary
 
 /// A method, as the generators of a service's parts use it.
 struct Method {
+    /// Which sides send a stream of messages in the place of one. Each has the name of its kind in a descriptor.
+    enum Shape: String {
+        case unary, clientStream, serverStream, bidirectionalStream
+    }
+
     let descriptor: MethodDescriptor
     private let names: Names
 
@@ -22,37 +27,51 @@ struct Method {
     var response: String { self.names.namer.fullName(message: self.descriptor.outputType) }
     var comment: String { DocComment.lines(of: self.descriptor) }
 
-    /// Whether its request and its response are one message each.
-    var isUnary: Bool { !self.descriptor.clientStreaming && !self.descriptor.serverStreaming }
-
-    /// The kind in a descriptor.
-    var kind: String {
+    var shape: Shape {
         switch (self.descriptor.clientStreaming, self.descriptor.serverStreaming) {
-        case (false, false): ".unary"
-        case (false, true): ".serverStream"
-        case (true, false): ".clientStream"
-        case (true, true): ".bidirectionalStream"
+        case (false, false): .unary
+        case (false, true): .serverStream
+        case (true, false): .clientStream
+        case (true, true): .bidirectionalStream
         }
     }
 
-    /// The reason that a streaming method cannot be called.
-    var unavailability: String {
-        let streams =
-            switch (self.descriptor.clientStreaming, self.descriptor.serverStreaming) {
-            case (true, true): "streams its requests and its answers"
-            case (true, false): "streams its requests"
-            default: "streams its answers"
-            }
-        return "\(self.descriptor.service.fullName)/\(self.descriptor.name) \(streams), which HHSocket does not do yet"
+    /// Whether a caller passes one request, rather than sends several over a stream.
+    var hasOneRequest: Bool { !self.descriptor.clientStreaming }
+
+    /// What a client's function for it returns.
+    var returned: String { self.shape == .unary ? self.response : self.stream }
+
+    /// A client's end of its stream.
+    var stream: String { "HHSocketRPC.MessageStream<\(self.request), \(self.response)>" }
+
+    /// The signature of a client's function for it.
+    ///
+    /// - Parameter options: Whether the call's options are a parameter, which has no default.
+    func clientSignature(access: String, options: Bool = true) -> String {
+        var parameters: [String] = []
+        if self.hasOneRequest { parameters.append("_ request: \(self.request)") }
+        if options { parameters.append("options: HHSocketRPC.CallOptions") }
+        return """
+            \(access)nonisolated(nonsending) func \(self.declared)(\(Self.list(parameters))\
+            ) async throws(HHSocketRPC.SocketError) -> \(self.returned)
+            """
     }
 
-    /// The signature of a client's function for it; the options have no default.
-    func clientSignature(access: String) -> String {
-        """
-        \(access)nonisolated(nonsending) func \(self.declared)(
-            _ request: \(self.request),
-            options: HHSocketRPC.CallOptions
-        ) async throws(HHSocketRPC.SocketError) -> \(self.response)
-        """
+    /// The declaration of a service's function for it.
+    var serviceSignature: String {
+        let requests = "_ requests: HHSocketServer.RequestMessages<\(self.request)>"
+        var parameters = [self.hasOneRequest ? "_ request: \(self.request)" : requests]
+        if self.descriptor.serverStreaming {
+            parameters.append("to responses: HHSocketServer.MessageWriter<\(self.response)>")
+        }
+        parameters.append("context: HHSocketServer.ServerContext")
+        let returned = self.descriptor.serverStreaming ? "" : " -> \(self.response)"
+        return "func \(self.declared)(\(Self.list(parameters))) async throws\(returned)"
+    }
+
+    /// Parameters between parentheses, a line each.
+    private static func list(_ parameters: [String]) -> String {
+        parameters.isEmpty ? "" : "\n\(parameters.map { "    \($0)" }.joined(separator: ",\n"))\n"
     }
 }

@@ -8,7 +8,7 @@ struct MockGenerator {
 
     init(service: String, _ methods: [Method], _ context: Context) {
         self.service = service
-        self.methods = methods.filter(\.isUnary)
+        self.methods = methods
         self.context = context
     }
 
@@ -22,7 +22,8 @@ struct MockGenerator {
             )
             printer.withIndentation { printer in
                 for method in self.methods {
-                    let handler = "@Sendable (\(method.request)) async throws -> \(method.response)"
+                    let request = method.hasOneRequest ? method.request : ""
+                    let handler = "@Sendable (\(request)) async throws -> \(method.returned)"
                     printer.print("/// Answers `\(method.used)`.", "\(access)var \(method.handler): (\(handler))?")
                 }
                 printer.print(
@@ -53,7 +54,7 @@ struct MockGenerator {
                 + "by: \"\(self.service).MockClient\", handler: \"\(method.handler)\")",
             "    }",
             "    do {",
-            "        return try await handler(request)",
+            "        return try await handler(\(method.hasOneRequest ? "request" : ""))",
             "    } catch {",
             "        throw HHSocketRPC.SocketError(mocked: error)",
             "    }",

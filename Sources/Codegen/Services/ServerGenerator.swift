@@ -5,33 +5,26 @@ struct ServerGenerator {
     private let descriptor: ServiceDescriptor
     private let name: String
     private let methods: [Method]
-    private let streams: [Method]
     private let context: Context
 
     init(_ descriptor: ServiceDescriptor, name: String, _ methods: [Method], _ context: Context) {
         self.descriptor = descriptor
         self.name = name
-        self.methods = methods.filter(\.isUnary)
-        self.streams = methods.filter { !$0.isUnary }
+        self.methods = methods
         self.context = context
     }
 
     func print(_ printer: inout CodePrinter) {
         printer.print("", "extension \(self.name) {")
         printer.withIndentation { printer in
-            printer.print("/// The methods of the service, as a server implements them.")
-            // They are not requirements: one that cannot be called would still have to be implemented.
-            for method in self.streams { printer.print("///", "/// \(method.unavailability).") }
-            printer.print("\(self.context.access)protocol ServiceProtocol: Sendable {")
+            printer.print(
+                "/// The methods of the service, as a server implements them.",
+                "\(self.context.access)protocol ServiceProtocol: Sendable {"
+            )
             printer.withIndentation { printer in
                 for (index, method) in self.methods.enumerated() {
                     if index > 0 { printer.print() }
-                    printer.print(
-                        "\(method.comment)func \(method.declared)(",
-                        "    _ request: \(method.request),",
-                        "    context: HHSocketServer.ServerContext",
-                        ") async throws -> \(method.response)"
-                    )
+                    printer.print("\(method.comment)\(method.serviceSignature)")
                 }
             }
             printer.print("}")
@@ -57,14 +50,24 @@ struct ServerGenerator {
         )
         printer.print(") {")
         printer.withIndentation { printer in
-            for method in self.methods {
-                printer.print(
-                    "self.handle(\(self.name).Methods.\(method.used), on: executor) { request, context in",
-                    "    try await service.\(method.used)(request, context: context)",
-                    "}"
-                )
-            }
+            for method in self.methods { self.printRegistration(of: method, &printer) }
         }
         printer.print("}")
+    }
+
+    private func printRegistration(of method: Method, _ printer: inout CodePrinter) {
+        let (function, parameters, arguments) =
+            switch method.shape {
+            case .unary: ("handle", "request", "request")
+            case .clientStream: ("handleClientStream", "requests", "requests")
+            case .serverStream: ("handleServerStream", "request, responses", "request, to: responses")
+            case .bidirectionalStream:
+                ("handleBidirectionalStream", "requests, responses", "requests, to: responses")
+            }
+        printer.print(
+            "self.\(function)(\(self.name).Methods.\(method.used), on: executor) { \(parameters), context in",
+            "    try await service.\(method.used)(\(arguments), context: context)",
+            "}"
+        )
     }
 }

@@ -55,7 +55,7 @@ struct ServiceGenerator {
                 + "\(Names.runtime).MethodDescriptor<\(method.request), \(method.response)>("
         )
         printer.printIndented(
-            "\"\(self.service.fullName)/\(method.descriptor.name)\", type: \(number), kind: \(method.kind)"
+            "\"\(self.service.fullName)/\(method.descriptor.name)\", type: \(number), kind: .\(method.shape.rawValue)"
         )
         printer.print(")")
     }

@@ -1,3 +1,4 @@
+import GeneratedSamples
 import HHSocketRPC
 import HHSocketServer
 import TestSupport
@@ -16,12 +17,35 @@ struct ChatRoom: Chat_Chat.ServiceProtocol {
     func recall(_ request: Google_Protobuf_Empty, context: ServerContext) async throws -> Chat_History {
         Chat_History()
     }
+
+    func compose(
+        _ requests: RequestMessages<Chat_Typing>,
+        to responses: MessageWriter<Chat_Typing>,
+        context: ServerContext
+    ) async throws {
+        for try await typing in requests { try await responses.send(typing) }
+    }
+}
+
+/// Counts pieces.
+private struct Transfers: Files_Transfer.ServiceProtocol {
+    func begin(_ request: Files_File, context: ServerContext) async throws -> Files_Upload { Files_Upload() }
+    func send(_ request: Files_Piece, context: ServerContext) async throws -> Files_Upload { Files_Upload() }
+    func fetch(_ request: Files_PieceRequest, context: ServerContext) async throws -> Files_Piece { Files_Piece() }
+
+    func sendAll(_ requests: RequestMessages<Files_Piece>, context: ServerContext) async throws -> Files_Upload {
+        var upload = Files_Upload()
+        for try await _ in requests { upload.offset += 1 }
+        return upload
+    }
 }
 
 /// The examples of `Docs/Codegen.md`, word for word, one of which is that of `README.md` too.
 @Suite(.tags(.io), .timeLimit(.minutes(5))) struct CodegenGuideTests {
     @Test func everyExampleOfThePageIsInThisFile() throws {
-        #expect(try DocumentationPage("Docs/Codegen.md").shortcomings(allowing: ["chat_example"]) == [])
+        #expect(
+            try DocumentationPage("Docs/Codegen.md").shortcomings(allowing: ["chat_example", "GeneratedSamples"]) == []
+        )
     }
 
     /// The page's `.proto` and its line for `protoc`, which make all that its examples use.
@@ -50,7 +74,7 @@ struct ChatRoom: Chat_Chat.ServiceProtocol {
         let names = Set(page.blocks().flatMap { $0.matches(of: /Chat_[A-Z][A-Za-z]*/).map { String($0.output) } })
         #expect(names.count >= 5)
         for name in names { #expect(outcome.text.contains(" \(name)"), "\(name) is not made") }
-        for method in ["send", "recall"] { #expect(outcome.text.contains("func \(method)(")) }
+        for method in ["send", "recall", "compose"] { #expect(outcome.text.contains("func \(method)(")) }
     }
 
     private func message(_ text: String) -> Chat_Message {
@@ -109,6 +133,61 @@ struct ChatRoom: Chat_Chat.ServiceProtocol {
         for await note in chat.pushes(Chat_Note.self) {
             print("\(note.message.author): \(note.message.text)")
         }
+    }
+
+    @Test func streams() async throws {
+        let typing = self.typing
+        var router = Router()
+        router.register(ChatRoom())
+        router.register(Transfers())
+        let server = SocketServer(configuration: .init(port: 0), router: router)
+        try await server.start()
+        let servers = server.addresses
+
+        var configuration = SocketClient.Configuration(servers: servers)
+        configuration.streams = StreamPolicy()
+        let connection = SocketClient(configuration: configuration)
+        connection.connect()
+        let chat = Chat_Chat.Client(connection)
+
+        let stream = try await chat.compose()
+        try await stream.send(typing)
+        stream.finish()
+        for try await other in stream { print("\(other.author) is typing") }
+
+        let transfer = Files_Transfer.Client(connection)
+        var piece = Files_Piece()
+        piece.id = 7
+        let pieces = [piece, piece]
+        let receipt = try await transfer.sendAll { stream in
+            for piece in pieces { try await stream.send(piece) }
+        }
+        #expect(receipt.offset == 2)
+        await connection.close()
+        await server.shutdown(gracePeriod: .zero)
+    }
+
+    private var typing: Chat_Typing {
+        var typing = Chat_Typing()
+        typing.author = "ann"
+        typing.isTyping = true
+        return typing
+    }
+
+    @Test func mockedStreams() async throws {
+        let typing = self.typing
+        var mock = Chat_Chat.MockClient()
+        let (composing, far) = MessageStream<Chat_Typing, Chat_Typing>.mock()
+        mock.onCompose = { composing }
+        far.respond(typing)
+        far.finish()
+        var heard: [Chat_Typing] = []
+        for try await other in try await mock.compose() { heard.append(other) }
+        #expect(heard == [typing])
+
+        let (writer, sent) = MessageWriter<Chat_Typing>.collecting()
+        try await writer.send(typing)
+        #expect(sent.messages == [typing])
     }
 
     @Test func mock() async throws {

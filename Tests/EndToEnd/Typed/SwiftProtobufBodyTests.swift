@@ -37,6 +37,15 @@ private struct OurTransfer: GeneratedSamples.Files_Transfer.ServiceProtocol {
         piece.bytes = Data(request.name.utf8)
         return piece
     }
+
+    func sendAll(_ requests: RequestMessages<Piece>, context: ServerContext) async throws -> Upload {
+        var upload = Upload()
+        for try await piece in requests {
+            guard piece.offset == upload.offset else { throw StatusError(.illegalFormat) }
+            upload.offset += UInt64(piece.bytes.count)
+        }
+        return upload
+    }
 }
 
 /// The same with swift-protobuf's.
@@ -63,6 +72,15 @@ private struct TheirTransfer: SwiftProtobufSamples.Files_Transfer.ServiceProtoco
         piece.offset = request.offset
         piece.bytes = Data(request.name.utf8)
         return piece
+    }
+
+    func sendAll(_ requests: RequestMessages<Piece>, context: ServerContext) async throws -> Upload {
+        var upload = Upload()
+        for try await piece in requests {
+            guard piece.offset == upload.offset else { throw StatusError(.illegalFormat) }
+            upload.offset += UInt64(piece.bytes.count)
+        }
+        return upload
     }
 }
 

@@ -42,6 +42,18 @@ private actor Store: Kv_Store.ServiceProtocol {
         reply.existed = self.entries.removeValue(forKey: request.key) != nil
         return reply
     }
+
+    func scan(
+        _ request: Kv_GetRequest,
+        to responses: MessageWriter<Kv_Entry>,
+        context: ServerContext
+    ) async throws {
+        for key in request.keys {
+            for entry in self.entries.values.sorted(by: { $0.key < $1.key }) where entry.key.hasPrefix(key) {
+                try await responses.send(entry)
+            }
+        }
+    }
 }
 
 /// Generated clients and services over real connections.

@@ -48,6 +48,14 @@ public enum Notes_Notes {
         public static let keep = HHSocketMessage.MethodDescriptor<Notes_Note, HHSocketMessage.Google_Protobuf_Empty>(
             "notes.Notes/Keep", type: 101, kind: .unary
         )
+        /// The name and the type of `KeepAll`.
+        public static let keepAll = HHSocketMessage.MethodDescriptor<Notes_Note, HHSocketMessage.Google_Protobuf_Empty>(
+            "notes.Notes/KeepAll", type: 102, kind: .clientStream
+        )
+        /// The name and the type of `List`.
+        public static let list = HHSocketMessage.MethodDescriptor<HHSocketMessage.Google_Protobuf_Empty, Notes_Note>(
+            "notes.Notes/List", type: 103, kind: .serverStream
+        )
     }
 }
 
@@ -59,6 +67,17 @@ extension Notes_Notes {
             _ request: Notes_Note,
             options: HHSocketRPC.CallOptions
         ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty
+
+        /// Keeps many.
+        nonisolated(nonsending) func keepAll(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Notes_Note, HHSocketMessage.Google_Protobuf_Empty>
+
+        /// All that are kept.
+        nonisolated(nonsending) func list(
+            _ request: HHSocketMessage.Google_Protobuf_Empty,
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<HHSocketMessage.Google_Protobuf_Empty, Notes_Note>
 
         /// The pushes of one type, from now on. Each call gives a sequence of its own.
         func pushes<Push: HHSocketMessage.PushMessage>(
@@ -74,6 +93,28 @@ extension Notes_Notes.ClientProtocol {
         _ request: Notes_Note
     ) async throws(HHSocketRPC.SocketError) -> HHSocketMessage.Google_Protobuf_Empty {
         try await self.keep(request, options: .init())
+    }
+
+    /// Keeps many.
+    public nonisolated(nonsending) func keepAll() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Notes_Note, HHSocketMessage.Google_Protobuf_Empty> {
+        try await self.keepAll(options: .init())
+    }
+
+    /// Keeps many.
+    ///
+    /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
+    public nonisolated(nonsending) func keepAll(
+        options: HHSocketRPC.CallOptions = .init(),
+        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Notes_Note, HHSocketMessage.Google_Protobuf_Empty>) async throws -> Void
+    ) async throws -> HHSocketMessage.Google_Protobuf_Empty {
+        try await self.keepAll(options: options).answer(to: produce)
+    }
+
+    /// All that are kept.
+    public nonisolated(nonsending) func list(
+        _ request: HHSocketMessage.Google_Protobuf_Empty
+    ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<HHSocketMessage.Google_Protobuf_Empty, Notes_Note> {
+        try await self.list(request, options: .init())
     }
 
     /// The pushes of one type, from now on. Each call gives a sequence of its own.
@@ -97,6 +138,19 @@ extension Notes_Notes {
             try await self.client.call(Notes_Notes.Methods.keep, request, options: options)
         }
 
+        public nonisolated(nonsending) func keepAll(
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Notes_Note, HHSocketMessage.Google_Protobuf_Empty> {
+            try await self.client.clientStream(Notes_Notes.Methods.keepAll, options: options)
+        }
+
+        public nonisolated(nonsending) func list(
+            _ request: HHSocketMessage.Google_Protobuf_Empty,
+            options: HHSocketRPC.CallOptions
+        ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<HHSocketMessage.Google_Protobuf_Empty, Notes_Note> {
+            try await self.client.serverStream(Notes_Notes.Methods.list, request, options: options)
+        }
+
         public func pushes<Push: HHSocketMessage.PushMessage>(
             _ type: Push.Type,
             buffering: HHSocketRPC.PushBufferingPolicy
@@ -114,6 +168,19 @@ extension Notes_Notes {
             _ request: Notes_Note,
             context: HHSocketServer.ServerContext
         ) async throws -> HHSocketMessage.Google_Protobuf_Empty
+
+        /// Keeps many.
+        func keepAll(
+            _ requests: HHSocketServer.RequestMessages<Notes_Note>,
+            context: HHSocketServer.ServerContext
+        ) async throws -> HHSocketMessage.Google_Protobuf_Empty
+
+        /// All that are kept.
+        func list(
+            _ request: HHSocketMessage.Google_Protobuf_Empty,
+            to responses: HHSocketServer.MessageWriter<Notes_Note>,
+            context: HHSocketServer.ServerContext
+        ) async throws
     }
 }
 
@@ -130,6 +197,12 @@ extension HHSocketServer.Router {
     ) {
         self.handle(Notes_Notes.Methods.keep, on: executor) { request, context in
             try await service.keep(request, context: context)
+        }
+        self.handleClientStream(Notes_Notes.Methods.keepAll, on: executor) { requests, context in
+            try await service.keepAll(requests, context: context)
+        }
+        self.handleServerStream(Notes_Notes.Methods.list, on: executor) { request, responses, context in
+            try await service.list(request, to: responses, context: context)
         }
     }
 }

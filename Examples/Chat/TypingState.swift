@@ -1,0 +1,22 @@
+/// Whether one is typing, for the stream of each connection.
+actor TypingState {
+    private var isTyping = false
+    private var sink: AsyncStream<Bool>.Continuation?
+
+    /// Begins the changes for one more connection. Those for the one before end.
+    func changes() -> AsyncStream<Bool> {
+        let (changes, sink) = AsyncStream.makeStream(of: Bool.self, bufferingPolicy: .bufferingNewest(1))
+        self.sink?.finish()
+        self.sink = sink
+        if self.isTyping { sink.yield(true) }
+        return changes
+    }
+
+    func set(_ isTyping: Bool) {
+        self.isTyping = isTyping
+        self.sink?.yield(isTyping)
+    }
+
+    /// A line was said: everybody knows that it is typed no more.
+    func hasSaid() { self.isTyping = false }
+}

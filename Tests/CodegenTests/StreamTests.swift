@@ -1,0 +1,243 @@
+import Foundation
+import Testing
+
+/// What methods with streams become, to the letter.
+@Suite struct StreamTests {
+    private func declaration(_ beginning: String, _ options: String = "") throws -> String {
+        let text = try Generating.text("everything.proto", options)
+        // The service's part of the file, for its declarations have the names of those of other services.
+        let parts = text.components(separatedBy: "/// Methods whose names are taken.")
+        return try Generating.declaration(beginning, in: #require(parts.first))
+    }
+
+    /// The function of a declaration that begins with `beginning`, with its comment.
+    private func function(_ beginning: String, in declaration: String) throws -> String {
+        try #require(
+            declaration.components(separatedBy: "\n\n").first { $0.contains(beginning) },
+            "there is no \(beginning) in:\n\(declaration)"
+        )
+    }
+
+    @Test func `A client's function for a stream of answers takes the request and returns the stream`() throws {
+        let client = try self.declaration("struct Client: ")
+        #expect(
+            try self.function("func watch(", in: client) == #"""
+                    nonisolated(nonsending) func watch(
+                        _ request: Every_Thing_Scalars,
+                        options: HHSocketRPC.CallOptions
+                    ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+                        try await self.client.serverStream(Every_Thing_Everything.Methods.watch, request, options: options)
+                    }
+                """#
+        )
+    }
+
+    @Test func `A client's function for a stream of requests takes none`() throws {
+        let client = try self.declaration("struct Client: ")
+        #expect(
+            try self.function("func upload(", in: client) == #"""
+                    nonisolated(nonsending) func upload(
+                        options: HHSocketRPC.CallOptions
+                    ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+                        try await self.client.clientStream(Every_Thing_Everything.Methods.upload, options: options)
+                    }
+                """#
+        )
+        #expect(
+            try self.function("func talk(", in: client) == #"""
+                    nonisolated(nonsending) func talk(
+                        options: HHSocketRPC.CallOptions
+                    ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+                        try await self.client.bidirectionalStream(Every_Thing_Everything.Methods.talk, options: options)
+                    }
+                """#
+        )
+    }
+
+    @Test func `The client protocol has every shape, with the comments of the proto`() throws {
+        let methods = try self.declaration("protocol ClientProtocol")
+        #expect(
+            try self.function("func watch(", in: methods) == #"""
+                    /// Answers again and again.
+                    nonisolated(nonsending) func watch(
+                        _ request: Every_Thing_Scalars,
+                        options: HHSocketRPC.CallOptions
+                    ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
+                """#
+        )
+        #expect(
+            try self.function("func upload(", in: methods) == #"""
+                    /// Counts what it is sent.
+                    nonisolated(nonsending) func upload(
+                        options: HHSocketRPC.CallOptions
+                    ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
+                """#
+        )
+        #expect(
+            try self.function("func talk(", in: methods) == #"""
+                    nonisolated(nonsending) func talk(
+                        options: HHSocketRPC.CallOptions
+                    ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>
+                """#
+        )
+    }
+
+    @Test func `Options can be left out, and a closure can send the requests`() throws {
+        let defaults = try self.declaration("extension Every_Thing_Everything.ClientProtocol")
+        #expect(
+            try self.function("self.watch(", in: defaults) == #"""
+                    /// Answers again and again.
+                    nonisolated(nonsending) func watch(
+                        _ request: Every_Thing_Scalars
+                    ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+                        try await self.watch(request, options: .init())
+                    }
+                """#
+        )
+        #expect(
+            try self.function("self.upload(options: .init())", in: defaults) == #"""
+                    /// Counts what it is sent.
+                    nonisolated(nonsending) func upload() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+                        try await self.upload(options: .init())
+                    }
+                """#
+        )
+        #expect(
+            try self.function("answer(to: produce)", in: defaults) == #"""
+                    /// Counts what it is sent.
+                    ///
+                    /// - Parameter produce: Sends the requests. The stream is finished when it returns, and cancelled if it throws.
+                    nonisolated(nonsending) func upload(
+                        options: HHSocketRPC.CallOptions = .init(),
+                        _ produce: nonisolated(nonsending) (HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>) async throws -> Void
+                    ) async throws -> Every_Thing_News {
+                        try await self.upload(options: options).answer(to: produce)
+                    }
+                """#
+        )
+        #expect(
+            try self.function("func talk(", in: defaults) == #"""
+                    nonisolated(nonsending) func talk() async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+                        try await self.talk(options: .init())
+                    }
+                """#
+        )
+        #expect(defaults.components(separatedBy: "_ produce:").count == 2)
+    }
+
+    @Test func `A mock's handlers make the streams`() throws {
+        let mock = try self.declaration("struct MockClient: ")
+        let stream = "HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News>"
+        for line in [
+            "var onWatch: (@Sendable (Every_Thing_Scalars) async throws -> \(stream))?",
+            "var onUpload: (@Sendable () async throws -> \(stream))?",
+            "var onTalk: (@Sendable () async throws -> \(stream))?",
+        ] {
+            #expect(mock.contains("    \(line)\n"), "\(line)")
+        }
+        #expect(
+            try self.function("func talk(", in: mock) == #"""
+                    nonisolated(nonsending) func talk(
+                        options: HHSocketRPC.CallOptions
+                    ) async throws(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Scalars, Every_Thing_News> {
+                        guard let handler = self.onTalk else {
+                            throw HHSocketRPC.SocketError.unanswered(by: "Every_Thing_Everything.MockClient", handler: "onTalk")
+                        }
+                        do {
+                            return try await handler()
+                        } catch {
+                            throw HHSocketRPC.SocketError(mocked: error)
+                        }
+                    }
+                """#
+        )
+    }
+
+    @Test func `A server implements each shape, and registers it as what it is`() throws {
+        let service = try self.declaration("protocol ServiceProtocol")
+        #expect(
+            try self.function("func watch(", in: service) == #"""
+                    /// Answers again and again.
+                    func watch(
+                        _ request: Every_Thing_Scalars,
+                        to responses: HHSocketServer.MessageWriter<Every_Thing_News>,
+                        context: HHSocketServer.ServerContext
+                    ) async throws
+                """#
+        )
+        #expect(
+            try self.function("func upload(", in: service) == #"""
+                    /// Counts what it is sent.
+                    func upload(
+                        _ requests: HHSocketServer.RequestMessages<Every_Thing_Scalars>,
+                        context: HHSocketServer.ServerContext
+                    ) async throws -> Every_Thing_News
+                """#
+        )
+        #expect(
+            try self.function("func talk(", in: service) == #"""
+                    func talk(
+                        _ requests: HHSocketServer.RequestMessages<Every_Thing_Scalars>,
+                        to responses: HHSocketServer.MessageWriter<Every_Thing_News>,
+                        context: HHSocketServer.ServerContext
+                    ) async throws
+                """#
+        )
+        let registration = try self.declaration("extension HHSocketServer.Router")
+        #expect(
+            registration.contains(
+                #"""
+                        self.handleServerStream(Every_Thing_Everything.Methods.watch, on: executor) { request, responses, context in
+                            try await service.watch(request, to: responses, context: context)
+                        }
+                        self.handleClientStream(Every_Thing_Everything.Methods.upload, on: executor) { requests, context in
+                            try await service.upload(requests, context: context)
+                        }
+                        self.handleBidirectionalStream(Every_Thing_Everything.Methods.talk, on: executor) { requests, responses, context in
+                            try await service.talk(requests, to: responses, context: context)
+                        }
+                """#
+            )
+        )
+    }
+
+    @Test func `Streams are as visible as the rest`() throws {
+        for (visibility, access) in [("Public", "public "), ("Package", "package ")] {
+            let defaults = try self.declaration(
+                "extension Every_Thing_Everything.ClientProtocol",
+                "Visibility=\(visibility)"
+            )
+            // Of seven methods, of which one has a form with a closure, and of the pushes.
+            #expect(defaults.components(separatedBy: "\n    \(access)").count == 10)
+            let mock = try self.declaration("\(access)struct MockClient: ", "Visibility=\(visibility)")
+            #expect(mock.contains("\n    \(access)var onTalk: "))
+        }
+    }
+
+    @Test func `With the messages of swift-protobuf streams are the same`() throws {
+        let own = try Generating.text("everything.proto")
+        let theirs = try Generating.text("everything.proto", "Messages=SwiftProtobuf")
+        for beginning in [
+            "struct Client: ", "protocol ClientProtocol", "struct MockClient: ", "protocol ServiceProtocol",
+        ] {
+            #expect(
+                try Generating.declaration(beginning, in: own) == Generating.declaration(beginning, in: theirs)
+            )
+        }
+    }
+
+    @Test func `Methods that are called as those of a stream keep their names`() throws {
+        let text = try Generating.text("everything.proto")
+        for line in [
+            "        nonisolated(nonsending) func finish(",
+            "    nonisolated(nonsending) func onSend() async throws"
+                + "(HHSocketRPC.SocketError) -> HHSocketRPC.MessageStream<Every_Thing_Nothing, Every_Thing_Nothing> {",
+            "        var onOnSend: (@Sendable () async throws -> HHSocketRPC.MessageStream<Every_Thing_Nothing, "
+                + "Every_Thing_Nothing>)?", "        try await self.repeat(options: options).answer(to: produce)",
+            "        nonisolated(nonsending) func `repeat`(",
+        ] {
+            #expect(text.contains("\(line)\n"), "\(line)")
+        }
+        #expect(!text.contains("unavailable"))
+    }
+}

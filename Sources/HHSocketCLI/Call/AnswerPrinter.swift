@@ -62,6 +62,23 @@ struct AnswerPrinter {
         }
     }
 
+    /// Prints an item of a stream.
+    mutating func print(_ item: StreamedItem) throws(StandardOutput.Closed) {
+        let message = self.read(item.body)
+        guard self.json else {
+            if self.message != nil {
+                guard let message else { return }
+                return try StandardOutput.write(message.text(isIndented: StandardOutput.isTerminal) + "\n")
+            }
+            var line = item.body
+            line.writeString("\n")
+            return try StandardOutput.write(line)
+        }
+        var object = self.object(serial: item.serial, self.type, .partial, item.duration, item.server)
+        if let message { object.add("message", message) } else { object.addBody(item.body) }
+        try StandardOutput.write(object.line)
+    }
+
     /// Returns the answer in JSON, if requested; nil, too, if it cannot be read as the message, which is reported.
     private mutating func read(_ body: ByteBuffer) -> JSONValue? {
         do {
@@ -105,12 +122,7 @@ struct AnswerPrinter {
         _ outcome: CallOutcome
     ) throws(StandardOutput.Closed) {
         guard self.json else { return try StandardOutput.write(body) }
-        var object = JSONLine()
-        object.add("serial", serial)
-        object.add("type", type)
-        object.add("status", status.rawValue)
-        object.add("ms", outcome.duration.inMilliseconds, digits: 3)
-        object.add("server", server?.description ?? "")
+        var object = self.object(serial: serial, type, status, outcome.duration, server)
         if self.metrics, let metrics = outcome.metrics { MetricsPrinter.add(metrics, to: &object) }
         if self.metadata {
             let values = outcome.metadata.sorted { $0.key < $1.key }
@@ -118,5 +130,22 @@ struct AnswerPrinter {
         }
         if let message { object.add("message", message) } else { object.addBody(body) }
         try StandardOutput.write(object.line)
+    }
+
+    /// Returns an object with the members of every answer and item.
+    private func object(
+        serial: UInt32,
+        _ type: UInt32,
+        _ status: Status,
+        _ duration: Duration,
+        _ server: Endpoint?
+    ) -> JSONLine {
+        var object = JSONLine()
+        object.add("serial", serial)
+        object.add("type", type)
+        object.add("status", status.rawValue)
+        object.add("ms", duration.inMilliseconds, digits: 3)
+        object.add("server", server?.description ?? "")
+        return object
     }
 }

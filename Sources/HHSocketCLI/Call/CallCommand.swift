@@ -18,6 +18,10 @@ struct CallCommand: AsyncParsableCommand {
             of a message that JSON has no form for are printed as their plain fields or in Base64, and reported. Payloads \
             of other statuses are printed byte for byte.
 
+            With --items, --stream, or a method that streams, one call is made, which lasts as long as its stream. Each item \
+            from the server is printed with a newline as soon as it is there, and an answer that is not empty at the end. \
+            Standard input may still be open then.
+
             With --verbose the metadata of answers is printed on stderr, one entry per line; with --json it is in the object.
             """
     )
@@ -38,30 +42,49 @@ struct CallCommand: AsyncParsableCommand {
     @Option(parsing: .unconditional, help: ArgumentHelp("A file with the payload; - is stdin.", valueName: "file"))
     var bodyFile: String?
 
+    @Flag(
+        help: """
+            The client streams: each line of stdin is an item, without its newline. With --method the .proto decides, and \
+            lines are messages in JSON.
+            """
+    )
+    var items = false
+
+    @Flag(help: "The server streams. With --method the .proto decides.")
+    var stream = false
+
     @OptionGroup var method: MethodOptions
 
     @Option(
-        help: ArgumentHelp("How long each call may take. (default: 8s)", valueName: "duration"),
+        help: ArgumentHelp(
+            "How long each call may take. (default: 8s; with streams, which it covers as a whole, no limit)",
+            valueName: "duration"
+        ),
         transform: DurationArgument.parse
     )
     var timeout: Duration?
 
-    @Option(name: .customLong("repeat"), help: ArgumentHelp("The number of calls to make.", valueName: "n"))
-    var count = 1
+    @Option(
+        name: .customLong("repeat"),
+        help: ArgumentHelp("The number of calls to make. (default: 1)", valueName: "n")
+    )
+    var count: Int?
 
-    @Option(help: ArgumentHelp("The number of calls to have in flight at once.", valueName: "n"))
-    var inFlight = 1
+    @Option(help: ArgumentHelp("The number of calls to have in flight at once. (default: 1)", valueName: "n"))
+    var inFlight: Int?
 
     @Flag(help: "Wait for a connection, within the timeout, instead of failing if there is none.")
     var wait = false
 
     @Option(
         help: ArgumentHelp(
-            "How often to send a failed call again, within the timeout. The call must do no harm if it runs twice.",
+            """
+            How often to send a failed call again, within the timeout. The call must do no harm if it runs twice. (default: 0)
+            """,
             valueName: "n"
         )
     )
-    var retries = 0
+    var retries: Int?
 
     @Flag(help: "Print the metrics of each call on stderr; with --json in its object.")
     var metrics = false
@@ -91,10 +114,15 @@ struct CallCommand: AsyncParsableCommand {
         guard bodies.count <= 1 else {
             throw ValidationError("--body, --body-file, --json-body and --json-body-file exclude each other.")
         }
-        guard self.count >= 1 else { throw ValidationError("--repeat is 1 or more, not \(self.count).") }
-        guard self.retries >= 0 else { throw ValidationError("--retries is 0 or more, not \(self.retries).") }
-        try self.hello.validate(in: self.format)
-        guard self.inFlight >= 1 else { throw ValidationError("--in-flight is 1 or more, not \(self.inFlight).") }
+        if self.items, let body = self.givenBody {
+            throw ValidationError("\(body) and --items exclude each other: the items are lines of stdin.")
+        }
+        if let count = self.count, count < 1 { throw ValidationError("--repeat is 1 or more, not \(count).") }
+        if let retries = self.retries, retries < 0 { throw ValidationError("--retries is 0 or more, not \(retries).") }
+        if let inFlight = self.inFlight, inFlight < 1 {
+            throw ValidationError("--in-flight is 1 or more, not \(inFlight).")
+        }
+        try self.validateStream(self.flaggedKind)
     }
 
     /// Returns the payload that the options describe: the method's request if there is a method.
@@ -124,41 +152,9 @@ struct CallCommand: AsyncParsableCommand {
         // `validate` has checked that one of them is given.
         let type = self.type ?? selected?.method.type ?? 0
         try FormatArgument.validate(type: type, in: self.format)
-        let payload = try self.payload(selected)
+        let stream = try self.streamKind(selected?.method)
         let signals = Signals()
-        var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
-        if let timeout = self.timeout { configuration.timeout = timeout }
-        configuration.socket.wireFormat = self.format
-        configuration.socket.header = try self.fields.header(in: self.format)
-        self.hello.apply(to: &configuration)
-        try self.connection.apply(to: &configuration.socket)
-        configuration.waitsForConnectivity = self.wait
-        configuration.maximumInFlight = max(configuration.maximumInFlight, self.inFlight)
-        configuration.maximumWaiting = max(configuration.maximumWaiting, self.inFlight)
-        configuration.retryPolicy = RetryPolicy(maximumAttempts: min(self.retries, 1_000_000) + 1)
-        // No budget, which would bound the retries of many calls: their number is explicit.
-        configuration.retryBudget = nil
-        var request = SocketRequest(type: type, body: payload)
-        request.isIdempotent = self.retries > 0
-        self.hello.apply(to: &request)
-        let client = SocketClient(configuration: configuration)
-        let calls = CallSequence(
-            client: client,
-            request: request,
-            timeout: configuration.timeout,
-            deadline: self.hello.deadline,
-            count: self.count,
-            inFlight: self.inFlight
-        )
-        let interruption = Task { [stream = signals.stream] in
-            var isFirst = true
-            for await _ in stream {
-                // A second signal ends the process at once.
-                guard isFirst else { Self.exit(withError: ExitCode.failure) }
-                isFirst = false
-                calls.cancel()
-            }
-        }
+        let client = SocketClient(configuration: try self.configuration(streams: stream != nil))
         var printer = AnswerPrinter(
             type: type,
             json: self.json,
@@ -166,16 +162,84 @@ struct CallCommand: AsyncParsableCommand {
             metadata: self.connection.verbose
         )
         if let (method, codec) = selected { printer.message = { try codec.json($0, message: method.response) } }
+        var exitCode: ExitCode
+        if let stream {
+            let payload = stream.clientStreams ? ByteBuffer() : try self.payload(selected)
+            exitCode = try await self.run(stream, self.request(type, payload), selected, client, signals, &printer)
+        } else {
+            let request = self.request(type, try self.payload(selected))
+            exitCode = await self.run(request, client, signals, &printer)
+        }
+        self.connection.report(client.history)
+        var dropped = DroppedFrames()
+        if self.connection.verbose, let news = dropped.news(client.statistics) { StandardError.line(news) }
+        if exitCode == .success, printer.hasFailed { exitCode = .failure }
+        if exitCode != .success { throw exitCode }
+    }
+
+    private func configuration(streams: Bool) throws -> SocketClient.Configuration {
+        let inFlight = self.inFlight ?? 1
+        var configuration = SocketClient.Configuration(servers: self.servers.endpoints)
+        if let timeout = self.timeout { configuration.timeout = timeout }
+        configuration.socket.wireFormat = self.format
+        configuration.socket.header = try self.fields.header(in: self.format)
+        self.hello.apply(to: &configuration, streams: streams)
+        try self.connection.apply(to: &configuration.socket)
+        configuration.waitsForConnectivity = self.wait
+        configuration.maximumInFlight = max(configuration.maximumInFlight, inFlight)
+        configuration.maximumWaiting = max(configuration.maximumWaiting, inFlight)
+        configuration.retryPolicy = RetryPolicy(maximumAttempts: min(self.retries ?? 0, 1_000_000) + 1)
+        // No budget, which would bound the retries of many calls: their number is explicit.
+        configuration.retryBudget = nil
+        return configuration
+    }
+
+    private func request(_ type: UInt32, _ payload: ByteBuffer) -> SocketRequest {
+        var request = SocketRequest(type: type, body: payload)
+        request.isIdempotent = (self.retries ?? 0) > 0
+        self.hello.apply(to: &request)
+        return request
+    }
+
+    /// Makes calls without streams.
+    private func run(
+        _ request: SocketRequest,
+        _ client: SocketClient,
+        _ signals: Signals,
+        _ printer: inout AnswerPrinter
+    ) async -> ExitCode {
+        let calls = CallSequence(
+            client: client,
+            request: request,
+            timeout: client.configuredTimeout,
+            deadline: self.hello.deadline,
+            count: self.count ?? 1,
+            inFlight: self.inFlight ?? 1
+        )
+        let interruption = Self.interruption(signals) { calls.cancel() }
+        defer { interruption.cancel() }
         var silence = SilenceHint(self.format)
         let everyCallSucceeded = await calls.run { outcome in
             silence.note(outcome)
             try printer.print(outcome)
         }
-        interruption.cancel()
         if let hint = silence.text { StandardError.line(hint) }
-        self.connection.report(client.history)
-        var dropped = DroppedFrames()
-        if self.connection.verbose, let news = dropped.news(client.statistics) { StandardError.line(news) }
-        if !everyCallSucceeded || printer.hasFailed { throw ExitCode.failure }
+        return everyCallSucceeded ? .success : .failure
+    }
+
+    /// Calls `cancel` at the first signal.
+    static func interruption(
+        _ signals: Signals,
+        _ cancel: @escaping @Sendable () -> Void
+    ) -> Task<Void, Never> {
+        Task { [stream = signals.stream] in
+            var isFirst = true
+            for await _ in stream {
+                // A second signal ends the process at once.
+                guard isFirst else { Self.exit(withError: ExitCode.failure) }
+                isFirst = false
+                cancel()
+            }
+        }
     }
 }

@@ -9,7 +9,7 @@ struct HelloOptions: ParsableArguments {
         name: .customLong("hello"),
         help: """
             Perform the hello handshake, and fail if the server does not support or refuses it. Implied by --header, \
-            --deadline, --idempotency-key and --compress.
+            --deadline, --idempotency-key and --compress, and by streams.
             """
     )
     var isOn = false
@@ -74,15 +74,19 @@ struct HelloOptions: ParsableArguments {
     }
 
     /// Refuses a format that cannot have a hello.
-    func validate(in format: WireFormat) throws {
-        guard !self.isAskedFor || format.supportsHello else {
+    ///
+    /// - Parameter streams: Whether streams are to be agreed on.
+    func validate(in format: WireFormat, streams: Bool) throws {
+        guard !self.isAskedFor && !streams || format.supportsHello else {
             throw ValidationError("The format \(format) cannot have hello: \(WireFormat.helloNeeds).")
         }
     }
 
-    /// Configures a client for hello, if any option is given. Call it once the client's timeout is set.
-    func apply(to configuration: inout SocketClient.Configuration) {
-        guard self.isAskedFor else { return }
+    /// Configures a client for hello, if any option is given or streams are wanted. Call it once the client's timeout is
+    /// set.
+    func apply(to configuration: inout SocketClient.Configuration, streams: Bool) {
+        guard self.isAskedFor || streams else { return }
+        if streams { configuration.streams = StreamPolicy() }
         // Sooner than the call's own timeout, whose error would not name hello as the cause.
         let timeout = min(HelloPolicy().timeout, configuration.timeout / 2)
         configuration.hello = HelloPolicy(isRequired: true, timeout: timeout)

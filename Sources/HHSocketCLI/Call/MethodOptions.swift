@@ -43,9 +43,6 @@ struct MethodOptions: ParsableArguments {
         guard let name = self.method, let schema = try self.proto.schema() else { return nil }
         do throws(ProtoError) {
             let method = try schema.method(name)
-            guard method.kind == "unary" else {
-                throw ProtoError("\(method.name) streams messages; call makes unary calls only.")
-            }
             guard method.type != nil else {
                 throw ProtoError("\(method.name) has no number: option (hhsocket.message_type) is missing.")
             }

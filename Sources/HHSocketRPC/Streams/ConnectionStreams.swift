@@ -80,6 +80,7 @@ final class ConnectionStreams {
         call.opened(
             id,
             on: self.connection,
+            at: StreamPlace(serial: serial, endpoint: self.core.endpoint(of: self.connection)),
             compression: compression,
             quietCost: quiet,
             reportedCost: most,

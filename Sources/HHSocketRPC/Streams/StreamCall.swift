@@ -26,6 +26,8 @@ final class StreamCall: Sendable {
     struct State {
         /// Whether the opening has been handed to a connection.
         var isOpen = false
+        /// The serial and the server of the opening that was handed to a connection last.
+        var place: StreamPlace?
         /// The result, once there is one.
         var end: Result<SocketResponse, SocketError>?
         /// Whether the server is being left, or is about to end.
@@ -143,6 +145,7 @@ final class StreamCall: Sendable {
     func opened(
         _ id: StreamID,
         on connection: ConnectionID,
+        at place: StreamPlace,
         compression: CompressionPolicy?,
         quietCost: UInt64,
         reportedCost: UInt64,
@@ -155,6 +158,7 @@ final class StreamCall: Sendable {
         self.flight.isFinished = false
         let openers = self.state.withLockedValue { state in
             state.isOpen = true
+            state.place = place
             state.compression = compression
             state.quietCost = quietCost
             state.reportedCost = reportedCost

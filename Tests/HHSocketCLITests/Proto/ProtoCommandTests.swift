@@ -122,7 +122,7 @@ import Testing
 
     @Test(arguments: [
         ("test.Echo/Everythin", "There is no method test.Echo/Everythin (did you mean test.Echo/Everything"),
-        ("test.Echo/Watch", "test.Echo/Watch streams messages"), ("test.Echo/Unnumbered", "has no number"),
+        ("test.Echo/Unnumbered", "has no number"),
     ])
     func methodThatCannotBeCalledIsWrongUsage(method: String, reason: String) async throws {
         let outcome = try await Command.run(["call", "127.0.0.1:1"] + Self.proto + ["--method", method])

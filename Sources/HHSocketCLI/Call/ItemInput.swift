@@ -1,0 +1,49 @@
+import ArgumentParser
+import NIOCore
+
+/// The items that a call sends, one for each line of standard input.
+struct ItemInput: Sendable {
+    /// The reason for which a line is no item.
+    struct Failure: Error {
+        var message: String
+        var exitCode: ExitCode
+    }
+
+    private let lines = InputLines()
+    /// Converts a line from a message in JSON, and the message's name; nil to send lines as they are.
+    private let message: (name: String, codec: MessageJSON)?
+
+    init(_ message: (name: String, codec: MessageJSON)? = nil) {
+        self.message = message
+    }
+
+    /// Hands the items to `send` until that returns false.
+    func read(_ send: (ByteBuffer) async -> Bool) async throws(Failure) {
+        var number = 0
+        while let line = await self.lines.next() {
+            number += 1
+            guard case .bytes(let bytes) = line else {
+                let limit = InputLines.maximumLength >> 20
+                throw Failure(
+                    message: "Line \(number) of stdin is longer than \(limit) MiB, and was not sent",
+                    exitCode: .failure
+                )
+            }
+            guard await send(try self.item(ByteBuffer(bytes: bytes), number)) else { return }
+        }
+    }
+
+    /// Returns the item of a line. An empty one is an empty item, which as a message has no field.
+    private func item(_ line: ByteBuffer, _ number: Int) throws(Failure) -> ByteBuffer {
+        guard let message, line.readableBytes > 0 else { return line }
+        do throws(MessageJSON.Unsuitable) {
+            guard let text = line.validUTF8 else { throw MessageJSON.Unsuitable(description: "it is not UTF-8") }
+            return try message.codec.payload(text, message: message.name)
+        } catch {
+            throw Failure(
+                message: "Line \(number) of stdin is not a valid \(message.name): \(error.description)",
+                exitCode: .validationFailure
+            )
+        }
+    }
+}

@@ -19,6 +19,11 @@ enum Python {
         try self.start("Examples/python/client.py", arguments)
     }
 
+    /// The server or the client of streams.
+    static func streams(_ arguments: [String], input: Data = Data()) throws -> Command {
+        try self.start("Examples/python/streams.py", arguments, input: input)
+    }
+
     static func runClient(_ arguments: [String]) async throws -> Command.Outcome {
         try await self.client(arguments).outcome()
     }
@@ -57,9 +62,9 @@ enum Python {
         try self.start("Tests/OtherPrograms/ldap_server.py", [])
     }
 
-    private static func start(_ script: String, _ arguments: [String]) throws -> Command {
+    private static func start(_ script: String, _ arguments: [String], input: Data = Data()) throws -> Command {
         guard let executable = self.executable else { throw Unexpected(description: self.howToGetIt) }
         // -B: a test leaves nothing in the sources' folder.
-        return try Command(["-B", packageFolder.appendingPathComponent(script).path] + arguments, of: executable)
+        return try Command(["-B", packageFolder.appendingPathComponent(script).path] + arguments, of: executable, input: input)
     }
 }

@@ -235,7 +235,7 @@ import Testing
         #expect(outcome.errors.contains(options[0]), "\(outcome.errors)")
     }
 
-    private static let hasProtoc = (try? Protoc.find(in: ProcessInfo.processInfo.environment)) != nil
+    private static let hasProtoc = Command.installed("protoc") != nil
 
     @Test(.enabled(if: Self.hasProtoc))
     func linesAreMessagesWhereTheClientStreams() async throws {

@@ -16,6 +16,8 @@ final class ServerCore: Sendable {
     let limits: ServerLimits
     let heartbeat: HeartbeatPolicy?
     let answersInOrder: Bool
+    /// Nil where hello does not agree on streams.
+    let streams: StreamPolicy?
     let hello: ServerHello
     let idempotentAnswers: IdempotentAnswers
     let authentications: Authentications
@@ -55,6 +57,7 @@ final class ServerCore: Sendable {
         )
         self.heartbeat = configuration.heartbeat
         self.answersInOrder = configuration.answersInOrder
+        self.streams = configuration.answersInOrder ? nil : configuration.streams
         self.hello = configuration.hello
         self.idempotentAnswers = IdempotentAnswers(configuration.hello.idempotency)
         self.authentications = Authentications(configuration.hello)
@@ -179,13 +182,32 @@ final class ListenerSettings: Sendable {
         return settings
     }
 
-    /// The bytes of a push; nil in a format that has none, where the type is the protocol's, and of one that clients do
-    /// not take or a codec does not encode.
-    func push(type: UInt32, body: ByteBuffer) -> ByteBuffer? {
+    /// A push, encoded; nil in a format that has none, where the type is the protocol's, and of one that clients do not
+    /// take or a codec does not encode.
+    func push(type: UInt32, body: ByteBuffer) -> PushQueue.Push? {
         guard body.readableBytes <= self.maximumPushLength, let push = self.format.push(type: type, payload: body)
         else { return nil }
         var bytes = ByteBuffer()
         self.encoder.encode(push, into: &bytes)
-        return bytes.readableBytes > 0 ? bytes : nil
+        guard bytes.readableBytes > 0 else { return nil }
+        return PushQueue.Push(bytes: bytes, cut: self.cut(push))
     }
+
+    /// How a long push leaves where streams are agreed on; nil for one that leaves as it is.
+    private func cut(_ push: Frame) -> PushQueue.Cut? {
+        guard push.payload.readableBytes > StreamFrames.maximumPieceLength, self.supportsHello, !push.isMarkedAsPush,
+            push.serial == FrameSerial.push, !self.encoder.usesCodec
+        else { return nil }
+        var header = ByteBuffer()
+        self.encoder.encodeHeader(of: push, into: &header)
+        return PushQueue.Cut(
+            type: push.type,
+            serial: push.serial,
+            start: UInt32(header.readableBytes),
+            length: UInt32(clamping: push.payload.readableBytes)
+        )
+    }
+
+    /// Whether a frame to the client is a push, or a piece of one.
+    func isPush(_ frame: Frame) -> Bool { frame.serial == FrameSerial.push }
 }

@@ -520,11 +520,10 @@ public final class SocketServer: Service {
         let counts = self.state.withLockedValue { state -> [EventLoopFuture<Int>] in
             guard case .running(let running) = state else { return [] }
             let pushes = running.settings.map { settings in
-                settings.push(type: type, body: body).map { bytes in
-                    PushQueue.Push(
-                        bytes: bytes,
-                        share: SharedCharge(running.core.ledger, bytes: bytes.storageCapacity)
-                    )
+                settings.push(type: type, body: body).map { push in
+                    var push = push
+                    push.share = SharedCharge(running.core.ledger, bytes: push.bytes.storageCapacity)
+                    return push
                 }
             }
             return running.loops.map { $0.push(pushes) }

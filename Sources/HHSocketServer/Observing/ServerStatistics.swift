@@ -38,7 +38,7 @@ public struct ServerStatistics: Hashable, Sendable {
     /// Connections closed because their bytes made no sense: a length over the limit, or nonsense after a wrong
     /// checksum, a run of wrong checksums, or a header that the wire format does not have.
     public var protocolErrors = 0
-    /// Requests answered 503, because a limit was reached; the next five are among them.
+    /// Requests answered 503, because a limit was reached; the next six are among them.
     public var overloads = 0
     /// Those because too many bytes were held (``ServerLimits/maximumBufferedBytes`` or
     /// ``ServerLimits/maximumBufferedBytesPerConnection``).
@@ -52,6 +52,9 @@ public struct ServerStatistics: Hashable, Sendable {
     public var overloadsOfType = 0
     /// Those because too many of their client's identity were in flight (``ServerLimits/maximumInFlightPerIdentity``).
     public var overloadsOfIdentity = 0
+    /// Those because as many streams were open on their connection as may be
+    /// (``SocketServer/Configuration/streams``).
+    public var overloadsOfStreams = 0
     /// Requests answered 408: their deadline had passed before they were begun, or while their handler ran.
     public var deadlinesExceeded = 0
     /// Requests answered 408, because their handler took longer than it may (``ServerLimits/handlerTimeout``,
@@ -61,6 +64,10 @@ public struct ServerStatistics: Hashable, Sendable {
     public var handlerErrors = 0
     /// Requests answered 504, because the server was shutting down.
     public var refusedWhileDraining = 0
+    /// Streams opened.
+    public var streamsOpened = 0
+    /// Streams answered 408, because nothing moved on them (``HHSocket/StreamPolicy/idleLimit``).
+    public var idleStreams = 0
     /// Handlers stopped because their client cancelled the request.
     public var cancelledRequests = 0
     /// Control frames without effect: unknown ones, and cancels of what was no longer in flight.
@@ -140,10 +147,13 @@ public struct ServerStatistics: Hashable, Sendable {
         (\.overloadsOfConcurrency, "overloads_of_concurrency"),
         (\.overloadsOfType, "overloads_of_type"),
         (\.overloadsOfIdentity, "overloads_of_identity"),
+        (\.overloadsOfStreams, "overloads_of_streams"),
         (\.deadlinesExceeded, "deadlines_exceeded"),
         (\.handlerTimeouts, "handler_timeouts"),
         (\.handlerErrors, "handler_errors"),
         (\.refusedWhileDraining, "refused_while_draining"),
+        (\.streamsOpened, "streams_opened"),
+        (\.idleStreams, "idle_streams"),
         (\.cancelledRequests, "cancelled_requests"),
         (\.ignoredControlFrames, "ignored_control_frames"),
         (\.heartbeatsAnswered, "heartbeats_answered"),

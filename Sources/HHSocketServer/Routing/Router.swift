@@ -36,6 +36,7 @@ public struct Router: Sendable {
         enum Handling: Sendable {
             case synchronous(SynchronousHandler)
             case asynchronous(Handler, HandlerExecutor)
+            case stream(Handler, HandlerExecutor, StreamKind)
         }
 
         let handling: Handling
@@ -47,10 +48,11 @@ public struct Router: Sendable {
         }
     }
 
-    private enum Registration: Sendable {
+    enum Registration: Sendable {
         case synchronous(SynchronousHandler)
         case asynchronous(Handler)
         case blocking(SynchronousHandler)
+        case stream(Handler, StreamKind)
     }
 
     /// The layers of a router or of a group.
@@ -142,7 +144,7 @@ public struct Router: Sendable {
         self.register(.blocking(handler), limits, for: type)
     }
 
-    private mutating func register(
+    mutating func register(
         _ registration: Registration,
         on executor: HandlerExecutor? = nil,
         _ limits: RouteLimits,
@@ -282,6 +284,7 @@ public struct Router: Sendable {
         blockingOn threads: BlockingThreads
     ) -> Route.Handling {
         var handler: Handler
+        var kind: StreamKind?
         switch entry.registration {
         case .synchronous(let synchronous):
             guard scopes.contains(where: { !$0.middleware.isEmpty }) else {
@@ -297,6 +300,9 @@ public struct Router: Sendable {
             handler = { request, context in
                 try await threads.run(for: context.connectionID) { try blocking(request, context) }
             }
+        case .stream(let stream, let streamKind):
+            handler = stream
+            kind = streamKind
         }
         for scope in scopes {
             // Within, so that middleware sees the answer; and around, for what middleware throws.
@@ -304,7 +310,8 @@ public struct Router: Sendable {
             guard !scope.middleware.isEmpty else { continue }
             handler = scope.mapping.around(scope.middleware.chain(to: handler))
         }
-        return .asynchronous(handler, entry.executor ?? self.handlerExecutor)
+        let executor = entry.executor ?? self.handlerExecutor
+        return kind.map { .stream(handler, executor, $0) } ?? .asynchronous(handler, executor)
     }
 
     /// The route of requests whose type has no handler: the middleware that sees them, around a refusal. Nil where they

@@ -5,6 +5,9 @@ import NIOCore
 struct FastPath {
     /// Whether nothing but the machine has a say in whether a synchronous handler runs.
     private(set) var isOpen: Bool
+    /// Whether that is so where no frame may be the last piece of a payload.
+    private var isOpenWithoutPieces: Bool
+    private var arePiecesAwaited = false
     /// A larger answer is not copied, is too large, or may be compressed.
     private(set) var largestAnswer: Int
     /// The object in which handlers may set metadata of their answers, for requests that bring none.
@@ -13,6 +16,7 @@ struct FastPath {
     init(core: ServerCore, listener: ListenerSettings) {
         // Requests are neither counted nor kept in order, in a format whose frames are made in one go.
         self.isOpen = Self.isOpen(core: core, listener: listener, isStranger: core.hasStrangers)
+        self.isOpenWithoutPieces = self.isOpen
         self.largestAnswer = min(ServerConnection.largestCopiedBody, core.limits.maximumAnswerLength)
     }
 
@@ -22,7 +26,14 @@ struct FastPath {
 
     /// The client has become known, or is a stranger again.
     mutating func standingChanged(isStranger: Bool, core: ServerCore, listener: ListenerSettings) {
-        self.isOpen = Self.isOpen(core: core, listener: listener, isStranger: isStranger)
+        self.isOpenWithoutPieces = Self.isOpen(core: core, listener: listener, isStranger: isStranger)
+        self.isOpen = self.isOpenWithoutPieces && !self.arePiecesAwaited
+    }
+
+    /// Pieces of payloads are awaited, or not any more: the last of them looks as a whole frame does.
+    mutating func piecesChanged(areAwaited: Bool) {
+        self.arePiecesAwaited = areAwaited
+        self.isOpen = self.isOpenWithoutPieces && !areAwaited
     }
 
     /// Hello has led to an agreement.
@@ -47,6 +58,8 @@ struct FastPath {
 /// - A frame is taken only if it is whole and sound, of the type that was looked up last, whose handler is synchronous
 ///   and whose rules exclude no request (``RouteRules/isOpen``), and with a serial of requests: so it is no control
 ///   frame, brings no envelope, deadline or key, and is not refused. What else comes is left where it is.
+/// - A payload of which pieces are awaited closes it (``FastPath/piecesChanged(areAwaited:)``): its last piece looks as
+///   a whole frame does. Streams that are open are requests in flight.
 /// - Requests in flight, draining and the end of the connection close it (``SessionMachine/serialsOnFastPath``), as
 ///   do a hello or an identity that is awaited, a rate, answers in order, and other formats (``FastPath/isOpen``).
 /// - An answer is encoded at once only if it has no metadata, cannot be compressed, is not too large, and does not have

@@ -28,6 +28,8 @@ struct HandlerRun: Sendable {
     let core: ServerCore
     let counters: LoopCounters
     let place: RequestPlace
+    /// The stream that the request has opened.
+    let exchange: StreamExchange?
 
     /// The number of bytes that are decompressed before other tasks may use the thread.
     static let inflatedAtOnce = 256 << 10
@@ -50,7 +52,8 @@ struct HandlerRun: Sendable {
         self.tellObservers(kind, kept.status)
         var answer = self.emptyAnswer
         answer.status = kept.status
-        answer.payload = kept.body
+        // A server that streams has no other payload than its items.
+        answer.payload = self.exchange?.kind.serverStreams ?? false ? ByteBuffer() : kept.body
         // Here, because compressing takes its time.
         if answer.payload.readableBytes > ServerConnection.largestBodyCompressedOnLoop,
             self.agreement?.has(.compression) == true
@@ -59,7 +62,8 @@ struct HandlerRun: Sendable {
         } else {
             answer = self.sealed(answer, kept.metadata)
         }
-        self.place.leave(begun: begun, tellsOfTime: isRun && !Task.isCancelled)
+        // How long a stream lasts is for its client to say.
+        self.place.leave(begun: begun, tellsOfTime: isRun && !Task.isCancelled && self.exchange == nil)
         let held = answer.payload.storageCapacity
         let answerCost = held > ConnectionCost.freeAnswer ? held : 0
         if answerCost > 0 { self.load.held(answerCost) }

@@ -1,4 +1,5 @@
 import DequeModule
+import HHSocket
 import NIOCore
 
 /// Pushes that wait for one client, which is behind.
@@ -8,6 +9,25 @@ struct PushQueue: Sendable {
         var bytes: ByteBuffer
         /// Where it is sent to many: the charge for its bytes, which are charged once.
         var share: SharedCharge?
+        /// How it is to be cut, where it is long.
+        var cut: Cut?
+
+        /// The frame to be cut; nil for one that leaves as it is.
+        var frame: Frame? {
+            guard let cut = self.cut,
+                let payload = self.bytes.getSlice(at: self.bytes.readerIndex + Int(cut.start), length: Int(cut.length))
+            else { return nil }
+            return Frame(type: cut.type, serial: cut.serial, payload: payload)
+        }
+    }
+
+    /// The parts of an encoded push that are needed to send it in pieces.
+    struct Cut: Sendable {
+        var type: UInt32
+        var serial: UInt32
+        /// The number of bytes before its payload.
+        var start: UInt32
+        var length: UInt32
     }
 
     private var waiting: Deque<Push> = []

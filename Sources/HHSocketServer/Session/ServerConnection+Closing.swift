@@ -34,6 +34,7 @@ extension ServerConnection {
         self.ends(.shutdown)
         let isTold = self.sendGoAway(policy.notice(share: .random(in: 0...1)), in: &turn)
         self.hot.machine.drain(isToldToClient: isTold)
+        self.streams?.machine.drain()
         self.takeStatistics()
         self.finishIfDone(in: &turn)
     }
@@ -82,9 +83,14 @@ extension ServerConnection {
             partialBytes: self.link.unfinishedBytes,
             waitingBytes: inChannel,
             bytesTaken: bytesTaken,
-            isBusy: self.hot.machine.inFlight > 0,
-            isReadingHeld: self.link.isReadingHeld
+            isBusy: self.isBusy,
+            isReadingHeld: self.link.isReadingHeld || self.streams?.isReadingSuspended ?? false
         )
+        if let streams = self.streams, self.hot.phase == .open, !observation.isReadingHeld,
+            streams.isStalled(self.listener.times, now: now)
+        {
+            return self.evict(.watch(.stalledReading), in: &turn)
+        }
         guard let verdict = self.hot.watching.watch.verdict(observation, self.listener.times, now: now) else { return }
         if verdict == .stalledReading, self.listener.format.resynchronises, self.hot.phase == .open {
             // The length of the frame may be wrong: then what it withholds goes on.
@@ -195,7 +201,7 @@ extension ServerConnection {
 
     func finishIfDone(in turn: inout Turn) {
         guard self.hot.phase == .open, self.hot.machine.isFinished, self.greeting.authentication == nil,
-            !self.link.isPaused
+            !self.link.isPaused, self.streams?.isIdle ?? true
         else { return }
         self.finish(in: &turn)
     }
@@ -213,7 +219,7 @@ extension ServerConnection {
 
 extension ServerConnection: SilentConnection {
     var bytesReceived: Int { self.link.traffic.bytesReceived }
-    var isBusy: Bool { self.hot.machine.inFlight > 0 }
+    var isBusy: Bool { self.hot.machine.inFlight > 0 || !(self.streams?.isIdle ?? true) }
 
     func closeForNewcomer(in turn: inout Turn) {
         if self.hot.phase == .open { self.evict(.silence, in: &turn) } else { self.kill() }

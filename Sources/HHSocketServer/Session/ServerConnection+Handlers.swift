@@ -21,6 +21,7 @@ extension ServerConnection {
         of request: SessionMachine<Task<Void, Never>>.Admission,
         _ arrival: ReceivedRequest,
         _ rules: RouteRules,
+        _ kind: StreamKind?,
         _ place: inout RequestPlace?,
         now: NIODeadline
     ) -> SessionMachine<Task<Void, Never>>.Refusal? {
@@ -33,6 +34,7 @@ extension ServerConnection {
             return .bodyLength
         }
         if let deadline = arrival.extras?.deadline, deadline <= now { return .deadline }
+        if let kind, let refusal = self.refusal(toOpen: kind, arrival) { return refusal }
         guard request.isAsynchronous else { return nil }
         guard self.load.hasRoom(for: arrival.length) else { return .bytes }
         do throws(RequestPlace.Refusal) {
@@ -89,10 +91,13 @@ extension ServerConnection {
         _ place: RequestPlace,
         cost: Int,
         run: UInt64,
+        exchange: StreamExchange? = nil,
         now: NIODeadline
     ) {
         guard let session = self.hot.serverContext?.session else { return }
         let frame = arrival.frame
+        var context = ServerContext(session: session, extras: arrival.extras)
+        if let exchange { context[ServedStream.self] = exchange }
         let work = HandlerRun(
             handler: handler,
             executor: executor,
@@ -100,14 +105,15 @@ extension ServerConnection {
             requestCost: cost,
             isCompressed: arrival.isCompressed,
             hasHandler: arrival.hasHandler,
-            context: ServerContext(session: session, extras: arrival.extras),
+            context: context,
             emptyAnswer: self.emptyAnswer(to: frame),
             number: run,
             agreement: self.greeting.agreement,
             load: self.load,
             core: self.core,
             counters: self.loop.counters,
-            place: place
+            place: place,
+            exchange: exchange
         )
         if executor == .connection { self.hot.startedHere += 1 }
         let (completions, load) = (self.completions, self.load)
@@ -149,7 +155,7 @@ extension ServerConnection {
         expired.work?.cancel()
         var answer = answer
         answer.status = .deadlineExceeded
-        self.answer(answer, run, in: &turn)
+        if !self.expireStream(run: run, in: &turn) { self.answer(answer, run, in: &turn) }
         self.takeStatistics()
         self.finishIfDone(in: &turn)
     }
@@ -195,6 +201,7 @@ extension ServerConnection {
                 self.hot.machine.statistics.overloads += 1
                 self.hot.machine.statistics.overloadsOfMemory += 1
             }
+            if self.answerStream(completion.answer, run: completion.run, in: &turn) { continue }
             self.answer(completion.answer, completion.run, in: &turn)
         }
         guard self.hot.phase != .closed else { return }

@@ -15,8 +15,15 @@ extension ServerConnection {
         // It came in time, however long authentication takes.
         self.hot.watching.watch.firstFrameCame()
         let settings = self.core.hello
-        let features = self.greeting.isCompressed ? settings.features.subtracting([.compression]) : settings.features
-        var answer = HelloAnswer.answer(to: frame.payload, features: features)
+        var features = self.greeting.isCompressed ? settings.features.subtracting([.compression]) : settings.features
+        let policy = self.core.streams
+        if policy == nil { features.remove(.streams) } else { features.insert(.streams) }
+        var answer = HelloAnswer.answer(
+            to: frame.payload,
+            features: features,
+            windows: policy?.windows ?? StreamWindows(),
+            maximumStreams: policy?.streamLimit ?? StreamTerms.defaultMaximumStreams
+        )
         if answer.agreement != nil,
             case .refuse(let status)? = self.core.connections.admitHello?(ReceivedHello(answer), session)
         {
@@ -98,6 +105,7 @@ extension ServerConnection {
         self.link.expectFlags(agreement.flags)
         self.hot.serverContext?.session.agree(agreement)
         self.hot.fastPath.agreed(agreement, core: self.core)
+        if let terms = agreement.streams { self.beginStreams(terms, flags: agreement.flags) }
         self.updateStanding(in: &turn)
         self.hot.fastPath.extras = self.extras(nil, now: turn.now)
     }

@@ -73,6 +73,7 @@ extension ServerConnection {
     }
 
     func finishedReading(in turn: inout Turn) {
+        if let streams = self.streams { self.tendStreams(streams, in: &turn) }
         self.noteRead(in: &turn)
         self.takeStatistics()
         self.finishIfDone(in: &turn)
@@ -123,6 +124,12 @@ extension ServerConnection {
         if frame.type == FrameType.hello, frame.serial == FrameSerial.hello, !isCorrupt {
             return self.receiveHello(frame, in: &turn)
         }
+        if let streams = self.streams, self.receive(frame, isCorrupt: isCorrupt, streams, in: &turn) { return }
+        self.receiveWhole(frame, isCorrupt: isCorrupt, in: &turn)
+    }
+
+    /// Takes a frame that is no part of another, or one whose parts have come.
+    func receiveWhole(_ frame: Frame, isCorrupt: Bool = false, in turn: inout Turn) {
         var opened = frame
         var envelope: Envelope?
         if frame.type & FrameType.allFlags != 0 {
@@ -159,7 +166,7 @@ extension ServerConnection {
             // Whether it is the first of its key takes a task to find out, and decompressing takes too long for this
             // thread.
             case .synchronous: extras?.idempotencyKey == nil && !isCompressed ? .synchronous : .asynchronous
-            case .asynchronous: .asynchronous
+            case .asynchronous, .stream: .asynchronous
             case nil: .none
             }
         if !isControl { self.line.order?.reserve() }
@@ -212,7 +219,9 @@ extension ServerConnection {
         // What a large body has arrived in is charged to the link until that has looked again.
         if admission.isAsynchronous, arrival.length >= Self.largestPartialWhenFull { self.link.settleNow() }
         var place: RequestPlace?
-        let refusal = self.refusal(of: admission, arrival, route.rules, &place, now: turn.now)
+        var kind: StreamKind?
+        if case .stream(_, _, let streamKind) = route.handling { kind = streamKind }
+        let refusal = self.refusal(of: admission, arrival, route.rules, kind, &place, now: turn.now)
         if !arrival.hasHandler {
             self.hot.machine.statistics.unknownTypes += 1
             self.hot.machine.receivedUnproductive()
@@ -237,6 +246,18 @@ extension ServerConnection {
             switch route.handling {
             case .asynchronous(let handler, let executor):
                 self.start(handler, on: executor, arrival, place, cost: cost, run: run, now: turn.now)
+            case .stream(let handler, let executor, let kind):
+                let exchange = self.openStream(kind, arrival, on: executor, run: run, in: &turn)
+                self.start(
+                    handler,
+                    on: executor,
+                    arrival,
+                    place,
+                    cost: cost,
+                    run: run,
+                    exchange: exchange,
+                    now: turn.now
+                )
             case .synchronous(let handler):
                 self.start(
                     { try handler($0, $1) },
@@ -252,7 +273,7 @@ extension ServerConnection {
     }
 
     /// A request was cancelled that was in flight.
-    private func noteCancel(in turn: inout Turn) {
+    func noteCancel(in turn: inout Turn) {
         guard let rate = self.core.limits.cancelRate, self.hot.phase == .open else { return }
         if self.cancels == nil { self.cancels = TokenBucket(rate, now: turn.now) }
         if self.cancels?.take(now: turn.now) == false { self.evict(.cancels, in: &turn) }

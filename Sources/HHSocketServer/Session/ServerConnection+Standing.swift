@@ -35,6 +35,7 @@ extension ServerConnection {
         self.hot.machine.maximumInFlight = self.core.limits.maximumInFlight(ofStranger: isStranger)
         self.hot.watching.watch.standingChanged(isStranger: isStranger, now: turn.now)
         self.hot.fastPath.standingChanged(isStranger: isStranger, core: self.core, listener: self.listener)
+        self.boundStreams()
     }
 
     // MARK: Rates

@@ -30,6 +30,7 @@ extension ServerConnection {
             self.hot.machine.statistics.errorsNotSent += 1
             return
         }
+        if self.streams != nil, self.sendInPieces(frame, in: &turn) { return }
         guard self.listener.isStandard || self.isEncodable(frame, in: &turn) else { return }
         self.link.send(frame, in: &turn)
     }
@@ -51,8 +52,8 @@ extension ServerConnection {
     // MARK: Pushes
 
     func push(type: UInt32, body: ByteBuffer, in turn: inout Turn) -> Bool {
-        guard let bytes = self.listener.push(type: type, body: body) else { return false }
-        return self.push(PushQueue.Push(bytes: bytes), in: &turn)
+        guard let push = self.listener.push(type: type, body: body) else { return false }
+        return self.push(push, in: &turn)
     }
 
     /// Sends a frame that is shared with other connections, or has it wait for a client that is behind.
@@ -62,14 +63,15 @@ extension ServerConnection {
         guard self.hot.phase == .open, self.link.context != nil else { return false }
         // It waits for a client that is behind, not for what this turn has sent.
         if self.link.isWritable, !self.link.canSend { self.link.flush(in: &turn) }
-        if self.link.canSend, self.pushes.isEmpty, self.link.channelBytes == 0 {
-            self.link.send(encoded: frame.bytes, in: &turn)
+        if self.link.canSend, self.pushes.isEmpty, self.link.channelBytes == 0, !(self.streams?.isPushing ?? false) {
+            self.begin(frame, in: &turn)
         } else if self.core.ledger.isFull || !self.pushes.append(frame) {
             self.hot.machine.statistics.pushesDropped += 1
             self.takeStatistics()
             if self.core.limits.slowClients == .disconnect { self.evict(.slowClient, in: &turn) }
             return false
         } else {
+            // One that leaves in pieces is followed by the others.
             self.link.tellsOfRoom = true
             self.link.flushOnceWritten()
             self.account()
@@ -79,19 +81,31 @@ extension ServerConnection {
         return true
     }
 
+    /// Sends a push, in pieces where it is long and streams are agreed on.
+    private func begin(_ push: PushQueue.Push, in turn: inout Turn) {
+        guard let streams = self.streams, let frame = push.frame else {
+            return self.link.send(encoded: push.bytes, in: &turn)
+        }
+        streams.isPushing = true
+        streams.machine.sendPlain(type: frame.type, serial: frame.serial, status: frame.status, payload: frame.payload)
+        self.sendFramesOfStreams(streams, in: &turn)
+        self.noteWaiting()
+    }
+
     /// Sends the pushes that wait, as long as the client takes them, and finds out from time to time what it has not
     /// taken.
     func hasRoom(in turn: inout Turn) -> Bool {
         guard self.hot.phase == .open else { return false }
         if !self.pushes.isEmpty {
             var isMore = false
-            while self.link.canSend, let frame = self.pushes.popFirst() {
-                self.link.send(encoded: frame.bytes, in: &turn)
+            while self.link.canSend, !(self.streams?.isPushing ?? false), let frame = self.pushes.popFirst() {
+                self.begin(frame, in: &turn)
                 isMore = true
             }
-            self.link.tellsOfRoom = !self.pushes.isEmpty
+            self.link.tellsOfRoom = !self.pushes.isEmpty || self.streams?.wantsRoom ?? false
             if isMore { return true }
         }
+        if let streams = self.streams, self.streamsHaveRoom(streams, in: &turn) { return true }
         let sent = self.link.traffic.bytesSent - self.hot.accounting.bytesSent
         if sent >= LinkChannel.uncheckedBytes || !self.link.isWritable { self.checkHeldBytes(in: &turn) }
         return false
@@ -102,10 +116,16 @@ extension ServerConnection {
     /// The number of bytes that the client has not taken yet.
     private var waitingBytes: Int {
         self.link.unwrittenBytes + self.pushes.bytes + self.line.bytes + self.link.knownChannelBytes
+            + (self.streams?.machine.waitingBytes ?? 0)
     }
 
-    /// Charges what is held here: requests, answers in line, and pushes that wait. What arrives and what leaves the
-    /// link charges.
+    /// Adds up what waits here.
+    func noteWaiting() {
+        self.hot.accounting.waiting = self.line.bytes + self.pushes.cost + (self.streams?.cost ?? 0)
+    }
+
+    /// Charges what is held here: requests, answers in line, pushes that wait, and what streams hold. What arrives and
+    /// what leaves the link charges.
     @inline(__always)
     func account() {
         let held = self.hot.machine.bodyBytes + self.hot.accounting.waiting

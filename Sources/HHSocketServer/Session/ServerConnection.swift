@@ -85,7 +85,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     struct Accounting {
         /// The number of bytes that are charged for what is held here.
         var bytes = 0
-        /// The cost of the answers in line and of the pushes that wait, in bytes: known where reads ask for it.
+        /// The cost of the answers in line, of the pushes that wait and of what streams hold, in bytes: known where reads
+        /// ask for it.
         var waiting = 0
         /// The number of bytes sent by the time the client's backlog was last measured.
         var bytesSent = 0
@@ -126,7 +127,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     var hot: Hot
     var greeting: Greeting
     var line: Line {
-        didSet { self.hot.accounting.waiting = self.line.bytes + self.pushes.cost }
+        didSet { self.noteWaiting() }
     }
     var bucket: TokenBucket?
     /// The frames that ask for nothing and that the client may still send.
@@ -141,11 +142,13 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
     /// The timers that end requests at their deadlines, by run.
     var deadlines: [UInt64: SocketLoop.TimerID] = [:]
     var pushes: PushQueue {
-        didSet { self.hot.accounting.waiting = self.line.bytes + self.pushes.cost }
+        didSet { self.noteWaiting() }
     }
     /// The number of the last broadcast that was for it.
     var lastBroadcast: UInt64 = 0
     var placeOfSilence: SilenceOrder<any SilentConnection>.Place?
+    /// The streams, once hello has agreed on them.
+    var streams: ConnectionStreams?
 
     /// - Parameters:
     ///   - remoteAddress: The client's address; nil if it is unknown.
@@ -236,6 +239,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
             self.hot.machine.closedInput()
             self.ends(.closedByClient)
             self.probeSoon()
+            if let streams = self.streams { self.inputOfStreamsClosed(streams, in: &turn) }
             self.finishIfDone(in: &turn)
         case .beatSent:
             self.hot.machine.pinged()
@@ -321,6 +325,8 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
         guard self.hot.phase != .closed else { return }
         self.hot.phase = .closed
         self.stopHandlers()
+        if let alarm = self.streams?.alarm { self.loop.socketLoop.removeTimer(alarm) }
+        self.streams = nil
         self.pushes.removeAll()
         self.line = Line()
         // Handlers that have not returned hold their requests.
@@ -345,6 +351,7 @@ final class ServerConnection: LinkReceiver, LinkHost, @unchecked Sendable {
 
     func stopHandlers() {
         for task in self.hot.machine.close() { task.cancel() }
+        self.streams?.lose()
         self.greeting.authentication?.cancel()
         for timer in self.deadlines.values { self.loop.socketLoop.removeTimer(timer) }
         self.deadlines = [:]

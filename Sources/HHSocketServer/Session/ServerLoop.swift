@@ -165,13 +165,13 @@ final class ServerLoop: Sendable {
         _ = self.socketLoop.setTimer(turn.now + Self.drainInterval) { self.drain(rest, policy, step: step, in: &$0) }
     }
 
-    /// Closes every connection at once.
+    /// Closes every connection at once, but that those with streams are told of the end of these.
     func kill() {
         self.socketLoop.submit(
-            .closure { _ in
+            .closure { turn in
                 if self.connections.value.draining == nil { self.connections.value.draining = ShutdownPolicy() }
                 self.closeHandshakes()
-                for connection in self.connections.value.open.all { connection.kill() }
+                for connection in self.connections.value.open.all { connection.endPatience(in: &turn) }
                 for connection in self.connections.value.refused.all { connection.kill() }
                 for session in self.connections.value.messages.all { session.kill() }
             }

@@ -35,6 +35,12 @@ struct SessionMachine<Work> {
         case noHello
         /// The body is compressed, and the client is a stranger.
         case compression
+        /// It is to open a stream, on which hello has not agreed.
+        case noStreams
+        /// It is to open a stream, and has a body where it may have none, or an idempotency key.
+        case opening
+        /// As many streams are open as may be.
+        case streams
     }
 
     /// The request of a frame.
@@ -195,7 +201,7 @@ struct SessionMachine<Work> {
         case .deadline:
             self.statistics.deadlinesExceeded += 1
             return .deadlineExceeded
-        case .noHello:
+        case .noHello, .noStreams, .opening:
             self.statistics.illegalRequests += 1
             self.unproductiveFrames += 1
             return .illegalFormat
@@ -215,6 +221,7 @@ struct SessionMachine<Work> {
         case .bytes: self.statistics.overloadsOfMemory += 1
         case .rate: self.statistics.overloadsOfRate += 1
         case .concurrency: self.statistics.overloadsOfConcurrency += 1
+        case .streams: self.statistics.overloadsOfStreams += 1
         }
         self.statistics.overloads += 1
         return .overloaded
@@ -240,6 +247,17 @@ struct SessionMachine<Work> {
         if isOurs { self.statistics.handlerTimeouts += 1 } else { self.statistics.deadlinesExceeded += 1 }
         return Expired(work: slot.work)
     }
+
+    /// A request in flight is over for another reason than its time or a cancel. Nil if it has been answered, or was
+    /// stopped.
+    mutating func end(serial: UInt32, run: RunID) -> Expired? {
+        guard let slot = self.slots[serial], slot.run == run else { return nil }
+        self.slots[serial] = nil
+        self.stopped += 1
+        return Expired(work: slot.work)
+    }
+
+    func isInFlight(_ serial: UInt32) -> Bool { self.slots[serial] != nil }
 
     /// The serials of sound requests whose handler runs and answers at once, if it is synchronous, as nearly always;
     /// nil if there are none now. Such a request is to be reported by ``receivedOnFastPath(_:)``, any other by

@@ -1,0 +1,416 @@
+import HHSocket
+import NIOCore
+
+/// Streams, and payloads in pieces, of a connection whose hello agreed on them.
+extension ServerConnection {
+    /// The number of bytes that streams send before it is looked at what the system has taken.
+    private static var streamBytesAtOnce: Int { 128 << 10 }
+
+    /// Hello has agreed on streams.
+    func beginStreams(_ terms: StreamTerms, flags: UInt32) {
+        guard let policy = self.core.streams else { return }
+        var settings = policy.settings(
+            terms,
+            flags: flags,
+            format: self.listener.format,
+            maximumPayloadLength: self.core.limits.maximumPayloadLength
+        )
+        settings.maximumUnfinished = self.core.limits.maximumInFlightPerConnection
+        self.streams = ConnectionStreams(settings)
+        self.boundStreams()
+    }
+
+    /// Bounds what is held of streams as the client's standing says.
+    func boundStreams() {
+        guard let streams = self.streams, let policy = self.core.streams else { return }
+        let (limits, isStranger) = (self.core.limits, self.greeting.isStranger)
+        let length = limits.maximumPayloadLength(ofStranger: isStranger)
+        let (product, overflows) = length.multipliedReportingOverflow(by: limits.strangers.maximumInFlight)
+        let held = min(policy.maximumHeldBytes, limits.maximumBufferedBytesPerConnection)
+        streams.machine.accept(
+            payloadsUpTo: length,
+            holding: isStranger && !overflows ? min(held, product) : held
+        )
+    }
+
+    // MARK: From the client
+
+    /// Takes a frame of a stream, a piece, or a cancel of either.
+    ///
+    /// - Returns: False for a frame that is none of these.
+    func receive(
+        _ frame: Frame,
+        isCorrupt: Bool,
+        _ streams: ConnectionStreams,
+        in turn: inout Turn
+    ) -> Bool {
+        if frame.type == self.listener.format.layout.cancel?.type, !isCorrupt {
+            return self.receiveCancel(frame.serial, streams, in: &turn)
+        }
+        let isPiece = streams.machine.awaitsPieces || frame.type & FrameType.continuesFlag != 0
+        guard streams.machine.receive(frame, isDamaged: isCorrupt, now: turn.now) else { return false }
+        if isPiece {
+            streams.pieceCame(frame.payload.readableBytes)
+            self.hot.fastPath.piecesChanged(areAwaited: streams.machine.awaitsPieces)
+        }
+        if isCorrupt { self.hot.machine.statistics.badChecksums += 1 }
+        for _ in 0..<streams.machine.takeUnproductiveFrames() { self.hot.machine.receivedUnproductive() }
+        streams.machine.takeActions(into: &streams.pending)
+        // Items wait for the end of the read, which may bring more of them.
+        if let last = streams.pending.last {
+            if case .item = last { return true }
+            self.performStreamActions(streams, in: &turn)
+        }
+        return true
+    }
+
+    private func receiveCancel(_ serial: UInt32, _ streams: ConnectionStreams, in turn: inout Turn) -> Bool {
+        guard streams.machine.cancelled(serial: serial) else { return false }
+        self.hot.fastPath.piecesChanged(areAwaited: streams.machine.awaitsPieces)
+        streams.machine.takeActions(into: &streams.pending)
+        self.performStreamActions(streams, in: &turn)
+        // The handler is stopped as any other.
+        guard !self.hot.machine.isInFlight(serial) else { return false }
+        self.noteCancel(in: &turn)
+        return true
+    }
+
+    /// Why a request does not open a stream; nil if it does.
+    func refusal(
+        toOpen kind: StreamKind,
+        _ arrival: ReceivedRequest
+    ) -> SessionMachine<Task<Void, Never>>.Refusal? {
+        guard let streams = self.streams, let terms = self.greeting.agreement?.streams else { return .noStreams }
+        if kind.clientStreams, arrival.frame.payload.readableBytes > 0 { return .opening }
+        if arrival.extras?.idempotencyKey != nil { return .opening }
+        return streams.machine.openCount < Int(terms.maximumStreams) ? nil : .streams
+    }
+
+    /// Opens a stream whose request was admitted.
+    func openStream(
+        _ kind: StreamKind,
+        _ arrival: ReceivedRequest,
+        on executor: HandlerExecutor,
+        run: UInt64,
+        in turn: inout Turn
+    ) -> StreamExchange? {
+        guard let streams = self.streams, let session = self.hot.serverContext?.session,
+            let id = self.enterStream(kind, arrival.frame, streams, now: turn.now)
+        else { return nil }
+        let exchange = StreamExchange(
+            id: id,
+            serial: arrival.frame.serial,
+            run: run,
+            kind: kind,
+            session: session,
+            core: self.core,
+            agreement: self.greeting.agreement,
+            executor: executor,
+            maximumBodyLength: self.core.limits.maximumPayloadLength(ofStranger: self.greeting.isStranger),
+            allowance: min(streams.machine.allowance(id), StreamExchange.largestAllowance)
+        )
+        streams.add(exchange)
+        self.setStreamAlarm(streams)
+        return exchange
+    }
+
+    func enterStream(
+        _ kind: StreamKind,
+        _ frame: Frame,
+        _ streams: ConnectionStreams,
+        now: NIODeadline
+    ) -> StreamID? {
+        // All that it refuses was refused before.
+        guard
+            case .opened(let id) = streams.machine.open(
+                type: frame.type,
+                serial: frame.serial,
+                kind: kind,
+                hasBody: frame.payload.readableBytes > 0,
+                now: now
+            )
+        else { return nil }
+        self.hot.machine.statistics.streamsOpened += 1
+        return id
+    }
+
+    // MARK: From the handlers
+
+    /// A handler has taken items, or sends some.
+    func visit(_ party: some StreamParty, in turn: inout Turn) {
+        guard let streams = self.streams, self.hot.phase == .open, streams.party(party.id) != nil else { return }
+        party.settle(&streams.machine, isLast: false, now: turn.now)
+        self.tendStreams(streams, in: &turn)
+    }
+
+    /// The handler of a request has returned, or its time is over.
+    ///
+    /// - Returns: False if it serves no stream.
+    func answerStream(_ answer: Frame, run: UInt64, in turn: inout Turn) -> Bool {
+        guard let streams = self.streams, let party = streams.takeParty(ofRun: run) else { return false }
+        party.settle(&streams.machine, isLast: true, now: turn.now)
+        streams.machine.answer(
+            party.id,
+            status: answer.status,
+            flags: answer.type & FrameType.allFlags,
+            payload: answer.payload
+        )
+        party.ended(StatusError(.cancelledByServer))
+        self.tendStreams(streams, in: &turn)
+        return true
+    }
+
+    /// The time of a stream is over: what waits does not leave.
+    ///
+    /// - Returns: False if there is no such stream.
+    func expireStream(run: UInt64, in turn: inout Turn) -> Bool {
+        guard let streams = self.streams, let party = streams.takeParty(ofRun: run) else { return false }
+        streams.machine.fail(party.id, .deadlineExceeded)
+        self.tendStreams(streams, in: &turn)
+        return true
+    }
+
+    /// An item of a stream could not be read.
+    func failStream(_ id: StreamID, _ status: Status, in turn: inout Turn) {
+        guard let streams = self.streams, self.hot.phase == .open else { return }
+        streams.machine.fail(id, status)
+        self.hot.machine.statistics.illegalRequests += 1
+        self.tendStreams(streams, in: &turn)
+    }
+
+    // MARK: What they decide
+
+    /// Performs what the streams have decided, and sends what they have to send.
+    func tendStreams(_ streams: ConnectionStreams, in turn: inout Turn) {
+        self.performStreamActions(streams, in: &turn)
+        guard !streams.isPerforming else { return }
+        self.sendFramesOfStreams(streams, in: &turn)
+        self.noteStreams(streams, in: &turn)
+        self.finishIfDone(in: &turn)
+    }
+
+    private func performStreamActions(_ streams: ConnectionStreams, in turn: inout Turn) {
+        // What performs one leads here again.
+        guard !streams.isPerforming else { return }
+        streams.isPerforming = true
+        defer { streams.isPerforming = false }
+        while true {
+            streams.machine.takeActions(into: &streams.pending)
+            guard !streams.pending.isEmpty else { return }
+            var actions: [StreamAction] = []
+            swap(&actions, &streams.pending)
+            self.perform(actions, streams, in: &turn)
+            guard self.hot.phase != .closed else { return }
+            if streams.pending.isEmpty {
+                actions.removeAll(keepingCapacity: actions.count <= Self.largestKeptActions)
+                swap(&actions, &streams.pending)
+            }
+        }
+    }
+
+    private static var largestKeptActions: Int { 64 }
+
+    private func perform(_ actions: [StreamAction], _ streams: ConnectionStreams, in turn: inout Turn) {
+        var (items, owner): ([StreamItem], StreamID?) = ([], nil)
+        func hand() {
+            if let owner, !items.isEmpty { streams.party(owner)?.received(items) }
+            items.removeAll(keepingCapacity: true)
+        }
+        for action in actions {
+            if case .item(let id, let item) = action {
+                if id != owner { hand() }
+                owner = id
+                items.append(item)
+                continue
+            }
+            hand()
+            self.perform(action, streams, in: &turn)
+        }
+        hand()
+    }
+
+    private func perform(_ action: StreamAction, _ streams: ConnectionStreams, in turn: inout Turn) {
+        switch action {
+        case .item: break
+        case .itemsEnded(let id): streams.party(id)?.itemsEnded()
+        case .goOn(let id):
+            guard let party = streams.party(id) else { return }
+            party.goOn()
+            party.settle(&streams.machine, isLast: false, now: turn.now)
+        case .ended(let id, let end): self.streamEnded(id, end.outcome, streams, in: &turn)
+        case .whole(let frame): self.receiveWhole(frame, in: &turn)
+        case .failed(let type, let serial, let failure):
+            switch failure {
+            case .damaged: break
+            case .tooLong, .differentPieces: self.hot.machine.statistics.illegalRequests += 1
+            case .tooMuchHeld:
+                self.hot.machine.statistics.overloads += 1
+                self.hot.machine.statistics.overloadsOfMemory += 1
+            }
+            self.hot.machine.receivedUnproductive()
+            let arrival = ReceivedRequest(frame: Frame(type: type, serial: serial), length: 0)
+            self.refused(arrival, self.core.unknownRules, failure.status)
+        case .close(let fault): self.streamsFailed(fault, in: &turn)
+        }
+    }
+
+    private func streamEnded(
+        _ id: StreamID,
+        _ outcome: StreamOutcome,
+        _ streams: ConnectionStreams,
+        in turn: inout Turn
+    ) {
+        guard let party = streams.remove(id) else { return }
+        party.ended(StatusError(outcome.status ?? .cancelledByServer))
+        switch outcome {
+        case .answered, .cancelled, .connectionLost: return
+        case .violated, .tooLong:
+            self.hot.machine.statistics.illegalRequests += 1
+            self.hot.machine.receivedUnproductive()
+        case .damaged: self.hot.machine.receivedUnproductive()
+        case .tooMuchHeld:
+            self.hot.machine.statistics.overloads += 1
+            self.hot.machine.statistics.overloadsOfMemory += 1
+        case .idle: self.hot.machine.statistics.idleStreams += 1
+        case .drained, .inputClosed, .failed: break
+        }
+        guard let ended = self.hot.machine.end(serial: party.serial, run: party.run) else { return }
+        ended.work?.cancel()
+        self.stopped(party.run, in: &turn)
+    }
+
+    /// The client has broken a rule of which only the end of the connection is the answer.
+    private func streamsFailed(_ fault: StreamFault, in turn: inout Turn) {
+        guard self.hot.phase == .open else { return }
+        self.hot.machine.lostFraming()
+        switch fault {
+        case .beyondWindow: self.log("a client's streams are not as agreed", "more was sent than the window takes")
+        case .tooManyUnfinished: self.log("a client's streams are not as agreed", "too many payloads were begun")
+        }
+        self.ends(.protocolError)
+        self.stopHandlers()
+        self.takeStatistics()
+        self.finish(.protocolViolation, within: Self.protocolErrorTime, in: &turn)
+    }
+
+    // MARK: To the client
+
+    /// Hands the link frames, as far as the system takes them: those of others pass between.
+    ///
+    /// - Returns: Whether there were any.
+    @discardableResult
+    func sendFramesOfStreams(_ streams: ConnectionStreams, in turn: inout Turn) -> Bool {
+        guard self.hot.phase == .open, self.link.context != nil else { return false }
+        var bytes = 0
+        streams.wantsRoom = true
+        while self.link.canSend, bytes < Self.streamBytesAtOnce {
+            guard let frame = streams.machine.next(now: turn.now) else {
+                streams.wantsRoom = false
+                break
+            }
+            bytes += frame.payload.readableBytes + Int(StreamFrames.overhead)
+            if streams.isPushing, self.listener.isPush(frame), frame.type & FrameType.continuesFlag == 0 {
+                streams.isPushing = false
+            }
+            self.emit(frame, in: &turn)
+        }
+        if !streams.wantsRoom, self.hot.machine.inputIsClosed, streams.machine.openCount > 0 {
+            // Those that wait for credit wait for ever.
+            streams.machine.endStarved()
+        }
+        self.link.tellsOfRoom = streams.wantsRoom || !self.pushes.isEmpty
+        return bytes > 0
+    }
+
+    /// Goes on with the frames that wait, after a flush.
+    ///
+    /// - Returns: Whether more was sent.
+    func streamsHaveRoom(_ streams: ConnectionStreams, in turn: inout Turn) -> Bool {
+        guard streams.wantsRoom else { return false }
+        guard self.link.channelBytes == 0 else {
+            // The system takes no more. What is sent now would stand before the answers that come next.
+            self.link.flushOnceWritten()
+            return false
+        }
+        if self.loop.turnIsOver(turn) {
+            self.link.tellsOfRoom = false
+            self.loop.socketLoop.afterOtherChannels(in: &turn) { turn in
+                guard self.hot.phase == .open, let streams = self.streams else { return }
+                self.tendStreams(streams, in: &turn)
+            }
+            return false
+        }
+        let hasSent = self.sendFramesOfStreams(streams, in: &turn)
+        self.performStreamActions(streams, in: &turn)
+        self.noteStreams(streams, in: &turn)
+        return hasSent
+    }
+
+    /// Charges what streams hold, and reads on or not.
+    private func noteStreams(_ streams: ConnectionStreams, in turn: inout Turn) {
+        self.noteWaiting()
+        self.account()
+        guard self.hot.phase == .open, streams.isBehind != streams.isReadingSuspended else { return }
+        streams.isReadingSuspended.toggle()
+        self.link.setReading(isSuspended: streams.isReadingSuspended, in: &turn)
+    }
+
+    /// Sends an answer in pieces, where streams are agreed on and it is long.
+    ///
+    /// - Returns: False if it leaves as one frame.
+    func sendInPieces(_ frame: Frame, in turn: inout Turn) -> Bool {
+        guard let streams = self.streams, frame.payload.readableBytes > StreamFrames.maximumPieceLength else {
+            return false
+        }
+        streams.machine.sendPlain(
+            type: frame.type,
+            serial: frame.serial,
+            status: frame.status,
+            payload: frame.payload
+        )
+        self.tendStreams(streams, in: &turn)
+        return true
+    }
+
+    // MARK: Time
+
+    /// One timer serves all streams: the limit is the same for all, so that those which come later end later.
+    func setStreamAlarm(_ streams: ConnectionStreams) {
+        guard streams.alarm == nil, let deadline = streams.machine.nextDeadline else { return }
+        streams.alarm = self.loop.socketLoop.setTimer(deadline) { turn in
+            streams.alarm = nil
+            guard self.hot.phase == .open, self.streams === streams else { return }
+            streams.machine.timePassed(now: turn.now)
+            self.tendStreams(streams, in: &turn)
+            self.takeStatistics()
+            self.setStreamAlarm(streams)
+        }
+    }
+
+    // MARK: Ends
+
+    /// The client sends nothing more.
+    func inputOfStreamsClosed(_ streams: ConnectionStreams, in turn: inout Turn) {
+        streams.machine.inputClosed()
+        self.hot.fastPath.piecesChanged(areAwaited: false)
+        self.tendStreams(streams, in: &turn)
+    }
+
+    /// The patience of a shutdown is over: open streams are told so, and all else ends at once.
+    func endPatience(in turn: inout Turn) {
+        guard let streams = self.streams, streams.machine.openCount > 0, self.hot.phase == .open,
+            self.link.isWritable, self.link.context != nil
+        else { return self.kill() }
+        self.ends(.shutdown)
+        streams.machine.endPatience()
+        self.performStreamActions(streams, in: &turn)
+        var bytes = 0
+        while bytes < Self.streamBytesAtOnce, let frame = streams.machine.next(now: turn.now) {
+            bytes += frame.payload.readableBytes + Int(StreamFrames.overhead)
+            self.emit(frame, in: &turn)
+        }
+        self.stopHandlers()
+        self.takeStatistics()
+        self.finish(within: Self.lingerTime, in: &turn)
+    }
+}

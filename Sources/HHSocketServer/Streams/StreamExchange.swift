@@ -1,0 +1,334 @@
+import DequeModule
+import HHSocket
+import NIOConcurrencyHelpers
+import NIOCore
+
+/// What the handler of a stream and the stream's connection share: the items that have come, and those that are to
+/// leave.
+///
+/// The handler takes and gives on any thread. The connection is told to look here once for all that happens until it
+/// does: ``ServerConnection/visit(_:in:)``.
+final class StreamExchange: StreamParty, Sendable {
+    /// An item on its way to the connection.
+    private struct Outgoing {
+        var payload: ByteBuffer
+        var isCompressed: Bool
+        /// Whoever waits until the next item may follow.
+        var sender: Sender?
+    }
+
+    private struct Sender {
+        var ticket: UInt64
+        var continuation: UnsafeContinuation<Bool, Never>
+    }
+
+    private struct State {
+        // From the client.
+        /// The items that the handler is going through.
+        var batch = StreamInbox()
+        /// Those that have come since it took these.
+        var inbox = StreamInbox()
+        var hasInputEnded: Bool
+        var reader: UnsafeContinuation<Void, Never>?
+        /// What the connection is to be told of: the items that the handler has got.
+        var taken = ItemReceipt()
+
+        // To the client.
+        var outbox: Deque<Outgoing> = []
+        /// The cost of items for which nobody need wait.
+        var allowance: UInt64 = 0
+        /// Whether the connection takes no item for now.
+        var isBlocked = false
+        /// The sender of the last item that the connection took, until the next may follow.
+        var held: Sender?
+        var lastTicket: UInt64 = 0
+
+        /// Whether the connection is to look here soon.
+        var isVisitDue = false
+        /// Why nothing comes or leaves any more.
+        var end: StatusError?
+    }
+
+    let id: StreamID
+    let serial: UInt32
+    let run: UInt64
+    let kind: StreamKind
+    private let session: ServerSession
+    private let core: ServerCore
+    private let agreement: Agreement?
+    /// The longest body that is compressed where the handler runs.
+    private let largestCompressed: Int
+    private let maximumBodyLength: Int
+    private let state: NIOLockedValueBox<State>
+
+    init(
+        id: StreamID,
+        serial: UInt32,
+        run: UInt64,
+        kind: StreamKind,
+        session: ServerSession,
+        core: ServerCore,
+        agreement: Agreement?,
+        executor: HandlerExecutor,
+        maximumBodyLength: Int,
+        allowance: UInt64
+    ) {
+        self.id = id
+        self.serial = serial
+        self.run = run
+        self.kind = kind
+        self.session = session
+        self.core = core
+        self.agreement = agreement
+        self.largestCompressed = executor == .connection ? ServerConnection.largestBodyCompressedOnLoop : .max
+        self.maximumBodyLength = maximumBodyLength
+        var state = State(hasInputEnded: !kind.clientStreams)
+        state.allowance = allowance
+        self.state = NIOLockedValueBox(state)
+    }
+
+    // MARK: The handler reads
+
+    private enum Next {
+        case item(StreamInbox.Item, needsVisit: Bool)
+        case over
+        case failed(StatusError)
+        case wait
+    }
+
+    /// Waits for and returns the next item; nil once the client has ended them.
+    func next(isolation: isolated (any Actor)?) async throws(StatusError) -> ByteBuffer? {
+        while true {
+            switch self.takeNext() {
+            case .item(let item, let needsVisit):
+                if needsVisit { self.requestVisit() }
+                return item.isCompressed ? try self.inflated(item.body) : item.body
+            case .over: return nil
+            case .failed(let error): throw error
+            case .wait:
+                guard await self.waitForItems(isolation: isolation) else { throw StatusError(.cancelledByServer) }
+            }
+        }
+    }
+
+    private func takeNext() -> Next {
+        self.state.withLockedValue { state in
+            if state.batch.isEmpty { swap(&state.batch, &state.inbox) }
+            if let item = state.batch.popFirst() {
+                state.taken += item.receipt
+                defer { state.isVisitDue = true }
+                return .item(item, needsVisit: !state.isVisitDue)
+            }
+            if let end = state.end { return .failed(end) }
+            return state.hasInputEnded ? .over : .wait
+        }
+    }
+
+    /// - Returns: False if the task was cancelled.
+    private func waitForItems(isolation: isolated (any Actor)?) async -> Bool {
+        await withTaskCancellationHandler(
+            operation: {
+                await withUnsafeContinuation(isolation: isolation) { (reader: UnsafeContinuation<Void, Never>) in
+                    let replaced: UnsafeContinuation<Void, Never>? = self.state.withLockedValue { state in
+                        let hasNews = !state.inbox.isEmpty || state.hasInputEnded || state.end != nil
+                        guard !hasNews, !Task.isCancelled else { return reader }
+                        // There is one reader. If there are two, each looks again whenever the other does.
+                        defer { state.reader = reader }
+                        return state.reader
+                    }
+                    replaced?.resume()
+                }
+            },
+            onCancel: { self.state.withLockedValue { $0.reader.take() }?.resume() },
+            isolation: isolation
+        )
+        return !Task.isCancelled
+    }
+
+    private func inflated(_ body: ByteBuffer) throws(StatusError) -> ByteBuffer {
+        do throws(EnvelopeError) {
+            return try Envelope.inflate(body, limit: self.maximumBodyLength)
+        } catch {
+            let status: Status = error.isTooLarge ? .illegalLength : .illegalFormat
+            self.session.onLoop { $0.failStream(self.id, status, in: &$1) }
+            throw StatusError(status)
+        }
+    }
+
+    // MARK: The handler sends
+
+    private enum Offer {
+        case taken(needsVisit: Bool)
+        /// The item waits in the outbox, and its sender is to wait, too.
+        case wait(ticket: UInt64)
+        case over
+    }
+
+    /// Sends an item, and returns when the next may follow.
+    ///
+    /// - Throws: `CancellationError` once the stream is over, or if the task is cancelled while it waits; ``StatusError``
+    ///   if the item is too long.
+    nonisolated(nonsending) func send(_ body: ByteBuffer, type: UInt32) async throws {
+        guard self.core.takes(answerOf: body.readableBytes, type: type, self.session) else {
+            throw StatusError(.illegalLength)
+        }
+        var frame = Frame(type: 0, serial: self.serial, payload: body)
+        if let agreement = self.agreement, body.readableBytes <= self.largestCompressed {
+            ServerConnection.seal(&frame, [:], agreement, self.core.hello.compression)
+        }
+        let (payload, isCompressed) = (frame.payload, frame.type & FrameType.compressionFlag != 0)
+        switch self.offer(payload, isCompressed) {
+        case .taken(let needsVisit):
+            if needsVisit { self.requestVisit() }
+        case .over: throw CancellationError()
+        case .wait(let ticket):
+            guard await self.wait(with: ticket, payload, isCompressed) else { throw CancellationError() }
+        }
+    }
+
+    private func offer(_ payload: ByteBuffer, _ isCompressed: Bool) -> Offer {
+        let cost = StreamFrames.wholeCost(payload.readableBytes)
+        return self.state.withLockedValue { state in
+            guard state.end == nil else { return .over }
+            guard cost <= state.allowance, !state.isBlocked else {
+                state.lastTicket += 1
+                return .wait(ticket: state.lastTicket)
+            }
+            state.allowance -= cost
+            state.outbox.append(Outgoing(payload: payload, isCompressed: isCompressed))
+            defer { state.isVisitDue = true }
+            return .taken(needsVisit: !state.isVisitDue)
+        }
+    }
+
+    /// - Returns: False if the stream is over, or the task was cancelled.
+    private nonisolated(nonsending) func wait(
+        with ticket: UInt64,
+        _ payload: ByteBuffer,
+        _ isCompressed: Bool
+    ) async -> Bool {
+        await withTaskCancellationHandler {
+            await withUnsafeContinuation { (continuation: UnsafeContinuation<Bool, Never>) in
+                enum Step { case refuse, visit, none }
+                let step: Step = self.state.withLockedValue { state in
+                    // Whoever cancels the task from now on finds the sender.
+                    guard state.end == nil, !Task.isCancelled else { return .refuse }
+                    let sender = Sender(ticket: ticket, continuation: continuation)
+                    state.outbox.append(Outgoing(payload: payload, isCompressed: isCompressed, sender: sender))
+                    // One that is blocked is visited when it is not any more.
+                    guard !state.isBlocked, !state.isVisitDue else { return .none }
+                    state.isVisitDue = true
+                    return .visit
+                }
+                switch step {
+                case .refuse: continuation.resume(returning: false)
+                case .visit: self.requestVisit()
+                case .none: break
+                }
+            }
+        } onCancel: {
+            self.withdraw(ticket)
+        }
+    }
+
+    /// The task of a sender was cancelled. Its item does not leave, if the connection has not got it.
+    private func withdraw(_ ticket: UInt64) {
+        let sender: Sender? = self.state.withLockedValue { state in
+            if state.held?.ticket == ticket { return state.held.take() }
+            if let index = state.outbox.firstIndex(where: { $0.sender?.ticket == ticket }) {
+                return state.outbox.remove(at: index).sender
+            }
+            return nil
+        }
+        sender?.continuation.resume(returning: false)
+    }
+
+    private func requestVisit() { self.session.onLoop { $0.visit(self, in: &$1) } }
+
+    // MARK: On the event loop
+
+    func received(_ items: [StreamItem]) {
+        let reader = self.state.withLockedValue { state in
+            for item in items { state.inbox.append(item) }
+            return state.reader.take()
+        }
+        reader?.resume()
+    }
+
+    func itemsEnded() {
+        let reader = self.state.withLockedValue { state in
+            state.hasInputEnded = true
+            return state.reader.take()
+        }
+        reader?.resume()
+    }
+
+    /// Tells the connection's streams what the handler has taken, and hands them what it sends.
+    ///
+    /// - Parameter isLast: Whether the handler has returned, so that all of it leaves before the answer.
+    func settle(_ machine: inout ServerStreams, isLast: Bool, now: NIODeadline) {
+        var (taken, outbox, isBlocked) = self.state.withLockedValue { state in
+            state.isVisitDue = false
+            defer { state.taken = ItemReceipt() }
+            var outbox: Deque<Outgoing> = []
+            if !state.isBlocked || isLast { swap(&outbox, &state.outbox) }
+            return (state.taken, outbox, state.isBlocked && !isLast)
+        }
+        if taken != ItemReceipt() { machine.took(self.id, taken, now: now) }
+        var held: Sender?
+        while !isBlocked, let item = outbox.popFirst() {
+            switch machine.send(self.id, item.payload, isCompressed: item.isCompressed) {
+            case .goOn:
+                item.sender?.continuation.resume(returning: true)
+            case .wait where isLast:
+                item.sender?.continuation.resume(returning: true)
+            case .wait:
+                isBlocked = true
+                held = item.sender
+            case .over:
+                item.sender?.continuation.resume(returning: false)
+            }
+        }
+        self.leave(outbox, held, isBlocked: isBlocked, allowance: machine.allowance(self.id))
+    }
+
+    /// Puts back what the connection does not take yet.
+    private func leave(_ rest: Deque<Outgoing>, _ held: Sender?, isBlocked: Bool, allowance: UInt64) {
+        // Nothing ends the stream meanwhile: that happens on the event loop as well.
+        self.state.withLockedValue { state in
+            if !rest.isEmpty { state.outbox.prepend(contentsOf: rest) }
+            if isBlocked { state.isBlocked = true }
+            if let held { state.held = held }
+            let waiting = state.outbox.reduce(0) { $0 + StreamFrames.wholeCost($1.payload.readableBytes) }
+            let allowance = isBlocked ? 0 : min(allowance, Self.largestAllowance)
+            state.allowance = allowance > waiting ? allowance - waiting : 0
+        }
+    }
+
+    /// The cost of items that a handler may send before the connection has looked here.
+    static let largestAllowance: UInt64 = 64 << 10
+
+    /// The connection takes items again.
+    func goOn() {
+        let held = self.state.withLockedValue { state in
+            state.isBlocked = false
+            return state.held.take()
+        }
+        held?.continuation.resume(returning: true)
+    }
+
+    func ended(_ error: StatusError) {
+        let (reader, held, outbox) = self.state.withLockedValue { state in
+            defer {
+                state.outbox = []
+                state.inbox = StreamInbox()
+                state.batch = StreamInbox()
+            }
+            if state.end == nil { state.end = error }
+            return (state.reader.take(), state.held.take(), state.outbox)
+        }
+        reader?.resume()
+        held?.continuation.resume(returning: false)
+        for item in outbox { item.sender?.continuation.resume(returning: false) }
+    }
+}

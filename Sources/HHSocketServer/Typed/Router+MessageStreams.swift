@@ -1,0 +1,72 @@
+public import HHSocket
+public import NIOCore
+
+extension Router {
+    /// Serves a method whose server streams, in a task for each call. Generated code calls it.
+    ///
+    /// An opening that is no such message is answered as with ``handle(_:on:limits:_:)``; why, the log says. Otherwise
+    /// as ``stream(_:_:on:limits:_:)``: a handler that returns ends the stream with status 200.
+    ///
+    /// - Parameters:
+    ///   - method: Which method.
+    ///   - executor: Where its tasks run; nil, the default: as ``handlerExecutor`` says.
+    ///   - limits: The bounds of calls of the method; by default those of the group and of the server.
+    ///   - handler: Serves a call.
+    @inlinable  // So that the compiler can make code for the messages at hand.
+    public mutating func handleServerStream<Request, Response>(
+        _ method: MethodDescriptor<Request, Response>,
+        on executor: HandlerExecutor? = nil,
+        limits: RouteLimits = RouteLimits(),
+        _ handler: @escaping @Sendable (Request, MessageWriter<Response>, ServerContext) async throws -> Void
+    ) {
+        self.stream(method.type, .serverStreaming, on: executor, limits: limits) { stream, context in
+            let message: Request = try context.message(of: stream.request)
+            try await handler(message, MessageWriter(stream), context)
+            return ByteBuffer()
+        }
+    }
+
+    /// Serves a method whose client streams, in a task for each call. Generated code calls it.
+    ///
+    /// As ``stream(_:_:on:limits:_:)``; the message that `handler` returns is the answer.
+    ///
+    /// - Parameters:
+    ///   - method: Which method.
+    ///   - executor: Where its tasks run; nil, the default: as ``handlerExecutor`` says.
+    ///   - limits: The bounds of calls of the method; by default those of the group and of the server.
+    ///   - handler: Serves a call.
+    @inlinable
+    public mutating func handleClientStream<Request, Response>(
+        _ method: MethodDescriptor<Request, Response>,
+        on executor: HandlerExecutor? = nil,
+        limits: RouteLimits = RouteLimits(),
+        _ handler: @escaping @Sendable (RequestMessages<Request>, ServerContext) async throws -> Response
+    ) {
+        self.stream(method.type, .clientStreaming, on: executor, limits: limits) { stream, context in
+            try await ByteBuffer(message: handler(RequestMessages(stream, context), context))
+        }
+    }
+
+    /// Serves a method whose both sides stream, in a task for each call. Generated code calls it.
+    ///
+    /// As ``stream(_:_:on:limits:_:)``: a handler that returns ends the stream with status 200.
+    ///
+    /// - Parameters:
+    ///   - method: Which method.
+    ///   - executor: Where its tasks run; nil, the default: as ``handlerExecutor`` says.
+    ///   - limits: The bounds of calls of the method; by default those of the group and of the server.
+    ///   - handler: Serves a call.
+    @inlinable
+    public mutating func handleBidirectionalStream<Request, Response>(
+        _ method: MethodDescriptor<Request, Response>,
+        on executor: HandlerExecutor? = nil,
+        limits: RouteLimits = RouteLimits(),
+        _ handler:
+            @escaping @Sendable (RequestMessages<Request>, MessageWriter<Response>, ServerContext) async throws -> Void
+    ) {
+        self.stream(method.type, .bidirectional, on: executor, limits: limits) { stream, context in
+            try await handler(RequestMessages(stream, context), MessageWriter(stream), context)
+            return ByteBuffer()
+        }
+    }
+}
